@@ -1,0 +1,265 @@
+"""What is certain about a relation's rows: unique keys and nullability.
+
+``bound`` gives the values of the lets around a relation. The facts hold for the collection that a
+relation stands for, whose multiplicities are not negative; so a union with a negated part is a subset
+of the rest of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, assert_never
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.algebra.traverse import width
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, children
+
+Key = frozenset[int]
+Bound = Mapping[str, Rel]
+
+MAX_KEYS: Final = 8
+NEVER_NULL: Final = frozenset({"is_null", "is_not_null", "is_distinct", "is_not_distinct", "concat"})
+FIRST_NOT_NULL: Final = frozenset({"coalesce", "greatest", "least"})
+LAX: Final = NEVER_NULL | FIRST_NOT_NULL | {"and", "or", "in", "nullif"}
+"""Functions that may give a value for a NULL argument; all others give NULL."""
+
+
+def unique_keys(rel: Rel, bound: Bound | None = None) -> tuple[Key, ...]:
+    """Column sets on which no two rows agree (duplicates included), smallest first.
+
+    The empty set among them means that there is at most one row.
+    """
+    return _minimal(_keys(rel, bound or {}))
+
+
+def at_most_one_row(rel: Rel, bound: Bound | None = None) -> bool:
+    """Whether the relation never has two rows."""
+    return frozenset() in unique_keys(rel, bound)
+
+
+def is_unique(rel: Rel, columns: Iterable[int], bound: Bound | None = None) -> bool:
+    """Whether no two rows agree on ``columns``."""
+    chosen = frozenset(columns)
+    return any(key <= chosen for key in unique_keys(rel, bound))
+
+
+def _minimal(keys: Iterable[Key]) -> tuple[Key, ...]:
+    result: list[Key] = []
+    for key in sorted(set(keys), key=lambda key: (len(key), sorted(key))):
+        if not any(smaller <= key for smaller in result):
+            result.append(key)
+    return tuple(result[:MAX_KEYS])
+
+
+def _keys(rel: Rel, bound: Bound) -> list[Key]:
+    match rel:
+        case algebra.Get(keys=keys):
+            return [frozenset(key) for key in keys]
+        case algebra.Constant(rows=rows):
+            return [frozenset()] if len(rows) <= 1 else []
+        case algebra.LocalGet(id=id_):
+            return list(unique_keys(bound[id_], bound)) if id_ in bound else []
+        case algebra.Map(input=source) | algebra.Threshold(input=source):
+            return list(unique_keys(source, bound))
+        case algebra.Filter(input=source, predicates=predicates):
+            return [_reduced(key, predicates) for key in unique_keys(source, bound)]
+        case algebra.Project(input=source, columns=columns):
+            return _projected(unique_keys(source, bound), columns)
+        case algebra.Join():
+            return _join_keys(rel, bound)
+        case algebra.Reduce(keys=group):
+            return [frozenset(range(len(group)))]
+        case algebra.TopK(input=source, group=group, limit=limit):
+            only = [frozenset(group)] if limit is not None and limit <= 1 else []
+            return [*unique_keys(source, bound), *only]
+        case algebra.Distinct(input=source):
+            return [*unique_keys(source, bound), frozenset(range(width(source)))]
+        case algebra.Single(input=source, group=group):
+            return [*unique_keys(source, bound), frozenset(group)]
+        case algebra.Union(inputs=inputs):
+            positive = [source for source in inputs if not isinstance(source, algebra.Negate)]
+            return list(unique_keys(positive[0], bound)) if len(positive) == 1 else []
+        case algebra.Let(id=id_, value=value, body=body):
+            return list(unique_keys(body, {**bound, id_: value}))
+        case algebra.Negate() | algebra.LetRec():
+            return []
+        case _:
+            assert_never(rel)
+
+
+def _reduced(key: Key, predicates: tuple[Scalar, ...]) -> Key:
+    return key - _closure(frozenset(), predicates)
+
+
+def _projected(keys: Iterable[Key], columns: tuple[int, ...]) -> list[Key]:
+    place = {column: index for index, column in reversed(tuple(enumerate(columns)))}
+    return [frozenset(place[c] for c in key) for key in keys if all(c in place for c in key)]
+
+
+def equalities(predicates: Iterable[Scalar]) -> list[tuple[Scalar, Scalar]]:
+    """The two sides of each predicate that is an equality (NULL-safe or not)."""
+    return [
+        (predicate.args[0], predicate.args[1])
+        for predicate in predicates
+        if isinstance(predicate, Call) and predicate.function in ("eq", "is_not_distinct")
+    ]
+
+
+def _closure(known: Key, predicates: Iterable[Scalar]) -> Key:
+    """``known`` and the columns that equalities with known columns or constants determine."""
+    pairs = equalities(predicates)
+    result = set(known)
+    changed = True
+    while changed:
+        changed = False
+        for left, right in (*pairs, *((b, a) for a, b in pairs)):
+            if isinstance(left, Column) and left.index not in result and _columns(right) <= result:
+                result.add(left.index)
+                changed = True
+    return frozenset(result)
+
+
+def _columns(scalar: Scalar) -> Key:
+    if isinstance(scalar, Column):
+        return frozenset((scalar.index,))
+    return frozenset[int]().union(*(_columns(child) for child in children(scalar)))
+
+
+def _join_keys(join: algebra.Join, bound: Bound) -> list[Key]:
+    """One key of each input that the other inputs' columns do not determine through ``on``."""
+    inputs: list[tuple[Key, tuple[Key, ...]]] = []
+    start = 0
+    for source in join.inputs:
+        stop = start + width(source)
+        shifted = tuple(
+            frozenset(column + start for column in key) for key in unique_keys(source, bound)
+        )
+        inputs.append((frozenset(range(start, stop)), shifted))
+        start = stop
+    kept = set(range(len(inputs)))
+    for index in range(len(inputs)):
+        if _determines(kept - {index}, inputs, join.on):
+            kept.discard(index)
+    keys: list[Key] = [frozenset()]
+    for index in sorted(kept):
+        keys = [key | own for key in keys for own in inputs[index][1]][:MAX_KEYS]
+    return [_reduced(key, join.on) for key in keys]
+
+
+def _determines(
+    kept: set[int], inputs: list[tuple[Key, tuple[Key, ...]]], predicates: tuple[Scalar, ...]
+) -> bool:
+    """Whether the rows of the ``kept`` inputs determine at most one row of each other input."""
+    covered = set(kept)
+    known = _closure(frozenset[int]().union(*(inputs[index][0] for index in covered)), predicates)
+    changed = True
+    while changed and len(covered) < len(inputs):
+        changed = False
+        for index, (columns, keys) in enumerate(inputs):
+            if index not in covered and any(key <= known for key in keys):
+                covered.add(index)
+                known = _closure(known | columns, predicates)
+                changed = True
+    return len(covered) == len(inputs)
+
+
+def nullable(rel: Rel, bound: Bound | None = None) -> tuple[bool, ...]:
+    """For each column, whether it can be NULL."""
+    return _nullable(rel, bound or {})
+
+
+def _nullable(rel: Rel, bound: Bound) -> tuple[bool, ...]:
+    match rel:
+        case algebra.Get(nullable=result):
+            return result
+        case algebra.Constant(rows=rows, types=types):
+            return tuple(any(row[index] is None for row in rows) for index in range(len(types)))
+        case algebra.LocalGet(id=id_, types=types):
+            return _nullable(bound[id_], bound) if id_ in bound else (True,) * len(types)
+        case algebra.Map(input=source, scalars=scalars):
+            inner = _nullable(source, bound)
+            return inner + tuple(can_be_null(scalar, inner) for scalar in scalars)
+        case algebra.Filter(input=source, predicates=predicates):
+            return _restricted(_nullable(source, bound), predicates)
+        case algebra.Project(input=source, columns=columns):
+            inner = _nullable(source, bound)
+            return tuple(inner[column] for column in columns)
+        case algebra.Join(inputs=inputs, on=on):
+            inner = tuple(flag for source in inputs for flag in _nullable(source, bound))
+            return _restricted(inner, on)
+        case algebra.Reduce():
+            return _reduce_nullable(rel, bound)
+        case algebra.TopK() | algebra.Distinct() | algebra.Threshold() | algebra.Single():
+            return _nullable(rel.input, bound)
+        case algebra.Negate(input=source):
+            return _nullable(source, bound)
+        case algebra.Union(inputs=inputs):
+            positive = [source for source in inputs if not isinstance(source, algebra.Negate)]
+            flags = [_nullable(source, bound) for source in positive or inputs]
+            return tuple(any(column) for column in zip(*flags, strict=True))
+        case algebra.Let(id=id_, value=value, body=body):
+            return _nullable(body, {**bound, id_: value})
+        case algebra.LetRec(body=body):
+            return (True,) * width(body)
+        case _:
+            assert_never(rel)
+
+
+def _reduce_nullable(rel: algebra.Reduce, bound: Bound) -> tuple[bool, ...]:
+    inner = _nullable(rel.input, bound)
+    aggregates = tuple(
+        call.function != "count" and (not rel.keys or any(can_be_null(arg, inner) for arg in call.args))
+        for call in rel.aggregates
+    )
+    return tuple(can_be_null(key, inner) for key in rel.keys) + aggregates
+
+
+def _restricted(flags: tuple[bool, ...], predicates: tuple[Scalar, ...]) -> tuple[bool, ...]:
+    rejected = frozenset[int]().union(*(rejected_nulls(predicate) for predicate in predicates))
+    return tuple(flag and index not in rejected for index, flag in enumerate(flags))
+
+
+def can_be_null(scalar: Scalar, flags: tuple[bool, ...]) -> bool:
+    """Whether the scalar can be NULL over rows whose columns can be NULL where ``flags`` says so."""
+    match scalar:
+        case Column(index=index):
+            return flags[index]
+        case Literal(value=value):
+            return value is None
+        case If(then=then, otherwise=otherwise):
+            return can_be_null(then, flags) or can_be_null(otherwise, flags)
+        case Fetch():
+            return True
+        case Call(function=function, args=args):
+            if function in NEVER_NULL:
+                return False
+            if function in FIRST_NOT_NULL:
+                return all(can_be_null(arg, flags) for arg in args)
+            return function == "nullif" or any(can_be_null(arg, flags) for arg in args)
+        case _:
+            assert_never(scalar)
+
+
+def strict_columns(scalar: Scalar) -> Key:
+    """The columns that make the whole scalar NULL when they are NULL."""
+    match scalar:
+        case Column(index=index):
+            return frozenset((index,))
+        case Call(function=function, args=args) if function not in LAX:
+            return frozenset[int]().union(*(strict_columns(arg) for arg in args))
+        case Call(function="in", args=args):
+            return strict_columns(args[0])
+        case _:
+            return frozenset()
+
+
+def rejected_nulls(predicate: Scalar) -> Key:
+    """The columns that cannot be NULL where the predicate is true."""
+    match predicate:
+        case Call(function="and", args=args):
+            return frozenset[int]().union(*(rejected_nulls(arg) for arg in args))
+        case Call(function="or", args=args):
+            return frozenset.intersection(*(rejected_nulls(arg) for arg in args))
+        case Call(function="is_not_null", args=args):
+            return strict_columns(args[0])
+        case _:
+            return strict_columns(predicate)

@@ -1,0 +1,178 @@
+"""Walking and rebuilding relations: the one set of traversals that every pass uses.
+
+All of them are iterative, so that a deep plan cannot exhaust Python's stack.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import assert_never
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.rel import Rel
+from kpg.runtime.scalar import Scalar
+
+Rewrite = Callable[[Rel], Rel]
+
+
+def children(rel: Rel) -> tuple[Rel, ...]:
+    """The direct inputs of a relation: operands, or the bound values and then the body of a let."""
+    match rel:
+        case algebra.Get() | algebra.Constant() | algebra.LocalGet():
+            return ()
+        case algebra.Join(inputs=inputs) | algebra.Union(inputs=inputs):
+            return inputs
+        case algebra.Let(value=value, body=body):
+            return (value, body)
+        case algebra.LetRec(values=values, body=body):
+            return (*values, body)
+        case (
+            algebra.Map()
+            | algebra.Filter()
+            | algebra.Project()
+            | algebra.Reduce()
+            | algebra.TopK()
+            | algebra.Distinct()
+            | algebra.Threshold()
+            | algebra.Negate()
+            | algebra.Single()
+        ):
+            return (rel.input,)
+        case _:
+            assert_never(rel)
+
+
+def with_children(rel: Rel, new: tuple[Rel, ...]) -> Rel:
+    """The relation with its direct inputs replaced, in the order of :func:`children`."""
+    match rel:
+        case algebra.Get() | algebra.Constant() | algebra.LocalGet():
+            return rel
+        case algebra.Join() | algebra.Union():
+            return replace(rel, inputs=new)
+        case algebra.Let():
+            return replace(rel, value=new[0], body=new[1])
+        case algebra.LetRec():
+            return replace(rel, values=new[:-1], body=new[-1])
+        case (
+            algebra.Map()
+            | algebra.Filter()
+            | algebra.Project()
+            | algebra.Reduce()
+            | algebra.TopK()
+            | algebra.Distinct()
+            | algebra.Threshold()
+            | algebra.Negate()
+            | algebra.Single()
+        ):
+            return replace(rel, input=new[0])
+        case _:
+            assert_never(rel)
+
+
+def walk(rel: Rel) -> Iterator[Rel]:
+    """The relation and everything below it, parents first, inputs left to right."""
+    stack = [rel]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
+
+
+def walk_up(rel: Rel) -> Iterator[Rel]:
+    """The relation and everything below it, inputs first."""
+    stack = [(rel, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+            continue
+        stack.append((node, True))
+        stack.extend((child, False) for child in reversed(children(node)))
+
+
+def transform_up(rel: Rel, rewrite: Rewrite) -> Rel:
+    """Rebuild bottom-up: ``rewrite`` sees each node with its inputs already rewritten.
+
+    A node that nothing changes stays the same object.
+    """
+    done: list[Rel] = []
+    for node in walk_up(rel):
+        old = children(node)
+        new = tuple(done[len(done) - len(old) :])
+        del done[len(done) - len(old) :]
+        done.append(rewrite(_rebuilt(node, old, new)))
+    return done.pop()
+
+
+def transform_down(rel: Rel, rewrite: Rewrite) -> Rel:
+    """Rebuild top-down: ``rewrite`` sees a node first, then the inputs of what it returned."""
+    done: list[Rel] = []
+    stack = [(rel, False)]
+    while stack:
+        node, ready = stack.pop()
+        if not ready:
+            node = rewrite(node)
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(children(node)))
+            continue
+        old = children(node)
+        new = tuple(done[len(done) - len(old) :])
+        del done[len(done) - len(old) :]
+        done.append(_rebuilt(node, old, new))
+    return done.pop()
+
+
+def _rebuilt(node: Rel, old: tuple[Rel, ...], new: tuple[Rel, ...]) -> Rel:
+    same = all(before is after for before, after in zip(old, new, strict=True))
+    return node if same else with_children(node, new)
+
+
+def scalars(rel: Rel) -> tuple[Scalar, ...]:
+    """The scalars that the node itself evaluates over its input's columns."""
+    match rel:
+        case algebra.Map(scalars=result) | algebra.Filter(predicates=result) | algebra.Join(on=result):
+            return result
+        case algebra.Reduce(keys=keys, aggregates=aggregates):
+            return (*keys, *(arg for aggregate in aggregates for arg in aggregate.args))
+        case _:
+            return ()
+
+
+def with_scalars(rel: Rel, new: tuple[Scalar, ...]) -> Rel:
+    """The node with its own scalars replaced, in the order of :func:`scalars`."""
+    match rel:
+        case algebra.Map():
+            return replace(rel, scalars=new)
+        case algebra.Filter():
+            return replace(rel, predicates=new)
+        case algebra.Join():
+            return replace(rel, on=new)
+        case algebra.Reduce(keys=keys, aggregates=aggregates):
+            rest = iter(new[len(keys) :])
+            calls = tuple(replace(call, args=tuple(next(rest) for _ in call.args)) for call in aggregates)
+            return replace(rel, keys=new[: len(keys)], aggregates=calls)
+        case _:
+            return rel
+
+
+def width(rel: Rel) -> int:
+    """The number of columns of a relation's rows."""
+    return len(algebra.types(rel))
+
+
+def free_locals(rel: Rel) -> frozenset[str]:
+    """The ids that the relation reads by LocalGet and does not bind itself."""
+    done: list[frozenset[str]] = []
+    for node in walk_up(rel):
+        count = len(children(node))
+        below = done[len(done) - count :]
+        del done[len(done) - count :]
+        free = frozenset[str]().union(*below)
+        match node:
+            case algebra.LocalGet(id=id_):
+                free = frozenset((id_,))
+            case algebra.Let(id=id_):
+                free = below[0] | (below[1] - {id_})
+            case algebra.LetRec(ids=ids):
+                free = free - set(ids)
+        done.append(free)
+    return done.pop()

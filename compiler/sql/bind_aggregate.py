@@ -1,0 +1,115 @@
+"""Aggregate calls: bound once each, collected by the grouped query that they stand in."""
+
+from typing import Final
+
+from sqlglot import exp
+
+from kpg.compiler.algebra.rel import AggregateCall
+from kpg.compiler.sql.calls import brought, call, coerce, condition, settled
+from kpg.compiler.sql.scope import Aggregates, Binding, Scope
+from kpg.compiler.sql.syntax import construct_name, only
+from kpg.compiler.sql.tree import used
+from kpg.runtime.scalar import Column, If, Literal, Scalar
+from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, MAX_DECIMAL_PRECISION, TEXT, Kind, Type, decimal
+
+SIMPLE: Final[dict[type[exp.Expression], str]] = {
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.AnyValue: "min",
+    exp.LogicalAnd: "min",
+    exp.LogicalOr: "max",
+    exp.GroupConcat: "string_agg",
+}
+ORDER_BLIND: Final = frozenset({"min", "max"})
+
+
+def bind_aggregate(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+    """The scalar that stands for an aggregate: a column of the grouping, or an expression over such."""
+    kept = None
+    aggregate = node
+    if isinstance(node, exp.Filter):
+        only(node, binding.source, "this", "expression")
+        kept, aggregate = node.expression.this, node.this
+    if type(aggregate) not in SIMPLE:
+        binding.refuse(f"aggregate {construct_name(aggregate)}", aggregate)
+    if scope.aggregates is None:
+        binding.wrong(f"an aggregate is not allowed in {scope.clause}", node)
+    inner = scope.without_aggregates("the argument of an aggregate")
+    args, distinct = _arguments(binding, inner, aggregate)
+    _check_level(binding, scope, args, node)
+    if kept is not None:
+        test = condition(binding, binding.expression(inner, kept), kept, "FILTER")
+        args = args or [Literal(1, BIGINT)]
+        args[0] = If(test, args[0], Literal(None, args[0].type), args[0].type)
+    return _collected(binding, scope.aggregates, aggregate, args, distinct)
+
+
+def _arguments(binding: Binding, scope: Scope, node: exp.Expression) -> tuple[list[Scalar], bool]:
+    only(node, binding.source, "this", "expressions", "separator", "big_int")
+    operand = node.this
+    if operand is None or node.args.get("expressions"):
+        binding.wrong(f"{construct_name(node)} takes one argument", node)
+    if isinstance(operand, exp.Order):
+        binding.refuse("ORDER BY in an aggregate", node)
+    distinct = isinstance(operand, exp.Distinct)
+    if distinct:
+        only(operand, binding.source, "expressions")
+        if len(operand.expressions) != 1:
+            binding.refuse("DISTINCT over several expressions in an aggregate", node)
+        operand = operand.expressions[0]
+    if isinstance(operand, exp.Star):
+        if not isinstance(node, exp.Count) or distinct:
+            binding.wrong(f"{construct_name(node)} does not take *", node)
+        only(operand, binding.source)
+        return [], False
+    args = [settled(binding.expression(scope, operand))]
+    if isinstance(node, exp.GroupConcat):
+        separator = node.args.get("separator")
+        if separator is None:
+            binding.wrong("string_agg takes a text and a separator", node)
+        args = [brought(binding, arg, TEXT, node) for arg in (*args, binding.expression(scope, separator))]
+    return args, distinct
+
+
+def _check_level(binding: Binding, scope: Scope, args: list[Scalar], node: exp.Expression) -> None:
+    own = {known.column.index for known in scope.fields}
+    needed = frozenset[int]().union(*(used(arg, binding.subqueries) for arg in args))
+    if needed and not needed & own:
+        binding.refuse("an aggregate over columns of an outer query only", node)
+
+
+def _collected(
+    binding: Binding, into: Aggregates, node: exp.Expression, args: list[Scalar], distinct: bool
+) -> Scalar:
+    name = SIMPLE[type(node)]
+    if isinstance(node, exp.LogicalAnd | exp.LogicalOr) and args[0].type != BOOLEAN:
+        binding.wrong(f"{construct_name(node)} needs a BOOLEAN, not {args[0].type}", node)
+    if name == "count":
+        return _column(binding, into, AggregateCall(name, tuple(args), distinct, BIGINT))
+    if name in ("sum", "avg"):
+        if not args[0].type.is_numeric:
+            binding.wrong(f"{construct_name(node)} needs a number, not {args[0].type}", node)
+        total = _column(binding, into, AggregateCall("sum", tuple(args), distinct, _sum_type(args[0].type)))
+        if name == "sum":
+            return total
+        number = _column(binding, into, AggregateCall("count", tuple(args), distinct, BIGINT))
+        return call(binding, "div", [coerce(total, DOUBLE), coerce(number, DOUBLE)], node)
+    distinct = distinct and name not in ORDER_BLIND
+    return _column(binding, into, AggregateCall(name, tuple(args), distinct, args[0].type))
+
+
+def _sum_type(type_: Type) -> Type:
+    """What a sum of values of the type is: BIGINT, DECIMAL(18, s) or DOUBLE."""
+    if type_.is_integer:
+        return BIGINT
+    return decimal(MAX_DECIMAL_PRECISION, type_.scale) if type_.kind is Kind.DECIMAL else DOUBLE
+
+
+def _column(binding: Binding, into: Aggregates, aggregate: AggregateCall) -> Column:
+    if aggregate not in into.calls:
+        into.calls.append(aggregate)
+        into.ids.append(binding.fresh())
+    return Column(into.ids[into.calls.index(aggregate)], aggregate.type)

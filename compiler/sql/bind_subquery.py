@@ -1,0 +1,74 @@
+"""Subqueries in expressions: bound in the scope around them, and named by an id in the scalar."""
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from kpg.compiler.sql.calls import call
+from kpg.compiler.sql.functions import COMPARISONS, OPPOSITE
+from kpg.compiler.sql.scope import Binding, Scope
+from kpg.compiler.sql.syntax import only
+from kpg.compiler.sql.tree import Query, Subquery
+from kpg.runtime.scalar import Column, Scalar
+from kpg.runtime.types import BOOLEAN, Type
+
+
+def bind_subquery(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+    """``EXISTS (query)``, or ``(query)`` as a value."""
+    if isinstance(node, exp.Exists):
+        only(node, binding.source, "this")
+        return _register(binding, "exists", _query(binding, scope, node.this), BOOLEAN)
+    query = _query(binding, scope, node)
+    if len(query.columns) != 1:
+        binding.wrong(f"a subquery used as a value returns one column, not {len(query.columns)}", node)
+    return _register(binding, "scalar", query, query.columns[0].type)
+
+
+def bind_in(binding: Binding, scope: Scope, node: exp.In) -> Scalar:
+    """``operand IN (query)``, the operand a value or a row."""
+    return _any(binding, scope, node, node.this, "eq", node.args["query"])
+
+
+def bind_quantified(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+    """``operand comparison ANY (query)``, or ALL: true unless the opposite holds for some row."""
+    only(node, binding.source, "this", "expression")
+    if type(node) not in COMPARISONS:
+        binding.refuse("ANY or ALL after anything but a comparison", node)
+    comparison, quantifier = COMPARISONS[type(node)], node.expression
+    only(quantifier, binding.source, "this")
+    if isinstance(quantifier, exp.Any):
+        return _any(binding, scope, node, node.this, comparison, quantifier.this)
+    opposite = _any(binding, scope, node, node.this, OPPOSITE[comparison], quantifier.this)
+    return call(binding, "not", [opposite], node)
+
+
+def _any(
+    binding: Binding, scope: Scope, node: exp.Expression, left: exp.Expression, comparison: str, right: exp.Expression
+) -> Scalar:
+    if not isinstance(right, exp.Query | exp.Values):
+        binding.refuse("ANY, ALL or IN over anything but a query", node)
+    operands = left.expressions if isinstance(left, exp.Tuple) else [left]
+    values = [binding.expression(scope, operand) for operand in operands]
+    query = _query(binding, scope, right)
+    if len(query.columns) != len(values):
+        message = f"the subquery returns {len(query.columns)} columns, to compare with {len(values)}"
+        binding.wrong(message, node)
+    if len(values) > 1 and comparison != "eq":
+        binding.refuse("a comparison of rows with ANY or ALL", node)
+    tests = tuple(
+        call(binding, comparison, [value, column], node)
+        for value, column in zip(values, query.columns, strict=True)
+    )
+    return _register(binding, "any", query, BOOLEAN, tests)
+
+
+def _query(binding: Binding, scope: Scope, node: exp.Expression) -> Query:
+    return binding.query(scope, node)
+
+
+def _register(
+    binding: Binding, kind: str, query: Query, type_: Type, comparison: tuple[Scalar, ...] = ()
+) -> Column:
+    subquery = Subquery(binding.fresh(), kind, replace(query, order=()), type_, comparison)
+    binding.subqueries[subquery.id] = subquery
+    return Column(subquery.id, type_)

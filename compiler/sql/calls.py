@@ -1,0 +1,90 @@
+"""Calls of registered functions with their arguments brought to the types that these take."""
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from kpg.compiler.sql.literals import convert, from_text
+from kpg.compiler.sql.scope import Binding
+from kpg.compiler.sql.syntax import span_of
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions.registry import resolve
+from kpg.runtime.functions.rules import common_type
+from kpg.runtime.scalar import Call, Literal, Scalar
+from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN, Type
+
+
+def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expression) -> Scalar:
+    """``name(args)`` with implicit casts; ProgrammingError at the node if the types do not fit."""
+    try:
+        meaning = resolve(name, tuple(arg.type for arg in args))
+    except ProgrammingError as error:
+        raise ProgrammingError(error.message, span=span_of(node, binding.source), hint=error.hint) from None
+    cast = [brought(binding, arg, type_, node) for arg, type_ in zip(args, meaning.arg_types, strict=True)]
+    return Call(meaning.function.name, tuple(cast), meaning.result_type)
+
+
+def brought(binding: Binding, scalar: Scalar, type_: Type, node: exp.Expression) -> Scalar:
+    """The scalar as a value of ``type_``; ProgrammingError if it is a quoted string that means none."""
+    if isinstance(scalar, Literal) and scalar.type == UNKNOWN and isinstance(scalar.value, str):
+        unlimited = Type(type_.kind) if type_.is_text else type_
+        value = from_text(scalar.value, unlimited)
+        if value is None:
+            binding.wrong(f"'{scalar.value}' is not a {type_}", node)
+        return Literal(value.value, type_)
+    return coerce(scalar, type_)
+
+
+def coerce(scalar: Scalar, type_: Type) -> Scalar:
+    """The scalar cast to ``type_``, at once if it is a constant and that is exact."""
+    if scalar.type == type_:
+        return scalar
+    if isinstance(scalar, Literal):
+        folded = convert(scalar, type_)
+        if folded is not None:
+            return folded
+    if scalar.type == UNKNOWN:
+        return Literal(None, type_)
+    return Call("cast", (scalar,), type_)
+
+
+def settled(scalar: Scalar) -> Scalar:
+    """The scalar with a type: a string or NULL that no context gave one is text."""
+    if isinstance(scalar, Literal) and scalar.type == UNKNOWN:
+        return Literal(scalar.value, TEXT)
+    return scalar
+
+
+def settle(binding: Binding, args: Sequence[Scalar], node: exp.Expression) -> list[Scalar]:
+    """The arguments of a binary operator: one of unknown type takes the other's."""
+    left, right = args
+    if left.type == UNKNOWN and right.type != UNKNOWN:
+        left = brought(binding, left, right.type, node)
+    elif right.type == UNKNOWN and left.type != UNKNOWN:
+        right = brought(binding, right, left.type, node)
+    return [left, right]
+
+
+def unified(
+    binding: Binding, args: Sequence[Scalar], nodes: Sequence[exp.Expression], what: str
+) -> list[Scalar]:
+    """The arguments brought to their common type; ProgrammingError at the first that has none with the rest."""
+    target = common_type(tuple(arg.type for arg in args))
+    if target is None:
+        known = args[0].type
+        for arg, node in zip(args, nodes, strict=True):
+            joint = common_type((known, arg.type))
+            if joint is None:
+                binding.wrong(f"{what} {known} and {arg.type} cannot be matched", node, "add a CAST")
+            known = joint
+        raise AssertionError("some pair has no common type")
+    return [brought(binding, arg, target, node) for arg, node in zip(args, nodes, strict=True)]
+
+
+def condition(binding: Binding, scalar: Scalar, node: exp.Expression, clause: str) -> Scalar:
+    """The scalar as a BOOLEAN; ProgrammingError if it is none."""
+    if scalar.type == UNKNOWN:
+        return brought(binding, scalar, BOOLEAN, node)
+    if scalar.type != BOOLEAN:
+        binding.wrong(f"{clause} needs a BOOLEAN, not {scalar.type}", node)
+    return scalar

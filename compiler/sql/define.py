@@ -1,0 +1,177 @@
+"""CREATE and DROP: syntax trees to statements, and SQL's type names to types."""
+
+from typing import Final
+
+from sqlglot import exp
+
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.syntax import construct_name, only, refuse, span_of, wrong
+from kpg.runtime import types as t
+from kpg.runtime.errors import Span
+from kpg.runtime.types import ColumnDef, Kind, Schema, Type
+
+PLAIN_TYPES: Final = {
+    exp.DType.BOOLEAN: t.BOOLEAN,
+    exp.DType.SMALLINT: t.SMALLINT,
+    exp.DType.INT: t.INTEGER,
+    exp.DType.BIGINT: t.BIGINT,
+    exp.DType.FLOAT: t.REAL,
+    exp.DType.DOUBLE: t.DOUBLE,
+    exp.DType.DATE: t.DATE,
+    exp.DType.TIMESTAMP: t.TIMESTAMP,
+    exp.DType.TEXT: t.TEXT,
+}
+TEXT_TYPES: Final = {exp.DType.VARCHAR: Kind.VARCHAR, exp.DType.CHAR: Kind.CHAR, exp.DType.BPCHAR: Kind.CHAR}
+
+
+def sql_type(node: exp.DataType, source: str) -> Type:
+    """The type that a type name stands for; NotSupportedError if there is none."""
+    parameters = _parameters(node, source)
+    only(node, source, "this", "expressions", "nested")
+    if node.this in PLAIN_TYPES and not parameters:
+        return PLAIN_TYPES[node.this]
+    if node.this in TEXT_TYPES and len(parameters) <= 1:
+        kind = TEXT_TYPES[node.this]
+        return Type(kind, parameters[0] if parameters else int(kind is Kind.CHAR))
+    if node.this is exp.DType.DECIMAL and len(parameters) <= 2:
+        return _decimal(node, parameters, source)
+    refuse(f"type {node.sql('postgres')}", node, source)
+
+
+def _parameters(node: exp.DataType, source: str) -> list[int]:
+    values = []
+    for parameter in node.expressions:
+        literal = parameter.this if isinstance(parameter, exp.DataTypeParam) else None
+        if not isinstance(literal, exp.Literal) or literal.is_string or not literal.name.isdigit():
+            refuse(f"type {node.sql('postgres')}", node, source)
+        values.append(int(literal.name))
+    return values
+
+
+def _decimal(node: exp.DataType, parameters: list[int], source: str) -> Type:
+    precision, scale = (*parameters, 0)[:2] if parameters else (t.MAX_DECIMAL_PRECISION, 3)
+    if not 1 <= precision <= t.MAX_DECIMAL_PRECISION:
+        hint = f"the precision of a DECIMAL is from 1 to {t.MAX_DECIMAL_PRECISION}"
+        refuse(f"DECIMAL({precision}, {scale})", node, source, hint)
+    if scale > precision:
+        wrong(f"scale {scale} is larger than precision {precision}", node, source)
+    return t.decimal(precision, scale)
+
+
+def create(tree: exp.Create, source: str, span: Span) -> ast.CreateTable | ast.CreateView:
+    """CREATE TABLE or CREATE [MATERIALIZED] VIEW."""
+    only(tree, source, "this", "kind", "replace", "exists", "expression", "properties")
+    materialized = False
+    properties = tree.args.get("properties")
+    for part in properties.expressions if properties is not None else ():
+        if not isinstance(part, exp.MaterializedProperty):
+            refuse(f"CREATE with {construct_name(part)}", part, source)
+        materialized = True
+    query = tree.args.get("expression")
+    if tree.kind == "VIEW" and query is not None:
+        name, columns = _view_name(tree.this, source)
+        select = ast.Select(query, span_of(query, source) or span)
+        exists, replace = bool(tree.args.get("exists")), bool(tree.args.get("replace"))
+        return ast.CreateView(name, columns, _whole(select, span), materialized, replace, exists, span)
+    if tree.kind != "TABLE" or materialized:
+        refuse(f"CREATE {tree.kind}", tree, source)
+    if query is not None or tree.args.get("replace"):
+        refuse("CREATE TABLE AS" if query is not None else "CREATE OR REPLACE TABLE", tree, source)
+    return _create_table(tree, source, span)
+
+
+def _whole(select: ast.Select, span: Span) -> ast.Select:
+    """The query with its text up to the end of the statement, from its first keyword on."""
+    text = span.source[: select.span.start].lower()
+    start = max(text.rfind("select"), text.rfind("with"), text.rfind("values"), span.start)
+    found = text.rfind(" as", span.start)
+    begin = found + len(" as") if found >= 0 else start
+    while begin < span.end and span.source[begin].isspace():
+        begin += 1
+    return ast.Select(select.query, Span(span.source, begin, span.end))
+
+
+def _view_name(target: exp.Expression, source: str) -> tuple[str, tuple[str, ...]]:
+    columns: tuple[str, ...] = ()
+    if isinstance(target, exp.Schema):
+        only(target, source, "this", "expressions")
+        for column in target.expressions:
+            if not isinstance(column, exp.Identifier):
+                refuse(construct_name(column), column, source)
+        columns = tuple(column.name for column in target.expressions)
+        target = target.this
+    only(target, source, "this")
+    return target.name, columns
+
+
+def _create_table(tree: exp.Create, source: str, span: Span) -> ast.CreateTable:
+    schema = tree.this
+    if not isinstance(schema, exp.Schema):
+        wrong("CREATE TABLE needs a list of columns", tree, source)
+    only(schema, source, "this", "expressions")
+    only(schema.this, source, "this")
+    columns: dict[str, ColumnDef] = {}
+    primary: list[str] = []
+    for part in schema.expressions:
+        match part:
+            case exp.ColumnDef():
+                column, is_key = _column(part, source)
+                if column.name.lower() in columns:
+                    wrong(f'column "{column.name}" is defined twice', part, source)
+                columns[column.name.lower()] = column
+                keys = [column.name] if is_key else []
+            case exp.PrimaryKey():
+                keys = [_key_column(name, source) for name in part.expressions]
+            case _:
+                refuse(construct_name(part), part, source)
+        if keys and primary:
+            wrong("a table has one primary key only", part, source)
+        primary += keys
+    positions = tuple(_position(name, list(columns), schema, source) for name in primary)
+    listed = tuple(
+        ColumnDef(column.name, column.type, column.nullable and index not in positions)
+        for index, column in enumerate(columns.values())
+    )
+    return ast.CreateTable(schema.this.name, Schema(listed, positions), bool(tree.args.get("exists")), span)
+
+
+def _position(name: str, columns: list[str], node: exp.Expression, source: str) -> int:
+    if name.lower() not in columns:
+        wrong(f'primary key column "{name}" does not exist', node, source)
+    return columns.index(name.lower())
+
+
+def _key_column(node: exp.Expression, source: str) -> str:
+    inner = node.this if isinstance(node, exp.Ordered) else node
+    inner = inner.this if isinstance(inner, exp.Column) else inner
+    if not isinstance(inner, exp.Identifier):
+        refuse("PRIMARY KEY over an expression", node, source)
+    return inner.name
+
+
+def _column(node: exp.ColumnDef, source: str) -> tuple[ColumnDef, bool]:
+    only(node, source, "this", "kind", "constraints")
+    if node.args.get("kind") is None:
+        wrong(f'column "{node.name}" has no type', node, source)
+    nullable, is_key = True, False
+    for constraint in node.args.get("constraints") or ():
+        match constraint.args.get("kind"):
+            case exp.NotNullColumnConstraint(args=args):
+                nullable = bool(args.get("allow_null"))
+            case exp.PrimaryKeyColumnConstraint():
+                is_key = True
+            case other:
+                refuse(construct_name(other).replace(" COLUMN CONSTRAINT", ""), constraint, source)
+    return ColumnDef(node.name, sql_type(node.args["kind"], source), nullable), is_key
+
+
+def drop(tree: exp.Drop, source: str, span: Span) -> ast.Drop:
+    """DROP TABLE or DROP [MATERIALIZED] VIEW."""
+    only(tree, source, "this", "tables", "exists", "kind", "materialized", "cascade", "restrict")
+    if tree.args.get("kind") not in ("TABLE", "VIEW"):
+        refuse(f"DROP {tree.args.get('kind')}", tree, source)
+    targets = tree.args.get("tables") or [tree.this]
+    for target in targets:
+        only(target, source, "this")
+    names = tuple(target.name for target in targets)
+    return ast.Drop(tree.args["kind"], names, bool(tree.args.get("exists")), bool(tree.args.get("cascade")), span)

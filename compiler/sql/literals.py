@@ -1,0 +1,209 @@
+"""Constants of the SQL text as typed literals, and the folding of what is constant at once.
+
+A quoted string has type UNKNOWN until its context gives it one, as in Postgres.
+"""
+
+import re
+from datetime import date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from kpg.runtime.scalar import Call, Literal, Scalar
+from kpg.runtime.types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    ERROR,
+    INTEGER,
+    INTERVAL_DAY,
+    INTERVAL_MONTH,
+    MAX_DECIMAL_PRECISION,
+    MAX_WORD,
+    TEXT,
+    UNKNOWN,
+    Kind,
+    Type,
+    decimal,
+    float_to_word,
+    word_to_float,
+)
+
+EPOCH: Final = date(1970, 1, 1)
+DAY_MICROSECONDS: Final = 86_400_000_000
+MONTHS: Final = {"year": 12, "quarter": 3, "month": 1, "decade": 120, "century": 1200}
+MICROSECONDS: Final = {
+    "week": 7 * DAY_MICROSECONDS,
+    "day": DAY_MICROSECONDS,
+    "hour": 3_600_000_000,
+    "minute": 60_000_000,
+    "second": 1_000_000,
+    "millisecond": 1000,
+    "microsecond": 1,
+}
+RANGES: Final = {Kind.SMALLINT: 2**15, Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
+TRUE_WORDS: Final = ("t", "true", "y", "yes", "on", "1")
+FALSE_WORDS: Final = ("f", "false", "n", "no", "off", "0")
+
+
+def number(text: str) -> Literal | None:
+    """An unsigned number of the SQL text: INTEGER, BIGINT, DECIMAL, or DOUBLE with an exponent."""
+    if "e" in text.lower():
+        return Literal(float_to_word(float(text)), DOUBLE)
+    value = Decimal(text)
+    if value == value.to_integral_value() and "." not in text:
+        if value > MAX_WORD:
+            return None
+        return Literal(int(value), INTEGER if value < RANGES[Kind.INTEGER] else BIGINT)
+    scale = len(text.partition(".")[2])
+    digits = max(len(text.replace(".", "").lstrip("0")), scale, 1)
+    if digits > MAX_DECIMAL_PRECISION:
+        return None
+    return Literal(int(value.scaleb(scale)), decimal(digits, scale))
+
+
+def interval(text: str, unit: str) -> Literal | None:
+    """INTERVAL 'text' unit; None if it is malformed or mixes months with days or times."""
+    parts = re.findall(r"([+-]?\d+)\s*([a-zA-Z]*)", text)
+    if not parts or re.sub(r"([+-]?\d+)\s*([a-zA-Z]*)", "", text).strip():
+        return None
+    months = micros = 0
+    for amount, name in parts:
+        word = (name or unit).lower()
+        word = word if word in MONTHS or word in MICROSECONDS else word.removesuffix("s")
+        if word in MONTHS:
+            months += int(amount) * MONTHS[word]
+        elif word in MICROSECONDS:
+            micros += int(amount) * MICROSECONDS[word]
+        else:
+            return None
+    if months and micros:
+        return None
+    return Literal(months, INTERVAL_MONTH) if months else Literal(micros, INTERVAL_DAY)
+
+
+def from_text(text: str, type_: Type) -> Literal | None:
+    """The constant that a quoted string means as a value of ``type_``; None if it does not mean one."""
+    try:
+        word = _word_of(text.strip() if not type_.is_text else text, type_)
+    except (ValueError, InvalidOperation, OverflowError):
+        return None
+    return None if word is None else Literal(word, type_)
+
+
+def _word_of(text: str, type_: Type) -> int | str | None:
+    if type_.kind in RANGES:
+        return _in_range(int(text), type_)
+    match type_.kind:
+        case Kind.CHAR | Kind.VARCHAR:
+            return fit_text(text, type_)
+        case Kind.BOOLEAN:
+            lowered = text.lower()
+            return 1 if lowered in TRUE_WORDS else 0 if lowered in FALSE_WORDS else None
+        case Kind.DECIMAL:
+            return _scaled(Decimal(text), type_)
+        case Kind.REAL | Kind.DOUBLE:
+            return float_to_word(float(text))
+        case Kind.DATE:
+            return (date.fromisoformat(text) - EPOCH).days
+        case Kind.TIMESTAMP:
+            moment = datetime.fromisoformat(text)
+            if moment.tzinfo is not None:
+                return None
+            return (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+        case Kind.INTERVAL_DAY | Kind.INTERVAL_MONTH:
+            found = interval(text, "second")
+            return found.value if found is not None and found.type == type_ else None
+        case _:
+            return None
+
+
+def fit_text(text: str, type_: Type) -> str | None:
+    """The text as a value of a text type: CHAR(n) without trailing blanks; None if it is too long."""
+    value = text.rstrip(" ") if type_.kind is Kind.CHAR else text
+    return None if type_.precision and len(value) > type_.precision else value
+
+
+def _in_range(value: int, type_: Type) -> int | None:
+    limit = RANGES[type_.kind]
+    return value if -limit <= value < limit and value > ERROR else None
+
+
+def _scaled(value: Decimal, type_: Type) -> int | None:
+    """The word of a decimal, rounded half away from zero; None if it has too many digits."""
+    if not value.is_finite():
+        return None
+    word = int((value.scaleb(type_.scale)).to_integral_value("ROUND_HALF_UP"))
+    return word if abs(word) < 10**type_.precision else None
+
+
+def convert(literal: Literal, type_: Type) -> Scalar | None:
+    """The constant as a value of ``type_``, where that is exact or a string that means one.
+
+    None if the conversion is not this simple: the cast is then left to run time (or is an error, for
+    a quoted string).
+    """
+    value, source = literal.value, literal.type
+    if value is None:
+        return Literal(None, type_)
+    if source == UNKNOWN or (isinstance(value, str) and type_.is_text):
+        return from_text(str(value), type_)
+    if isinstance(value, str) or not source.is_numeric or not type_.is_numeric:
+        return None
+    exact = _exact(value, source)
+    if type_.is_float:
+        return Literal(float_to_word(float(exact)), type_) if exact.is_finite() else None
+    if source.is_float or exact != round(exact, type_.scale):
+        return None
+    word = _in_range(int(exact), type_) if type_.is_integer else _scaled(exact, type_)
+    return None if word is None else Literal(word, type_)
+
+
+def _exact(word: int, type_: Type) -> Decimal:
+    if type_.is_float:
+        return Decimal(word_to_float(word))
+    return Decimal(word).scaleb(-type_.scale)
+
+
+def negated(literal: Literal) -> Literal:
+    """Minus a numeric or interval constant."""
+    if not isinstance(literal.value, int):
+        return literal
+    if literal.type.is_float:
+        return Literal(float_to_word(-word_to_float(literal.value)), literal.type)
+    return Literal(-literal.value, literal.type)
+
+
+def shifted(day: Literal, distance: Literal, sign: int) -> Literal | None:
+    """A constant DATE plus or minus a constant interval; None if the result is not a DATE."""
+    if not isinstance(day.value, int) or not isinstance(distance.value, int):
+        return None
+    if distance.type == INTERVAL_DAY:
+        days, rest = divmod(distance.value, DAY_MICROSECONDS)
+        return None if rest else Literal(day.value + sign * days, DATE)
+    start = EPOCH + timedelta(days=day.value)
+    months = start.year * 12 + start.month - 1 + sign * distance.value
+    if not 12 <= months < 120_000:
+        return None
+    first = date(months // 12, months % 12 + 1, 1)
+    next_month = date(first.year + first.month // 12, first.month % 12 + 1, 1)
+    moved = first.replace(day=min(start.day, (next_month - first).days))
+    return Literal((moved - EPOCH).days, DATE)
+
+
+def settled(scalar: Scalar) -> Scalar:
+    """The scalar with a type: a quoted string whose context gave it none is text, a NULL too."""
+    if isinstance(scalar, Literal) and scalar.type == UNKNOWN:
+        return Literal(scalar.value, TEXT)
+    return scalar
+
+
+def is_true(scalar: Scalar) -> bool:
+    """Whether the scalar is the constant TRUE."""
+    return isinstance(scalar, Literal) and scalar.value == 1 and scalar.type.kind is Kind.BOOLEAN
+
+
+def conjuncts(scalar: Scalar) -> tuple[Scalar, ...]:
+    """The parts of a conjunction, constant TRUE left out."""
+    if isinstance(scalar, Call) and scalar.function == "and":
+        return tuple(part for arg in scalar.args for part in conjuncts(arg))
+    return () if is_true(scalar) else (scalar,)

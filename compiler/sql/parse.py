@@ -1,0 +1,256 @@
+"""Script text to statements, by sqlglot's tokenizer and Postgres parser.
+
+What a statement holds besides what kpg understands is refused by name and place, never ignored.
+"""
+
+import re
+from collections.abc import Iterator
+
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.define import create, drop
+from kpg.compiler.sql.syntax import construct_name, only, refuse, span_of, wrong
+from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
+
+STAGES = ("logical", "optimized", "physical")
+TRANSACTION_NOISE = ("transaction", "work")
+
+
+class _Dialect(Postgres):
+    """Postgres, in which no statement is swallowed whole as an opaque command."""
+
+    class Tokenizer(Postgres.Tokenizer):
+        COMMANDS = set()
+
+    class Parser(Postgres.Parser):
+        def _warn_unsupported(self) -> None:
+            """Commands that sqlglot does not parse are refused, so there is nothing to warn of."""
+
+
+def parse(text: str) -> list[ast.Statement]:
+    """The statements of a script; ProgrammingError on a syntax error, NotSupportedError by construct."""
+    return [_statement(tokens, text) for tokens in _split(text)]
+
+
+def parse_query(text: str) -> ast.Select:
+    """The one query that the text must be."""
+    found = parse(text)
+    if len(found) != 1 or not isinstance(found[0], ast.Select):
+        raise ProgrammingError("expected one query", span=Span(text, 0, len(text)))
+    return found[0]
+
+
+def _split(text: str) -> Iterator[list[Token]]:
+    try:
+        tokens = _Dialect().tokenize(text)
+    except TokenError as error:
+        raise ProgrammingError("cannot read the text", span=_broken_token(text, error)) from None
+    chunk: list[Token] = []
+    for token in tokens:
+        if token.token_type is not TokenType.SEMICOLON:
+            chunk.append(token)
+        elif chunk:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _broken_token(text: str, error: TokenError) -> Span:
+    found = re.search(r"from (\d+):(\d+)", str(error.__cause__ or error))
+    if found is None:
+        return Span(text, max(0, len(text) - 1), len(text))
+    start = _offset(text, int(found[1]), int(found[2]))
+    return Span(text, start, len(text))
+
+
+def _offset(text: str, line: int, column: int) -> int:
+    """Offset of the 1-based line and column, within the text."""
+    start = sum(len(part) for part in text.splitlines(keepends=True)[: line - 1])
+    return max(0, min(start + column - 1, len(text) - 1))
+
+
+def _statement(tokens: list[Token], text: str) -> ast.Statement:
+    words = [token.text.lower() for token in tokens]
+    span = Span(text, tokens[0].start, tokens[-1].end + 1)
+    match words:
+        case ["explain", *_]:
+            return _explain(tokens, text, span)
+        case ["show", "tables"]:
+            return ast.ShowTables(span)
+        case ["begin", *rest] | ["start", "transaction", *rest]:
+            return _transaction(ast.Begin(span), tokens, len(words) - len(rest), text)
+        case ["commit", *rest] | ["end", *rest]:
+            return _transaction(ast.Commit(span), tokens, len(words) - len(rest), text)
+        case ["rollback", *rest] | ["abort", *rest]:
+            return _transaction(ast.Rollback(span), tokens, len(words) - len(rest), text)
+        case _:
+            return _convert(_tree(tokens, text), text, span)
+
+
+def _transaction(statement: ast.Statement, tokens: list[Token], start: int, text: str) -> ast.Statement:
+    rest = tokens[start:]
+    if rest and rest[0].text.lower() in TRANSACTION_NOISE:
+        rest = rest[1:]
+    if rest:
+        span = Span(text, rest[0].start, rest[-1].end + 1)
+        raise NotSupportedError(f"{span.source[span.start:span.end].upper()} is not supported", span=span)
+    return statement
+
+
+def _explain(tokens: list[Token], text: str, span: Span) -> ast.Explain:
+    rest = tokens[1:]
+    stage = "physical"
+    if rest and rest[0].text.lower() in STAGES:
+        stage = rest[0].text.lower()
+        rest = rest[1:]
+    if not rest:
+        raise ProgrammingError("EXPLAIN needs a query", span=span)
+    statement = _statement(rest, text)
+    if isinstance(statement, ast.Select | ast.CreateView):
+        return ast.Explain(stage, statement, span)
+    raise NotSupportedError("EXPLAIN of anything but a query is not supported", span=statement.span)
+
+
+def _tree(tokens: list[Token], text: str) -> exp.Expression:
+    try:
+        (tree,) = _Dialect().parser().parse(tokens, text)
+    except ParseError as error:
+        raise _syntax_error(error, tokens, text) from None
+    if tree is None:
+        raise ProgrammingError("syntax error", span=Span(text, tokens[0].start, tokens[-1].end + 1))
+    return tree
+
+
+def _syntax_error(error: ParseError, tokens: list[Token], text: str) -> ProgrammingError:
+    details = error.errors[0] if error.errors else {}
+    highlight = details.get("highlight") or tokens[-1].text
+    column = int(details.get("col") or tokens[-1].col)
+    start = _offset(text, int(details.get("line") or tokens[-1].line), column - len(highlight) + 1)
+    at_end = start + len(highlight) >= tokens[-1].end + 1
+    where = "at the end of the statement" if at_end and "Required" in str(error) else f'at "{highlight}"'
+    return ProgrammingError(f"syntax error {where}", span=Span(text, start, start + len(highlight)))
+
+
+def _convert(tree: exp.Expression, text: str, span: Span) -> ast.Statement:
+    match tree:
+        case exp.Query() | exp.Values():
+            return ast.Select(tree, span)
+        case exp.Create():
+            return create(tree, text, span)
+        case exp.Drop():
+            return drop(tree, text, span)
+        case exp.Insert():
+            return _insert(tree, text, span)
+        case exp.Delete():
+            only(tree, text, "this", "where")
+            name, alias = _target(tree.this, text)
+            return ast.Delete(name, alias, _condition(tree), span)
+        case exp.Update():
+            return _update(tree, text, span)
+        case exp.Copy():
+            return _copy(tree, text, span)
+        case exp.Describe():
+            only(tree, text, "this")
+            return ast.Describe(_target(tree.this, text)[0], span)
+        case exp.Command():
+            raise NotSupportedError(f"{tree.name.upper()} is not supported", span=span)
+        case exp.Column() | exp.Alias() | exp.Identifier():
+            word = text[span.start : span.end].split()[0]
+            place = Span(text, span.start, span.start + len(word))
+            raise ProgrammingError(f'syntax error at "{word}"', span=place, hint="expected a statement")
+        case _:
+            raise NotSupportedError(f"{construct_name(tree)} is not supported", span=span)
+
+
+def _condition(tree: exp.Expression) -> exp.Expression | None:
+    where = tree.args.get("where")
+    return where.this if where is not None else None
+
+
+def _target(table: exp.Expression, text: str) -> tuple[str, str]:
+    """Name and alias of the table that a statement changes."""
+    if not isinstance(table, exp.Table):
+        refuse(construct_name(table), table, text)
+    only(table, text, "this", "alias")
+    alias = table.args.get("alias")
+    if alias is not None:
+        only(alias, text, "this")
+    return table.name, table.alias or table.name
+
+
+def _insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
+    only(tree, text, "this", "expression")
+    target, columns = tree.this, ()
+    if isinstance(target, exp.Schema):
+        only(target, text, "this", "expressions")
+        columns = tuple(column.name for column in target.expressions)
+        target = target.this
+    query = tree.args.get("expression")
+    if query is None:
+        refuse("INSERT without VALUES or a query", target, text)
+    place = span_of(query, text) or span
+    return ast.Insert(_target(target, text)[0], columns, ast.Select(query, place), span)
+
+
+def _update(tree: exp.Update, text: str, span: Span) -> ast.Update:
+    only(tree, text, "this", "where", "expressions")
+    assignments = []
+    for assignment in tree.expressions:
+        if not isinstance(assignment, exp.EQ) or not isinstance(assignment.this, exp.Column):
+            refuse(f"SET with {construct_name(assignment)}", assignment, text)
+        only(assignment.this, text, "this")
+        assignments.append((assignment.this.this, assignment.expression))
+    name, alias = _target(tree.this, text)
+    return ast.Update(name, alias, tuple(assignments), _condition(tree), span)
+
+
+def _copy(tree: exp.Copy, text: str, span: Span) -> ast.CopyFrom | ast.CopyTo:
+    only(tree, text, "this", "kind", "files", "params", "credentials")
+    if any(tree.args["credentials"].args.values()):
+        refuse("COPY with credentials", tree.args["credentials"], text)
+    files = tree.args["files"]
+    if len(files) != 1 or not isinstance(files[0], exp.Literal) or not files[0].is_string:
+        wrong("COPY needs one file name in quotes", tree, text)
+    options = dict(_option(param, text) for param in tree.args.get("params") or ())
+    path = files[0].name
+    form = options.pop("format", None) or _format_of(path, files[0], text)
+    if form not in ("csv", "parquet"):
+        wrong(f'unknown COPY format "{form}"', tree, text, hint="the formats are csv and parquet")
+    rest = tuple(options.items())
+    source = tree.this
+    if not tree.args["kind"]:
+        return ast.CopyTo(_copied(source, text, span), path, form, rest, span)
+    columns: tuple[str, ...] = ()
+    if isinstance(source, exp.Schema):
+        columns = tuple(column.name for column in source.expressions)
+        source = source.this
+    return ast.CopyFrom(_target(source, text)[0], columns, path, form, rest, span)
+
+
+def _copied(source: exp.Expression, text: str, span: Span) -> ast.Select:
+    if isinstance(source, exp.Table):
+        only(source, text, "this")
+        source = exp.Select(expressions=[exp.Star()], from_=exp.From(this=source.copy()))
+    return ast.Select(source, span_of(source, text) or span)
+
+
+def _option(param: exp.Expression, text: str) -> tuple[str, str]:
+    value = param.args.get("expression")
+    name = param.name.lower()
+    if name not in ("format", "header", "delimiter", "delim", "sep", "null", "quote"):
+        wrong(f'unknown COPY option "{name}"', param, text, hint="known: format, header, delimiter, null, quote")
+    name = "delimiter" if name in ("delim", "sep") else name
+    return name, "true" if value is None else (value.name or value.sql()).lower() if name != "null" else value.name
+
+
+def _format_of(path: str, node: exp.Expression, text: str) -> str:
+    suffix = path.lower().rpartition(".")[2]
+    formats = {"parquet": "parquet", "csv": "csv", "tbl": "csv", "tsv": "csv"}
+    if suffix not in formats:
+        wrong(f'cannot tell the format of "{path}"', node, text, hint="add (FORMAT csv) or (FORMAT parquet)")
+    return formats[suffix]

@@ -1,0 +1,148 @@
+"""Which names mean which columns at a place in a query, and what binding a statement keeps track of."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import NoReturn
+
+from sqlglot import exp
+
+from kpg.compiler.algebra.rel import AggregateCall
+from kpg.compiler.catalog import Catalog, did_you_mean
+from kpg.compiler.sql.syntax import refuse, wrong
+from kpg.compiler.sql.tree import Query, Subquery
+from kpg.runtime.scalar import Column, Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column that can be named: ``relation.name``, and as ``name`` if it is ``listed``."""
+
+    relation: str
+    name: str
+    column: Column
+    listed: bool = True
+    """Whether ``*`` and the name alone mean it too (the two sides of USING are not listed)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """A WITH query that can be named in FROM. A correlated one is bound anew wherever it is used."""
+
+    name: str
+    syntax: exp.Expression
+    columns: tuple[str, ...]
+    scope: "Scope"
+    shared: str | None
+
+
+@dataclass(slots=True)
+class Aggregates:
+    """The aggregates met in a grouped query's expressions, each once, under its id."""
+
+    ids: list[int] = field(default_factory=list)
+    calls: list[AggregateCall] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Scope:
+    """The fields of one query's FROM, within the scopes of the queries around it."""
+
+    parent: "Scope | None" = None
+    fields: list[Field] = field(default_factory=list)
+    common: dict[str, Common] = field(default_factory=dict)
+    aggregates: Aggregates | None = None
+    """Where aggregates may stand, what collects them."""
+    clause: str = "this place"
+    """Where no aggregate may stand, the name of that place."""
+
+    def without_aggregates(self, clause: str) -> "Scope":
+        """The same names in a place where no aggregate may stand."""
+        return replace(self, aggregates=None, clause=clause)
+
+    def find_common(self, name: str) -> Common | None:
+        """The WITH query of that name, the innermost first."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name.lower() in scope.common:
+                return scope.common[name.lower()]
+            scope = scope.parent
+        return None
+
+    def visible(self) -> list[Field]:
+        """What ``*`` stands for."""
+        return [known for known in self.fields if known.listed]
+
+    def relations(self) -> set[str]:
+        """The names of the relations in FROM, lower case."""
+        return {known.relation.lower() for known in self.fields}
+
+
+@dataclass(slots=True)
+class Binding:
+    """The state of binding one statement.
+
+    Expressions contain queries and queries expressions: the modules that bind them call each other
+    through ``expression`` and ``query``.
+    """
+
+    source: str
+    catalog: Catalog
+    expression: "Callable[[Scope, exp.Expression], Scalar]"
+    query: "Callable[[Scope | None, exp.Expression], Query]"
+    subqueries: dict[int, Subquery] = field(default_factory=dict)
+    shared: dict[str, Query] = field(default_factory=dict)
+    ids: "count[int]" = field(default_factory=count)
+    depth: int = 0
+
+    def fresh(self) -> int:
+        """An id that nothing has yet."""
+        return next(self.ids)
+
+    def wrong(self, message: str, node: exp.Expression, hint: str | None = None) -> NoReturn:
+        """Raise ProgrammingError at the node."""
+        wrong(message, node, self.source, hint)
+
+    def refuse(self, construct: str, node: exp.Expression, hint: str | None = None) -> NoReturn:
+        """Raise NotSupportedError at the node."""
+        refuse(construct, node, self.source, hint)
+
+
+def resolve_name(binding: Binding, scope: Scope, node: exp.Column) -> Field:
+    """The field that a column reference means; ProgrammingError if there is none or more than one."""
+    name, relation = node.name, node.table
+    here: Scope | None = scope
+    while here is not None:
+        found = _matches(here.fields, name, relation)
+        if len(found) > 1:
+            places = ", ".join(f"{one.relation}.{one.name}" for one in found)
+            hint = f"write one of {places}"
+            if len({(one.relation, one.name) for one in found}) == 1:
+                hint = "give one of the columns another name"
+            binding.wrong(f'column "{name}" is ambiguous', node, hint)
+        if found:
+            return found[0]
+        if relation and relation.lower() in here.relations():
+            own = (one.name for one in here.fields if one.relation.lower() == relation.lower())
+            binding.wrong(f'column "{relation}.{name}" does not exist', node, did_you_mean(name, own))
+        here = here.parent
+    _unknown(binding, scope, node)
+
+
+def _matches(fields: Iterable[Field], name: str, relation: str) -> list[Field]:
+    lowered, owner = name.lower(), relation.lower()
+    if owner:
+        return [one for one in fields if one.relation.lower() == owner and one.name.lower() == lowered]
+    return [one for one in fields if one.listed and one.name.lower() == lowered]
+
+
+def _unknown(binding: Binding, scope: Scope, node: exp.Column) -> NoReturn:
+    every: list[Field] = []
+    here: Scope | None = scope
+    while here is not None:
+        every += here.fields
+        here = here.parent
+    if node.table:
+        hint = did_you_mean(node.table, (one.relation for one in every))
+        binding.wrong(f'missing FROM entry for "{node.table}"', node, hint)
+    binding.wrong(f'column "{node.name}" does not exist', node, did_you_mean(node.name, (f.name for f in every)))

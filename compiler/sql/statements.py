@@ -1,0 +1,177 @@
+"""The statements of a SQL script: what :mod:`kpg.compiler.sql.parse` returns.
+
+A query inside a statement stays sqlglot's syntax tree until it is bound; ``span`` is the statement's
+place in the script.
+"""
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from kpg.runtime.errors import Span
+from kpg.runtime.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A query: SELECT, VALUES, or a set operation, with its WITH and ORDER BY."""
+
+    query: exp.Expression
+    span: Span
+
+    @property
+    def text(self) -> str:
+        """The query as the user wrote it."""
+        return self.span.source[self.span.start : self.span.end]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """CREATE TABLE with column types, NOT NULL and PRIMARY KEY."""
+
+    name: str
+    schema: Schema
+    if_not_exists: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """CREATE [OR REPLACE] [MATERIALIZED] VIEW; ``columns`` renames the query's columns if not empty."""
+
+    name: str
+    columns: tuple[str, ...]
+    query: Select
+    materialized: bool
+    or_replace: bool
+    if_not_exists: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """DROP TABLE or DROP [MATERIALIZED] VIEW (``kind`` is ``"TABLE"`` or ``"VIEW"``)."""
+
+    kind: str
+    names: tuple[str, ...]
+    if_exists: bool
+    cascade: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """INSERT INTO table [(columns)] query; no columns means all, in order."""
+
+    table: str
+    columns: tuple[str, ...]
+    query: Select
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """DELETE FROM table [AS alias] [WHERE condition]."""
+
+    table: str
+    alias: str
+    where: exp.Expression | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """UPDATE table [AS alias] SET column = expression, ... [WHERE condition]."""
+
+    table: str
+    alias: str
+    assignments: tuple[tuple[exp.Identifier, exp.Expression], ...]
+    where: exp.Expression | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFrom:
+    """COPY table [(columns)] FROM 'path'; option names are lower case."""
+
+    table: str
+    columns: tuple[str, ...]
+    path: str
+    format: str
+    options: tuple[tuple[str, str], ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTo:
+    """COPY (query) TO 'path'; for a relation's name, the query reads all of it."""
+
+    query: Select
+    path: str
+    format: str
+    options: tuple[tuple[str, str], ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """EXPLAIN [LOGICAL | OPTIMIZED | PHYSICAL] query; ``stage`` is that word in lower case."""
+
+    stage: str
+    statement: "Select | CreateView"
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """BEGIN or START TRANSACTION."""
+
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """COMMIT or END."""
+
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """ROLLBACK or ABORT."""
+
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """DESCRIBE relation."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables:
+    """SHOW TABLES."""
+
+    span: Span
+
+
+Statement = (
+    Select
+    | CreateTable
+    | CreateView
+    | Drop
+    | Insert
+    | Delete
+    | Update
+    | CopyFrom
+    | CopyTo
+    | Explain
+    | Begin
+    | Commit
+    | Rollback
+    | Describe
+    | ShowTables
+)

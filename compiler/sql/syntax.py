@@ -1,0 +1,61 @@
+"""Places in the text, and the refusal of what is not supported, for sqlglot's syntax trees."""
+
+from typing import NoReturn
+
+from sqlglot import exp
+
+from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
+
+
+def span_of(node: exp.Expression, source: str) -> Span | None:
+    """The stretch of text from the first to the last token that the tree knows the place of.
+
+    A node that knows none takes that of its closest ancestor that does.
+    """
+    here: exp.Expression | None = node
+    while here is not None:
+        starts = [part.meta["start"] for part in here.walk() if "start" in part.meta]
+        if starts:
+            return Span(source, min(starts), max(_end(part) for part in here.walk()))
+        here = here.parent
+    return None
+
+
+def _end(node: exp.Expression) -> int:
+    return int(node.meta["end"]) + 1 if "end" in node.meta else 0
+
+
+def refuse(construct: str, node: exp.Expression, source: str, hint: str | None = None) -> NoReturn:
+    """Raise NotSupportedError that names the construct and its place."""
+    raise NotSupportedError(f"{construct} is not supported", span=span_of(node, source), hint=hint)
+
+
+def wrong(message: str, node: exp.Expression, source: str, hint: str | None = None) -> NoReturn:
+    """Raise ProgrammingError at the node's place."""
+    raise ProgrammingError(message, span=span_of(node, source), hint=hint)
+
+
+def only(node: exp.Expression, source: str, *known: str) -> None:
+    """Refuse the node if it has any part besides the ``known`` ones, so that none is ignored."""
+    for name, value in node.args.items():
+        if name in known or value is None or value is False or value == []:
+            continue
+        part = value[0] if isinstance(value, list) else value
+        place = part if isinstance(part, exp.Expression) else node
+        refuse(f"{construct_name(place if place is not node else node)}{_of(name, place, node)}", place, source)
+
+
+def _of(name: str, place: exp.Expression, node: exp.Expression) -> str:
+    return f" ({name.rstrip('_')})" if place is node else f" in {construct_name(node)}"
+
+
+def construct_name(node: exp.Expression) -> str:
+    """The SQL word for a kind of syntax node, as far as sqlglot's class name gives it."""
+    name = type(node).__name__
+    words = "".join(f" {c}" if c.isupper() and i and not name[i - 1].isupper() else c for i, c in enumerate(name))
+    return words.upper()
+
+
+def identifier(node: exp.Expression | None) -> str:
+    """The name that an identifier, a table without a schema, or an alias carries."""
+    return node.name if node is not None else ""

@@ -1,0 +1,259 @@
+"""The bound query: names resolved and typed, subqueries still nested.
+
+Every column of every operator has an *id*, unique within the statement; scalars refer to columns by
+id (``Column.index`` is an id here, not a position). A column that an operator does not compute itself
+comes from its input or, in a subquery, from a query around it. A scalar that contains a subquery has
+in its place a Column whose id is the subquery's. Lowering turns ids into positions.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from kpg.compiler.algebra.rel import AggregateCall, Rel
+from kpg.runtime.scalar import Column, Literal, Scalar, columns
+from kpg.runtime.types import Type
+
+Ids = frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A catalog relation or a view's plan; ``ids`` for all columns, a table's rowid included."""
+
+    rel: Rel
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The WITH query or view ``name`` of :attr:`Bound.shared`, under new ids."""
+
+    name: str
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Literal rows."""
+
+    rows: tuple[tuple[Literal, ...], ...]
+    ids: tuple[int, ...]
+    types: tuple[Type, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The rows for which every predicate is true."""
+
+    input: "Node"
+    predicates: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """The input's columns and ``scalars``, each under its id."""
+
+    input: "Node"
+    ids: tuple[int, ...]
+    scalars: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """``kind`` is ``inner``, ``left`` or ``full``; ``right`` may refer to ``left``'s columns (LATERAL)."""
+
+    kind: str
+    left: "Node"
+    right: "Node"
+    on: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One row per group: the keys under their ids, then the aggregates under theirs."""
+
+    input: "Node"
+    key_ids: tuple[int, ...]
+    keys: tuple[Scalar, ...]
+    ids: tuple[int, ...]
+    aggregates: tuple[AggregateCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Each combination of the ``columns`` once; other columns of the input are gone."""
+
+    input: "Node"
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """A column to sort by."""
+
+    column: Column
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """Rows ``offset .. offset + limit`` of each group, in order."""
+
+    input: "Node"
+    group: tuple[Column, ...]
+    order: tuple[SortKey, ...]
+    limit: int | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation:
+    """``kind`` is ``union``, ``intersect`` or ``except``; all columns under new ids."""
+
+    kind: str
+    all: bool
+    left: "Query"
+    right: "Query"
+    ids: tuple[int, ...]
+
+
+Node = Scan | Shared | Rows | Filter | Map | Join | Group | Distinct | TopK | SetOperation
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The ``columns`` of ``node``, in that order, as a relation."""
+
+    node: Node
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+    order: tuple[SortKey, ...] = ()
+    """Order without limit, which matters only at the top."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subquery:
+    """A subquery in an expression.
+
+    ``scalar``: its one column's value in its one row, NULL without one. ``exists``: whether there is
+    a row. ``any``: whether ``comparison`` (over the outer columns and the query's) is true for some
+    row, NULL if it is for none but NULL for some.
+    """
+
+    id: int
+    kind: str
+    query: Query
+    type: Type
+    comparison: tuple[Scalar, ...] = ()
+    """Conjuncts of the comparison, for ``any``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bound statement: the query, its subqueries by id, the shared queries in order of definition."""
+
+    query: Query
+    subqueries: dict[int, Subquery]
+    shared: dict[str, Query]
+    next_id: int
+    """All ids from here on are free."""
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The direct inputs of a node."""
+    match node:
+        case Scan() | Shared() | Rows():
+            return ()
+        case Join(left=left, right=right):
+            return (left, right)
+        case SetOperation(left=left_query, right=right_query):
+            return (left_query.node, right_query.node)
+        case Filter() | Map() | Group() | Distinct() | TopK():
+            return (node.input,)
+        case _:
+            assert_never(node)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything below it, without the subqueries in its scalars."""
+    stack = [node]
+    while stack:
+        here = stack.pop()
+        yield here
+        stack.extend(reversed(children(here)))
+
+
+def scalars(node: Node) -> tuple[Scalar, ...]:
+    """The scalars that the node evaluates."""
+    match node:
+        case Scan() | Shared() | Rows():
+            return ()
+        case Filter(predicates=result) | Map(scalars=result) | Join(on=result):
+            return result
+        case Group(keys=keys, aggregates=aggregates):
+            return (*keys, *(arg for call in aggregates for arg in call.args))
+        case Distinct(columns=result):
+            return result
+        case TopK(group=group, order=order):
+            return (*group, *(key.column for key in order))
+        case SetOperation(left=left, right=right):
+            return (*left.columns, *right.columns)
+        case _:
+            assert_never(node)
+
+
+def own_ids(node: Node) -> tuple[int, ...]:
+    """The ids that the node itself gives to columns."""
+    match node:
+        case Scan(ids=ids) | Shared(ids=ids) | Rows(ids=ids) | Map(ids=ids) | SetOperation(ids=ids):
+            return ids
+        case Group(key_ids=key_ids, ids=ids):
+            return key_ids + ids
+        case Filter() | Join() | Distinct() | TopK():
+            return ()
+        case _:
+            assert_never(node)
+
+
+def produced(node: Node) -> Ids:
+    """The ids of the columns that the node's rows have."""
+    match node:
+        case Filter() | TopK():
+            return produced(node.input)
+        case Map(input=source, ids=ids):
+            return produced(source) | set(ids)
+        case Join(left=left, right=right):
+            return produced(left) | produced(right)
+        case Distinct(columns=kept):
+            return frozenset(column.index for column in kept)
+        case _:
+            return frozenset(own_ids(node))
+
+
+def used(scalar: Scalar, subqueries: dict[int, Subquery]) -> Ids:
+    """The columns that a scalar needs, those that its subqueries need from around them included."""
+    result: set[int] = set()
+    for id_ in columns(scalar):
+        subquery = subqueries.get(id_)
+        result |= {id_} if subquery is None else free_of(subquery, subqueries)
+    return frozenset(result)
+
+
+def free_of(subquery: Subquery, subqueries: dict[int, Subquery]) -> Ids:
+    """The columns of the queries around it that a subquery refers to."""
+    own = {column.index for column in subquery.query.columns}
+    compared = frozenset[int]().union(*(used(part, subqueries) for part in subquery.comparison))
+    return free(subquery.query.node, subqueries) | (compared - own)
+
+
+def free(node: Node, subqueries: dict[int, Subquery]) -> Ids:
+    """The columns that a node refers to and that nothing below it makes."""
+    needed: set[int] = set()
+    made: set[int] = set()
+    for part in walk(node):
+        made.update(own_ids(part))
+        for scalar in scalars(part):
+            needed |= used(scalar, subqueries)
+    return frozenset(needed - made)

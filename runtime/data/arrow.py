@@ -1,0 +1,169 @@
+"""Arrow tables to words and back: the way in and out for everything columnar.
+
+What comes in is matched with a schema by column name, in any case, and converted by value: nothing
+that does not fit is rounded, cut or wrapped. Rows are numbered from 1 in messages.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.data.encoding import UnfitAt, accepts, decode_array, encode_array
+from kpg.runtime.data.values import encode_records, encode_rows, encode_values
+from kpg.runtime.errors import DataError, InterfaceError, InternalError, ProgrammingError
+from kpg.runtime.types import ERROR, Kind, Schema, Type
+
+__all__ = ["Origin", "decode", "encode", "encode_records", "encode_rows", "from_any", "resolve"]
+
+Words = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a batch came from, for messages: a file (or nothing), and how many of its rows came before."""
+
+    name: str = ""
+    row: int = 0
+
+    def place(self, position: int | None, column: str) -> str:
+        parts = [self.name] if self.name else []
+        if position is not None:
+            parts.append(f"row {self.row + position + 1}")
+        return ", ".join((*parts, f"column {column}"))
+
+
+NOWHERE = Origin()
+
+
+def resolve(given: pa.Schema, schema: Schema, origin: Origin = NOWHERE) -> list[int]:
+    """For each column of the schema, its position in the given one; the types are checked, not the values.
+
+    Raises ProgrammingError for a column that is missing, extra, ambiguous or of a type that does not convert.
+    """
+    where = f"{origin.name}: " if origin.name else ""
+    positions: dict[str, list[int]] = {}
+    for i, name in enumerate(given.names):
+        positions.setdefault(name.lower(), []).append(i)
+    result = []
+    for column in schema.columns:
+        found = positions.pop(column.name.lower(), [])
+        if len(found) > 1:
+            found = [i for i in found if given.names[i] == column.name]
+        if len(found) != 1:
+            what = "ambiguous" if found or column.name.lower() in map(str.lower, given.names) else "missing"
+            raise ProgrammingError(
+                f"{where}column {column.name} {column.type} is {what}", hint=f"found {', '.join(given.names)}"
+            )
+        if not accepts(column.type, given.types[found[0]]):
+            raise ProgrammingError(
+                f"{where}column {column.name} has type {given.types[found[0]]}, expected {column.type}",
+                hint=f"convert {column.name} to {column.type} before loading it",
+            )
+        result.append(found[0])
+    if positions:
+        extra = given.names[next(iter(positions.values()))[0]]
+        raise ProgrammingError(
+            f"{where}column {extra} is not in the table", hint=f"the columns are {', '.join(schema.names)}"
+        )
+    return result
+
+
+def encode(
+    data: "pa.Table | pa.RecordBatch", schema: Schema, dictionary: Dictionary, origin: Origin = NOWHERE
+) -> Words:
+    """The rows as words ``int64[ncols, n]`` in the order of the schema's columns.
+
+    Raises as :func:`resolve`, and DataError, naming row, column and value, for a value that does not fit its
+    column's type. NULLs are let through: NOT NULL is the table's to check.
+    """
+    words = np.empty((len(schema.columns), data.num_rows), np.int64)
+    for i, position in enumerate(resolve(data.schema, schema, origin)):
+        source = data.column(position)
+        chunks = source.chunks if isinstance(source, pa.ChunkedArray) else [source]
+        start = 0
+        for chunk in chunks:
+            try:
+                _encode_chunk(chunk, schema.columns[i].type, dictionary, words[i, start : start + len(chunk)])
+            except UnfitAt as unfit:
+                place = origin.place(start + unfit.position, schema.columns[i].name)
+                value = chunk[unfit.position].as_py()
+                raise DataError(
+                    f"{place}: value {value!r} does not fit {schema.columns[i].type}",
+                    hint="nothing of this batch was taken in; correct the value or widen the column",
+                ) from None
+            start += len(chunk)
+    return words
+
+
+def _encode_chunk(chunk: pa.Array, type_: Type, dictionary: Dictionary, out: Words) -> None:
+    encode_array(chunk, type_, dictionary, out)
+    if type_.kind is Kind.BIGINT or type_.kind in (Kind.TIMESTAMP, Kind.INTERVAL_DAY):
+        reserved = out <= ERROR
+        if chunk.null_count:
+            reserved &= chunk.is_valid().to_numpy(zero_copy_only=False)
+        if reserved.any():
+            raise UnfitAt(int(np.argmax(reserved)))
+
+
+def decode(words: Words, names: Sequence[str], types: Sequence[Type], dictionary: Dictionary) -> pa.Table:
+    """The rows ``words[ncols, n]`` as an Arrow table with the given column names and types."""
+    arrays = []
+    for i, type_ in enumerate(types):
+        column = np.ascontiguousarray(words[i])
+        if (column == ERROR).any():
+            raise InternalError(f"column {names[i]} holds the result of a failed operation")
+        arrays.append(decode_array(column, type_, dictionary))
+    return pa.Table.from_arrays(arrays, names=list(names))
+
+
+def from_any(data: Any, schema: Schema, dictionary: Dictionary) -> Words:
+    """The words ``int64[ncols, n]`` of rows in any shape that Python users have them.
+
+    An Arrow table, batch or reader, a pandas or polars data frame, anything with the Arrow C stream
+    protocol, a dict of columns, a list of tuples or a list of dicts. Raises InterfaceError for anything else.
+    """
+    if isinstance(data, (pa.Table, pa.RecordBatch)):
+        return encode(data, schema, dictionary)
+    if isinstance(data, pa.RecordBatchReader):
+        return encode(data.read_all(), schema, dictionary)
+    if type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns"):
+        return encode(pa.Table.from_pandas(data, preserve_index=False), schema, dictionary)
+    if hasattr(data, "__arrow_c_stream__"):
+        return encode(pa.RecordBatchReader.from_stream(data).read_all(), schema, dictionary)
+    if isinstance(data, Mapping):
+        return _encode_columns(data, schema, dictionary)
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        if not data or isinstance(data[0], (tuple, list)):
+            return encode_rows(data, schema, dictionary)
+        if isinstance(data[0], Mapping):
+            return encode_records(data, schema, dictionary)
+    raise InterfaceError(
+        f"cannot read rows from a {type(data).__name__}",
+        hint="give an Arrow table, a pandas or polars data frame, a dict of columns, a list of tuples or dicts",
+    )
+
+
+def _encode_columns(data: Mapping[str, Any], schema: Schema, dictionary: Dictionary) -> Words:
+    """A dict of columns: lists by Python's types, arrays by Arrow's."""
+    names = list(data)
+    given = [pa.nulls(0) if isinstance(data[name], (list, tuple)) else pa.array(data[name]) for name in names]
+    positions = resolve(
+        pa.schema([(str(n), array.type) for n, array in zip(names, given, strict=True)]), schema
+    )
+    lengths = {name: len(data[name]) for name in names}
+    if len(set(lengths.values())) > 1:
+        raise InterfaceError(f"the columns differ in length: {lengths}")
+    words = np.empty((len(positions), next(iter(lengths.values()), 0)), np.int64)
+    for i, position in enumerate(positions):
+        column, values = schema.columns[i], data[names[position]]
+        if isinstance(values, (list, tuple)):
+            words[i] = encode_values(values, column, dictionary)
+        else:
+            one = Schema((column,))
+            words[i] = encode(pa.table({column.name: given[position]}), one, dictionary)[0]
+    return words

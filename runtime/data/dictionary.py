@@ -1,0 +1,158 @@
+"""The text dictionary: every distinct string of an engine once, numbered densely in order of interning.
+
+Strings live as UTF-8 in one arena; no Python object is kept for a string. A code never changes its
+string and is never reused, also when the transaction that brought the string is rolled back.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import pyarrow as pa
+
+from kpg.runtime.kernels import text as kernels
+from kpg.runtime.types import NULL
+
+Words = np.ndarray[Any, np.dtype[np.int64]]
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+ROWS_AT_ONCE = 1 << 16
+NO_NULLS: Bytes = np.empty(0, dtype=np.uint8)
+LARGEST_STRING_ARRAY = 2**31 - 1
+
+
+class Dictionary:
+    """Strings to codes and back; ``arena`` and ``offsets`` are for kernels, and replaced when they grow.
+
+    ``memos`` is where programs share the tables of functions that they have computed for codes.
+    """
+
+    def __init__(self) -> None:
+        self.arena: Bytes = np.empty(1 << 12, dtype=np.uint8)
+        self.offsets: Words = np.zeros(1 << 8, dtype=np.int64)
+        self._slots: Words = np.full(1 << 10, -1, dtype=np.int64)
+        self._count = 0
+        self.memos: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def bytes(self) -> int:
+        """Memory held, in bytes."""
+        return self.arena.nbytes + self.offsets.nbytes + self._slots.nbytes
+
+    def code(self, string: str) -> int:
+        """The code of a string, interning it if it is new."""
+        source = np.frombuffer(string.encode(), dtype=np.uint8)
+        bounds = np.array([0, source.shape[0]], dtype=np.int64)
+        return int(self._intern(source, bounds, NO_NULLS)[0])
+
+    def lookup(self, string: str) -> int | None:
+        """The code of a string, or None if it was never interned."""
+        source = np.frombuffer(string.encode(), dtype=np.uint8)
+        code = int(kernels.find(source, self.arena, self.offsets, self._slots))
+        return None if code < 0 else code
+
+    def get(self, code: int) -> str:
+        """The string of a code."""
+        if not 0 <= code < self._count:
+            raise IndexError(f"no string has code {code}")
+        return self.arena[self.offsets[code] : self.offsets[code + 1]].tobytes().decode()
+
+    def intern(self, strings: Sequence[str | None]) -> Words:
+        """The codes of strings, NULL for None."""
+        return self.intern_arrow(pa.array(strings, type=pa.large_string()))
+
+    def intern_arrow(self, array: "pa.Array | pa.ChunkedArray") -> Words:
+        """The codes of an Arrow array of text (plain, large, view or dictionary encoded), NULL for null."""
+        if isinstance(array, pa.ChunkedArray):
+            parts = [self.intern_arrow(chunk) for chunk in array.chunks]
+            return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        if pa.types.is_dictionary(array.type):
+            return self._intern_encoded(array)
+        if pa.types.is_string(array.type):
+            return self._intern_buffers(array, np.dtype(np.int32))
+        if not pa.types.is_large_string(array.type):
+            array = array.cast(pa.large_string())
+        return self._intern_buffers(array, np.dtype(np.int64))
+
+    def decode(self, words: Words) -> list[str | None]:
+        """The strings of codes, None for NULL."""
+        if len(words) <= 8:
+            return [None if word == NULL else self.get(int(word)) for word in words]
+        strings: list[str | None] = self.decode_arrow(words).to_pylist()
+        return strings
+
+    def decode_arrow(self, words: Words) -> "pa.Array":
+        """The strings of codes as an Arrow string array (large_string past 2 GiB), null for NULL."""
+        words = np.ascontiguousarray(words)
+        bounds = np.empty(len(words) + 1, dtype=np.int64)
+        kernels.measure(words, self.offsets, bounds)
+        total = int(bounds[-1])
+        data = np.empty(total, dtype=np.uint8)
+        kernels.gather(words, self.arena, self.offsets, bounds, data)
+        is_null = words == NULL
+        nulls = int(np.count_nonzero(is_null))
+        validity = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if nulls else None
+        kind, ends = pa.large_string(), bounds
+        if total <= LARGEST_STRING_ARRAY:
+            kind, ends = pa.string(), bounds.astype(np.int32)
+        return pa.Array.from_buffers(
+            kind, len(words), [validity, pa.py_buffer(ends), pa.py_buffer(data)], nulls
+        )
+
+    def _intern_encoded(self, array: "pa.DictionaryArray") -> Words:
+        codes = self.intern_arrow(array.dictionary)
+        indices = array.indices
+        if indices.null_count == 0:
+            return codes[indices.to_numpy(zero_copy_only=False)]
+        valid = indices.is_valid().to_numpy(zero_copy_only=False)
+        result = np.full(len(array), NULL, dtype=np.int64)
+        result[valid] = codes[indices.drop_null().to_numpy(zero_copy_only=False)]
+        return result
+
+    def _intern_buffers(self, array: "pa.Array", offset_type: "np.dtype[Any]") -> Words:
+        count = len(array)
+        if count == 0:
+            return np.empty(0, dtype=np.int64)
+        _, ends, data = array.buffers()
+        skip = array.offset * offset_type.itemsize
+        bounds = np.frombuffer(ends, dtype=offset_type, count=count + 1, offset=skip).astype(np.int64)
+        source = NO_NULLS if data is None else np.frombuffer(data, dtype=np.uint8)
+        nulls = NO_NULLS
+        if array.null_count:
+            nulls = array.is_null().to_numpy(zero_copy_only=False).astype(np.uint8)
+        return self._intern(source, bounds, nulls)
+
+    def _intern(self, source: Bytes, bounds: Words, nulls: Bytes) -> Words:
+        count = len(bounds) - 1
+        out = np.empty(count, dtype=np.int64)
+        intern = kernels.intern
+        for first in range(0, count, ROWS_AT_ONCE):
+            last = min(count, first + ROWS_AT_ONCE)
+            self._reserve(last - first, int(bounds[last] - bounds[first]))
+            arena, offsets, slots = self.arena, self.offsets, self._slots
+            self._count = int(
+                intern(source, bounds, nulls, arena, offsets, slots, self._count, out, first, last)
+            )
+        return out
+
+    def _reserve(self, strings: int, size: int) -> None:
+        """Makes room for ``strings`` more strings of ``size`` bytes in all."""
+        used = int(self.offsets[self._count])
+        if used + size > len(self.arena):
+            arena = np.empty(max(used + size, 2 * len(self.arena)), dtype=np.uint8)
+            arena[:used] = self.arena[:used]
+            self.arena = arena
+        wanted = self._count + strings
+        if wanted + 1 > len(self.offsets):
+            offsets = np.zeros(max(wanted + 1, 2 * len(self.offsets)), dtype=np.int64)
+            offsets[: self._count + 1] = self.offsets[: self._count + 1]
+            self.offsets = offsets
+        size_now = len(self._slots)
+        if 4 * wanted > size_now:
+            slots = np.full(1 << (4 * wanted - 1).bit_length(), -1, dtype=np.int64)
+            kernels.rehash(self._slots, slots)
+            self._slots = slots

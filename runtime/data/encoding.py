@@ -1,0 +1,355 @@
+"""One Arrow array to words, and words to one Arrow array, vectorised, for every type.
+
+Integers, floats and decimals convert into each other by value: exactly, or not at all.
+"""
+
+import decimal
+from collections.abc import Callable
+from typing import Any, Final, assert_never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.data.values import EXACT_FLOAT, INTEGER_LIMITS, WIDE
+from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL, Kind, Type
+
+Words = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+FLIP: Final = np.int64(0x7FFFFFFFFFFFFFFF)
+NAN_WORD: Final = 0x7FF8000000000000
+MICROSECONDS: Final = {"s": 1_000_000, "ms": 1000, "us": 1}
+DAY_MILLISECONDS: Final = 86_400_000
+DAY_MICROSECONDS: Final = 86_400_000_000
+UTC: Final = frozenset({"UTC", "Etc/UTC", "+00:00", "Z", "GMT"})
+MONTH_DAY_NANO: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
+
+
+class UnfitAt(Exception):
+    """The value at ``position`` of the array does not fit the column's type."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position
+
+
+def accepts(type_: Type, given: pa.DataType) -> bool:
+    """Whether a column of the type can be read from an Arrow array of the given type, values permitting."""
+    if pa.types.is_null(given):
+        return True
+    if pa.types.is_dictionary(given):
+        return accepts(type_, given.value_type)
+    match type_.kind:
+        case Kind.BOOLEAN:
+            return bool(pa.types.is_boolean(given))
+        case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT | Kind.DECIMAL | Kind.REAL | Kind.DOUBLE:
+            return bool(
+                pa.types.is_integer(given) or pa.types.is_floating(given) or pa.types.is_decimal(given)
+            )
+        case Kind.DATE | Kind.TIMESTAMP:
+            utc = not pa.types.is_timestamp(given) or given.tz is None or given.tz in UTC
+            return bool(utc and (pa.types.is_date(given) or pa.types.is_timestamp(given)))
+        case Kind.INTERVAL_MONTH:
+            return bool(pa.types.is_interval(given))
+        case Kind.INTERVAL_DAY:
+            return bool(pa.types.is_duration(given) or pa.types.is_interval(given))
+        case Kind.CHAR | Kind.VARCHAR:
+            return is_text(given)
+        case Kind.NULL:
+            return False
+        case Kind.ROWID:
+            return bool(pa.types.is_integer(given))
+        case _:
+            assert_never(type_.kind)
+
+
+def is_text(given: pa.DataType) -> bool:
+    """Whether an Arrow type is one of the string types."""
+    return bool(
+        pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_string_view(given)
+    )
+
+
+def encode_array(array: pa.Array, type_: Type, dictionary: Dictionary, out: Words) -> None:
+    """Write the words of an array of an accepted type to ``out[n]``.
+
+    Raises UnfitAt for the first value that does not fit.
+    """
+    if pa.types.is_null(array.type):
+        out[:] = NULL
+        return
+    if type_.is_text:
+        check_length(array, type_)
+        out[:] = dictionary.intern_arrow(array)
+        return
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    out[:] = _converter(type_.kind)(array, null, type_)
+    if null is not None:
+        out[null] = NULL
+
+
+def check_length(array: pa.Array, type_: Type) -> None:
+    """Raise UnfitAt for the first string of more characters than the type allows."""
+    if not type_.precision or not len(array):
+        return
+    if pa.types.is_dictionary(array.type):
+        long = pc.greater(pc.utf8_length(array.dictionary.cast(pa.large_string())), type_.precision)
+        if pc.any(long).as_py():
+            check_length(array.cast(pa.large_string()), type_)
+        return
+    if pa.types.is_string_view(array.type):
+        array = array.cast(pa.large_string())
+    lengths = pc.utf8_length(array)
+    if (pc.max(lengths).as_py() or 0) > type_.precision:
+        raise UnfitAt(int(pc.index(pc.greater(lengths, type_.precision), True).as_py()))
+
+
+def _converter(kind: Kind) -> Callable[[pa.Array, Mask | None, Type], NDArray[Any]]:
+    match kind:
+        case Kind.BOOLEAN:
+            return _booleans
+        case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT | Kind.ROWID:
+            return _integers
+        case Kind.DECIMAL:
+            return _decimals
+        case Kind.REAL | Kind.DOUBLE:
+            return _floats
+        case Kind.DATE:
+            return _dates
+        case Kind.TIMESTAMP:
+            return _timestamps
+        case Kind.INTERVAL_MONTH | Kind.INTERVAL_DAY:
+            return _intervals
+        case Kind.CHAR | Kind.VARCHAR | Kind.NULL:
+            raise AssertionError(f"{kind.value} has no converter")
+        case _:
+            assert_never(kind)
+
+
+def _require(fits: NDArray[np.bool_]) -> None:
+    if not fits.all():
+        raise UnfitAt(int(np.argmin(fits)))
+
+
+def _raw(array: pa.Array, null: Mask | None, dtype: str) -> NDArray[Any]:
+    """The values buffer of a fixed-width array, zero where null."""
+    kind = np.dtype(dtype)
+    _, data = array.buffers()
+    size = (
+        len(array)
+        if kind.itemsize * 8 == array.type.bit_width
+        else len(array) * (array.type.bit_width // 8 // kind.itemsize)
+    )
+    skip = array.offset * array.type.bit_width // 8
+    values = np.frombuffer(data, kind, size, skip) if data is not None else np.zeros(size, kind)
+    if null is None:
+        return values
+    per_value = size // max(1, len(array))
+    return np.where(np.repeat(null, per_value) if per_value > 1 else null, kind.type(0), values)
+
+
+def _numbers(array: pa.Array, null: Mask | None) -> NDArray[Any]:
+    return _raw(array, null, np.dtype(array.type.to_pandas_dtype()).str)
+
+
+def _booleans(array: pa.Array, null: Mask | None, type_: Type) -> NDArray[Any]:
+    return np.asarray(array.cast(pa.int8()).fill_null(0).to_numpy(zero_copy_only=False))
+
+
+def _integers(array: pa.Array, null: Mask | None, type_: Type) -> NDArray[Any]:
+    low, high = INTEGER_LIMITS.get(type_.kind, (MIN_WORD, MAX_WORD))
+    if pa.types.is_decimal(array.type):
+        return _rescaled(array, null, 0, low, high)
+    values = _numbers(array, null)
+    if pa.types.is_floating(array.type):
+        whole = np.trunc(values) == values
+        _require(whole & (values >= -(2.0**63)) & (values < 2.0**63))
+        values = values.astype(np.int64)
+    return _in_range(values, low, high)
+
+
+def _in_range(values: NDArray[Any], low: int, high: int) -> NDArray[Any]:
+    """The integers, if none is below ``low`` or above ``high``."""
+    limits = np.iinfo(values.dtype)
+    if values.size and (
+        (limits.min < low and values.min() < low) or (limits.max > high and values.max() > high)
+    ):
+        above = values > min(high, limits.max)
+        raise UnfitAt(int(np.argmax((values < max(low, limits.min)) | above)))
+    return values
+
+
+def _decimals(array: pa.Array, null: Mask | None, type_: Type) -> NDArray[Any]:
+    limit = 10**type_.precision - 1
+    if pa.types.is_decimal(array.type):
+        return _rescaled(array, null, type_.scale, -limit, limit)
+    values = _numbers(array, null)
+    factor = 10**type_.scale
+    if pa.types.is_floating(array.type):
+        values = values.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = np.rint(values * float(factor))
+            _require((np.abs(scaled) <= min(EXACT_FLOAT, limit)) & (scaled / float(factor) == values))
+        return scaled.astype(np.int64)
+    bound = limit // factor
+    return _in_range(values, -bound, bound).astype(np.int64) * np.int64(factor)
+
+
+def _rescaled(array: pa.Array, null: Mask | None, scale: int, low: int, high: int) -> Words:
+    """The unscaled integers of a decimal array at another scale, if they are exact and in ``low .. high``."""
+    if array.type.bit_width < 128:
+        array = array.cast(pa.decimal128(38, array.type.scale))
+    limbs = _raw(array, null, "<i8").reshape(len(array), -1)
+    words = limbs[:, 0]
+    small = (limbs[:, 1:] == (words >> 63)[:, None]).all(axis=1)
+    shift = scale - array.type.scale
+    if not small.all():
+        return _rescaled_slowly(array, scale, low, high)
+    if shift >= 0:
+        factor = 10**shift
+        words = _in_range(words, -(-low // factor), high // factor)
+        return words * np.int64(factor) if factor > 1 else words
+    if -shift > 18:
+        return _rescaled_slowly(array, scale, low, high)
+    quotient = words // np.int64(10**-shift)
+    _require(quotient * np.int64(10**-shift) == words)
+    return _in_range(quotient, low, high)
+
+
+def _rescaled_slowly(array: pa.Array, scale: int, low: int, high: int) -> Words:
+    """As :func:`_rescaled` for arrays that hold values beyond 64 bits, one value at a time."""
+    out = np.zeros(len(array), np.int64)
+    for position, value in enumerate(array):
+        number: decimal.Decimal | None = value.as_py()
+        if number is not None:
+            scaled = number.scaleb(scale, WIDE)
+            if scaled != int(scaled) or not low <= int(scaled) <= high:
+                raise UnfitAt(position)
+            out[position] = int(scaled)
+    return out
+
+
+def float_words(values: NDArray[np.float64]) -> Words:
+    """The order-preserving words of doubles (vectorised ``types.float_to_word``)."""
+    bits = (values + 0.0).view(np.int64)
+    words = np.where(bits < 0, bits ^ FLIP, bits)
+    words[np.isnan(values)] = NAN_WORD
+    return words
+
+
+def _floats(array: pa.Array, null: Mask | None, type_: Type) -> NDArray[Any]:
+    if pa.types.is_decimal(array.type):
+        array = array.cast(pa.float64())
+    values = _numbers(array, null).astype(np.float64)
+    if type_.kind is Kind.REAL:
+        with np.errstate(over="ignore"):
+            rounded = values.astype(np.float32).astype(np.float64)
+        _require(np.isinf(rounded) == np.isinf(values))
+        values = rounded
+    return float_words(values)
+
+
+def _dates(array: pa.Array, null: Mask | None, type_: Type) -> NDArray[Any]:
+    if pa.types.is_date32(array.type):
+        return _raw(array, null, "<i4")
+    values = _raw(array, null, "<i8")
+    per_day = DAY_MILLISECONDS
+    if pa.types.is_timestamp(array.type):
+        per_day = {"s": 86_400, "ms": DAY_MILLISECONDS, "us": DAY_MICROSECONDS}.get(
+            array.type.unit, 1000 * DAY_MICROSECONDS
+        )
+    days = values // per_day
+    _require(days * per_day == values)
+    return days
+
+
+def _timestamps(array: pa.Array, null: Mask | None, type_: Type) -> NDArray[Any]:
+    if pa.types.is_date32(array.type):
+        return _raw(array, null, "<i4").astype(np.int64) * DAY_MICROSECONDS
+    unit = "ms" if pa.types.is_date64(array.type) else array.type.unit
+    return _microseconds(_raw(array, null, "<i8"), unit)
+
+
+def _microseconds(values: Words, unit: str) -> Words:
+    if unit == "ns":
+        micros = values // 1000
+        _require(micros * 1000 == values)
+        return micros
+    factor = MICROSECONDS[unit]
+    return _in_range(values, -(-MIN_WORD // factor), MAX_WORD // factor) * np.int64(factor)
+
+
+def _intervals(array: pa.Array, null: Mask | None, type_: Type) -> NDArray[Any]:
+    if pa.types.is_duration(array.type):
+        return _microseconds(_raw(array, null, "<i8"), array.type.unit)
+    parts = _raw(array, null, "<i8").view(MONTH_DAY_NANO)
+    if type_.kind is Kind.INTERVAL_MONTH:
+        _require((parts["days"] == 0) & (parts["nanoseconds"] == 0))
+        return parts["months"]
+    _require(parts["months"] == 0)
+    return _microseconds(parts["nanoseconds"], "ns") + parts["days"].astype(np.int64) * DAY_MICROSECONDS
+
+
+def arrow_type(type_: Type) -> pa.DataType:
+    """The Arrow type in which values of a type are handed out."""
+    match type_.kind:
+        case Kind.NULL:
+            return pa.null()
+        case Kind.BOOLEAN:
+            return pa.bool_()
+        case Kind.SMALLINT:
+            return pa.int16()
+        case Kind.INTEGER:
+            return pa.int32()
+        case Kind.BIGINT | Kind.ROWID:
+            return pa.int64()
+        case Kind.DECIMAL:
+            return pa.decimal128(type_.precision, type_.scale)
+        case Kind.REAL:
+            return pa.float32()
+        case Kind.DOUBLE:
+            return pa.float64()
+        case Kind.DATE:
+            return pa.date32()
+        case Kind.TIMESTAMP:
+            return pa.timestamp("us")
+        case Kind.INTERVAL_MONTH:
+            return pa.month_day_nano_interval()
+        case Kind.INTERVAL_DAY:
+            return pa.duration("us")
+        case Kind.CHAR | Kind.VARCHAR:
+            return pa.string()
+        case _:
+            assert_never(type_.kind)
+
+
+def decode_array(words: Words, type_: Type, dictionary: Dictionary) -> pa.Array:
+    """The values of words as an Arrow array of :func:`arrow_type` (large strings past 2 GiB)."""
+    target = arrow_type(type_)
+    if type_.is_text:
+        return dictionary.decode_arrow(words)
+    if type_.kind is Kind.NULL:
+        return pa.nulls(len(words))
+    null = words == NULL
+    nulls = int(np.count_nonzero(null))
+    validity = pa.py_buffer(np.packbits(~null, bitorder="little")) if nulls else None
+    if nulls:
+        words = np.where(null, 0, words)
+    if type_.kind is Kind.BOOLEAN:
+        data: NDArray[Any] = np.packbits(words != 0, bitorder="little")
+    elif type_.kind is Kind.DECIMAL:
+        data = np.stack((words, words >> 63), axis=1)
+    elif type_.is_float:
+        doubles = np.where(words < 0, words ^ FLIP, words).view(np.float64)
+        data = doubles.astype(target.to_pandas_dtype(), copy=False)
+    elif type_.kind is Kind.INTERVAL_MONTH:
+        data = np.zeros(len(words), MONTH_DAY_NANO)
+        data["months"] = words
+    else:
+        data = np.ascontiguousarray(words, f"<i{target.bit_width // 8}")
+    return pa.Array.from_buffers(target, len(words), [validity, pa.py_buffer(data)], nulls)

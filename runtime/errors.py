@@ -1,0 +1,77 @@
+"""Every error kpg raises, in the hierarchy of the Python DB-API (PEP 249).
+
+An error says *what* went wrong (``message``), *where* (``span``, a stretch of the text that the user
+wrote) and *what to do next* (``hint``). ``str(error)`` renders all three, with a caret under the place.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch ``source[start:end]`` of a text that the user wrote."""
+
+    source: str
+    start: int
+    end: int
+
+    def render(self) -> str:
+        """The line that holds the span's start, with carets under the span."""
+        line_start = self.source.rfind("\n", 0, self.start) + 1
+        line_end = self.source.find("\n", self.start)
+        line_end = len(self.source) if line_end < 0 else line_end
+        number = self.source.count("\n", 0, self.start) + 1
+        prefix = f"line {number}: "
+        width = max(1, min(self.end, line_end) - self.start)
+        caret = " " * (len(prefix) + self.start - line_start) + "^" * width
+        return f"{prefix}{self.source[line_start:line_end]}\n{caret}"
+
+
+class Error(Exception):
+    """Base of all kpg errors; nothing else escapes the public API on a user's mistake."""
+
+    def __init__(self, message: str, *, span: Span | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.span = span
+        self.hint = hint
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.span is not None:
+            parts.append(self.span.render())
+        if self.hint is not None:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+
+class InterfaceError(Error):
+    """The Python API was used in a way it does not allow (a closed connection, a wrong argument)."""
+
+
+class DatabaseError(Error):
+    """Base of the errors that concern the database itself."""
+
+
+class DataError(DatabaseError):
+    """A value is wrong: overflow, division by zero, a bad cast, a scalar subquery with two rows."""
+
+
+class IntegrityError(DatabaseError):
+    """A constraint is violated: duplicate key, NULL in a NOT NULL column, delete of an absent row."""
+
+
+class OperationalError(DatabaseError):
+    """Something outside the statement failed: a file, Spark or Java, an interrupt."""
+
+
+class ProgrammingError(DatabaseError):
+    """The text is wrong: syntax, an unknown or ambiguous name, a type error."""
+
+
+class NotSupportedError(DatabaseError):
+    """The text is valid SQL that kpg does not support."""
+
+
+class InternalError(DatabaseError):
+    """A broken invariant of kpg itself: please report it."""

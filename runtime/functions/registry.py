@@ -1,0 +1,200 @@
+"""The one place where a scalar function is defined: name, types, NULLs, meaning, examples, implementation.
+
+The binder asks :func:`resolve` what a call means; the runtime asks :meth:`ScalarFunction.implementation`
+how it is computed. Nothing here imports compiled code: an :class:`Opcode` is a name.
+"""
+
+import difflib
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.scalar import Call, Scalar
+from kpg.runtime.types import Kind, Type
+
+Words = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The types that the arguments must be cast to, and the type of the result."""
+
+    args: tuple[Type, ...]
+    result: Type
+
+
+Rule = Callable[[tuple[Type, ...]], Signature | None]
+"""Argument types to a signature, or None where the overload does not apply."""
+
+
+class NullRule(enum.Enum):
+    """What a NULL argument does."""
+
+    PROPAGATE = "NULL if an argument is NULL"
+    OWN = "as described"
+
+
+@dataclass(frozen=True, slots=True)
+class Opcode:
+    """One instruction of the expression machine, with an immediate operand computed from the call.
+
+    ``fold`` marks an operation of two operands that stands for any number of them.
+    """
+
+    name: str
+    immediate: Callable[[Call], int] | None = None
+    fold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """An expression over other functions; what it builds may have any type of the same words."""
+
+    build: Callable[[Call], Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """A Python function, run once for each distinct combination of non-NULL arguments.
+
+    ``build`` gives the function for a call; it takes and returns ``bool``, ``int`` (also for dates,
+    intervals and unscaled decimals), ``float`` or ``str``, None for NULL, and raises ValueError or
+    ArithmeticError for an error.
+    """
+
+    build: Callable[[Call], Callable[..., object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A numpy function on columns of words of equal length; it deals with NULL and ERROR itself."""
+
+    build: Callable[[Call], Callable[..., Words]]
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """A pattern of bytes and wildcards for the compiled matcher, run once for each distinct string."""
+
+    pattern: Callable[[Call], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Whether the first argument is among literals."""
+
+
+Implementation = Opcode | Composition | Distinct | Vector | Matcher | Membership
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """An implementation and the argument types it is for."""
+
+    rule: Rule
+    implementation: Implementation
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarFunction:
+    """A scalar function. ``examples``: SQL expressions with the SQL literal they equal.
+
+    ``accepts`` shows the argument types to the user.
+    """
+
+    name: str
+    accepts: str
+    doc: str
+    examples: Mapping[str, str] = field(hash=False)
+    overloads: tuple[Overload, ...]
+    nulls: NullRule = NullRule.PROPAGATE
+    deterministic: bool = True
+    infallible: bool = False
+
+    def implementation(self, call: Call) -> Implementation:
+        """How a call whose arguments are typed as :func:`resolve` demands is computed."""
+        types = tuple(arg.type for arg in call.args)
+        for overload in self.overloads:
+            if overload.rule(types) is not None:
+                return overload.implementation
+        raise _no_overload(self, types)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What a call means: the function, the types to cast the arguments to, the type of the result."""
+
+    function: ScalarFunction
+    arg_types: tuple[Type, ...]
+    result_type: Type
+
+
+_FUNCTIONS: dict[str, ScalarFunction] = {}
+
+
+def scalar(
+    name: str,
+    accepts: str,
+    doc: str,
+    examples: Mapping[str, str],
+    *overloads: Overload,
+    nulls: NullRule = NullRule.PROPAGATE,
+    infallible: bool = False,
+) -> ScalarFunction:
+    """Registers a function; overloads are tried in order."""
+    assert name not in _FUNCTIONS, name
+    function = ScalarFunction(name, accepts, doc, examples, overloads, nulls, infallible=infallible)
+    _FUNCTIONS[name] = function
+    return function
+
+
+def distinct(
+    name: str, accepts: str, rule: Rule, examples: Mapping[str, str]
+) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """Registers a plain Python function, run once for each distinct combination of arguments."""
+
+    def register(function: Callable[..., object]) -> Callable[..., object]:
+        doc = (function.__doc__ or "").strip()
+        scalar(name, accepts, doc, examples, Overload(rule, Distinct(lambda call: function)))
+        return function
+
+    return register
+
+
+def functions() -> Iterator[ScalarFunction]:
+    """Every registered function, by name."""
+    return iter(sorted(_FUNCTIONS.values(), key=lambda function: function.name))
+
+
+def lookup(name: str) -> ScalarFunction:
+    """The function of a canonical name; ProgrammingError with the nearest names if there is none."""
+    function = _FUNCTIONS.get(name)
+    if function is None:
+        near = difflib.get_close_matches(name, _FUNCTIONS, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else None
+        raise ProgrammingError(f"unknown function {name}", hint=hint)
+    return function
+
+
+def resolve(name: str, arg_types: tuple[Type, ...]) -> Resolution:
+    """The meaning of a call by name and argument types.
+
+    UNKNOWN stands for a NULL literal, or a text literal whose type its neighbours decide.
+    """
+    function = lookup(name)
+    for overload in function.overloads:
+        signature = overload.rule(arg_types)
+        if signature is not None:
+            return Resolution(function, signature.args, signature.result)
+    raise _no_overload(function, arg_types)
+
+
+def _no_overload(function: ScalarFunction, types: tuple[Type, ...]) -> ProgrammingError:
+    shown = ", ".join("NULL" if type_.kind is Kind.NULL else str(type_) for type_ in types)
+    return ProgrammingError(
+        f"{function.name} does not take ({shown})", hint=f"it takes {function.accepts}; cast the arguments"
+    )

@@ -1,0 +1,198 @@
+"""Type rules: which arguments a function takes, what they are cast to, and what comes out."""
+
+from collections.abc import Callable
+
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions.registry import Rule, Signature
+from kpg.runtime.types import (
+    DATE,
+    DOUBLE,
+    INTEGER_KINDS,
+    MAX_DECIMAL_PRECISION,
+    TEXT,
+    TIMESTAMP,
+    Kind,
+    Type,
+    decimal,
+)
+
+Predicate = Callable[[Type], bool]
+
+DIGITS = {Kind.SMALLINT: 5, Kind.INTEGER: 10, Kind.BIGINT: 18}
+WIDTH = {Kind.SMALLINT: 0, Kind.INTEGER: 1, Kind.BIGINT: 2}
+
+
+def is_unknown(type_: Type) -> bool:
+    return type_.kind is Kind.NULL
+
+
+def as_decimal(type_: Type) -> Type:
+    """The DECIMAL that holds an exact number's values."""
+    return type_ if type_.kind is Kind.DECIMAL else decimal(DIGITS[type_.kind], 0)
+
+
+def common_decimal(left: Type, right: Type) -> Type:
+    """The DECIMAL that holds both; the scale wins where 18 digits are too few."""
+    left, right = as_decimal(left), as_decimal(right)
+    scale = max(left.scale, right.scale)
+    return decimal(max(left.precision - left.scale, right.precision - right.scale) + scale, scale)
+
+
+def common_pair(left: Type, right: Type) -> Type | None:
+    """The type that values of both types can be brought to, or None."""
+    if is_unknown(left) or left == right:
+        return right
+    if is_unknown(right):
+        return left
+    if left.is_numeric and right.is_numeric:
+        if left.is_float or right.is_float:
+            return DOUBLE
+        if left.is_integer and right.is_integer:
+            return max(left, right, key=lambda type_: WIDTH[type_.kind])
+        return common_decimal(left, right)
+    if left.is_text and right.is_text:
+        return TEXT
+    if {left.kind, right.kind} == {Kind.DATE, Kind.TIMESTAMP}:
+        return TIMESTAMP
+    return None
+
+
+def common_type(types: tuple[Type, ...]) -> Type | None:
+    """The type that CASE, UNION, IN and COALESCE bring values to; TEXT if none is known, None if there is none."""
+    result = types[0]
+    for type_ in types[1:]:
+        pair = common_pair(result, type_)
+        if pair is None:
+            return None
+        result = pair
+    return TEXT if is_unknown(result) else result
+
+
+def fixed(result: Type, *args: Type) -> Rule:
+    """Exactly these arguments, or what is cast to them without loss of meaning."""
+
+    def rule(types: tuple[Type, ...]) -> Signature | None:
+        if len(types) != len(args):
+            return None
+        if not all(converts(type_, arg) for type_, arg in zip(types, args, strict=True)):
+            return None
+        return Signature(args, result)
+
+    return rule
+
+
+def converts(source: Type, target: Type) -> bool:
+    """Whether an argument may be cast silently."""
+    if is_unknown(source) or source == target:
+        return True
+    if source.is_text and target.is_text:
+        return True
+    if source.is_integer and target.is_integer:
+        return WIDTH[source.kind] <= WIDTH[target.kind] or target.kind is Kind.INTEGER
+    if source.is_numeric and target.kind is Kind.DOUBLE:
+        return True
+    return source.kind is Kind.DATE and target.kind is Kind.TIMESTAMP
+
+
+def same(accepts: Predicate, *, at_least: int = 1, at_most: int = 1, result: Type | None = None) -> Rule:
+    """Arguments of one type that ``accepts`` holds of; the result has that type unless given."""
+
+    def rule(types: tuple[Type, ...]) -> Signature | None:
+        if not at_least <= len(types) <= at_most:
+            return None
+        common = common_type(types)
+        if common is None or not accepts(common):
+            return None
+        return Signature((common,) * len(types), common if result is None else result)
+
+    return rule
+
+
+def kinds(*accepted: Kind) -> Predicate:
+    """Types of some kinds."""
+    return lambda type_: type_.kind in accepted
+
+
+def any_type(type_: Type) -> bool:
+    return True
+
+
+def is_exact(type_: Type) -> bool:
+    return type_.is_exact
+
+
+def is_integer(type_: Type) -> bool:
+    return type_.kind in INTEGER_KINDS
+
+
+def is_text(type_: Type) -> bool:
+    return type_.is_text
+
+
+def is_not_text(type_: Type) -> bool:
+    return not type_.is_text
+
+
+def numbers(types: tuple[Type, ...]) -> tuple[Type, Type] | None:
+    """The types of two numbers, an unknown one taking the other's; None if they are no numbers."""
+    if len(types) != 2:
+        return None
+    left, right = types
+    if is_unknown(left):
+        left = right
+    if is_unknown(right):
+        right = left
+    return (left, right) if left.is_numeric and right.is_numeric else None
+
+
+def exact_sum(types: tuple[Type, ...]) -> Signature | None:
+    """``+`` and ``-`` of exact numbers: the larger scale, and a digit more before the point."""
+    pair = numbers(types)
+    if pair is None or pair[0].is_float or pair[1].is_float:
+        return None
+    common = common_pair(*pair)
+    assert common is not None
+    if common.kind is Kind.DECIMAL:
+        common = decimal(common.precision + 1, common.scale)
+    return Signature((common, common), common)
+
+
+def exact_product(types: tuple[Type, ...]) -> Signature | None:
+    """``*`` of exact numbers: scales add up."""
+    pair = numbers(types)
+    if pair is None or pair[0].is_float or pair[1].is_float:
+        return None
+    if pair[0].is_integer and pair[1].is_integer:
+        return exact_sum(types)
+    left, right = as_decimal(pair[0]), as_decimal(pair[1])
+    scale = left.scale + right.scale
+    if scale > MAX_DECIMAL_PRECISION:
+        raise ProgrammingError(
+            f"the product of {pair[0]} and {pair[1]} would need {scale} decimal places, of which DECIMAL has 18",
+            hint="cast an operand to fewer decimal places, or to DOUBLE",
+        )
+    return Signature((left, right), decimal(left.precision + right.precision, scale))
+
+
+def doubles(types: tuple[Type, ...]) -> Signature | None:
+    """Two numbers of any types, as DOUBLE."""
+    return None if numbers(types) is None else Signature((DOUBLE, DOUBLE), DOUBLE)
+
+
+def dates_first(other: Type, result: Type, date: Type = DATE) -> Rule:
+    """A date or timestamp of exactly type ``date``, and an ``other``."""
+    return exactly(result, date, other)
+
+
+def exactly(result: Type, *args: Type) -> Rule:
+    """Exactly these kinds of arguments; integers of any width."""
+
+    def rule(types: tuple[Type, ...]) -> Signature | None:
+        if len(types) != len(args):
+            return None
+        for type_, arg in zip(types, args, strict=True):
+            if type_.kind is not arg.kind and not (type_.is_integer and arg.is_integer):
+                return None
+        return Signature(args, result)
+
+    return rule

@@ -1,0 +1,116 @@
+"""What the worker tells of the views it keeps: handles, figures, and the list of shared indexes."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.errors import InternalError
+from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.trace.updates import Updates
+
+Words = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a view cost: to install, and in the last step."""
+
+    install_seconds: float
+    arrangements_built: int
+    arrangements_reused: int
+    last_step_seconds: float
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangementInfo:
+    """One shared index: what it is of, its size, and the views that hold it."""
+
+    description: str
+    rows: int
+    bytes: int
+    batches: int
+    readers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    """One operator: its place, its work since it was made, and the views that hold it."""
+
+    position: int
+    description: str
+    inputs: tuple[int, ...]
+    updates_in: int
+    updates_out: int
+    rows: int
+    bytes: int
+    seconds: float
+    readers: tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Capture(Operator):
+    """Keeps the changes of a view until they are drained."""
+
+    changes: list[Updates] = field(default_factory=list)
+    uncommitted: list[Updates] = field(default_factory=list)
+
+    def flush(self) -> None:
+        self.uncommitted = self.take()
+
+    def commit(self) -> None:
+        self.changes.extend(self.uncommitted)
+        self.uncommitted = []
+
+    def rollback(self) -> None:
+        self.pending.clear()
+        self.uncommitted = []
+
+
+class Installed:
+    """A plan that is kept up to date: its operators, its output, and its captured changes."""
+
+    def __init__(
+        self, name: str, operators: tuple[Operator, ...], output: Arrange, built: int, reused: int
+    ) -> None:
+        self.name = name
+        self.operators = tuple(dict.fromkeys(operators))
+        self.output = output
+        self.arrangements_built = built
+        self.arrangements_reused = reused
+        self.install_seconds = 0.0
+        self.capture: Capture | None = None
+
+    def rows(self) -> tuple[Words, Words]:
+        """The present contents: distinct rows ``int64[width, m]`` and their multiplicities ``int64[m]``."""
+        parts = list(self.output.snapshot())
+        if not parts:
+            return np.empty((self.output.width, 0), np.int64), np.empty(0, np.int64)
+        contents = Updates.concat(parts).consolidate()
+        return contents.data, contents.diffs()
+
+    def drain(self) -> list[Updates]:
+        """The consolidated changes of each step since the last call; capture must be on."""
+        if self.capture is None:
+            raise InternalError(f"changes of {self.name} are not captured")
+        changes, self.capture.changes = self.capture.changes, []
+        return changes
+
+    @property
+    def last_step_seconds(self) -> float:
+        """Time that the operators of this view, shared ones included, took in the last step."""
+        step = self.output.step
+        return sum(op.counters.step_seconds for op in self.operators if op.scheduled is step)
+
+    @property
+    def stats(self) -> Stats:
+        """Install and refresh figures; ``rows`` counts updates held by the output."""
+        return Stats(
+            self.install_seconds,
+            self.arrangements_built,
+            self.arrangements_reused,
+            self.last_step_seconds,
+            self.output.rows,
+        )

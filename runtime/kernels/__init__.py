@@ -1,0 +1,101 @@
+"""The compiled loops: the only place that imports numba.
+
+A kernel takes contiguous int64 arrays and returns counts; it knows no Python object.
+``@kernel("int64(int64[:, ::1], ...)")`` declares one signature and defers loading: the machine code is
+compiled, or read from the disk cache, when the kernel is first called, so that importing kpg does not
+import numba. A function that kernels of the same file call is declared ``@device``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Device:
+    """A function callable from the kernels of its file; compiled together with the first of them."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+    def build(self) -> Callable[..., Any]:
+        """What a kernel calls in the compiled code."""
+        import numba
+
+        compiled: Callable[..., Any] = numba.njit(self.function, nogil=True)
+        return compiled
+
+
+class Intrinsic(Device):
+    """A device function that is written in LLVM: ``function()`` makes it when numba is there."""
+
+    def build(self) -> Callable[..., Any]:
+        compiled: Callable[..., Any] = self.function()
+        return compiled
+
+
+class Kernel:
+    """A function compiled for one signature on first call, then called straight through."""
+
+    def __init__(self, function: Callable[..., Any], signature: str) -> None:
+        self.function = function
+        self.signature = signature
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+        self._compiled: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        if self._compiled is None:
+            self._compiled = self.compile()
+        return self._compiled(*args)
+
+    def compile(self) -> Callable[..., Any]:
+        """The compiled function, from the disk cache if it is there."""
+        import numba
+
+        namespace = self.function.__globals__
+        for name, value in list(namespace.items()):
+            if isinstance(value, Device):
+                namespace[name] = value.build()
+        compiled: Callable[..., Any] = numba.njit(self.signature, cache=True, nogil=True)(self.function)
+        return compiled
+
+
+def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
+    """Declare a kernel with one explicit numba signature."""
+
+    def declare(function: Callable[..., Any]) -> Kernel:
+        return Kernel(function, signature)
+
+    return declare
+
+
+def device(function: Callable[..., Any]) -> Device:
+    """Declare a function that kernels of the same file may call."""
+    return Device(function)
+
+
+def _make_load() -> Any:
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    @intrinsic  # type: ignore[misc]
+    def load(typing_context: Any, address: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+            return builder.load(builder.gep(pointer, [args[1]]))
+
+        return types.int64(types.int64, types.int64), generate
+
+    return load
+
+
+def load_intrinsic() -> Intrinsic:
+    """``load(address, i)``: the i-th int64 behind an address, for kernels that walk several arrays.
+
+    Bind it to a module-level name in the kernel's file. The caller keeps the arrays alive.
+    """
+    return Intrinsic(_make_load)

@@ -1,0 +1,197 @@
+"""Kernels that read the live rows of a key range from the layers of a trace, in order.
+
+``layers int64[count, 6]`` describes each layer by the addresses of its arrays: data, rows, time, time
+stride (0: constant), diff, diff stride. The caller keeps the layers alive during the call.
+"""
+
+import numpy as np
+
+from kpg.runtime.kernels import device, kernel, load_intrinsic
+
+load = load_intrinsic()
+
+DATA = 0
+ROWS = 1
+TIME = 2
+TIME_STRIDE = 3
+DIFF = 4
+DIFF_STRIDE = 5
+
+
+@device
+def compare_prefix(layers, layer, row, prefix, task, group):
+    """Sign of (layer's row) - (prefix of the task), by the first ``group`` columns."""
+    for c in range(group):
+        a = load(layers[layer, DATA], c * layers[layer, ROWS] + row)
+        b = prefix[c, task]
+        if a != b:
+            return -1 if a < b else 1
+    return 0
+
+
+@device
+def compare_rows(layers, a, row_a, b, row_b, width):
+    """Sign of (row of layer a) - (row of layer b)."""
+    for c in range(width):
+        x = load(layers[a, DATA], c * layers[a, ROWS] + row_a)
+        y = load(layers[b, DATA], c * layers[b, ROWS] + row_b)
+        if x != y:
+            return -1 if x < y else 1
+    return 0
+
+
+@device
+def visible(layers, layer, row, depth, times, task):
+    """Whether an update's time is at most the task's, in the product order."""
+    stride = layers[layer, TIME_STRIDE]
+    rows = layers[layer, ROWS] if stride == 1 else 1
+    for c in range(depth):
+        if load(layers[layer, TIME], c * rows + row * stride) > times[c, task]:
+            return False
+    return True
+
+
+@device
+def first_not_below(layers, layer, prefix, task, group):
+    """First row of the layer whose prefix is not below the task's."""
+    low = 0
+    high = layers[layer, ROWS]
+    while low < high:
+        middle = (low + high) >> 1
+        if compare_prefix(layers, layer, middle, prefix, task, group) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@device
+def take_smallest(layers, count, positions, width, depth, prefix, times, task, group, result):
+    """Advance past the smallest row at ``positions``; ``result`` = (layer, row, net diff), or layer -1."""
+    best = -1
+    for layer in range(count):
+        row = positions[layer]
+        if row < layers[layer, ROWS] and compare_prefix(layers, layer, row, prefix, task, group) == 0:
+            if best < 0 or compare_rows(layers, layer, row, best, positions[best], width) < 0:
+                best = layer
+    result[0] = best
+    if best < 0:
+        return 0
+    best_row = positions[best]
+    net = 0
+    walked = 0
+    for layer in range(count):
+        row = positions[layer]
+        while row < layers[layer, ROWS] and compare_rows(layers, layer, row, best, best_row, width) == 0:
+            if visible(layers, layer, row, depth, times, task):
+                net += load(layers[layer, DIFF], row * layers[layer, DIFF_STRIDE])
+            row += 1
+            walked += 1
+        positions[layer] = row
+    result[1] = best_row
+    result[2] = net
+    return walked
+
+
+@device
+def tied(layers, layer, row, out, last, ties):
+    """Whether a row agrees with row ``last`` of the output on the first ``ties`` columns."""
+    for c in range(ties):
+        if load(layers[layer, DATA], c * layers[layer, ROWS] + row) != out[c, last]:
+            return False
+    return True
+
+
+@kernel(
+    "int64(int64[:, ::1], int64, int64, int64[:, ::1], int64[:, ::1], int64[::1], int64, int64, int64, int64,"
+    " int64, int64[:, ::1], int64[::1], int64[::1], int64[::1])"
+)
+def collect(
+    layers,
+    width,
+    depth,
+    prefix,
+    times,
+    seen_layers,
+    group,
+    skip,
+    limit,
+    ties,
+    start,
+    out,
+    out_count,
+    out_task,
+    state,
+):
+    """For each task from ``start``: the live rows of its prefix at its time, after ``skip``, up to ``limit``.
+
+    ``prefix int64[group, tasks]``, ``times int64[depth, tasks]``; a task sees ``seen_layers`` layers.
+    Multiplicities go to ``out_count``, clipped to the window. With ``ties > 0`` rows beyond the limit
+    follow as long as they agree with the last on the first ``ties`` columns, and nothing is clipped.
+    ``state`` = (rows written, updates walked). Returns the first task that did not fit into ``out``, or the
+    number of tasks.
+    """
+    positions = np.empty(layers.shape[0], np.int64)
+    result = np.empty(3, np.int64)
+    capacity = out.shape[1]
+    tasks = seen_layers.shape[0]
+    for task in range(start, tasks):
+        written = state[0]
+        count = seen_layers[task]
+        for layer in range(count):
+            positions[layer] = first_not_below(layers, layer, prefix, task, group)
+        seen = 0
+        while seen - skip < limit or ties > 0:
+            state[1] += take_smallest(
+                layers, count, positions, width, depth, prefix, times, task, group, result
+            )
+            if result[0] < 0:
+                break
+            if result[2] <= 0:
+                continue
+            if seen - skip >= limit and not tied(layers, result[0], result[1], out, written - 1, ties):
+                break
+            first = max(seen, skip)
+            seen += result[2]
+            last = seen if seen - skip <= limit or ties > 0 else skip + limit
+            if last <= first:
+                continue
+            if written == capacity:
+                return task
+            for c in range(width):
+                out[c, written] = load(layers[result[0], DATA], c * layers[result[0], ROWS] + result[1])
+            out_count[written] = last - first
+            out_task[written] = task
+            written += 1
+        state[0] = written
+    return tasks
+
+
+@device
+def compare_bound(layers, layer, row, prefix, key, bound):
+    """Sign of (layer's key, next column) - (prefix, bound)."""
+    for c in range(key):
+        a = load(layers[layer, DATA], c * layers[layer, ROWS] + row)
+        if a != prefix[c]:
+            return -1 if a < prefix[c] else 1
+    a = load(layers[layer, DATA], key * layers[layer, ROWS] + row)
+    if a == bound:
+        return 0
+    return -1 if a < bound else 1
+
+
+@kernel("void(int64[:, ::1], int64, int64[::1], int64, int64, int64[:, ::1])")
+def range_bounds(layers, key, prefix, low, high, bounds):
+    """``bounds int64[layers, 2]``: the rows with key ``prefix`` whose next column is in [low, high)."""
+    for layer in range(layers.shape[0]):
+        for which in range(2):
+            bound = low if which == 0 else high
+            first = 0
+            last = layers[layer, ROWS]
+            while first < last:
+                middle = (first + last) >> 1
+                if compare_bound(layers, layer, middle, prefix, key, bound) < 0:
+                    first = middle + 1
+                else:
+                    last = middle
+            bounds[layer, which] = first

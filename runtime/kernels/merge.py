@@ -1,0 +1,276 @@
+"""Merging two sorted batches in resumable steps, with compaction of times and consolidation.
+
+``state`` is ``(next row of a, next row of b, rows written, flag)``. A call consumes about ``limit`` input
+rows and returns how many it did; a merge is done when both inputs are consumed. The output arrays
+have room for all input rows.
+"""
+
+from kpg.runtime.kernels import device, kernel
+
+DUPLICATE = 1
+"""Flag of ``merge_distinct``: the next rows of a and b are equal, which it cannot merge."""
+
+UNEQUAL = 1
+"""Flag of ``merge_rows`` and ``merge_histories``: not all diffs written so far are equal."""
+
+INSERTION = 32
+
+
+@device
+def compare_rows(a, i, b, j):
+    """-1, 0 or 1 as row i of a is before, equal to or after row j of b."""
+    for c in range(a.shape[0]):
+        x = a[c, i]
+        y = b[c, j]
+        if x < y:
+            return -1
+        if x > y:
+            return 1
+    return 0
+
+
+@device
+def run_length(a, i, end, b, j):
+    """How many rows of a from i on are before row j of b: by doubling, then halving, the step."""
+    step = 1
+    low = i
+    while low + step < end and compare_rows(a, low + step, b, j) < 0:
+        low += step
+        step *= 2
+    high = min(end, low + step)
+    low += 1
+    while low < high:
+        middle = (low + high) >> 1
+        if compare_rows(a, middle, b, j) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low - i
+
+
+@device
+def copy_rows(source, i, count, target, at):
+    """target[:, at:at + count] = source[:, i:i + count]."""
+    for c in range(source.shape[0]):
+        target[c, at : at + count] = source[c, i : i + count]
+
+
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64)")
+def merge_distinct(a, b, out, state, limit):
+    """Merge rows that are distinct within a and within b; times and diffs are all equal, so not merged.
+
+    Stops with the flag ``DUPLICATE`` before a row that is in both. Long runs from one side are found
+    by galloping and copied as a whole.
+    """
+    i, j, at = state[0], state[1], state[2]
+    start = i + j
+    streak = 0
+    a_rows = a.shape[1]
+    b_rows = b.shape[1]
+    while i < a_rows and j < b_rows and i + j - start < limit:
+        sign = compare_rows(a, i, b, j)
+        if sign == 0:
+            state[3] = DUPLICATE
+            break
+        if sign < 0:
+            streak = streak + 1 if streak > 0 else 1
+            count = 1
+            if streak > 8:
+                count = run_length(a, i, min(a_rows, i + limit), b, j)
+            for c in range(a.shape[0]):
+                out[c, at] = a[c, i]
+            if count > 1:
+                copy_rows(a, i, count, out, at)
+            i += count
+        else:
+            streak = streak - 1 if streak < 0 else -1
+            count = 1
+            if streak < -8:
+                count = run_length(b, j, min(b_rows, j + limit), a, i)
+            for c in range(a.shape[0]):
+                out[c, at] = b[c, j]
+            if count > 1:
+                copy_rows(b, j, count, out, at)
+            j += count
+        at += count
+    if i == a_rows or j == b_rows:
+        count = min(limit, a_rows - i)
+        copy_rows(a, i, count, out, at)
+        i += count
+        at += count
+        count = min(limit, b_rows - j)
+        copy_rows(b, j, count, out, at)
+        j += count
+        at += count
+    state[0] = i
+    state[1] = j
+    state[2] = at
+    return i + j - start
+
+
+@device
+def run_end(a, i):
+    """End of the run of rows equal to row i."""
+    end = i + 1
+    while end < a.shape[1] and compare_rows(a, i, a, end) == 0:
+        end += 1
+    return end
+
+
+@kernel(
+    "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[::1], int64)"
+)
+def merge_rows(a, a_diff, b, b_diff, out, out_diff, state, limit):
+    """Merge when all times compact to one: diffs of equal rows are added up, zero sums dropped."""
+    i, j, at = state[0], state[1], state[2]
+    start = i + j
+    a_rows = a.shape[1]
+    b_rows = b.shape[1]
+    a_step = 1 if a_diff.shape[0] > 1 else 0
+    b_step = 1 if b_diff.shape[0] > 1 else 0
+    while (i < a_rows or j < b_rows) and i + j - start < limit:
+        sign = -1 if j == b_rows else (1 if i == a_rows else compare_rows(a, i, b, j))
+        total = 0
+        if sign <= 0:
+            for c in range(a.shape[0]):
+                out[c, at] = a[c, i]
+            end = run_end(a, i)
+            while i < end:
+                total += a_diff[i * a_step]
+                i += 1
+        if sign >= 0:
+            for c in range(a.shape[0]):
+                out[c, at] = b[c, j]
+            end = run_end(b, j)
+            while j < end:
+                total += b_diff[j * b_step]
+                j += 1
+        if total != 0:
+            out_diff[at] = total
+            if total != out_diff[0]:
+                state[3] = UNEQUAL
+            at += 1
+    state[0] = i
+    state[1] = j
+    state[2] = at
+    return i + j - start
+
+
+@device
+def compare_times(time, a, b):
+    """-1, 0 or 1 as time a is before, equal to or after time b, lexicographically."""
+    for d in range(time.shape[0]):
+        if time[d, a] < time[d, b]:
+            return -1
+        if time[d, a] > time[d, b]:
+            return 1
+    return 0
+
+
+@device
+def swap(time, diff, a, b):
+    """Exchange two updates of a row."""
+    for d in range(time.shape[0]):
+        time[d, a], time[d, b] = time[d, b], time[d, a]
+    diff[a], diff[b] = diff[b], diff[a]
+
+
+@device
+def sift_down(time, diff, start, root, size):
+    """Restore the heap order of start..start + size below root."""
+    while True:
+        child = 2 * root + 1
+        if child >= size:
+            return
+        if child + 1 < size and compare_times(time, start + child, start + child + 1) < 0:
+            child += 1
+        if compare_times(time, start + root, start + child) >= 0:
+            return
+        swap(time, diff, start + root, start + child)
+        root = child
+
+
+@device
+def sort_history(time, diff, start, end):
+    """Sort the updates start..end of one row by time: nothing if sorted, insertion if few, else a heap."""
+    unsorted = start + 1
+    while unsorted < end and compare_times(time, unsorted - 1, unsorted) <= 0:
+        unsorted += 1
+    if unsorted == end:
+        return
+    size = end - start
+    if size <= INSERTION:
+        for i in range(unsorted, end):
+            k = i
+            while k > start and compare_times(time, k - 1, k) > 0:
+                swap(time, diff, k - 1, k)
+                k -= 1
+        return
+    for root in range(size // 2 - 1, -1, -1):
+        sift_down(time, diff, start, root, size)
+    for last in range(size - 1, 0, -1):
+        swap(time, diff, start, start + last)
+        sift_down(time, diff, start, 0, last)
+
+
+@device
+def copy_history(source_time, source_diff, i, end, floor, out_time, out_diff, to):
+    """Append the updates i..end of a row, with every time raised to the floor."""
+    time_step = 1 if source_time.shape[1] > 1 else 0
+    diff_step = 1 if source_diff.shape[0] > 1 else 0
+    for k in range(i, end):
+        for d in range(source_time.shape[0]):
+            out_time[d, to] = max(floor[d], source_time[d, k * time_step])
+        out_diff[to] = source_diff[k * diff_step]
+        to += 1
+    return to
+
+
+@kernel(
+    "int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
+    " int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64)"
+)
+def merge_histories(a, a_time, a_diff, b, b_time, b_diff, floor, out, out_time, out_diff, state, limit):
+    """Merge with times: each time becomes ``max(time, floor)``, then equal (row, time) are added up.
+
+    Times may change their order within a row by that (in two dimensions), so each row's history is
+    sorted where it lands. A row is merged as a whole, whatever the limit.
+    """
+    i, j, at = state[0], state[1], state[2]
+    start = i + j
+    a_rows = a.shape[1]
+    b_rows = b.shape[1]
+    while (i < a_rows or j < b_rows) and i + j - start < limit:
+        sign = -1 if j == b_rows else (1 if i == a_rows else compare_rows(a, i, b, j))
+        to = at
+        first_a, first_b = i, j
+        if sign <= 0:
+            i = run_end(a, i)
+            to = copy_history(a_time, a_diff, first_a, i, floor, out_time, out_diff, to)
+        if sign >= 0:
+            j = run_end(b, j)
+            to = copy_history(b_time, b_diff, first_b, j, floor, out_time, out_diff, to)
+        if to > at + 1:
+            sort_history(out_time, out_diff, at, to)
+        k = at
+        while k < to:
+            head = k
+            total = out_diff[k]
+            k += 1
+            while k < to and compare_times(out_time, head, k) == 0:
+                total += out_diff[k]
+                k += 1
+            if total == 0:
+                continue
+            for d in range(out_time.shape[0]):
+                out_time[d, at] = out_time[d, head]
+            for c in range(a.shape[0]):
+                out[c, at] = a[c, first_a] if sign <= 0 else b[c, first_b]
+            out_diff[at] = total
+            if total != out_diff[0]:
+                state[3] = UNEQUAL
+            at += 1
+    state[0] = i
+    state[1] = j
+    state[2] = at
+    return i + j - start

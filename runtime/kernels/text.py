@@ -1,0 +1,198 @@
+"""Kernels over the text dictionary, whose strings live as UTF-8 in one arena.
+
+String ``code`` is ``arena[offsets[code]:offsets[code + 1]]``. The hash table is ``slots int64[2 * size]``,
+``size`` a power of two: pairs (code or -1, hash), open addressing with linear probing.
+"""
+
+from kpg.runtime.kernels import device, kernel
+
+NULL = -(2**63)
+MIN_WORD = NULL + 2
+MULTIPLIER = -7046029254386353131
+LOW_HALF = 0xFFFFFFFF
+ANY_CHARACTER = -1
+ANY_STRING = -2
+
+
+@device
+def hash_bytes(source, start, stop):
+    """A 64-bit hash of ``source[start:stop]``, eight bytes at a time."""
+    value = (stop - start) * MULTIPLIER
+    position = start
+    while position + 8 <= stop:
+        word = 0
+        for byte in range(8):
+            word |= int(source[position + byte]) << (8 * byte)
+        value = (value ^ word) * MULTIPLIER
+        value ^= (value >> 32) & LOW_HALF
+        position += 8
+    word = 0
+    shift = 0
+    while position < stop:
+        word |= int(source[position]) << shift
+        shift += 8
+        position += 1
+    value = (value ^ word) * MULTIPLIER
+    return value ^ ((value >> 29) & LOW_HALF)
+
+
+@device
+def same_bytes(source, start, stop, arena, low, high):
+    """Whether two stretches of bytes are equal."""
+    size = stop - start
+    same = size == high - low
+    i = 0
+    while same and i < size:
+        same = source[start + i] == arena[low + i]
+        i += 1
+    return same
+
+
+@kernel(
+    "int64(Array(uint8, 1, 'C', True), int64[::1], uint8[::1], uint8[::1], int64[::1], int64[::1], int64,"
+    " int64[::1], int64, int64)"
+)
+def intern(source, bounds, nulls, arena, offsets, slots, count, out, first, last):
+    """Codes of strings ``first..last`` of ``source`` (string i is ``bounds[i]:bounds[i + 1]``) into ``out``.
+
+    ``nulls`` is empty or marks the NULLs. The caller has made room for all strings being new; returns the
+    number of strings now in the arena.
+    """
+    mask = slots.shape[0] // 2 - 1
+    has_nulls = nulls.shape[0] > 0
+    for i in range(first, last):
+        if has_nulls and nulls[i] != 0:
+            out[i] = NULL
+            continue
+        start = bounds[i]
+        stop = bounds[i + 1]
+        value = hash_bytes(source, start, stop)
+        slot = value & mask
+        while True:
+            code = slots[2 * slot]
+            if code < 0:
+                begin = offsets[count]
+                for j in range(stop - start):
+                    arena[begin + j] = source[start + j]
+                offsets[count + 1] = begin + stop - start
+                slots[2 * slot] = count
+                slots[2 * slot + 1] = value
+                code = count
+                count += 1
+                break
+            if slots[2 * slot + 1] == value and same_bytes(
+                source, start, stop, arena, offsets[code], offsets[code + 1]
+            ):
+                break
+            slot = (slot + 1) & mask
+        out[i] = code
+    return count
+
+
+@kernel("int64(Array(uint8, 1, 'C', True), uint8[::1], int64[::1], int64[::1])")
+def find(source, arena, offsets, slots):
+    """The code of the one string ``source``, or -1."""
+    mask = slots.shape[0] // 2 - 1
+    stop = source.shape[0]
+    value = hash_bytes(source, 0, stop)
+    slot = value & mask
+    while slots[2 * slot] >= 0:
+        code = slots[2 * slot]
+        if slots[2 * slot + 1] == value and same_bytes(
+            source, 0, stop, arena, offsets[code], offsets[code + 1]
+        ):
+            return code
+        slot = (slot + 1) & mask
+    return -1
+
+
+@kernel("void(int64[::1], int64[::1])")
+def rehash(old, new):
+    """Moves all entries of hash table ``old`` to the empty table ``new``."""
+    mask = new.shape[0] // 2 - 1
+    for i in range(old.shape[0] // 2):
+        if old[2 * i] >= 0:
+            slot = old[2 * i + 1] & mask
+            while new[2 * slot] >= 0:
+                slot = (slot + 1) & mask
+            new[2 * slot] = old[2 * i]
+            new[2 * slot + 1] = old[2 * i + 1]
+
+
+@kernel("void(int64[::1], int64[::1], int64[::1])")
+def measure(words, offsets, bounds):
+    """Running total of the lengths of strings ``words`` into ``bounds int64[n + 1]``; NULL has length 0."""
+    total = 0
+    bounds[0] = 0
+    for i in range(words.shape[0]):
+        word = words[i]
+        if word >= 0:
+            total += offsets[word + 1] - offsets[word]
+        bounds[i + 1] = total
+
+
+@kernel("void(int64[::1], uint8[::1], int64[::1], int64[::1], uint8[::1])")
+def gather(words, arena, offsets, bounds, out):
+    """Copies strings ``words`` one after the other to ``out``, string i at ``bounds[i]``."""
+    for i in range(words.shape[0]):
+        word = words[i]
+        if word >= 0:
+            begin = offsets[word]
+            to = bounds[i]
+            for j in range(offsets[word + 1] - begin):
+                out[to + j] = arena[begin + j]
+
+
+@device
+def matches(arena, start, stop, pattern):
+    """Whether ``arena[start:stop]`` matches the pattern tokens; greedy, restarting at the last ANY_STRING."""
+    length = pattern.shape[0]
+    position = start
+    token = 0
+    restart = -1
+    restart_position = start
+    while True:
+        if token < length and pattern[token] == ANY_STRING:
+            token += 1
+            if token == length:
+                return True
+            restart = token
+            restart_position = position
+            continue
+        if position == stop:
+            break
+        if token < length and pattern[token] == ANY_CHARACTER:
+            position += 1
+            while position < stop and arena[position] & 0xC0 == 0x80:
+                position += 1
+            token += 1
+            continue
+        if token < length and pattern[token] == arena[position]:
+            position += 1
+            token += 1
+            continue
+        if restart < 0:
+            return False
+        restart_position += 1
+        while restart_position < stop and arena[restart_position] & 0xC0 == 0x80:
+            restart_position += 1
+        position = restart_position
+        token = restart
+    while token < length and pattern[token] == ANY_STRING:
+        token += 1
+    return token == length
+
+
+@kernel("void(int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1])")
+def like(codes, arena, offsets, pattern, out):
+    """1 where string ``codes[i]`` matches ``pattern`` (bytes, ANY_CHARACTER, ANY_STRING), else 0."""
+    for i in range(codes.shape[0]):
+        out[i] = 1 if matches(arena, offsets[codes[i]], offsets[codes[i] + 1], pattern) else 0
+
+
+@kernel("void(int64[::1], int64[::1])")
+def widen(old, new):
+    """Copies the entries of ``old`` that are not 0, so that untouched pages of both stay unmapped."""
+    for i in range(old.shape[0]):
+        if old[i] != 0:
+            new[i] = old[i]

@@ -1,0 +1,86 @@
+"""``plan.Arrange``: the input as batches, and the trace they form, shared by all its readers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.handle import TraceHandle
+from kpg.runtime.trace.spine import Spine
+from kpg.runtime.trace.updates import Updates
+
+RUN = 1 << 20
+"""Updates buffered before they are consolidated into one sorted run."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Arrange(Operator):
+    """Sorts each step's updates into one batch, adds it to the trace and streams it on.
+
+    Reads between steps, and in the step after this operator's flush, see the batch.
+    """
+
+    key: int
+    spine: Spine
+    handle: TraceHandle
+    step_batch: Batch | None = None
+    run_limit: int = RUN
+
+    def absorb(self) -> None:
+        if sum(len(updates) for updates in self.pending) > self.run_limit:
+            run = Updates.concat(self.take()).consolidate()
+            self.pending.append(run)
+            self.run_limit = max(RUN, 2 * len(run))
+
+    def flush(self) -> None:
+        pending = self.take()
+        self.run_limit = RUN
+        if not pending:
+            return
+        step = self.step
+        upper = Antichain.of((step.upper,))
+        batch = Batch.build(Updates.concat(pending), self.spine.upper, upper)
+        if len(batch):
+            self.spine.insert(batch)
+            self.step_batch = batch
+            self.emit(batch.updates)
+
+    @property
+    def layers(self) -> Sequence[Batch]:
+        """All batches, oldest first, this step's last."""
+        return self.spine.layers()
+
+    def snapshot(self) -> Iterator[Updates]:
+        time = np.array([[self.step.time]], np.int64)
+        for layer in self.layers:
+            yield Updates(layer.data, time, layer.diff)
+
+    def size(self) -> int:
+        return self.spine.rows
+
+    def commit(self) -> None:
+        self.pending.clear()
+
+    def rollback(self) -> None:
+        self.pending.clear()
+        if self.step_batch is not None:
+            self.spine.truncate_last()
+            self.step_batch = None
+
+    def maintain(self) -> None:
+        self.handle.advance_logical(Antichain.of((self.step.time,)))
+        if self.step_batch is not None:
+            self.handle.advance_physical(self.spine.upper)
+            self.spine.work()
+            self.step_batch = None
+
+    @property
+    def rows(self) -> int:
+        return self.spine.rows
+
+    @property
+    def bytes(self) -> int:
+        return self.spine.bytes

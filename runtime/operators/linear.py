@@ -1,0 +1,96 @@
+"""Stateless operators: map-filter-project, concatenation, negation, constants."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from kpg.runtime.program import Program
+from numpy.typing import NDArray
+
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.trace.updates import Updates
+
+
+def apply(program: Program, updates: Updates) -> Updates:
+    """Rows that pass the program's predicates, mapped; times and diffs go along."""
+    data, kept = program.run(updates.data)
+    return updates.with_data(data) if kept is None else _selected(updates, data, kept)
+
+
+def _selected(updates: Updates, data: NDArray[np.int64], kept: NDArray[np.int64]) -> Updates:
+    """``data`` with the times and diffs of the updates at positions ``kept``."""
+    time = updates.time if updates.constant_time else np.ascontiguousarray(updates.time[:, kept])
+    diff = updates.diff if updates.constant_diff else updates.diff[kept]
+    return Updates(data, time, diff)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Linear(Operator):
+    """``plan.Linear``: a program over every row."""
+
+    program: Program
+
+    def absorb(self) -> None:
+        for updates in self.take():
+            self.emit(apply(self.program, updates), more=True)
+
+    def flush(self) -> None:
+        for updates in self.take():
+            self.emit(apply(self.program, updates))
+
+    def snapshot(self) -> Iterator[Updates]:
+        for updates in self.inputs[0].snapshot():
+            yield apply(self.program, updates)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Concat(Operator):
+    """``plan.Concat``: the sum of its inputs; one port each."""
+
+    def absorb(self) -> None:
+        for updates in self.take():
+            self.emit(updates, more=True)
+
+    def flush(self) -> None:
+        for updates in self.take():
+            self.emit(updates)
+
+    def snapshot(self) -> Iterator[Updates]:
+        for source in self.inputs:
+            yield from source.snapshot()
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Negate(Operator):
+    """``plan.Negate``: every diff times -1."""
+
+    def absorb(self) -> None:
+        for updates in self.take():
+            self.emit(updates.negate(), more=True)
+
+    def flush(self) -> None:
+        for updates in self.take():
+            self.emit(updates.negate())
+
+    def snapshot(self) -> Iterator[Updates]:
+        for updates in self.inputs[0].snapshot():
+            yield updates.negate()
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Constant(Operator):
+    """``plan.Constant``: rows that are there from the start."""
+
+    data: NDArray[np.int64]
+
+    def flush(self) -> None:
+        if self.step.hydrating:
+            for updates in self.snapshot():
+                self.emit(updates)
+
+    def snapshot(self) -> Iterator[Updates]:
+        time = np.array([[self.step.time]], np.int64)
+        yield Updates(self.data, time, np.ones(1, np.int64))
+
+    def size(self) -> int:
+        return self.data.shape[1]

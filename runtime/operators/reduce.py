@@ -1,0 +1,163 @@
+"""Operators over a group table: accumulable reduce, distinct, threshold, and the one-row assertion."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.errors import DataError
+from kpg.runtime.plan import Aggregate
+from kpg.runtime.trace.groups import GroupTable, chunks
+from kpg.runtime.trace.updates import Updates
+from kpg.runtime.types import ERROR
+
+Words = NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Grouped(Operator):
+    """Base: feeds a group table, and emits what :meth:`changes` makes of the groups touched."""
+
+    table: GroupTable
+    buffered: Updates | None = None
+
+    def absorb(self) -> None:
+        if self.step.single_time:
+            for updates in self.take():
+                self.table.accumulate(updates)
+
+    def flush(self) -> None:
+        step = self.step
+        if step.single_time:
+            for updates in self.take():
+                self.table.accumulate(updates)
+            self.buffered = None
+        elif self.pending:
+            self.buffered = Updates.concat(self.take())
+            self.table.accumulate_times(self.buffered)
+        self.before_emit()
+        if self.table.entries:
+            data, diff, entry = self.changes(step.single_time)
+            self.check(data)
+            self.emit(Updates(data, self._times(entry), diff))
+
+    def _times(self, entry: Words) -> Words:
+        if self.buffered is None:
+            return np.array([[self.step.time]], np.int64)
+        return np.ascontiguousarray(self.buffered.times()[:, self.table.when[entry]])
+
+    def before_emit(self) -> None:
+        """Adjust the table before the step's changes are read from it."""
+
+    def changes(self, single_time: bool) -> tuple[Words, Words, Words]:
+        """Output rows, their diffs, and the entry each comes from."""
+        raise NotImplementedError
+
+    def check(self, data: Words) -> None:
+        """Raise if a new output row is an error."""
+
+    def snapshot(self) -> Iterator[Updates]:
+        """Rebuilt from the accumulators: a table of the same groups, all of them new."""
+        time = np.array([[self.step.time]], np.int64)
+        for numbers in chunks(self.table.groups()):
+            data, diff = self.contents(numbers)
+            yield Updates(data, time, diff)
+
+    def contents(self, numbers: Words) -> tuple[Words, Words]:
+        """The current output rows of the given groups."""
+        table, saved = self.table, (self.table.touched, self.table.old, self.table.new)
+        entries = int(table.state[2])
+        table.touched = numbers
+        table.old = np.zeros((numbers.shape[0], table.words), np.int64)
+        if table.key == 0:
+            table.old[:, 0] = np.iinfo(np.int64).min
+        table.new = table.acc[numbers]
+        table.state[2] = numbers.shape[0]
+        data, diff, _ = self.changes(False)
+        table.touched, table.old, table.new = saved
+        table.state[2] = entries
+        return data, diff
+
+    def size(self) -> int:
+        return len(self.table)
+
+    def commit(self) -> None:
+        self.pending.clear()
+        self.buffered = None
+        self.table.commit()
+
+    def rollback(self) -> None:
+        self.pending.clear()
+        self.buffered = None
+        self.table.rollback()
+
+    @property
+    def rows(self) -> int:
+        return len(self.table)
+
+    @property
+    def bytes(self) -> int:
+        return self.table.bytes
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Reduce(Grouped):
+    """``plan.Reduce``: key columns and one column per accumulable aggregate."""
+
+    aggregates: tuple[Aggregate, ...]
+
+    def before_emit(self) -> None:
+        if self.step.hydrating and self.table.key == 0:
+            self.table.touch_empty()
+
+    def changes(self, single_time: bool) -> tuple[Words, Words, Words]:
+        return self.table.emit(single_time)
+
+    def check(self, data: Words) -> None:
+        for i, aggregate in enumerate(self.aggregates):
+            if aggregate.function == "sum" and (data[self.table.key + i] == ERROR).any():
+                name = aggregate.description or f"sum of column {aggregate.argument}"
+                raise DataError(
+                    f"{name} overflows {aggregate.type}",
+                    hint="cast the operand to DOUBLE, or to a DECIMAL of smaller scale, before it is summed",
+                )
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Distinct(Grouped):
+    """``plan.Distinct`` and ``plan.Threshold``: positive multiplicities, as one or as they are."""
+
+    distinct: bool
+
+    def changes(self, single_time: bool) -> tuple[Words, Words, Words]:
+        return self.table.emit_threshold(single_time, self.distinct)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Single(Grouped):
+    """``plan.Single``: passes its input on, and raises where a key has more than one row."""
+
+    def flush(self) -> None:
+        step = self.step
+        pending = self.take()
+        if not pending:
+            return
+        updates = Updates.concat(pending)
+        if step.single_time:
+            self.table.accumulate(updates)
+        else:
+            self.table.accumulate_times(updates)
+        if (self.table.counts(step.single_time) > 1).any():
+            raise DataError(
+                "more than one row returned by a subquery used as an expression",
+                hint="add LIMIT 1, an aggregate, or a condition that leaves one row",
+            )
+        self.emit(updates)
+
+    def absorb(self) -> None:
+        """Wait for the flush: the step's net effect counts."""
+
+    def snapshot(self) -> Iterator[Updates]:
+        yield from self.inputs[0].snapshot()

@@ -1,0 +1,42 @@
+"""``plan.Source``: the rows of a base table, as a stream of rowids."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.data.table import Table
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.trace.updates import Updates
+
+CHUNK = 1 << 20
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Source(Operator):
+    """Streams the table's changes of each epoch that a step closes."""
+
+    table: Table
+
+    def change(self, epoch: int, rowids: NDArray[np.int64], sign: int) -> None:
+        """Accept rows that ``epoch`` inserted (sign 1) or deleted (-1)."""
+        time = np.array([[epoch]], np.int64)
+        self.push(0, Updates(rowids.reshape(1, -1), time, np.array([sign], np.int64)))
+
+    def flush(self) -> None:
+        if self.step.hydrating:
+            for updates in self.snapshot():
+                self.emit(updates, more=True)
+        for updates in self.take():
+            self.emit(updates)
+
+    def snapshot(self) -> Iterator[Updates]:
+        rowids = self.table.live()
+        time = np.array([[self.step.time]], np.int64)
+        for start in range(0, rowids.shape[0], CHUNK):
+            chunk = rowids[start : start + CHUNK].reshape(1, -1)
+            yield Updates(chunk, time, np.ones(1, np.int64))
+
+    def size(self) -> int:
+        return self.table.rows

@@ -1,0 +1,140 @@
+"""Operators that read ordered groups from an arrangement: top-k (so min and max), and basic reduces.
+
+They keep no state of their own: the old answer of a group is read from the trace without this step's
+batch, the new one with it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.textorder import ExactOrder
+from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.collect import collect
+from kpg.runtime.trace.updates import Updates
+
+Words = NDArray[np.int64]
+LAST = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Groups to read, each at a time: ``before[i]`` marks a group's answer before the step.
+
+    A group's tasks are adjacent, in time order, the one before the step first.
+    """
+
+    prefix: Words
+    times: Words
+    before: NDArray[np.bool_]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class GroupReader(Operator):
+    """Base: on every change of a group, retract its old answer and add its new one."""
+
+    arrangement: Arrange
+    group: int
+
+    def absorb(self) -> None:
+        """Wait for the flush."""
+
+    def flush(self) -> None:
+        pending = self.take()
+        if not pending:
+            return
+        step = self.step
+        tasks = self._tasks(Updates.concat(pending), hydrating=step.hydrating)
+        layers = self.arrangement.layers
+        seen = np.full(tasks.before.shape[0], len(layers), np.int64)
+        if self.arrangement.step_batch is not None:
+            seen[tasks.before] -= 1
+        answer = self.read(layers, tasks, seen)
+        self.emit(self._differences(answer, tasks))
+
+    def _tasks(self, updates: Updates, *, hydrating: bool) -> Tasks:
+        """One task per changed (group, time), and one per group before the step."""
+        prefix, times = updates.data[: self.group], updates.times()
+        keys = np.concatenate((prefix, times)) if not hydrating else prefix
+        changed = np.unique(keys, axis=1) if keys.shape[0] else keys[:, :1]
+        prefix = np.ascontiguousarray(changed[: self.group])
+        if hydrating:
+            at = np.full((updates.time.shape[0], changed.shape[1]), self.step.time, np.int64)
+            return Tasks(prefix, at, np.zeros(changed.shape[1], np.bool_))
+        at = changed[self.group :]
+        first = np.ones(changed.shape[1], np.bool_)
+        if self.group:
+            first[1:] = (prefix[:, 1:] != prefix[:, :-1]).any(axis=0)
+        else:
+            first[1:] = False
+        origin = np.sort(np.concatenate((np.arange(changed.shape[1]), np.flatnonzero(first))))
+        before = np.zeros(origin.shape[0], np.bool_)
+        before[:-1] = origin[:-1] == origin[1:]
+        at = np.where(before, LAST, at[:, origin])
+        return Tasks(np.ascontiguousarray(prefix[:, origin]), np.ascontiguousarray(at), before)
+
+    def _differences(self, answer: tuple[Words, Words, Words], tasks: Tasks) -> Updates:
+        """Each answer enters at its task's time; it leaves when the group's next task comes."""
+        rows, count, task = answer
+        entering = np.flatnonzero(~tasks.before[task])
+        following = np.append(~tasks.before[1:], False)
+        if self.group:
+            same = (tasks.prefix[:, 1:] == tasks.prefix[:, :-1]).all(axis=0)
+            following[:-1] &= same
+        leaving = np.flatnonzero(following[task])
+        index = np.concatenate((entering, leaving))
+        when = np.concatenate((task[entering], task[leaving] + 1))
+        diff = np.concatenate((count[entering], -count[leaving]))
+        data = np.ascontiguousarray(rows[:, index])
+        time = np.ascontiguousarray(tasks.times[:, when])
+        if self.step.single_time:
+            time = np.array([[self.step.time]], np.int64)
+        return Updates(data, time, diff).consolidate()
+
+    def read(self, layers: Sequence[Batch], tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
+        """Output rows of the tasks: (rows, multiplicities, task of each), tasks ascending."""
+        raise NotImplementedError
+
+    def snapshot(self) -> Iterator[Updates]:
+        parts = [Updates(u.data[: self.group], u.time, u.diff) for u in self.arrangement.snapshot()]
+        if not parts:
+            return
+        tasks = self._tasks(Updates.concat(parts), hydrating=True)
+        layers = self.arrangement.layers
+        seen = np.full(tasks.before.shape[0], len(layers), np.int64)
+        rows, count, _ = self.read(layers, tasks, seen)
+        yield Updates(rows, np.array([[self.step.time]], np.int64), count)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class TopK(GroupReader):
+    """``plan.TopK``: a window of each group's rows, in the order of the arrangement."""
+
+    limit: int | None
+    offset: int
+    exact: ExactOrder | None = None
+    dead: int = 0
+
+    def read(self, layers: Sequence[Batch], tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
+        if self.exact is None:
+            skip, limit, ties = self.offset, self.limit, 0
+        else:
+            skip, ties = 0, self.exact.ties
+            limit = None if self.limit is None else self.offset + self.limit
+        rows, count, task, walked = collect(
+            layers, tasks.prefix, tasks.times, seen, self.width, skip, limit, ties
+        )
+        self.dead += walked - rows.shape[1]
+        if self.exact is None:
+            return rows, count, task
+        return self.exact.window(rows, count, task, self.offset, self.limit)
+
+    def maintain(self) -> None:
+        """Walking over cancelled updates is charged; when it adds up to a scan, compact the trace."""
+        if self.dead > 2 * self.arrangement.rows + 1024:
+            self.arrangement.spine.compact()
+            self.dead = 0

@@ -1,0 +1,296 @@
+"""The physical dataflow IR: what the compiler hands to the runtime.
+
+A :class:`Plan` is a flat list of nodes in dependency order; a node names its inputs by their position
+in the list (:data:`Ref`). Nothing is left to decide when it is rendered: which arrangements exist, in
+which order joins look them up, and which kind of reduce maintains an aggregate are all written here.
+
+*Streams and arrangements.* Every node produces a stream of updates ``(row, time, diff)``, a row being
+a tuple of int64 words. ``Arrange`` additionally keeps the accumulated stream as a trace sorted
+lexicographically by all its columns, so that it can be looked up by **any prefix** of them; only
+arrangements can be looked up.
+
+*Base tables.* ``Source`` streams ``(rowid,)``. The columns of a row live once, in the table's row
+store; expressions read them with ``Fetch``. An arrangement over a base table holds ``(key..., rowid)``
+and so serves every query that looks the table up by that key, whatever columns it needs.
+
+Nodes are plain frozen data: no numba, no numpy, picklable.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from kpg.runtime.scalar import Scalar
+from kpg.runtime.types import Type
+
+Ref = int
+"""Position of a node in ``Plan.nodes``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mfp:
+    """Map, filter and project in one: rows satisfying all of ``predicates``, mapped to ``outputs``.
+
+    Scalars refer to the columns of the input row. A row passes when every predicate is true (neither
+    false nor NULL). Predicates are evaluated as if in order: an error (division by zero) in a later
+    one does not count for a row that an earlier one rejects.
+    """
+
+    predicates: tuple[Scalar, ...]
+    outputs: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """All rows of a base table, as ``(rowid,)``."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """The maintained result of another view, by name; its columns."""
+
+    view: str
+    types: tuple[Type, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Fixed rows with multiplicity one each, values as in ``scalar.Literal``."""
+
+    rows: tuple[tuple[int | str | None, ...], ...]
+    types: tuple[Type, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``mfp`` applied to each row. O(change)."""
+
+    input: Ref
+    mfp: Mfp
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """The sum of collections with equal columns. O(change)."""
+
+    inputs: tuple[Ref, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Negate:
+    """Every diff times -1. O(change)."""
+
+    input: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Arrange:
+    """The input as a shared trace, sorted by all columns; ``key`` leading columns are what it is for."""
+
+    input: Ref
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One step of a join path: match stream rows with an arrangement, then map, filter and project.
+
+    Stream columns ``key`` must equal the arrangement's first ``len(key)`` columns, word for word (the
+    planner filters NULLs out where SQL's ``=`` asks for it). ``mfp`` sees the stream row followed by
+    the whole arrangement row.
+    """
+
+    arrangement: Ref
+    relation: int
+    key: tuple[int, ...]
+    mfp: Mfp
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """How a change of relation ``relation`` finds its matches: ``mfp`` on the change, then lookups."""
+
+    relation: int
+    mfp: Mfp
+    lookups: tuple[Lookup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A delta join: an n-ary inner join that keeps no intermediate results.
+
+    ``inputs[i]`` is the stream of relation i; ``paths[i]`` (one for each relation, in order) maps a
+    change of it to changes of the result, by lookups into the other relations' arrangements. All paths
+    end in the same output columns. An update ``(ui, ti)`` of relation i meets exactly the updates
+    ``(uj, tj)`` of relation j with ``(tj, j) < (ti, i)`` in a linear extension of the time order, so
+    that each combination is produced once, at the join (least upper bound) of the times.
+    ``inputs`` may repeat a Ref (self-join). O(change times fan-out).
+    """
+
+    inputs: tuple[Ref, ...]
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeJoin:
+    """``left.c op right.v`` for the rows that agree on ``key`` leading columns: an inequality join.
+
+    ``left`` is an arrangement of (key..., c, rest...), ``right`` one of (key..., v, rest...). NULLs
+    match nothing. When v changes, only the left rows between its old and its new value are touched. ``mfp`` sees the
+    left row followed by the right row. O(change + rows between the thresholds).
+    """
+
+    left: Ref
+    right: Ref
+    key: int
+    comparison: str
+    """One of ``"<"``, ``"<="``, ``">"``, ``">="``."""
+    mfp: Mfp
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An accumulable aggregate: ``count`` (rows if ``argument`` is None, else its non-NULLs) or ``sum``."""
+
+    function: str
+    argument: int | None
+    """Input column of the operand."""
+    type: Type
+    """Type of the operand for ``sum`` (exact, or DOUBLE/REAL summed exactly), BIGINT for ``count``."""
+    description: str = field(default="", compare=False)
+    """The expression as the user would recognise it, for errors such as overflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Accumulable reduce: one row (key..., aggregates...) per group; state is O(1) words per group.
+
+    The first ``key`` input columns are the group key. ``sum`` over no non-NULL operand is NULL. With
+    ``key == 0`` there is always exactly one output row, as SQL has it. O(change).
+    """
+
+    input: Ref
+    key: int
+    aggregates: tuple[Aggregate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Each row whose multiplicity is positive, once. O(change)."""
+
+    input: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """Each row with its multiplicity where that is positive (EXCEPT ALL). O(change)."""
+
+    input: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """Rows ``offset .. offset+limit`` of each group, in the order of the arrangement.
+
+    ``input`` is an arrangement of (group..., order words..., rest...). Hierarchical: a change costs a
+    search from the start of its group, O(log n + offset + limit), not the group. ``limit`` None means all.
+    ``exact`` lists text columns by which rows that agree on the order words up to ``prefix`` are to be
+    compared: (first order column of the text's prefix words, column of the text's code, descending).
+    """
+
+    input: Ref
+    group: int
+    limit: int | None
+    offset: int
+    exact: tuple[tuple[int, int, bool], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BasicAggregate:
+    """An aggregate that is recomputed for a changed group (``string_agg``): registered by name."""
+
+    function: str
+    arguments: tuple[int, ...]
+    """Input columns of the operands; literals are mapped to columns."""
+    argument_types: tuple[Type, ...]
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class BasicReduce:
+    """One row (key..., aggregates...) per group of an arrangement, recomputed from the group. O(group)."""
+
+    input: Ref
+    key: int
+    aggregates: tuple[BasicAggregate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """The input, which must have at most one row for each value of its first ``key`` columns.
+
+    Raises DataError otherwise (a scalar subquery that returns several rows). O(change).
+    """
+
+    input: Ref
+    key: int
+
+
+Node = (
+    Source
+    | Import
+    | Constant
+    | Linear
+    | Concat
+    | Negate
+    | Arrange
+    | Join
+    | RangeJoin
+    | Reduce
+    | Distinct
+    | Threshold
+    | TopK
+    | BasicReduce
+    | Single
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Nodes in dependency order; ``output`` is the arrangement (of all result columns) that a view reads."""
+
+    nodes: tuple[Node, ...]
+    output: Ref
+
+    def inputs(self, ref: Ref) -> tuple[Ref, ...]:
+        """Every node that node ``ref`` reads."""
+        return inputs(self.nodes[ref])
+
+
+def inputs(node: Node) -> tuple[Ref, ...]:
+    """The nodes that a node reads, streams and arrangements alike, without repetition."""
+    match node:
+        case Source() | Import() | Constant():
+            return ()
+        case Linear(input=ref) | Negate(input=ref) | Arrange(input=ref) | Reduce(input=ref):
+            return (ref,)
+        case Distinct(input=ref) | Threshold(input=ref) | TopK(input=ref):
+            return (ref,)
+        case BasicReduce(input=ref) | Single(input=ref):
+            return (ref,)
+        case Concat(inputs=refs):
+            return tuple(dict.fromkeys(refs))
+        case Join():
+            return tuple(dict.fromkeys((*node.inputs, *_lookups(node))))
+        case RangeJoin(left=left, right=right):
+            return tuple(dict.fromkeys((left, right)))
+        case _:
+            assert_never(node)
+
+
+def _lookups(join: Join) -> Iterator[Ref]:
+    for path in join.paths:
+        for lookup in path.lookups:
+            yield lookup.arrangement

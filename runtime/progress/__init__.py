@@ -1,0 +1,1 @@
+"""Product timestamps and the frontiers (antichains) that say which of them may still occur."""

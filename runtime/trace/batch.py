@@ -1,0 +1,152 @@
+"""Immutable sorted batches, and the directories that make point lookups in them cheap.
+
+A batch is described by frontiers: it holds what happened at times in advance of ``lower`` and not of
+``upper``. ``since`` says how far times have been compacted: they may have moved up to it, even beyond
+``upper``, so that no time is ever checked against ``lower`` and ``upper`` afterwards.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.kernels import seek
+from kpg.runtime.progress.antichain import Antichain, Time
+from kpg.runtime.trace.updates import Updates, Words
+
+SMALL: Final = 64
+"""Batches of up to so many rows are searched without a directory."""
+
+PROBES_PER_ROW: Final = 1 / 128
+"""A directory is built once a batch has been probed so many times per row it holds."""
+
+ROWS_PER_BUCKET: Final = 4
+
+_NO_OFFSETS: Final[NDArray[np.int32]] = np.empty(0, np.int32)
+_NO_BOUNDS: Final[Words] = np.zeros(3, np.int64)
+
+
+class Directory:
+    """Positions of the buckets of a sorted column (see :mod:`kpg.runtime.kernels.seek`), built in steps."""
+
+    __slots__ = ("_column", "_state", "bounds", "offsets")
+
+    def __init__(self, column: Words) -> None:
+        n = column.shape[0]
+        # The range that holds nearly all rows: a NULL or an outlier must not widen the buckets.
+        start = int(np.searchsorted(column, -(2**63) + 2))
+        start, end = (start, n) if start < n else (0, n)
+        margin = (end - start) // 1024
+        inner = int(column[end - 1 - margin]) - int(column[start + margin])
+        if inner < (int(column[end - 1]) - int(column[start])) // 16:
+            start = int(np.searchsorted(column, column[start + margin]))
+            end = int(np.searchsorted(column, column[end - 1 - margin], side="right"))
+        origin, last = int(column[start]), int(column[end - 1])
+        shift = max(0, (last - origin).bit_length() - max(0, ((end - start) // ROWS_PER_BUCKET).bit_length()))
+        self.bounds: Words = np.array([origin, last, shift], np.int64)
+        self.offsets: NDArray[np.int32] = np.empty(((last - origin) >> shift) + 2, np.int32)
+        self._column = column
+        self._state: Words = np.array([start, 0, end], np.int64)
+
+    def build(self, limit: int) -> int:
+        """Spend at most ``limit`` rows of work; returns the rows spent, less than limit when done."""
+        before = int(self._state[0])
+        seek.fill_directory(self._column, self.bounds, self.offsets, self._state, limit)
+        return int(self._state[0]) - before
+
+    @property
+    def complete(self) -> bool:
+        """Whether it can be used."""
+        return bool(self._state[0] == self._state[2])
+
+
+class Batch:
+    """Updates sorted by (row, time), each pair once, no diff 0; shapes as in ``Updates``; immutable."""
+
+    __slots__ = ("_directory", "_latest", "_probes", "data", "diff", "lower", "since", "time", "upper")
+
+    def __init__(
+        self,
+        updates: Updates,
+        lower: Antichain,
+        upper: Antichain,
+        since: Antichain,
+        latest: Time | None = None,
+    ) -> None:
+        self.data: Words = updates.data
+        self.time: Words = updates.time
+        self.diff: Words = updates.diff
+        self.lower = lower
+        self.upper = upper
+        self.since = since
+        self._latest = latest
+        self._directory: Directory | None = None
+        self._probes = 0
+
+    @classmethod
+    def build(cls, updates: Updates, lower: Antichain, upper: Antichain) -> "Batch":
+        """The batch of ``updates`` in any order; nothing is compacted yet, so ``since`` is ``lower``."""
+        return cls(updates.consolidate(), lower, upper, lower)
+
+    def __len__(self) -> int:
+        return self.data.shape[1]
+
+    def __repr__(self) -> str:
+        return f"Batch({len(self)} rows, {self.lower.elements} to {self.upper.elements})"
+
+    @property
+    def updates(self) -> Updates:
+        """The contents, without copying."""
+        return Updates(self.data, self.time, self.diff)
+
+    @property
+    def constant_time(self) -> bool:
+        """Whether the time is stored once for all rows."""
+        return self.time.shape[1] == 1
+
+    @property
+    def constant_diff(self) -> bool:
+        """Whether the diff is stored once for all rows."""
+        return self.diff.shape[0] == 1
+
+    @property
+    def latest(self) -> Time:
+        """An upper bound of all times, the least if it was not carried over a merge."""
+        if self._latest is None:
+            self._latest = tuple(self.time.max(axis=1).tolist()) if len(self) else (0,) * self.time.shape[0]
+        return self._latest
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays, the directory's included."""
+        own = self.data.nbytes + self.time.nbytes + self.diff.nbytes
+        return own + (self._directory.offsets.nbytes if self._directory is not None else 0)
+
+    @property
+    def searched(self) -> bool:
+        """Whether enough rows have been looked up here for a directory to pay."""
+        return self._directory is not None or self._probes >= len(self) * PROBES_PER_ROW
+
+    def covering(self, lower: Antichain, upper: Antichain) -> "Batch":
+        """The same contents between wider frontiers, when nothing happened in between."""
+        batch = Batch(self.updates, lower, upper, self.since, self._latest)
+        batch._directory = self._directory
+        batch._probes = self._probes
+        return batch
+
+    def directory(self, probes: int) -> tuple[NDArray[np.int32], Words]:
+        """``offsets`` and ``bounds`` for ``probes`` lookups; empty while searching without is cheaper."""
+        directory = self._directory
+        if directory is None:
+            n = len(self)
+            self._probes += probes
+            if n <= SMALL or n >= 2**31 or not self.data.shape[0] or not self.searched:
+                return _NO_OFFSETS, _NO_BOUNDS
+            directory = Directory(self.data[0])
+            directory.build(n)
+            self._directory = directory
+        return directory.offsets, directory.bounds
+
+    def install(self, directory: Directory) -> None:
+        """Use a complete directory of this batch's first column."""
+        self._directory = directory

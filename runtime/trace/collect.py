@@ -1,0 +1,67 @@
+"""Reading accumulated groups from a trace: what top-k, min, max and basic reduces are made of."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.kernels import collect as kernels
+from kpg.runtime.trace.batch import Batch
+
+Words = NDArray[np.int64]
+UNLIMITED = 1 << 62
+
+
+def describe(layers: Sequence[Batch]) -> Words:
+    """The kernels' description of layers; valid while the layers are alive."""
+    description = np.empty((len(layers), 6), np.int64)
+    for i, layer in enumerate(layers):
+        description[i] = (
+            layer.data.ctypes.data,
+            layer.data.shape[1],
+            layer.time.ctypes.data,
+            0 if layer.time.shape[1] == 1 else 1,
+            layer.diff.ctypes.data,
+            0 if layer.diff.shape[0] == 1 else 1,
+        )
+    return description
+
+
+def collect(
+    layers: Sequence[Batch],
+    prefix: Words,
+    times: Words,
+    visible_layers: Words,
+    width: int,
+    skip: int = 0,
+    limit: int | None = None,
+    ties: int = 0,
+) -> tuple[Words, Words, Words, int]:
+    """Live rows of many groups: (rows int64[width, m], multiplicities, task of each row, updates walked).
+
+    Task i reads the group ``prefix[:, i]`` accumulated at ``times[:, i]`` over the first
+    ``visible_layers[i]`` layers; rows come in the order of the trace, clipped to ``skip`` and ``limit``, or,
+    with ``ties``, followed by all that agree with the last on so many columns (then ``skip`` must be 0).
+    """
+    tasks = visible_layers.shape[0]
+    description = describe(layers)
+    bound = UNLIMITED if limit is None else limit
+    capacity = max(64, tasks * min(bound, 4))
+    out = np.empty((width, capacity), np.int64)
+    count, task = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    state = np.zeros(2, np.int64)
+    start = 0
+    while True:
+        start = kernels.collect(
+            description, width, times.shape[0], prefix, times, visible_layers, prefix.shape[0], skip, bound,
+            ties, start, out, count, task, state,
+        )  # fmt: skip
+        if start == tasks:
+            break
+        capacity *= 2
+        grown = np.empty((width, capacity), np.int64)
+        grown[:, : out.shape[1]] = out
+        out = grown
+        count, task = np.resize(count, capacity), np.resize(task, capacity)
+    written = int(state[0])
+    return np.ascontiguousarray(out[:, :written]), count[:written], task[:written], int(state[1])

@@ -1,0 +1,201 @@
+"""The private state of accumulable reduces: a hash table from group key to accumulators.
+
+Sums and counts live in the accumulators, so a group costs O(1) words whatever its size. A step first
+accumulates its updates, then emits what changed, then either commits or rolls back to the
+accumulators that each touched group had before.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.kernels import groups as kernels
+from kpg.runtime.trace.updates import Updates
+
+Words = NDArray[np.int64]
+MINIMUM = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """One aggregate's state: its kind (``kernels.COUNT``, ``SUM`` or ``SUM_DOUBLE``) and operand column."""
+
+    kind: int
+    column: int
+
+
+def _specification(accumulators: tuple[Accumulator, ...]) -> tuple[Words, int]:
+    """The kernels' ``spec`` array and the number of accumulator words."""
+    widths = {kernels.COUNT: 1, kernels.SUM: 3, kernels.SUM_DOUBLE: 1 + kernels.SUM_DOUBLE_WORDS - 1}
+    spec = np.zeros((len(accumulators), 3), np.int64)
+    offset = 1
+    for i, accumulator in enumerate(accumulators):
+        spec[i] = (accumulator.kind, accumulator.column, offset)
+        offset += widths[accumulator.kind]
+    return spec, offset
+
+
+class GroupTable:
+    """Accumulators of each distinct value of the first ``key`` columns of the updates it is fed."""
+
+    def __init__(self, key: int, accumulators: tuple[Accumulator, ...]) -> None:
+        self.key = key
+        self.spec, self.words = _specification(accumulators)
+        self.slots = np.zeros(MINIMUM * 2, np.int64)
+        self.keys: Words = np.empty((MINIMUM, key), np.int64)
+        self.acc: Words = np.empty((MINIMUM, self.words), np.int64)
+        self.stamp = np.zeros(MINIMUM, np.int64)
+        self.free = np.empty(MINIMUM, np.int64)
+        self.state = np.zeros(4, np.int64)
+        self.marker = 1
+        self.touched = np.empty(MINIMUM, np.int64)
+        self.old: Words = np.empty((MINIMUM, self.words), np.int64)
+        self.new: Words = np.empty((0, self.words), np.int64)
+        self.when = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        """The number of groups held."""
+        return int(self.state[3])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all state arrays, in use or reserved."""
+        arrays = (self.slots, self.keys, self.acc, self.stamp, self.free)
+        return sum(array.nbytes for array in arrays)
+
+    @property
+    def entries(self) -> int:
+        """How many (group, time) pairs this step has touched."""
+        return int(self.state[2])
+
+    def accumulate(self, updates: Updates) -> None:
+        """Add updates that all bear the step's one time."""
+        self._reserve(len(updates))
+        kernels.accumulate(
+            updates.data, updates.diff, self.key, self.spec, self.slots, self.keys, self.acc, self.stamp,
+            self.marker, self.free, self.touched, self.old, self.state,
+        )  # fmt: skip
+
+    def accumulate_times(self, updates: Updates) -> None:
+        """Add updates of several times, all of this step's, in time order (lexicographic)."""
+        n = len(updates)
+        self._reserve(n)
+        times = updates.times()
+        order = np.lexsort(times[::-1])
+        self.new = np.empty((n, self.words), np.int64)
+        self.when = np.empty(n, np.int64)
+        self.marker = kernels.accumulate_times(
+            updates.data, times, updates.diff, order, self.key, self.spec, self.slots, self.keys, self.acc,
+            self.stamp, self.marker, self.free, self.touched, self.old, self.new, self.when, self.state,
+        )  # fmt: skip
+
+    def touch_empty(self) -> None:
+        """Make the one group of an empty key exist, as not yet output."""
+        if self.entries == 0:
+            nothing = np.empty((0, 1), np.int64)
+            if self.spec.shape[0]:
+                nothing = np.full((int(self.spec[:, 1].max()) + 1, 1), kernels.NULL, np.int64)
+            kernels.accumulate(
+                nothing, np.zeros(1, np.int64), 0, self.spec, self.slots, self.keys, self.acc, self.stamp,
+                self.marker, self.free, self.touched, self.old, self.state,
+            )  # fmt: skip
+        self.old[0, 0] = kernels.NULL
+
+    def emit(self, single_time: bool) -> tuple[Words, Words, Words]:
+        """The change of the output rows: (data, diff, entry of each)."""
+        entries = self.entries
+        new = self.acc[self.touched[:entries]] if single_time else self.new
+        out = np.empty((self.key + self.spec.shape[0], 2 * entries), np.int64)
+        diff = np.empty(2 * entries, np.int64)
+        entry = np.empty(2 * entries, np.int64)
+        n = kernels.emit(
+            self.touched, self.old, new, entries, self.keys, self.key, self.spec, out, diff, entry
+        )
+        return np.ascontiguousarray(out[:, :n]), diff[:n], entry[:n]
+
+    def emit_threshold(self, single_time: bool, distinct: bool) -> tuple[Words, Words, Words]:
+        """The change of each key's (sign of) positive multiplicity: (data, diff, entry of each)."""
+        entries = self.entries
+        new = self.acc[self.touched[:entries]] if single_time else self.new
+        out = np.empty((self.key, entries), np.int64)
+        diff = np.empty(entries, np.int64)
+        entry = np.empty(entries, np.int64)
+        n = kernels.emit_threshold(
+            self.touched, self.old, new, entries, self.keys, self.key, int(distinct), out, diff, entry
+        )
+        return np.ascontiguousarray(out[:, :n]), diff[:n], entry[:n]
+
+    def counts(self, single_time: bool) -> Words:
+        """The multiplicity of each touched group after the step, or after each of its times."""
+        touched = self.touched[: self.entries]
+        return self.acc[touched, 0] if single_time else self.new[: self.entries, 0]
+
+    def groups(self) -> Words:
+        """The numbers of all groups held."""
+        listed = self.slots[self.slots != 0]
+        return listed - 1
+
+    def commit(self) -> None:
+        """Keep the step's changes and forget groups that have become empty."""
+        if self.entries and self.key:
+            kernels.purge(
+                self.touched, self.entries, self.spec, self.key, self.slots, self.keys, self.acc, self.stamp,
+                self.free, self.state,
+            )  # fmt: skip
+        self._finish()
+
+    def rollback(self) -> None:
+        """Give every touched group the accumulators it had before the step."""
+        entries = self.entries
+        touched, old = self.touched[:entries][::-1], self.old[:entries][::-1]
+        fresh = old[:, 0] == kernels.NULL
+        self.acc[touched] = np.where(fresh[:, None], 0, old) if fresh.any() else old
+        if self.key:
+            kernels.purge(
+                self.touched, entries, self.spec, self.key, self.slots, self.keys, self.acc, self.stamp,
+                self.free, self.state,
+            )  # fmt: skip
+        self._finish()
+
+    def _finish(self) -> None:
+        self.state[2] = 0
+        self.marker += 1
+        if self.touched.shape[0] > 1 << 16:
+            self.touched = np.empty(MINIMUM, np.int64)
+            self.old = np.empty((MINIMUM, self.words), np.int64)
+            self.new = np.empty((0, self.words), np.int64)
+
+    def _reserve(self, n: int) -> None:
+        """Room for n more groups and n more entries."""
+        allotted = int(self.state[0])
+        if allotted + n > self.acc.shape[0]:
+            capacity = max(2 * self.acc.shape[0], allotted + n)
+            self.keys = _grown(self.keys, capacity)
+            self.acc = _grown(self.acc, capacity)
+            self.free = _grown(self.free, capacity)
+            stamp = np.zeros(capacity, np.int64)
+            stamp[:allotted] = self.stamp[:allotted]
+            self.stamp = stamp
+        if 2 * (int(self.state[3]) + n) > self.slots.shape[0]:
+            slots = np.zeros(1 << (4 * (int(self.state[3]) + n) - 1).bit_length(), np.int64)
+            kernels.rebuild(self.slots, slots, self.keys, self.key)
+            self.slots = slots
+        if self.entries + n > self.touched.shape[0]:
+            capacity = max(2 * self.touched.shape[0], self.entries + n)
+            self.touched = _grown(self.touched, capacity)
+            self.old = _grown(self.old, capacity)
+
+
+def _grown(array: Words, capacity: int) -> Words:
+    """A copy of the array with room for ``capacity`` rows."""
+    larger = np.empty((capacity, *array.shape[1:]), np.int64)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+def chunks(numbers: Words, size: int = 1 << 18) -> Iterator[Words]:
+    """The array in slices of at most ``size``."""
+    for start in range(0, numbers.shape[0], size):
+        yield numbers[start : start + size]

@@ -1,0 +1,272 @@
+"""A trace: the batches of one collection, merged geometrically with bounded effort.
+
+The batches are adjacent (each one's ``upper`` is the next one's ``lower``), oldest first. Two neighbours
+are merged when the older is not larger than ``factor`` times all that is newer; so, once merges are
+done, sizes fall geometrically and there are O(log n) batches. Merging is done in :meth:`Spine.work`,
+in proportion to what was inserted, never in :meth:`Spine.insert`.
+"""
+
+import math
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from kpg.runtime.errors import InternalError
+from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.merge import Merge
+from kpg.runtime.trace.updates import Updates
+
+if TYPE_CHECKING:
+    from kpg.runtime.trace.handle import Hold
+
+FACTOR: Final = 1
+EFFORT: Final = 4
+LEAST_FUEL: Final = 256
+
+
+class Spine:
+    """The trace of rows of ``width`` columns at times of ``depth`` coordinates.
+
+    ``since`` is the frontier up to which times have been compacted: reads are right at times in advance
+    of it. Compaction never passes a handle's logical frontier, and no batch spans a handle's physical one.
+    """
+
+    def __init__(self, width: int, depth: int, *, factor: float = FACTOR, effort: int = EFFORT) -> None:
+        self.width = width
+        self.depth = depth
+        self.upper = Antichain.minimum(depth)
+        self.since = Antichain.minimum(depth)
+        self.inserted_rows = 0
+        self.merged_rows = 0
+        self._factor = factor
+        self._effort = effort
+        self._nodes: list[Batch | Merge] = []
+        self._pending: list[Batch] = []
+        self._owed = 0
+        self._settled = True
+        self._holds: weakref.WeakSet[Hold] = weakref.WeakSet()
+        self._layers: tuple[Batch, ...] | None = None
+
+    def insert(self, batch: Batch) -> None:
+        """Append a batch whose ``lower`` is the ``upper`` of this trace."""
+        if batch.lower != self.upper:
+            raise InternalError(f"batch from {batch.lower.elements} does not follow {self.upper.elements}")
+        self._pending.append(batch)
+        self.upper = batch.upper
+        self.inserted_rows += len(batch)
+        self._owed += len(batch)
+        self._layers = None
+
+    def truncate_last(self) -> Batch:
+        """Take back the batch inserted last; no :meth:`work` may have been done since."""
+        if not self._pending:
+            raise InternalError("the last batch of a trace was merged before it was taken back")
+        batch = self._pending.pop()
+        self.upper = batch.lower
+        self.inserted_rows -= len(batch)
+        self._owed -= len(batch)
+        self._layers = None
+        return batch
+
+    def _all_batches(self) -> list[Batch]:
+        batches: list[Batch] = []
+        for node in self._nodes:
+            if isinstance(node, Merge):
+                batches += (node.older, node.newer)
+            else:
+                batches.append(node)
+        return batches + self._pending
+
+    def layers(self, through: Antichain | None = None) -> tuple[Batch, ...]:
+        """The batches that hold updates, oldest first; with ``through``, those before that frontier.
+
+        ``through`` must not be before a physical frontier that the caller has given up.
+        """
+        if through is not None and through != self.upper:
+            return self._layers_through(through)
+        if self._layers is None:
+            self._layers = tuple(batch for batch in self._all_batches() if len(batch))
+        return self._layers
+
+    def _layers_through(self, through: Antichain) -> tuple[Batch, ...]:
+        found = []
+        for batch in self._all_batches():
+            if batch.upper.dominates(through):
+                found.append(batch)
+            elif not through.dominates(batch.lower):
+                raise InternalError(f"the frontier {through.elements} falls within a merged batch")
+        return tuple(batch for batch in found if len(batch))
+
+    @property
+    def batches(self) -> int:
+        """Number of batches a reader sees."""
+        return len(self.layers())
+
+    @property
+    def rows(self) -> int:
+        """Updates in all batches."""
+        return sum(len(batch) for batch in self.layers())
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all batches with their directories, and of unfinished merges."""
+        unfinished = sum(node.nbytes for node in self._nodes if isinstance(node, Merge))
+        return unfinished + sum(batch.nbytes for batch in self._all_batches())
+
+    def hold(self, hold: "Hold") -> None:
+        """Respect a reader's frontiers for as long as the object lives."""
+        self._holds.add(hold)
+
+    def release(self, hold: "Hold") -> None:
+        """Forget a reader's frontiers."""
+        self._holds.discard(hold)
+
+    @property
+    def held(self) -> bool:
+        """Whether any reader is left."""
+        return bool(self._holds)
+
+    @property
+    def absorbed(self) -> Antichain:
+        """The frontier up to which batches may have been merged."""
+        return self._nodes[-1].upper if self._nodes else Antichain.minimum(self.depth)
+
+    def work(self, fuel: int | None = None) -> int:
+        """Merge; returns the rows of work done.
+
+        Without ``fuel``: what is due after the insertions since the last call, ``effort`` times their rows
+        on each unfinished merge. With ``fuel``: about so many rows in all, shared by the unfinished merges.
+        """
+        self._absorb()
+        due = max(LEAST_FUEL, self._effort * self._owed)
+        self._owed = 0
+        spent = 0
+        served: set[Merge] = set()
+        while fuel is None or spent < fuel:
+            self._begin_merges()
+            merges = [node for node in self._nodes if isinstance(node, Merge) and node not in served]
+            if not merges:
+                break
+            for merge in merges:
+                if fuel is None:
+                    spent += merge.advance(due)
+                    served.add(merge)
+                else:
+                    spent += merge.advance(max(1, (fuel - spent) // len(merges)))
+            self._install()
+        self.merged_rows += spent
+        return spent
+
+    def compact(self) -> None:
+        """Merge all that readers' physical frontiers allow into one batch, compacted as far as they allow."""
+        self._absorb()
+        while True:
+            for node in self._nodes:
+                if isinstance(node, Merge):
+                    while node.result is None:
+                        self.merged_rows += node.advance(len(node) + 1)
+            self._install()
+            if len(self._nodes) < 2:
+                break
+            self._begin(len(self._nodes) - 2)
+        if self._nodes:
+            self._rewrite()
+
+    def _rewrite(self) -> None:
+        """Compact the times of the only batch."""
+        (batch,) = self._nodes
+        frontier = self._frontier()
+        floor = frontier.floor() if frontier is not None else None
+        if frontier is None or floor is None or frontier.dominates(batch.since):
+            return
+        assert isinstance(batch, Batch)
+        self.since = self.since.join(frontier)
+        nothing = Updates.empty(self.width, self.depth)
+        merge = Merge(batch, Batch(nothing, batch.upper, batch.upper, batch.since), frontier)
+        while merge.result is None:
+            self.merged_rows += merge.advance(len(merge) + 1)
+        self._nodes = [merge]
+        self._install()
+
+    def _absorb(self) -> None:
+        """Let go of the boundaries between pending batches that no reader's physical frontier needs."""
+        if not self._pending:
+            return
+        physical = _meet([hold.physical for hold in self._holds])
+        count = 0
+        for batch in self._pending:
+            if physical is not None and not batch.upper.dominates(physical):
+                break
+            self._nodes.append(batch)
+            count += 1
+        del self._pending[:count]
+        self._settled = self._settled and not count
+
+    def _frontier(self) -> Antichain | None:
+        """The frontier to compact to: no reader reads at times that are not in advance of it."""
+        return _meet([hold.logical for hold in self._holds])
+
+    def _begin_merges(self) -> None:
+        """Begin every merge that is due, cheapest neighbours first."""
+        if self._settled:
+            return
+        self._fold_empty()
+        while (index := self._next_pair()) is not None:
+            self._begin(index)
+        self._settled = True
+
+    def _begin(self, index: int) -> None:
+        older, newer = self._nodes[index], self._nodes[index + 1]
+        assert isinstance(older, Batch) and isinstance(newer, Batch)
+        frontier = self._frontier()
+        if frontier:
+            self.since = self.since.join(frontier)
+        self._nodes[index : index + 2] = [Merge(older, newer, frontier)]
+
+    def _next_pair(self) -> int | None:
+        """Position of two whole batches to merge: due, and no dearer than the due pairs beside it.
+
+        That order makes a row of small batches before a large one merge with each other first.
+        """
+        nodes = self._nodes
+        costs: list[float] = [math.inf] * (len(nodes) + 1)  # of pair (i, i + 1) at i + 1; infinite if not due
+        newer = 0
+        for index in range(len(nodes) - 2, -1, -1):
+            newer += len(nodes[index + 1])
+            if len(nodes[index]) <= self._factor * newer:
+                costs[index + 1] = len(nodes[index]) + len(nodes[index + 1])
+        for index in range(len(nodes) - 2, -1, -1):
+            cost = costs[index + 1]
+            if cost < math.inf and cost <= min(costs[index], costs[index + 2]):
+                if isinstance(nodes[index], Batch) and isinstance(nodes[index + 1], Batch):
+                    return index
+        return None
+
+    def _install(self) -> None:
+        """Put the results of finished merges in the place of their sources."""
+        for index, node in enumerate(self._nodes):
+            if isinstance(node, Merge) and node.result is not None:
+                self._nodes[index] = node.result
+                self._layers = None
+                self._settled = False
+
+    def _fold_empty(self) -> None:
+        """Let neighbours of batches without rows cover their frontiers."""
+        index = 0
+        while index + 1 < len(self._nodes):
+            older, newer = self._nodes[index], self._nodes[index + 1]
+            if isinstance(older, Batch) and isinstance(newer, Batch) and not (len(older) and len(newer)):
+                kept = newer if len(newer) else older
+                self._nodes[index : index + 2] = [kept.covering(older.lower, newer.upper)]
+                self._layers = None
+            else:
+                index += 1
+
+
+def _meet(frontiers: Iterable[Antichain]) -> Antichain | None:
+    """The earliest of the frontiers; None if there are none."""
+    result = None
+    for frontier in frontiers:
+        result = frontier if result is None else result.meet(frontier)
+    return result

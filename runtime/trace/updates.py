@@ -1,0 +1,143 @@
+"""A set of updates ``(row, time, diff)`` in columns: what flows along every edge of a dataflow."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.errors import DataError
+from kpg.runtime.kernels import sort
+
+Words = NDArray[np.int64]
+
+ONE: Final[Words] = np.ones(1, np.int64)
+
+
+class Updates:
+    """``data int64[width, n]``, ``time int64[depth, n]`` or ``[depth, 1]``, ``diff int64[n]`` or ``[1]``.
+
+    All arrays are C-contiguous; the short form of ``time`` and ``diff`` means all equal. Updates are
+    values: nobody writes to the arrays once they are in an ``Updates``.
+    """
+
+    __slots__ = ("data", "diff", "time")
+
+    def __init__(self, data: Words, time: Words, diff: Words) -> None:
+        self.data = data
+        self.time = time
+        self.diff = diff
+
+    @classmethod
+    def of(cls, data: object, time: object, diff: object) -> "Updates":
+        """From anything numpy takes; ``time`` may be one tuple and ``diff`` one int, for all rows."""
+        words = np.ascontiguousarray(np.asarray(data, np.int64))
+        times = np.asarray(time, np.int64)
+        if times.ndim < 2:
+            times = times.reshape(-1, 1)
+        diffs = np.atleast_1d(np.asarray(diff, np.int64))
+        return cls(words, np.ascontiguousarray(times), np.ascontiguousarray(diffs))
+
+    @classmethod
+    def empty(cls, width: int, depth: int) -> "Updates":
+        """No updates, of rows of ``width`` columns at times of ``depth`` coordinates."""
+        return cls(np.empty((width, 0), np.int64), np.zeros((depth, 1), np.int64), ONE)
+
+    def __len__(self) -> int:
+        return self.data.shape[1]
+
+    def __repr__(self) -> str:
+        return f"Updates({self.data.tolist()}, time={self.time.tolist()}, diff={self.diff.tolist()})"
+
+    @property
+    def width(self) -> int:
+        """Number of data columns."""
+        return self.data.shape[0]
+
+    @property
+    def depth(self) -> int:
+        """Number of time coordinates."""
+        return self.time.shape[0]
+
+    @property
+    def constant_time(self) -> bool:
+        """Whether the time is stored once for all rows."""
+        return self.time.shape[1] == 1
+
+    @property
+    def constant_diff(self) -> bool:
+        """Whether the diff is stored once for all rows."""
+        return self.diff.shape[0] == 1
+
+    def times(self) -> Words:
+        """The times at full length, ``int64[depth, n]``."""
+        n = len(self)
+        return self.time if self.time.shape[1] == n else np.repeat(self.time, n, axis=1)
+
+    def diffs(self) -> Words:
+        """The diffs at full length, ``int64[n]``."""
+        n = len(self)
+        return self.diff if self.diff.shape[0] == n else np.repeat(self.diff, n)
+
+    def take(self, index: Words) -> "Updates":
+        """The rows at positions ``index``, in its order."""
+        data = np.empty((self.width, index.shape[0]), np.int64)
+        sort.gather(self.data, index, data)
+        time = self.time
+        if not self.constant_time:
+            time = np.empty((self.depth, index.shape[0]), np.int64)
+            sort.gather(self.time, index, time)
+        diff = self.diff if self.constant_diff else self.diff[index]
+        return Updates(data, time, diff)
+
+    def with_data(self, data: Words) -> "Updates":
+        """The same times and diffs for other rows, as many as these."""
+        return Updates(data, self.time, self.diff)
+
+    def negate(self) -> "Updates":
+        """Every diff times -1."""
+        return Updates(self.data, self.time, -self.diff)
+
+    @staticmethod
+    def concat(parts: Sequence["Updates"]) -> "Updates":
+        """All updates of ``parts`` (at least one), in order; equal constant times and diffs stay constant."""
+        filled = [part for part in parts if len(part)]
+        if len(filled) < 2:
+            return filled[0] if filled else parts[0]
+        first = filled[0]
+        data = np.concatenate([part.data for part in filled], axis=1)
+        time = first.time
+        if not all(part.constant_time and (part.time == time).all() for part in filled):
+            time = np.concatenate([part.times() for part in filled], axis=1)
+        diff = first.diff
+        if not all(part.constant_diff and part.diff[0] == diff[0] for part in filled):
+            diff = np.concatenate([part.diffs() for part in filled])
+        return Updates(data, time, diff)
+
+    def consolidate(self) -> "Updates":
+        """Sorted by row and time, each pair once, diffs added up, zeros dropped.
+
+        Raises DataError if a sum of diffs does not fit 64 bits.
+        """
+        n = len(self)
+        if n == 0:
+            return self
+        order = np.empty(n, np.int64)
+        found = sort.sort_order(self.data, self.time, order)
+        if found == sort.STRICTLY_SORTED and self.constant_diff and self.diff[0] != 0:
+            return self
+        return self._grouped(order)
+
+    def _grouped(self, order: Words) -> "Updates":
+        n = len(self)
+        heads = np.empty(n, np.int64)
+        sums = np.empty(n, np.int64)
+        state = np.empty(2, np.int64)
+        kept = sort.group(self.data, self.time, self.diff, order, heads, sums, state)
+        if state[1]:
+            raise DataError("multiplicity overflow: a row occurs more often than a 64-bit count can hold")
+        if kept == 0:
+            return Updates.empty(self.width, self.depth)
+        result = Updates(self.data, self.time, ONE).take(heads[:kept])
+        result.diff = sums[:1].copy() if state[0] else sums[:kept].copy()
+        return result

@@ -1,0 +1,155 @@
+"""SQL types, and how each of their values becomes one int64 *word*.
+
+Every value in the engine is one word, so that one kernel signature serves every type and arity:
+
+=================  ======================================================================
+type               word
+=================  ======================================================================
+BOOLEAN            0 or 1
+SMALLINT .. BIGINT the integer
+DECIMAL(p, s)      the value times 10**s
+REAL, DOUBLE       the IEEE bits, negatives flipped, so that words order as the values do
+DATE               days since 1970-01-01
+TIMESTAMP          microseconds since 1970-01-01 00:00:00
+INTERVAL           months (``INTERVAL_MONTH``) or microseconds (``INTERVAL_DAY``)
+CHAR, VARCHAR      code of the string in the engine's dictionary (not ordered)
+ROWID              position of a row in its table's row store
+=================  ======================================================================
+
+Two words are reserved in every type: ``NULL`` and ``ERROR``, the result of a failed operation on its
+way to the place where it is known whether anybody needs it.
+"""
+
+import enum
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+NULL: Final = -(2**63)
+ERROR: Final = NULL + 1
+MIN_WORD: Final = NULL + 2
+MAX_WORD: Final = 2**63 - 1
+MAX_DECIMAL_PRECISION: Final = 18
+
+
+class Kind(enum.Enum):
+    """The family of a type; its value is the SQL name."""
+
+    NULL = "NULL"
+    BOOLEAN = "BOOLEAN"
+    SMALLINT = "SMALLINT"
+    INTEGER = "INTEGER"
+    BIGINT = "BIGINT"
+    DECIMAL = "DECIMAL"
+    REAL = "REAL"
+    DOUBLE = "DOUBLE"
+    DATE = "DATE"
+    TIMESTAMP = "TIMESTAMP"
+    INTERVAL_MONTH = "INTERVAL MONTH"
+    INTERVAL_DAY = "INTERVAL DAY"
+    CHAR = "CHAR"
+    VARCHAR = "VARCHAR"
+    ROWID = "ROWID"
+
+
+INTEGER_KINDS: Final = frozenset({Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT})
+FLOAT_KINDS: Final = frozenset({Kind.REAL, Kind.DOUBLE})
+EXACT_KINDS: Final = INTEGER_KINDS | {Kind.DECIMAL}
+NUMERIC_KINDS: Final = EXACT_KINDS | FLOAT_KINDS
+TEXT_KINDS: Final = frozenset({Kind.CHAR, Kind.VARCHAR})
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A SQL type. ``precision`` is DECIMAL's p or CHAR/VARCHAR's n (0: unlimited); ``scale`` DECIMAL's s."""
+
+    kind: Kind
+    precision: int = 0
+    scale: int = 0
+
+    def __str__(self) -> str:
+        if self.kind is Kind.DECIMAL:
+            return f"DECIMAL({self.precision}, {self.scale})"
+        if self.kind in TEXT_KINDS and self.precision:
+            return f"{self.kind.value}({self.precision})"
+        return str(self.kind.value)
+
+    @property
+    def is_text(self) -> bool:
+        return self.kind in TEXT_KINDS
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in INTEGER_KINDS
+
+    @property
+    def is_exact(self) -> bool:
+        return self.kind in EXACT_KINDS
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in FLOAT_KINDS
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.kind in NUMERIC_KINDS
+
+
+UNKNOWN: Final = Type(Kind.NULL)
+BOOLEAN: Final = Type(Kind.BOOLEAN)
+SMALLINT: Final = Type(Kind.SMALLINT)
+INTEGER: Final = Type(Kind.INTEGER)
+BIGINT: Final = Type(Kind.BIGINT)
+REAL: Final = Type(Kind.REAL)
+DOUBLE: Final = Type(Kind.DOUBLE)
+DATE: Final = Type(Kind.DATE)
+TIMESTAMP: Final = Type(Kind.TIMESTAMP)
+INTERVAL_MONTH: Final = Type(Kind.INTERVAL_MONTH)
+INTERVAL_DAY: Final = Type(Kind.INTERVAL_DAY)
+TEXT: Final = Type(Kind.VARCHAR)
+ROWID: Final = Type(Kind.ROWID)
+
+
+def decimal(precision: int, scale: int) -> Type:
+    """DECIMAL(precision, scale); precision is capped at 18, what a word can hold."""
+    return Type(Kind.DECIMAL, min(precision, MAX_DECIMAL_PRECISION), scale)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDef:
+    """One column of a table or view."""
+
+    name: str
+    type: Type
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns of a relation and the positions of its primary key (empty: none)."""
+
+    columns: tuple[ColumnDef, ...]
+    primary_key: tuple[int, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        return tuple(column.type for column in self.columns)
+
+
+def float_to_word(value: float) -> int:
+    """The order-preserving word of a double; -0.0 becomes 0.0 and every NaN one NaN above infinity."""
+    if value != value:
+        return 0x7FF8000000000000
+    bits = int(struct.unpack("<q", struct.pack("<d", value + 0.0))[0])
+    return bits if bits >= 0 else bits ^ 0x7FFFFFFFFFFFFFFF
+
+
+def word_to_float(word: int) -> float:
+    """Inverse of :func:`float_to_word`."""
+    bits = word if word >= 0 else word ^ 0x7FFFFFFFFFFFFFFF
+    (value,) = struct.unpack("<d", struct.pack("<q", bits))
+    return float(value)

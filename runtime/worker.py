@@ -1,0 +1,262 @@
+"""The worker: everything that one engine owns and runs.
+
+Tables collect changes; :meth:`Worker.close_epoch` gives them a logical time; :meth:`Worker.step` takes
+all closed epochs through the operators of all views as one physical batch, and commits or rolls back
+everything. Views are installed and dropped between steps.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.data.table import Change, Savepoint, Table
+from kpg.runtime.dataflow.operator import Cursor, Operator, Place
+from kpg.runtime.dataflow.step import Step
+from kpg.runtime.errors import InternalError
+from kpg.runtime.installed import ArrangementInfo, Capture, Installed, OperatorInfo
+from kpg.runtime.interrupts import DeferredInterrupt
+from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.source import Source
+from kpg.runtime.plan import Plan
+from kpg.runtime.render import Rendered, disconnect, render
+from kpg.runtime.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """What one epoch changed in one table."""
+
+    epoch: int
+    table: str
+    changes: list[Change]
+
+
+class Worker:
+    """One engine: dictionary, tables, operators, views and time. Not safe for use by several threads."""
+
+    def __init__(self) -> None:
+        self.dictionary = Dictionary()
+        self.tables: dict[str, Table] = {}
+        self.views: dict[str, Installed] = {}
+        self.epoch = 0
+        """The last epoch whose effects are in all views."""
+        self.cursor = Cursor(Step(0, 1))
+        self.on_commit: list[Callable[[], None]] = []
+        self._registry: WeakValueDictionary[str, Operator] = WeakValueDictionary()
+        self._identities: dict[str, str] = {}
+        self._savepoints: dict[str, Savepoint] = {}
+        self._sources: dict[str, Source] = {}
+        self._closed: list[Closed] = []
+        self._open_epoch = 1
+        self._position = 0
+        self._interrupt = DeferredInterrupt()
+
+    def create_table(self, name: str, schema: Schema) -> Table:
+        """A new, empty table."""
+        table = Table(name, schema, self.dictionary)
+        self._position += 1
+        self.tables[name] = table
+        self._identities[name] = f"{name}#{self._position}"
+        self._savepoints[name] = table.savepoint()
+        return table
+
+    def drop_table(self, name: str) -> None:
+        """Forget a table that no installed view reads."""
+        del self.tables[name], self._identities[name], self._savepoints[name]
+
+    def store(self, table: str) -> Table:
+        """The row store of a table."""
+        return self.tables[table]
+
+    def source_identity(self, table: str) -> str:
+        """A name that no other table, before or after this one, has."""
+        return self._identities[table]
+
+    def view_output(self, view: str) -> Operator:
+        """The arrangement that holds a view's contents."""
+        return self.views[view].output
+
+    def next_position(self) -> int:
+        """A position after all operators there are."""
+        self._position += 1
+        return self._position
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether some table has changes that no step has taken."""
+        return bool(self._closed) or any(table.pending for table in self.tables.values())
+
+    def install(self, name: str, plan: Plan, *, isolated: bool = False) -> Installed:
+        """Build what of the plan is not there yet, fill it from what is, and keep it up to date.
+
+        An ``isolated`` installation shares nothing and reads the tables as they are, uncommitted
+        changes included. Raises what evaluating the plan raises; then nothing has changed.
+        """
+        if self.has_pending and not isolated:
+            raise InternalError("a view cannot be installed while changes are pending")
+        start = time.perf_counter()
+        rendered = render(plan, {} if isolated else self._registry, self)
+        output = rendered.operators[plan.output]
+        if not isinstance(output, Arrange):
+            raise InternalError("the output of a plan must be an arrangement")
+        self._hydrate(rendered)
+        arrangements = {op for op in rendered.operators if isinstance(op, Arrange)}
+        built = len(arrangements & set(rendered.new))
+        installed = Installed(name, rendered.operators, output, built, len(arrangements) - built)
+        for operator in installed.operators:
+            operator.owners.add(name)
+        if not isolated:
+            self._register(rendered.new)
+        self.views[name] = installed
+        installed.install_seconds = time.perf_counter() - start
+        return installed
+
+    def uninstall(self, installed: Installed) -> None:
+        """Drop a view; operators that no other view holds are freed, their state with them."""
+        del self.views[installed.name]
+        orphans = []
+        for operator in installed.operators:
+            operator.owners.discard(installed.name)
+            if not operator.owners:
+                orphans.append(operator)
+                if self._registry.get(operator.place.fingerprint) is operator:
+                    del self._registry[operator.place.fingerprint]
+                if isinstance(operator, Source) and self._sources.get(operator.table.name) is operator:
+                    del self._sources[operator.table.name]
+        if installed.capture is not None:
+            orphans.append(installed.capture)
+        disconnect(tuple(orphans))
+
+    def watch(self, installed: Installed) -> None:
+        """Start capturing the view's changes."""
+        if installed.capture is None:
+            output = installed.output
+            place = Place(
+                "", f"Capture {installed.name}", self.next_position(), (output,), self.cursor, output.width
+            )
+            capture = Capture(place)
+            output.consumers.append((capture, 0))
+            installed.capture = capture
+
+    def close_epoch(self) -> bool:
+        """End the open epoch with the tables' pending changes; False, and no new epoch, if there are none."""
+        changed = False
+        for name, table in self.tables.items():
+            changes = table.drain()
+            if changes:
+                self._closed.append(Closed(self._open_epoch, name, changes))
+                changed = True
+        if changed:
+            self._open_epoch += 1
+        return changed
+
+    def step(self) -> None:
+        """Take all closed epochs, and pending changes as one more, through every view; all or nothing."""
+        self.close_epoch()
+        if not self._closed:
+            return
+        step = Step(self.epoch + 1, self._open_epoch)
+        self.cursor.step = step
+        try:
+            with self._interrupt:
+                self._feed()
+                self._run(step)
+        except BaseException:
+            for operator in step.visited:
+                operator.rollback()
+            for _, operator in step.queue:
+                operator.rollback()
+            self.rollback()
+            raise
+        self.epoch = step.time
+        self._commit(step)
+
+    def rollback(self) -> None:
+        """Throw away every change that no step has taken."""
+        for name, table in self.tables.items():
+            table.rollback(self._savepoints[name])
+        self._closed.clear()
+        self._open_epoch = self.epoch + 1
+
+    def arrangements(self) -> list[ArrangementInfo]:
+        """Every index there is, in order of making."""
+        found = {op for view in self.views.values() for op in view.operators if isinstance(op, Arrange)}
+        return [
+            ArrangementInfo(op.place.description, op.rows, op.bytes, len(op.layers), tuple(sorted(op.owners)))
+            for op in sorted(found)
+        ]
+
+    def operators(self) -> list[OperatorInfo]:
+        """Every operator there is, with its work so far: a profile."""
+        found = {op for view in self.views.values() for op in view.operators}
+        return [_operator_info(operator) for operator in sorted(found)]
+
+    def _register(self, operators: tuple[Operator, ...]) -> None:
+        for operator in operators:
+            self._registry[operator.place.fingerprint] = operator
+            if isinstance(operator, Source):
+                self._sources[operator.table.name] = operator
+
+    def _hydrate(self, rendered: Rendered) -> None:
+        step = Step(self.epoch, self.epoch + 1, hydrating=True)
+        self.cursor.step = step
+        try:
+            with self._interrupt:
+                for operator in rendered.new:
+                    operator.hydrate()
+                self._run(step)
+        except BaseException:
+            disconnect(rendered.new)
+            raise
+        for operator in rendered.new:
+            operator.commit()
+            operator.hydrated = True
+            operator.maintain()
+
+    def _feed(self) -> None:
+        """Hand each table's closed changes to its source, if some view reads the table."""
+        for closed in self._closed:
+            source = self._sources.get(closed.table)
+            if source is not None:
+                for change in closed.changes:
+                    source.change(closed.epoch, change.rowids, change.diff)
+
+    def _run(self, step: Step) -> None:
+        clock = time.perf_counter
+        while (operator := step.next()) is not None:
+            self._interrupt.check()
+            start = clock()
+            operator.flush()
+            elapsed = clock() - start
+            operator.counters.seconds += elapsed
+            operator.counters.step_seconds = elapsed
+
+    def _commit(self, step: Step) -> None:
+        for operator in step.visited:
+            operator.commit()
+        for name in {closed.table for closed in self._closed}:
+            table = self.tables[name]
+            table.commit()
+            self._savepoints[name] = table.savepoint()
+        self._closed.clear()
+        for operator in step.visited:
+            operator.maintain()
+        for notify in self.on_commit:
+            notify()
+
+
+def _operator_info(operator: Operator) -> OperatorInfo:
+    counters = operator.counters
+    return OperatorInfo(
+        operator.position,
+        operator.place.description,
+        tuple(source.position for source in operator.inputs),
+        counters.updates_in,
+        counters.updates_out,
+        operator.rows,
+        operator.bytes,
+        counters.seconds,
+        tuple(sorted(operator.owners)),
+    )

@@ -1,0 +1,192 @@
+"""Small hand-built plans over two tables, each with the plain Python function that says what it computes."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from kpg.runtime.plan import (
+    Aggregate,
+    Arrange,
+    Concat,
+    Distinct,
+    Join,
+    Linear,
+    Lookup,
+    Mfp,
+    Negate,
+    Path,
+    Plan,
+    RangeJoin,
+    Reduce,
+    Source,
+    Threshold,
+    TopK,
+)
+from kpg.runtime.scalar import Column, Fetch, Scalar
+from kpg.runtime.types import BIGINT, INTEGER, ROWID, ColumnDef, Schema
+
+Row = tuple[int, ...]
+Truth = Callable[[Sequence[Row], Sequence[Row]], Counter[Row]]
+
+SCHEMA = Schema((ColumnDef("k", INTEGER), ColumnDef("v", INTEGER)))
+
+
+def fetch(table: str, column: int, position: int) -> Scalar:
+    return Fetch(table, column, Column(position, ROWID), INTEGER)
+
+
+def col(index: int) -> Scalar:
+    return Column(index, BIGINT)
+
+
+def columns_of(table: str, source: int) -> Linear:
+    """The table's two columns inline."""
+    return Linear(source, Mfp((), (fetch(table, 0, 0), fetch(table, 1, 0))))
+
+
+def join_plan() -> Plan:
+    """select a.v, b.v from a join b on a.k = b.k, grouped by a.v: count, sum of b.v."""
+    by_key = {t: Linear(i, Mfp((), (fetch(t, 0, 0), Column(0, ROWID)))) for i, t in enumerate("ab")}
+    start = {t: Mfp((), (fetch(t, 0, 0), fetch(t, 1, 0))) for t in "ab"}
+    paths = (
+        Path(0, start["a"], (Lookup(5, 1, (0,), Mfp((), (col(1), fetch("b", 1, 3)))),)),
+        Path(1, start["b"], (Lookup(4, 0, (0,), Mfp((), (fetch("a", 1, 3), col(1)))),)),
+    )
+    nodes = (
+        Source("a"),
+        Source("b"),
+        by_key["a"],
+        by_key["b"],
+        Arrange(2, 1),
+        Arrange(3, 1),
+        Join((0, 1), paths),
+        Reduce(6, 1, (Aggregate("count", None, BIGINT), Aggregate("sum", 1, BIGINT))),
+        Arrange(7, 1),
+    )
+    return Plan(nodes, 8)
+
+
+def join_truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
+    groups: dict[int, list[int]] = {}
+    for k, v in a:
+        for k2, w in b:
+            if k == k2:
+                groups.setdefault(v, []).append(w)
+    return Counter((v, len(ws), sum(ws)) for v, ws in groups.items())
+
+
+def self_join_plan() -> Plan:
+    """select x.v, y.v from a x join a y on x.v = y.k."""
+    paths = (
+        Path(
+            0,
+            Mfp((), (fetch("a", 1, 0), fetch("a", 0, 0))),
+            (Lookup(3, 1, (0,), Mfp((), (col(1), fetch("a", 1, 3)))),),
+        ),
+        Path(
+            1,
+            Mfp((), (fetch("a", 0, 0), fetch("a", 1, 0))),
+            (Lookup(4, 0, (0,), Mfp((), (fetch("a", 0, 3), col(1)))),),
+        ),
+    )
+    nodes = (
+        Source("a"),
+        Linear(0, Mfp((), (fetch("a", 0, 0), Column(0, ROWID)))),
+        Linear(0, Mfp((), (fetch("a", 1, 0), Column(0, ROWID)))),
+        Arrange(1, 1),
+        Arrange(2, 1),
+        Join((0, 0), paths),
+        Arrange(5, 2),
+    )
+    return Plan(nodes, 6)
+
+
+def self_join_truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
+    return Counter((x[0], y[1]) for x in a for y in a if x[1] == y[0])
+
+
+def top_plan(limit: int | None, offset: int) -> Plan:
+    """The rows of a with the smallest v of each k."""
+    nodes = (
+        Source("a"),
+        columns_of("a", 0),
+        Arrange(1, 1),
+        TopK(2, 1, limit, offset),
+        Arrange(3, 2),
+    )
+    return Plan(nodes, 4)
+
+
+def top_truth(limit: int | None, offset: int) -> Truth:
+    def truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
+        result: Counter[Row] = Counter()
+        for k in {row[0] for row in a}:
+            values = sorted(row for row in a if row[0] == k)
+            result.update(values[offset : None if limit is None else offset + limit])
+        return result
+
+    return truth
+
+
+def set_plan() -> Plan:
+    """distinct(a) plus (a except all b)."""
+    nodes = (
+        Source("a"),
+        Source("b"),
+        columns_of("a", 0),
+        columns_of("b", 1),
+        Distinct(2),
+        Negate(3),
+        Concat((2, 5)),
+        Threshold(6),
+        Concat((4, 7)),
+        Arrange(8, 2),
+    )
+    return Plan(nodes, 9)
+
+
+def set_truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
+    return Counter(set(a)) + (Counter(a) - Counter(b))
+
+
+def range_plan(comparison: str) -> Plan:
+    """The rows of a whose v compares so with the sum of b's v (none while b is empty)."""
+    nodes = (
+        Source("a"),
+        Source("b"),
+        Linear(0, Mfp((), (fetch("a", 1, 0), fetch("a", 0, 0)))),
+        Arrange(2, 0),
+        Linear(1, Mfp((), (fetch("b", 1, 0),))),
+        Reduce(4, 0, (Aggregate("sum", 0, BIGINT),)),
+        Arrange(5, 0),
+        RangeJoin(3, 6, 0, comparison, Mfp((), (col(1), col(0)))),
+        Arrange(7, 2),
+    )
+    return Plan(nodes, 8)
+
+
+def range_truth(comparison: str) -> Truth:
+    compare: dict[str, Callable[[int, int], bool]] = {
+        "<": int.__lt__,
+        "<=": int.__le__,
+        ">": int.__gt__,
+        ">=": int.__ge__,
+    }
+
+    def truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
+        if not b:
+            return Counter()
+        threshold = sum(row[1] for row in b)
+        return Counter(row for row in a if compare[comparison](row[1], threshold))
+
+    return truth
+
+
+DATAFLOWS: dict[str, tuple[Plan, Truth]] = {
+    "join and reduce": (join_plan(), join_truth),
+    "self-join": (self_join_plan(), self_join_truth),
+    "min": (top_plan(1, 0), top_truth(1, 0)),
+    "top 2 after 1": (top_plan(2, 1), top_truth(2, 1)),
+    "all after 1": (top_plan(None, 1), top_truth(None, 1)),
+    "distinct and threshold": (set_plan(), set_truth),
+    **{f"v {op} threshold": (range_plan(op), range_truth(op)) for op in ("<", "<=", ">", ">=")},
+}

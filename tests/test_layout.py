@@ -1,0 +1,66 @@
+"""Promises about the tree: one import name, small files, cheap imports, layers that hold."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LINKED = ("compiler", "runtime", "grammars", "tpch")
+SOURCES = sorted(file for folder in (*LINKED, "kpg") for file in (ROOT / folder).rglob("*.py"))
+MOST_LINES = 400
+MOST_LINES_OF_A_KERNEL = 600
+SLOW_IMPORTS = ("numba", "pyspark", "pandas", "polars", "duckdb")
+
+
+def run_python(code: str) -> str:
+    finished = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_folder_is_part_of_the_package(name: str) -> None:
+    link = ROOT / "kpg" / name
+    assert link.is_symlink()
+    assert link.resolve() == ROOT / name
+
+
+def test_import_loads_nothing_slow() -> None:
+    loaded = run_python(
+        "import sys, kpg; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    ).split()
+    assert not set(SLOW_IMPORTS) & set(loaded)
+
+
+def test_compiler_loads_no_kernels() -> None:
+    code = "import sys, kpg.compiler.pipeline; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    assert not set(SLOW_IMPORTS) & set(run_python(code).split())
+
+
+def test_nothing_is_loaded_under_a_second_name() -> None:
+    code = (
+        "import importlib, pkgutil, sys, kpg\n"
+        "for module in pkgutil.walk_packages(kpg.__path__, 'kpg.'):\n"
+        "    if not module.name.endswith('__main__'): importlib.import_module(module.name)\n"
+        "print(*sys.modules)"
+    )
+    loaded = {name.split(".")[0] for name in run_python(code).split()}
+    assert not loaded & set(LINKED)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_file_is_short_and_says_what_it_is(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    most = MOST_LINES_OF_A_KERNEL if "kernels" in path.parts else MOST_LINES
+    assert text.count("\n") <= most
+    assert ast.get_docstring(ast.parse(text)), "no module docstring"
+
+
+def test_every_package_has_an_init() -> None:
+    folders = {file.parent for file in SOURCES}
+    assert [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
