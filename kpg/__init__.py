@@ -4,10 +4,70 @@ The code lives in the top-level folders ``compiler/``, ``runtime/``, ``grammars/
 package joins them under one import name through relative symlinks.
 """
 
+import logging as _logging
 from pathlib import Path as _Path
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
 _root = _Path(__file__).resolve().parents[1]
 if (_root / "pyproject.toml").is_file() and not (_root / "kpg" / "compiler").is_dir():
     __path__.append(str(_root))  # a checkout made without symlinks
+
+from kpg.runtime import errors, types  # noqa: E402
+from kpg.runtime.errors import (  # noqa: E402
+    DatabaseError,
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+)
+
+if TYPE_CHECKING:
+    from kpg.database import Database
+    from kpg.feed import Subscription
+    from kpg.result import Result
+    from kpg.view import View
+
+__all__ = [
+    "DataError",
+    "Database",
+    "DatabaseError",
+    "Error",
+    "IntegrityError",
+    "InterfaceError",
+    "InternalError",
+    "NotSupportedError",
+    "OperationalError",
+    "ProgrammingError",
+    "Result",
+    "Subscription",
+    "View",
+    "connect",
+    "errors",
+    "types",
+]
+
+_LAZY = {"Database": "database", "Result": "result", "Subscription": "feed", "View": "view"}
+
+_logging.getLogger("kpg").addHandler(_logging.NullHandler())
+
+
+def connect() -> "Database":
+    """A new, empty database in memory."""
+    from kpg.database import Database
+
+    return Database()
+
+
+def __getattr__(name: str) -> object:
+    """The classes of the public API, imported when first asked for: ``import kpg`` stays quick."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'kpg' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"kpg.{_LAZY[name]}"), name)

@@ -1,56 +1,97 @@
 """From a view's words to rows: multiplicities spelled out, ORDER BY applied, hidden columns dropped."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from kpg.compiler.algebra.rel import OrderBy
+from kpg.result import Result, Row, tuples
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import NULL, Type
 
 if TYPE_CHECKING:
     import pyarrow
 
-Words = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-
-
-class Order(Protocol):
-    """One sort key, as ``compiler.algebra.rel.OrderBy``."""
-
-    @property
-    def column(self) -> int: ...
-    @property
-    def descending(self) -> bool: ...
-    @property
-    def nulls_first(self) -> bool: ...
+Words = NDArray[np.int64]
 
 
 class Strings(Protocol):
-    """What is needed of ``runtime.data.dictionary.Dictionary``."""
+    """What sorting needs of ``runtime.data.dictionary.Dictionary``."""
 
-    def decode(self, words: Words) -> list[str | None]: ...
+    def decode(self, words: Words) -> list[str | None]:
+        """The strings of codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How to read the output of a plan: ``types`` of all its columns, ``names`` of the visible first ones."""
+
+    names: tuple[str, ...]
+    types: tuple[Type, ...]
+    order: tuple[OrderBy, ...]
+    dictionary: Dictionary
+
+    @property
+    def visible_types(self) -> tuple[Type, ...]:
+        """The types of the columns that the query names."""
+        return self.types[: len(self.names)]
+
+    def result(self, data: Words, diff: Words) -> Result:
+        """Rows ``int64[w, n]``, each as often as ``diff`` says, in the query's order."""
+        return Result(self.names, self.visible_types, self.table(data, diff))
+
+    def table(self, data: Words, diff: Words) -> "pyarrow.Table":
+        """As :meth:`result`, in Arrow."""
+        expanded = expand(data, diff)
+        if self.order:
+            expanded = expanded[:, permutation(expanded, self.order, self.types, self.dictionary)]
+        return self._decode(expanded)
+
+    def changes(self, updates: Sequence[Updates]) -> list[tuple[Row, int, int]]:
+        """Updates as (row, time, diff), in order of time; changes of hidden columns only cancel out."""
+        if not updates:
+            return []
+        net = Updates.concat(updates)
+        if len(self.types) > len(self.names):
+            net = net.with_data(np.ascontiguousarray(net.data[: len(self.names)]))
+        net = net.consolidate()
+        times = net.times()[0]
+        net = net.take(np.argsort(times, kind="stable"))
+        rows = tuples(self._decode(net.data))
+        return list(zip(rows, net.times()[0].tolist(), net.diffs().tolist(), strict=True))
+
+    def snapshot(self, data: Words, diff: Words, epoch: int) -> list[tuple[Row, int, int]]:
+        """Contents as the changes that make them from nothing."""
+        return self.changes([Updates.of(data, (epoch,), diff)] if data.shape[1] else [])
+
+    def _decode(self, data: Words) -> "pyarrow.Table":
+        from kpg.runtime.data.arrow import decode
+
+        return decode(data[: len(self.names)], self.names, self.visible_types, self.dictionary)
 
 
 def expand(data: Words, diff: Words) -> Words:
     """Each row of ``data`` (int64[w, n]) as often as ``diff`` (int64[n] or [1]) says."""
-    diff = np.broadcast_to(diff, (data.shape[1],))
-    if (diff == 1).all():
+    counts = np.broadcast_to(diff, (data.shape[1],))
+    if (counts == 1).all():
         return data
-    return np.repeat(data, np.maximum(diff, 0), axis=1)
+    return np.repeat(data, np.maximum(counts, 0), axis=1)
 
 
-def permutation(data: Words, order: Sequence[Order], types: Sequence[Type], strings: Strings) -> Words:
-    """The stable order of the columns of ``data`` (int64[w, n]) by ``order``; text compares by code point."""
+def permutation(data: Words, order: Sequence[OrderBy], types: Sequence[Type], strings: Strings) -> Words:
+    """The stable order of the rows of ``data`` (int64[w, n]) by ``order``; text compares by code point."""
     keys: list[Words] = []
     for item in order:
         words = data[item.column]
         ranks = _text_ranks(words, strings) if types[item.column].is_text else words
         null = words == NULL
         keys.append((null != item.nulls_first).astype(np.int64))
-        # NULL is the smallest word, whose complement is the largest: complementing never overflows.
         keys.append(np.where(null, 0, ~ranks if item.descending else ranks))
-    if not keys:
-        return np.arange(data.shape[1])
-    return np.lexsort(keys[::-1])
+    return np.lexsort(keys[::-1]) if keys else np.arange(data.shape[1])
 
 
 def _text_ranks(words: Words, strings: Strings) -> Words:
@@ -59,8 +100,3 @@ def _text_ranks(words: Words, strings: Strings) -> Words:
     ranks = np.empty(len(codes), np.int64)
     ranks[sorted(range(len(codes)), key=lambda index: texts[index] or "")] = np.arange(len(codes))
     return ranks[positions]
-
-
-def named(table: "pyarrow.Table", names: Sequence[str]) -> "pyarrow.Table":
-    """The table under these column names, which may repeat."""
-    return table.rename_columns(list(names))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import kpg.render as render
 from kpg.runtime.errors import OperationalError
-from kpg.runtime.types import Kind, Type
+from kpg.runtime.types import BIGINT, TEXT, Kind, Type
 
 if TYPE_CHECKING:
     import pandas
@@ -89,7 +89,8 @@ class Result(Rows):
     forms give all rows each time.
     """
 
-    __slots__ = ("_columns", "_position", "_rows", "_table", "_types")
+    affected: int | None = None
+    """For a statement that changes a table, the number of rows inserted, deleted or updated."""
 
     def __init__(self, columns: Sequence[str], types: Sequence[Type], table: "pyarrow.Table") -> None:
         self._columns = list(columns)
@@ -108,8 +109,8 @@ class Result(Rows):
 
     @property
     def rowcount(self) -> int:
-        """The number of rows, as the DB-API names it."""
-        return len(self)
+        """The number of rows affected, or given, as the DB-API names it."""
+        return len(self) if self.affected is None else self.affected
 
     def arrow(self) -> "pyarrow.Table":
         return self._table
@@ -130,6 +131,30 @@ class Result(Rows):
     def fetchall(self) -> list[Row]:
         """All rows that were not fetched yet."""
         return self.fetchmany(len(self))
+
+
+class Affected(Result):
+    """The result of a statement that changes a table: one row with the count of rows."""
+
+    def __init__(self, count: int) -> None:
+        import pyarrow
+
+        super().__init__(["count"], [BIGINT], pyarrow.table({"count": [count]}))
+        self.affected = count
+
+
+class Explanation(Result):
+    """A plan as text, one row a line."""
+
+    def __init__(self, text: str) -> None:
+        import pyarrow
+
+        lines = pyarrow.array(text.splitlines(), pyarrow.string())
+        super().__init__(["plan"], [TEXT], pyarrow.table({"plan": lines}))
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 def tuples(table: "pyarrow.Table") -> list[Row]:

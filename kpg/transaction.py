@@ -17,7 +17,7 @@ class Stepper(Protocol):
     """What a transaction needs of the worker."""
 
     def step(self) -> object:
-        """Take all pending changes through the dataflow as one physical batch, or roll them back and raise."""
+        """Take all pending changes through the dataflow as one physical batch; if it raises, undo them."""
 
     def close_epoch(self) -> object:
         """End a logical epoch without a step."""
@@ -66,7 +66,9 @@ class Transactions:
         """Start a transaction; raises InterfaceError inside one."""
         self.check()
         if self.state is not State.NONE:
-            raise InterfaceError("a transaction is already open", hint="transactions do not nest: commit first")
+            raise InterfaceError(
+                "a transaction is already open", hint="transactions do not nest: commit first"
+            )
         self.state = State.OPEN
 
     def commit(self) -> None:
@@ -77,7 +79,7 @@ class Transactions:
             self.check()
         finally:
             self.state = State.NONE
-        with self._undoing():
+        with self.undoing():
             self._close()
 
     def rollback(self) -> None:
@@ -99,9 +101,9 @@ class Transactions:
 
     @contextmanager
     def statement(self, changes: bool) -> Iterator[None]:
-        """Run one statement in the block; one that ``changes`` tables commits unless a transaction is open."""
+        """Run one statement in the block; if it ``changes`` tables outside a transaction, commit."""
         self.check()
-        with self._undoing():
+        with self.undoing():
             self.pending |= changes
             yield
             if changes and self.state is State.NONE:
@@ -127,7 +129,7 @@ class Transactions:
             raise InterfaceError("a batch cannot start inside a transaction or another batch")
         self._batch = State.OPEN
         try:
-            with self._undoing():
+            with self.undoing():
                 yield
                 if self.state is not State.NONE:
                     raise InterfaceError("the batch ends inside a transaction", hint="COMMIT first")
@@ -135,7 +137,7 @@ class Transactions:
         finally:
             self._batch = State.NONE
             self.state = State.NONE
-        with self._undoing():
+        with self.undoing():
             self._close()
 
     def _close(self) -> None:
@@ -147,7 +149,8 @@ class Transactions:
         self._committed()
 
     @contextmanager
-    def _undoing(self) -> Iterator[None]:
+    def undoing(self) -> Iterator[None]:
+        """Roll back if the block raises."""
         try:
             yield
         except BaseException:

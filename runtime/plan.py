@@ -138,8 +138,8 @@ class RangeJoin:
     """``left.c op right.v`` for the rows that agree on ``key`` leading columns: an inequality join.
 
     ``left`` is an arrangement of (key..., c, rest...), ``right`` one of (key..., v, rest...). NULLs
-    match nothing. When v changes, only the left rows between its old and its new value are touched. ``mfp`` sees the
-    left row followed by the right row. O(change + rows between the thresholds).
+    match nothing. When v changes, only the left rows between its old and its new value are touched.
+    ``mfp`` sees the left row followed by the right row, of which it may use no column. O(change + rows between the thresholds).
     """
 
     left: Ref

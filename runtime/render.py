@@ -5,7 +5,7 @@ maps fingerprints to the live operators, so that a new view builds only what nob
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
@@ -35,6 +35,9 @@ from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.spine import Spine
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BIGINT, BOOLEAN, NULL
+
+Rowids = tuple[str | None, ...]
+"""For each column, the table whose rowids it holds, if any."""
 
 COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
@@ -157,20 +160,27 @@ def _build(node: plan.Node, fingerprint: str, built: list[Operator], context: Co
     base = _Base(fingerprint, describe(node), context)
     match node:
         case plan.Source(table=table):
-            return Source(base.over((), 1), table=context.store(table))
+            return Source(base.over((), (table,)), table=context.store(table))
         case plan.Constant():
             data = _constant(node, context.dictionary)
-            return Constant(base.over((), data.shape[0]), data=data)
+            return Constant(base.over((), (None,) * data.shape[0]), data=data)
         case plan.Linear(input=ref, mfp=mfp):
-            return Linear(base.over((built[ref],), len(mfp.outputs)), program=Program(mfp, context))
+            return Linear(
+                base.over((built[ref],), through(mfp, built[ref].place.rowids)), program=Program(mfp, context)
+            )
         case plan.Concat(inputs=refs):
-            return Concat(base.over(tuple(built[r] for r in refs), built[refs[0]].width))
+            return Concat(
+                base.over(tuple(built[r] for r in refs), _either([built[r].place.rowids for r in refs]))
+            )
         case plan.Negate(input=ref):
-            return Negate(base.over((built[ref],), built[ref].width))
+            return Negate(base.over((built[ref],), built[ref].place.rowids))
         case plan.Arrange(input=ref, key=key):
             spine = Spine(built[ref].width, 1)
             return Arrange(
-                base.over((built[ref],), built[ref].width), key=key, spine=spine, handle=TraceHandle(spine)
+                base.over((built[ref],), built[ref].place.rowids),
+                key=key,
+                spine=spine,
+                handle=TraceHandle(spine),
             )
         case plan.Join():
             return _join(node, base, built, context)
@@ -179,19 +189,24 @@ def _build(node: plan.Node, fingerprint: str, built: list[Operator], context: Co
         case plan.Reduce(input=ref, key=key, aggregates=aggregates):
             groups = GroupTable(key, tuple(_accumulator(a) for a in aggregates))
             return Reduce(
-                base.over((built[ref],), key + len(aggregates)), table=groups, aggregates=aggregates
+                base.over((built[ref],), built[ref].place.rowids[:key] + (None,) * len(aggregates)),
+                table=groups,
+                aggregates=aggregates,
             )
         case plan.Distinct(input=ref) | plan.Threshold(input=ref):
-            width = built[ref].width
             only = isinstance(node, plan.Distinct)
-            return Distinct(base.over((built[ref],), width), table=GroupTable(width, ()), distinct=only)
+            return Distinct(
+                base.over((built[ref],), built[ref].place.rowids),
+                table=GroupTable(built[ref].width, ()),
+                distinct=only,
+            )
         case plan.Single(input=ref, key=key):
-            return Single(base.over((built[ref],), built[ref].width), table=GroupTable(key, ()))
+            return Single(base.over((built[ref],), built[ref].place.rowids), table=GroupTable(key, ()))
         case plan.TopK(input=ref, group=group, limit=limit, offset=offset, exact=texts):
             source = _arrangement(built[ref])
             order = ExactOrder(texts, context.dictionary) if texts and limit != 0 else None
             return TopK(
-                base.over((source,), source.width),
+                base.over((source,), source.place.rowids),
                 arrangement=source,
                 group=group,
                 limit=limit,
@@ -202,7 +217,10 @@ def _build(node: plan.Node, fingerprint: str, built: list[Operator], context: Co
             source = _arrangement(built[ref])
             functions = evaluators(basics, context.dictionary)
             return BasicReduce(
-                base.over((source,), key + len(basics)), arrangement=source, group=key, evaluators=functions
+                base.over((source,), source.place.rowids[:key] + (None,) * len(basics)),
+                arrangement=source,
+                group=key,
+                evaluators=functions,
             )
         case plan.Import():
             raise InternalError("an import has no operator of its own")
@@ -216,10 +234,20 @@ class _Base:
     description: str
     context: Context
 
-    def over(self, inputs: tuple[Operator, ...], width: int) -> Place:
+    def over(self, inputs: tuple[Operator, ...], rowids: Rowids) -> Place:
         """The new operator's place."""
         position = self.context.next_position()
-        return Place(self.fingerprint, self.description, position, inputs, self.context.cursor, width)
+        return Place(self.fingerprint, self.description, position, inputs, self.context.cursor, rowids)
+
+
+def through(mfp: Mfp, rowids: Rowids) -> Rowids:
+    """Which table's rowids the outputs of an mfp hold, given the same of its inputs."""
+    return tuple(rowids[s.index] if isinstance(s, Column) else None for s in mfp.outputs)
+
+
+def _either(inputs: Sequence[Rowids]) -> Rowids:
+    """Rowid columns of a union, where a branch may have literal NULLs in such a column."""
+    return tuple(next((name for name in names if name), None) for names in zip(*inputs, strict=True))
 
 
 def _arrangement(operator: Operator) -> Arrange:
@@ -254,22 +282,20 @@ def _accumulator(aggregate: plan.Aggregate) -> Accumulator:
 def _join(node: plan.Join, base: _Base, built: list[Operator], context: Context) -> Join:
     streams = tuple(built[ref] for ref in node.inputs)
     paths = []
+    rowids: Rowids = ()
     for path in node.paths:
-        width = len(path.mfp.outputs)
+        rowids = through(path.mfp, streams[path.relation].place.rowids)
         stages = []
         for lookup in path.lookups:
             arrangement = _arrangement(built[lookup.arrangement])
-            keep_stream, keep_batch, mfp = _compact(lookup.mfp, width)
+            keep_stream, keep_batch, mfp = _compact(lookup.mfp, len(rowids))
             program = Program(mfp, context)
             stages.append(Stage(arrangement, lookup.relation, lookup.key, keep_stream, keep_batch, program))
-            width = len(lookup.mfp.outputs)
+            rowids = through(lookup.mfp, rowids + arrangement.place.rowids)
         paths.append(JoinPath(path.relation, Program(path.mfp, context), tuple(stages)))
     everything = tuple(built[ref] for ref in plan.inputs(node))
-    output = node.paths[0].lookups[-1].mfp if node.paths[0].lookups else node.paths[0].mfp
     deltas: list[list[Updates]] = [[] for _ in streams]
-    return Join(
-        base.over(everything, len(output.outputs)), streams=streams, paths=tuple(paths), deltas=deltas
-    )
+    return Join(base.over(everything, rowids), streams=streams, paths=tuple(paths), deltas=deltas)
 
 
 def _compact(mfp: Mfp, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Mfp]:
@@ -299,7 +325,7 @@ def _range_join(node: plan.RangeJoin, base: _Base, built: list[Operator], contex
     )
     pair = Mfp((comparison, *node.mfp.predicates), node.mfp.outputs)
     return RangeJoin(
-        base.over((left, right), len(node.mfp.outputs)),
+        base.over((left, right), through(node.mfp, left.place.rowids + right.place.rowids)),
         left=left,
         right=right,
         key=node.key,

@@ -1,7 +1,6 @@
 """What the job needs of a database, so that tests can put another one in its place."""
 
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -46,8 +45,8 @@ class Engine(Protocol):
     def sql(self, query: str, /) -> object:
         """Run a statement."""
 
-    def load(self, name: str, source: str | Path, /) -> object:
-        """Load a file into an empty table."""
+    def load(self, name: str, source: object, /, *, mode: str) -> object:
+        """Load a parquet file or a Spark DataFrame into a table; ``mode`` is ``spark`` or ``arrow``."""
 
     def view(self, name: str, /) -> View:
         """A maintained view by name."""

@@ -11,7 +11,8 @@ from kpg import connect
 from kpg.runtime.errors import Error, InterfaceError
 from kpg.tpch.compare import Order, difference, without_limit
 from kpg.tpch.engine import Engine, apply
-from kpg.tpch.generate import data_folder, generate, is_complete, table_path
+from kpg.tpch.generate import data_folder, generate, is_complete
+from kpg.tpch.loading import obstacle, sources
 from kpg.tpch.oracle import Oracle
 from kpg.tpch.progress import stage
 from kpg.tpch.refresh import RefreshStream
@@ -43,9 +44,8 @@ def run(
         )
     folder = data_folder(scale, data)
     prepare(scale, folder, console)
-    loader = "pyarrow"
     stream = RefreshStream(folder, seed=seed, orders=batch)
-    report = JobReport(scale, seed, stream.orders, loader)
+    report = JobReport(scale, seed, stream.orders)
     with Oracle(folder) as oracle:
         job = Job(connect(), oracle, report, console)
         job.load(folder)
@@ -77,13 +77,21 @@ class Job:
         self._console = console
 
     def load(self, folder: Path) -> None:
-        """Create the eight tables and load them."""
+        """Create the eight tables and load them, through Spark if it can run."""
         start = time.perf_counter()
-        with stage(self._console, f"load through {self._report.loader}", len(TABLES)) as advance:
+        why_not = obstacle()
+        mode = "spark" if why_not is None else "arrow"
+        self._report.loader = "Spark" if why_not is None else "pyarrow"
+        if why_not is not None:
+            self._console.print(f"{why_not}: loading through pyarrow instead of Spark", highlight=False)
+        with (
+            stage(self._console, f"load through {self._report.loader}", len(TABLES)) as advance,
+            sources(folder, spark=why_not is None) as source,
+        ):
             for table, statement in create_statements().items():
                 advance(table)
                 self._engine.sql(statement)
-                self._engine.load(table, table_path(folder, table))
+                self._engine.load(table, source(table), mode=mode)
         self._report.load_seconds = time.perf_counter() - start
 
     def install(self, queries: Sequence[int]) -> None:

@@ -58,7 +58,7 @@ class JobReport:
     scale: float
     seed: int
     orders_per_refresh: int
-    loader: str
+    loader: str = "pyarrow"
     load_seconds: float = 0.0
     refresh_rows: list[int] = field(default_factory=list)
     refresh_seconds: list[float] = field(default_factory=list)
@@ -107,7 +107,7 @@ def print_report(report: JobReport, console: Console) -> None:
     for query in report.queries:
         table.add_row(*_cells(query))
     console.print(table)
-    console.print(totals(report), highlight=False)
+    console.print(totals(report), highlight=False, soft_wrap=True)
 
 
 def totals(report: JobReport) -> str:

@@ -17,7 +17,9 @@ Key = frozenset[int]
 Bound = Mapping[str, Rel]
 
 MAX_KEYS: Final = 8
-NEVER_NULL: Final = frozenset({"is_null", "is_not_null", "is_distinct", "is_not_distinct", "concat"})
+NEVER_NULL: Final = frozenset(
+    {"is_null", "is_not_null", "is_distinct", "is_not_distinct", "is_true", "is_false"}
+)
 FIRST_NOT_NULL: Final = frozenset({"coalesce", "greatest", "least"})
 LAX: Final = NEVER_NULL | FIRST_NOT_NULL | {"and", "or", "in", "nullif"}
 """Functions that may give a value for a NULL argument; all others give NULL."""
@@ -130,9 +132,7 @@ def _join_keys(join: algebra.Join, bound: Bound) -> list[Key]:
     start = 0
     for source in join.inputs:
         stop = start + width(source)
-        shifted = tuple(
-            frozenset(column + start for column in key) for key in unique_keys(source, bound)
-        )
+        shifted = tuple(frozenset(column + start for column in key) for key in unique_keys(source, bound))
         inputs.append((frozenset(range(start, stop)), shifted))
         start = stop
     kept = set(range(len(inputs)))

@@ -12,7 +12,7 @@ from kpg.compiler.sql.tree import used
 from kpg.runtime.scalar import Column, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, MAX_DECIMAL_PRECISION, TEXT, Kind, Type, decimal
 
-SIMPLE: Final[dict[type[exp.Expression], str]] = {
+SIMPLE: Final[dict[type[exp.Expr], str]] = {
     exp.Count: "count",
     exp.Sum: "sum",
     exp.Avg: "avg",
@@ -26,7 +26,7 @@ SIMPLE: Final[dict[type[exp.Expression], str]] = {
 ORDER_BLIND: Final = frozenset({"min", "max"})
 
 
-def bind_aggregate(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+def bind_aggregate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     """The scalar that stands for an aggregate: a column of the grouping, or an expression over such."""
     kept = None
     aggregate = node
@@ -47,8 +47,8 @@ def bind_aggregate(binding: Binding, scope: Scope, node: exp.Expression) -> Scal
     return _collected(binding, scope.aggregates, aggregate, args, distinct)
 
 
-def _arguments(binding: Binding, scope: Scope, node: exp.Expression) -> tuple[list[Scalar], bool]:
-    only(node, binding.source, "this", "expressions", "separator", "big_int")
+def _arguments(binding: Binding, scope: Scope, node: exp.Expr) -> tuple[list[Scalar], bool]:
+    only(node, binding.source, "this", "expressions", "separator")
     operand = node.this
     if operand is None or node.args.get("expressions"):
         binding.wrong(f"{construct_name(node)} takes one argument", node)
@@ -74,7 +74,7 @@ def _arguments(binding: Binding, scope: Scope, node: exp.Expression) -> tuple[li
     return args, distinct
 
 
-def _check_level(binding: Binding, scope: Scope, args: list[Scalar], node: exp.Expression) -> None:
+def _check_level(binding: Binding, scope: Scope, args: list[Scalar], node: exp.Expr) -> None:
     own = {known.column.index for known in scope.fields}
     needed = frozenset[int]().union(*(used(arg, binding.subqueries) for arg in args))
     if needed and not needed & own:
@@ -82,7 +82,7 @@ def _check_level(binding: Binding, scope: Scope, args: list[Scalar], node: exp.E
 
 
 def _collected(
-    binding: Binding, into: Aggregates, node: exp.Expression, args: list[Scalar], distinct: bool
+    binding: Binding, into: Aggregates, node: exp.Expr, args: list[Scalar], distinct: bool
 ) -> Scalar:
     name = SIMPLE[type(node)]
     if isinstance(node, exp.LogicalAnd | exp.LogicalOr) and args[0].type != BOOLEAN:

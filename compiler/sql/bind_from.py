@@ -22,9 +22,9 @@ def bind_from(binding: Binding, scope: Scope, select: exp.Select) -> Node:
     source = select.args.get("from_")
     joins = select.args.get("joins") or []
     if source is None:
-        return Rows(((Literal(0, INTEGER),),), (binding.fresh(),), (INTEGER,))
+        return one_row(binding)
     only(source, binding.source, "this")
-    groups: list[tuple[exp.Expression, list[exp.Join]]] = [(source.this, [])]
+    groups: list[tuple[exp.Expr, list[exp.Join]]] = [(source.this, [])]
     for join in joins:
         if _is_comma(join):
             groups.append((join.this, []))
@@ -34,24 +34,20 @@ def bind_from(binding: Binding, scope: Scope, select: exp.Select) -> Node:
     for first, rest in groups:
         node = _joined(binding, scope, first, rest)
         result = node if result is None else Join("inner", result, node, ())
-    _check_names(binding, scope, source)
     assert result is not None
     return result
+
+
+def one_row(binding: Binding) -> Rows:
+    """One row, of a column that nothing refers to."""
+    return Rows(((Literal(0, INTEGER),),), (binding.fresh(),), (INTEGER,))
 
 
 def _is_comma(join: exp.Join) -> bool:
     return not any(value for name, value in join.args.items() if name != "this")
 
 
-def _check_names(binding: Binding, scope: Scope, node: exp.Expression) -> None:
-    seen: dict[str, str] = {}
-    for known in scope.fields:
-        key = known.relation.lower()
-        if known.relation and seen.setdefault(key, known.relation) is not known.relation:
-            binding.wrong(f'"{known.relation}" occurs twice in FROM', node, "give one of them an alias")
-
-
-def _joined(binding: Binding, scope: Scope, first: exp.Expression, joins: list[exp.Join]) -> Node:
+def _joined(binding: Binding, scope: Scope, first: exp.Expr, joins: list[exp.Join]) -> Node:
     start = len(scope.fields)
     node = _item(binding, scope, first)
     for join in [*(first.args.get("joins") or []), *joins]:
@@ -150,7 +146,7 @@ def _side_field(binding: Binding, fields: list[Field], name: str, join: exp.Join
     return found[0]
 
 
-def _item(binding: Binding, scope: Scope, node: exp.Expression) -> Node:
+def _item(binding: Binding, scope: Scope, node: exp.Expr) -> Node:
     match node:
         case exp.Table():
             return _table(binding, scope, node)
@@ -167,7 +163,7 @@ def _item(binding: Binding, scope: Scope, node: exp.Expression) -> Node:
             binding.refuse(f"{construct_name(node)} in FROM", node)
 
 
-def _alias(binding: Binding, node: exp.Expression, default: str) -> tuple[str, list[str]]:
+def _alias(binding: Binding, node: exp.Expr, default: str) -> tuple[str, list[str]]:
     alias = node.args.get("alias")
     if alias is None:
         return default, []
@@ -175,7 +171,7 @@ def _alias(binding: Binding, node: exp.Expression, default: str) -> tuple[str, l
     return alias.name or default, [column.name for column in alias.args.get("columns") or []]
 
 
-def _derived(binding: Binding, scope: Scope, query: Query, node: exp.Expression) -> Node:
+def _derived(binding: Binding, scope: Scope, query: Query, node: exp.Expr) -> Node:
     query = settled_query(query)
     name, renamed = _alias(binding, node, "")
     _enter(binding, scope, name, query.names, query.columns, renamed, node)
@@ -189,13 +185,14 @@ def _enter(
     names: tuple[str, ...],
     columns: tuple[Column, ...],
     renamed: list[str],
-    node: exp.Expression,
+    node: exp.Expr,
 ) -> None:
     if len(renamed) > len(names):
         binding.wrong(f'"{relation}" has {len(names)} columns but {len(renamed)} are named', node)
     shown = (*renamed, *names[len(renamed) :])
-    label = str(relation + " ")[:-1]
-    scope.fields += [Field(label, name, column) for name, column in zip(shown, columns, strict=True)]
+    if relation and relation.lower() in scope.relations():
+        binding.wrong(f'"{relation}" occurs twice in FROM', node, "give one of them an alias")
+    scope.fields += [Field(relation, name, column) for name, column in zip(shown, columns, strict=True)]
 
 
 def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:

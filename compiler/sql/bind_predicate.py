@@ -11,7 +11,7 @@ from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN
 
 
-def bind_predicate(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar | None:
+def bind_predicate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
     """The scalar of a predicate; None if the node is not one that is bound here."""
     match node:
         case exp.And() | exp.Or():
@@ -37,27 +37,27 @@ def bind_predicate(binding: Binding, scope: Scope, node: exp.Expression) -> Scal
             return None
 
 
-def bind_condition(binding: Binding, scope: Scope, node: exp.Expression, clause: str) -> Scalar:
+def bind_condition(binding: Binding, scope: Scope, node: exp.Expr, clause: str) -> Scalar:
     """A BOOLEAN expression of the named clause."""
     return condition(binding, binding.expression(scope, node), node, clause)
 
 
-def negation(binding: Binding, scalar: Scalar, node: exp.Expression) -> Scalar:
+def negation(binding: Binding, scalar: Scalar, node: exp.Expr) -> Scalar:
     """NOT, a double one left out."""
     if isinstance(scalar, Call) and scalar.function == "not":
         return scalar.args[0]
     return call(binding, "not", [scalar], node)
 
 
-def _negated_if(binding: Binding, scalar: Scalar, node: exp.Expression) -> Scalar:
+def _negated_if(binding: Binding, scalar: Scalar, node: exp.Expr) -> Scalar:
     return negation(binding, scalar, node) if node.args.get("negate") else scalar
 
 
-def _connective(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+def _connective(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     """A chain of the same connective as one call: sqlglot nests a long one as deep as it is long."""
     kind = type(node)
     name = "and" if kind is exp.And else "or"
-    operands: list[exp.Expression] = []
+    operands: list[exp.Expr] = []
     pending = [node]
     while pending:
         here = pending.pop()
@@ -68,7 +68,9 @@ def _connective(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
             pending.append(here.this)
         else:
             operands.append(here)
-    return call(binding, name, [bind_condition(binding, scope, part, name.upper()) for part in operands], node)
+    return call(
+        binding, name, [bind_condition(binding, scope, part, name.upper()) for part in operands], node
+    )
 
 
 def _in(binding: Binding, scope: Scope, node: exp.In) -> Scalar:
@@ -89,9 +91,7 @@ def _in(binding: Binding, scope: Scope, node: exp.In) -> Scalar:
     return _negated_if(binding, found, node)
 
 
-def _rows_equal(
-    binding: Binding, scope: Scope, left: exp.Tuple, right: exp.Expression, node: exp.Expression
-) -> Scalar:
+def _rows_equal(binding: Binding, scope: Scope, left: exp.Tuple, right: exp.Expr, node: exp.Expr) -> Scalar:
     if not isinstance(right, exp.Tuple) or len(left.expressions) != len(right.expressions):
         binding.wrong("rows of different sizes cannot be compared", node)
     sides = zip(left.expressions, right.expressions, strict=True)
@@ -99,7 +99,7 @@ def _rows_equal(
     return tests[0] if len(tests) == 1 else call(binding, "and", tests, node)
 
 
-def _row_comparison(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+def _row_comparison(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     only(node, binding.source, "this", "expression")
     equal = _rows_equal(binding, scope, node.this, node.expression, node)
     return equal if COMPARISONS[type(node)] == "eq" else negation(binding, equal, node)
@@ -132,7 +132,7 @@ def _is(binding: Binding, scope: Scope, node: exp.Is) -> Scalar:
             binding.refuse(f"IS {other.sql('postgres')}", node)
 
 
-def _like(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+def _like(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     escape = None
     pattern = node
     if isinstance(node, exp.Escape):

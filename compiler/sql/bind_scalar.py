@@ -18,14 +18,15 @@ from kpg.compiler.sql.literals import DAY_MICROSECONDS, from_text, interval, neg
 from kpg.compiler.sql.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.syntax import construct_name, only, span_of
 from kpg.runtime.errors import NotSupportedError
-from kpg.runtime.scalar import Call, If, Literal, Scalar
+from kpg.runtime.functions import castable
+from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, DATE, INTEGER, INTERVAL_DAY, INTERVAL_MONTH, TEXT, UNKNOWN
 
 MAX_DEPTH: Final = 150
 """How deep expressions and queries may nest: everything that walks a scalar is recursive."""
 
 
-def bind_expression(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+def bind_expression(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     """The typed scalar of an expression; ProgrammingError or NotSupportedError at its place."""
     binding.depth += 1
     if binding.depth > MAX_DEPTH:
@@ -37,7 +38,7 @@ def bind_expression(binding: Binding, scope: Scope, node: exp.Expression) -> Sca
         binding.depth -= 1
 
 
-def _bind(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     source = binding.source
     match node:
         case exp.Paren():
@@ -70,7 +71,7 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
             return bind_predicate(binding, scope, node) or _function(binding, scope, node)
 
 
-def _constant(binding: Binding, node: exp.Expression) -> Scalar:
+def _constant(binding: Binding, node: exp.Expr) -> Scalar:
     match node:
         case exp.Null():
             return Literal(None, UNKNOWN)
@@ -93,7 +94,7 @@ def _constant(binding: Binding, node: exp.Expression) -> Scalar:
             return value
 
 
-def _case(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+def _case(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     only(node, binding.source, "this", "ifs", "default", "true", "false")
     if isinstance(node, exp.If):
         branches, operand, default = [node], None, node.args.get("false")
@@ -111,7 +112,7 @@ def _case(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
     return result
 
 
-def _branch(binding: Binding, scope: Scope, tested: Scalar | None, node: exp.Expression) -> Scalar:
+def _branch(binding: Binding, scope: Scope, tested: Scalar | None, node: exp.Expr) -> Scalar:
     value = binding.expression(scope, node)
     if tested is not None:
         return call(binding, "eq", [tested, value], node)
@@ -121,21 +122,21 @@ def _branch(binding: Binding, scope: Scope, tested: Scalar | None, node: exp.Exp
 def _cast(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     if type(node) is not exp.Cast:
         binding.refuse(construct_name(node), node)
-    only(node, binding.source, "this", "to", "_type")
+    only(node, binding.source, "this", "to")
     type_ = sql_type(node.to, binding.source)
     operand = binding.expression(scope, node.this)
     if isinstance(operand, Literal) and isinstance(operand.value, str):
         text = operand.value[: type_.precision] if type_.is_text and type_.precision else operand.value
         value = from_text(text, type_)
         if value is None:
-            binding.wrong(f"'{operand.value}' is not a {type_}", node)
+            binding.wrong(f"'{operand.value}' is not of type {type_}", node)
         return value
-    if operand.type != type_ and not fits(operand.type, type_):
+    if operand.type != type_ and not castable(operand.type, type_):
         binding.wrong(f"cannot cast {operand.type} to {type_}", node)
     return coerce(operand, type_)
 
 
-def _sum(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+def _sum(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     only(node, binding.source, "this", "expression")
     sides = [binding.expression(scope, node.this), binding.expression(scope, node.expression)]
     left, right = sides[0], sides[1]
@@ -146,12 +147,16 @@ def _sum(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
         folded = shifted(left, right, 1 if adding else -1) if isinstance(left, Literal) else None
         if folded is not None:
             return folded
-        if right.type == INTERVAL_DAY and isinstance(right.value, int) and right.value % DAY_MICROSECONDS == 0:
+        if (
+            right.type == INTERVAL_DAY
+            and isinstance(right.value, int)
+            and right.value % DAY_MICROSECONDS == 0
+        ):
             right = Literal(right.value // DAY_MICROSECONDS, INTEGER)
     return call(binding, "add" if adding else "sub", [left, right], node)
 
 
-def _date_part(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+def _date_part(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     only(node, binding.source, "this", "expression", "unit")
     if isinstance(node, exp.Extract):
         name = node.this.name.lower()
@@ -164,11 +169,11 @@ def _date_part(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
     return call(binding, "date_trunc", [Literal(unit, TEXT), binding.expression(scope, node.this)], node)
 
 
-def _function(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     known = FUNCTIONS.get(type(node))
     if known is not None:
         name, parts = known
-        only(node, binding.source, *parts, "safe", "dialect", "coalesce", "ignore_nulls")
+        only(node, binding.source, *parts, "ignore_nulls")
         operands = [part for name_ in parts for part in _listed(node.args.get(name_))]
     elif isinstance(node, exp.Anonymous):
         only(node, binding.source, "this", "expressions")
@@ -183,7 +188,7 @@ def _function(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
     return call(binding, name, args, node)
 
 
-def _listed(part: object) -> list[exp.Expression]:
+def _listed(part: object) -> list[exp.Expr]:
     if isinstance(part, list):
         return part
-    return [part] if isinstance(part, exp.Expression) else []
+    return [part] if isinstance(part, exp.Expr) else []

@@ -13,7 +13,7 @@ from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import BOOLEAN, Type
 
 
-def bind_subquery(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+def bind_subquery(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     """``EXISTS (query)``, or ``(query)`` as a value."""
     if isinstance(node, exp.Exists):
         only(node, binding.source, "this")
@@ -29,7 +29,7 @@ def bind_in(binding: Binding, scope: Scope, node: exp.In) -> Scalar:
     return _any(binding, scope, node, node.this, "eq", node.args["query"])
 
 
-def bind_quantified(binding: Binding, scope: Scope, node: exp.Expression) -> Scalar:
+def bind_quantified(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     """``operand comparison ANY (query)``, or ALL: true unless the opposite holds for some row."""
     only(node, binding.source, "this", "expression")
     if type(node) not in COMPARISONS:
@@ -43,7 +43,12 @@ def bind_quantified(binding: Binding, scope: Scope, node: exp.Expression) -> Sca
 
 
 def _any(
-    binding: Binding, scope: Scope, node: exp.Expression, left: exp.Expression, comparison: str, right: exp.Expression
+    binding: Binding,
+    scope: Scope,
+    node: exp.Expr,
+    left: exp.Expr,
+    comparison: str,
+    right: exp.Expr,
 ) -> Scalar:
     if not isinstance(right, exp.Query | exp.Values):
         binding.refuse("ANY, ALL or IN over anything but a query", node)
@@ -62,7 +67,7 @@ def _any(
     return _register(binding, "any", query, BOOLEAN, tests)
 
 
-def _query(binding: Binding, scope: Scope, node: exp.Expression) -> Query:
+def _query(binding: Binding, scope: Scope, node: exp.Expr) -> Query:
     return binding.query(scope, node)
 
 

@@ -8,13 +8,12 @@ from kpg.compiler.sql.literals import convert, from_text
 from kpg.compiler.sql.scope import Binding
 from kpg.compiler.sql.syntax import span_of
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.functions.registry import resolve
-from kpg.runtime.functions.rules import common_type
+from kpg.runtime.functions import common_type, resolve
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN, Type
 
 
-def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expression) -> Scalar:
+def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> Scalar:
     """``name(args)`` with implicit casts; ProgrammingError at the node if the types do not fit."""
     try:
         meaning = resolve(name, tuple(arg.type for arg in args))
@@ -24,13 +23,13 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expressi
     return Call(meaning.function.name, tuple(cast), meaning.result_type)
 
 
-def brought(binding: Binding, scalar: Scalar, type_: Type, node: exp.Expression) -> Scalar:
+def brought(binding: Binding, scalar: Scalar, type_: Type, node: exp.Expr) -> Scalar:
     """The scalar as a value of ``type_``; ProgrammingError if it is a quoted string that means none."""
     if isinstance(scalar, Literal) and scalar.type == UNKNOWN and isinstance(scalar.value, str):
         unlimited = Type(type_.kind) if type_.is_text else type_
         value = from_text(scalar.value, unlimited)
         if value is None:
-            binding.wrong(f"'{scalar.value}' is not a {type_}", node)
+            binding.wrong(f"'{scalar.value}' is not of type {type_}", node)
         return Literal(value.value, type_)
     return coerce(scalar, type_)
 
@@ -55,7 +54,7 @@ def settled(scalar: Scalar) -> Scalar:
     return scalar
 
 
-def settle(binding: Binding, args: Sequence[Scalar], node: exp.Expression) -> list[Scalar]:
+def settle(binding: Binding, args: Sequence[Scalar], node: exp.Expr) -> list[Scalar]:
     """The arguments of a binary operator: one of unknown type takes the other's."""
     left, right = args
     if left.type == UNKNOWN and right.type != UNKNOWN:
@@ -65,10 +64,8 @@ def settle(binding: Binding, args: Sequence[Scalar], node: exp.Expression) -> li
     return [left, right]
 
 
-def unified(
-    binding: Binding, args: Sequence[Scalar], nodes: Sequence[exp.Expression], what: str
-) -> list[Scalar]:
-    """The arguments brought to their common type; ProgrammingError at the first that has none with the rest."""
+def unified(binding: Binding, args: Sequence[Scalar], nodes: Sequence[exp.Expr], what: str) -> list[Scalar]:
+    """The arguments brought to their common type; ProgrammingError where there is none."""
     target = common_type(tuple(arg.type for arg in args))
     if target is None:
         known = args[0].type
@@ -81,7 +78,7 @@ def unified(
     return [brought(binding, arg, target, node) for arg, node in zip(args, nodes, strict=True)]
 
 
-def condition(binding: Binding, scalar: Scalar, node: exp.Expression, clause: str) -> Scalar:
+def condition(binding: Binding, scalar: Scalar, node: exp.Expr, clause: str) -> Scalar:
     """The scalar as a BOOLEAN; ProgrammingError if it is none."""
     if scalar.type == UNKNOWN:
         return brought(binding, scalar, BOOLEAN, node)

@@ -26,8 +26,10 @@ TEXT_TYPES: Final = {exp.DType.VARCHAR: Kind.VARCHAR, exp.DType.CHAR: Kind.CHAR,
 
 def sql_type(node: exp.DataType, source: str) -> Type:
     """The type that a type name stands for; NotSupportedError if there is none."""
+    if node.this not in PLAIN_TYPES and node.this not in TEXT_TYPES and node.this is not exp.DType.DECIMAL:
+        refuse(f"type {node.sql('postgres')}", node, source)
     parameters = _parameters(node, source)
-    only(node, source, "this", "expressions", "nested")
+    only(node, source, "this", "expressions")
     if node.this in PLAIN_TYPES and not parameters:
         return PLAIN_TYPES[node.this]
     if node.this in TEXT_TYPES and len(parameters) <= 1:
@@ -91,7 +93,7 @@ def _whole(select: ast.Select, span: Span) -> ast.Select:
     return ast.Select(select.query, Span(span.source, begin, span.end))
 
 
-def _view_name(target: exp.Expression, source: str) -> tuple[str, tuple[str, ...]]:
+def _view_name(target: exp.Expr, source: str) -> tuple[str, tuple[str, ...]]:
     columns: tuple[str, ...] = ()
     if isinstance(target, exp.Schema):
         only(target, source, "this", "expressions")
@@ -135,13 +137,13 @@ def _create_table(tree: exp.Create, source: str, span: Span) -> ast.CreateTable:
     return ast.CreateTable(schema.this.name, Schema(listed, positions), bool(tree.args.get("exists")), span)
 
 
-def _position(name: str, columns: list[str], node: exp.Expression, source: str) -> int:
+def _position(name: str, columns: list[str], node: exp.Expr, source: str) -> int:
     if name.lower() not in columns:
         wrong(f'primary key column "{name}" does not exist', node, source)
     return columns.index(name.lower())
 
 
-def _key_column(node: exp.Expression, source: str) -> str:
+def _key_column(node: exp.Expr, source: str) -> str:
     inner = node.this if isinstance(node, exp.Ordered) else node
     inner = inner.this if isinstance(inner, exp.Column) else inner
     if not isinstance(inner, exp.Identifier):
@@ -174,4 +176,6 @@ def drop(tree: exp.Drop, source: str, span: Span) -> ast.Drop:
     for target in targets:
         only(target, source, "this")
     names = tuple(target.name for target in targets)
-    return ast.Drop(tree.args["kind"], names, bool(tree.args.get("exists")), bool(tree.args.get("cascade")), span)
+    return ast.Drop(
+        tree.args["kind"], names, bool(tree.args.get("exists")), bool(tree.args.get("cascade")), span
+    )

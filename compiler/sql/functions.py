@@ -4,7 +4,7 @@ from typing import Final
 
 from sqlglot import exp
 
-FUNCTIONS: Final[dict[type[exp.Expression], tuple[str, tuple[str, ...]]]] = {
+FUNCTIONS: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.EQ: ("eq", ("this", "expression")),
     exp.NEQ: ("ne", ("this", "expression")),
     exp.LT: ("lt", ("this", "expression")),
@@ -38,7 +38,7 @@ FUNCTIONS: Final[dict[type[exp.Expression], tuple[str, tuple[str, ...]]]] = {
     exp.StartsWith: ("starts_with", ("this", "expression")),
 }
 
-COMPARISONS: Final = {
+COMPARISONS: Final[dict[type[exp.Expr], str]] = {
     exp.EQ: "eq",
     exp.NEQ: "ne",
     exp.LT: "lt",
@@ -48,5 +48,5 @@ COMPARISONS: Final = {
 }
 OPPOSITE: Final = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
-FIELDS: Final = frozenset({"year", "quarter", "month", "week", "day", "dow", "doy", "hour", "minute", "second"})
 UNITS: Final = frozenset({"year", "quarter", "month", "week", "day", "hour", "minute", "second"})
+FIELDS: Final = UNITS | {"dow", "doy", "epoch"}

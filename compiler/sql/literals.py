@@ -19,7 +19,6 @@ from kpg.runtime.types import (
     INTERVAL_MONTH,
     MAX_DECIMAL_PRECISION,
     MAX_WORD,
-    TEXT,
     UNKNOWN,
     Kind,
     Type,
@@ -190,20 +189,30 @@ def shifted(day: Literal, distance: Literal, sign: int) -> Literal | None:
     return Literal((moved - EPOCH).days, DATE)
 
 
-def settled(scalar: Scalar) -> Scalar:
-    """The scalar with a type: a quoted string whose context gave it none is text, a NULL too."""
-    if isinstance(scalar, Literal) and scalar.type == UNKNOWN:
-        return Literal(scalar.value, TEXT)
-    return scalar
-
-
 def is_true(scalar: Scalar) -> bool:
     """Whether the scalar is the constant TRUE."""
     return isinstance(scalar, Literal) and scalar.value == 1 and scalar.type.kind is Kind.BOOLEAN
 
 
 def conjuncts(scalar: Scalar) -> tuple[Scalar, ...]:
-    """The parts of a conjunction, constant TRUE left out."""
+    """The parts of a conjunction, constant TRUE left out.
+
+    What every arm of a disjunction demands is a part of its own (TPC-H Q19's join condition).
+    """
     if isinstance(scalar, Call) and scalar.function == "and":
-        return tuple(part for arg in scalar.args for part in conjuncts(arg))
+        return tuple(dict.fromkeys(part for arg in scalar.args for part in conjuncts(arg)))
+    if isinstance(scalar, Call) and scalar.function == "or":
+        return _factored(scalar)
     return () if is_true(scalar) else (scalar,)
+
+
+def _factored(disjunction: Call) -> tuple[Scalar, ...]:
+    arms = [conjuncts(arm) for arm in disjunction.args]
+    common = tuple(part for part in arms[0] if all(part in arm for arm in arms))
+    if not common:
+        return (disjunction,)
+    rests = [tuple(part for part in arm if part not in common) for arm in arms]
+    if not all(rests):
+        return common
+    rest = tuple(parts[0] if len(parts) == 1 else Call("and", parts, disjunction.type) for parts in rests)
+    return (*common, Call("or", rest, disjunction.type))

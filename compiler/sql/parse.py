@@ -4,31 +4,48 @@ What a statement holds besides what kpg understands is refused by name and place
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import ClassVar, Final
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.define import create, drop
 from kpg.compiler.sql.syntax import construct_name, only, refuse, span_of, wrong
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
-STAGES = ("logical", "optimized", "physical")
-TRANSACTION_NOISE = ("transaction", "work")
+STAGES: Final = ("logical", "optimized", "physical")
+TRANSACTION_NOISE: Final = ("transaction", "work")
+JOIN_PARTS: Final = ("method", "side", "kind")
+OPTIONS: Final = ("format", "header", "delimiter", "null", "quote")
 
 
 class _Dialect(Postgres):
     """Postgres, in which no statement is swallowed whole as an opaque command."""
 
     class Tokenizer(Postgres.Tokenizer):
-        COMMANDS = set()
+        COMMANDS: ClassVar[set[TokenType]] = set()
 
-    class Parser(Postgres.Parser):
+    class Parser(PostgresParser):
         def _warn_unsupported(self) -> None:
             """Commands that sqlglot does not parse are refused, so there is nothing to warn of."""
+
+        def _parse_join(
+            self,
+            skip_join_token: bool = False,
+            parse_bracket: bool = False,
+            alias_tokens: Collection[TokenType] | None = None,
+        ) -> exp.Join | None:
+            """Marks ``JOIN`` without more, which the syntax tree does not tell from a comma."""
+            comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
+            join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+            if join is not None and not comma and not any(join.args.get(part) for part in JOIN_PARTS):
+                join.set("kind", "INNER")
+            return join
 
 
 def parse(text: str) -> list[ast.Statement]:
@@ -48,7 +65,8 @@ def _split(text: str) -> Iterator[list[Token]]:
     try:
         tokens = _Dialect().tokenize(text)
     except TokenError as error:
-        raise ProgrammingError("cannot read the text", span=_broken_token(text, error)) from None
+        span = _broken_token(text, error)
+        raise ProgrammingError("a string, name or comment does not end", span=span) from None
     chunk: list[Token] = []
     for token in tokens:
         if token.token_type is not TokenType.SEMICOLON:
@@ -61,11 +79,10 @@ def _split(text: str) -> Iterator[list[Token]]:
 
 
 def _broken_token(text: str, error: TokenError) -> Span:
-    found = re.search(r"from (\d+):(\d+)", str(error.__cause__ or error))
-    if found is None:
-        return Span(text, max(0, len(text) - 1), len(text))
-    start = _offset(text, int(found[1]), int(found[2]))
-    return Span(text, start, len(text))
+    """From where the token starts, which sqlglot says as an offset, to the end of the text."""
+    found = re.search(r"from \d+:(\d+)$", str(error.__cause__ or error))
+    start = int(found[1]) if found is not None else len(text) - 1
+    return Span(text, max(0, min(start, len(text) - 1)), len(text))
 
 
 def _offset(text: str, line: int, column: int) -> int:
@@ -98,7 +115,7 @@ def _transaction(statement: ast.Statement, tokens: list[Token], start: int, text
         rest = rest[1:]
     if rest:
         span = Span(text, rest[0].start, rest[-1].end + 1)
-        raise NotSupportedError(f"{span.source[span.start:span.end].upper()} is not supported", span=span)
+        raise NotSupportedError(f"{span.source[span.start : span.end].upper()} is not supported", span=span)
     return statement
 
 
@@ -116,11 +133,14 @@ def _explain(tokens: list[Token], text: str, span: Span) -> ast.Explain:
     raise NotSupportedError("EXPLAIN of anything but a query is not supported", span=statement.span)
 
 
-def _tree(tokens: list[Token], text: str) -> exp.Expression:
+def _tree(tokens: list[Token], text: str) -> exp.Expr:
     try:
         (tree,) = _Dialect().parser().parse(tokens, text)
     except ParseError as error:
         raise _syntax_error(error, tokens, text) from None
+    except RecursionError:
+        span = Span(text, tokens[0].start, tokens[-1].end + 1)
+        raise NotSupportedError("a statement nested this deep is not supported", span=span) from None
     if tree is None:
         raise ProgrammingError("syntax error", span=Span(text, tokens[0].start, tokens[-1].end + 1))
     return tree
@@ -136,7 +156,7 @@ def _syntax_error(error: ParseError, tokens: list[Token], text: str) -> Programm
     return ProgrammingError(f"syntax error {where}", span=Span(text, start, start + len(highlight)))
 
 
-def _convert(tree: exp.Expression, text: str, span: Span) -> ast.Statement:
+def _convert(tree: exp.Expr, text: str, span: Span) -> ast.Statement:
     match tree:
         case exp.Query() | exp.Values():
             return ast.Select(tree, span)
@@ -167,12 +187,12 @@ def _convert(tree: exp.Expression, text: str, span: Span) -> ast.Statement:
             raise NotSupportedError(f"{construct_name(tree)} is not supported", span=span)
 
 
-def _condition(tree: exp.Expression) -> exp.Expression | None:
+def _condition(tree: exp.Expr) -> exp.Expr | None:
     where = tree.args.get("where")
     return where.this if where is not None else None
 
 
-def _target(table: exp.Expression, text: str) -> tuple[str, str]:
+def _target(table: exp.Expr, text: str) -> tuple[str, str]:
     """Name and alias of the table that a statement changes."""
     if not isinstance(table, exp.Table):
         refuse(construct_name(table), table, text)
@@ -232,23 +252,27 @@ def _copy(tree: exp.Copy, text: str, span: Span) -> ast.CopyFrom | ast.CopyTo:
     return ast.CopyFrom(_target(source, text)[0], columns, path, form, rest, span)
 
 
-def _copied(source: exp.Expression, text: str, span: Span) -> ast.Select:
+def _copied(source: exp.Expr, text: str, span: Span) -> ast.Select:
     if isinstance(source, exp.Table):
         only(source, text, "this")
         source = exp.Select(expressions=[exp.Star()], from_=exp.From(this=source.copy()))
     return ast.Select(source, span_of(source, text) or span)
 
 
-def _option(param: exp.Expression, text: str) -> tuple[str, str]:
+def _option(param: exp.Expr, text: str) -> tuple[str, str]:
     value = param.args.get("expression")
     name = param.name.lower()
     if name not in ("format", "header", "delimiter", "delim", "sep", "null", "quote"):
-        wrong(f'unknown COPY option "{name}"', param, text, hint="known: format, header, delimiter, null, quote")
+        wrong(
+            f'unknown COPY option "{name}"', param, text, hint="known: format, header, delimiter, null, quote"
+        )
     name = "delimiter" if name in ("delim", "sep") else name
-    return name, "true" if value is None else (value.name or value.sql()).lower() if name != "null" else value.name
+    return name, "true" if value is None else (
+        value.name or value.sql()
+    ).lower() if name != "null" else value.name
 
 
-def _format_of(path: str, node: exp.Expression, text: str) -> str:
+def _format_of(path: str, node: exp.Expr, text: str) -> str:
     suffix = path.lower().rpartition(".")[2]
     formats = {"parquet": "parquet", "csv": "csv", "tbl": "csv", "tsv": "csv"}
     if suffix not in formats:

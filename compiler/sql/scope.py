@@ -30,7 +30,7 @@ class Common:
     """A WITH query that can be named in FROM. A correlated one is bound anew wherever it is used."""
 
     name: str
-    syntax: exp.Expression
+    syntax: exp.Expr
     columns: tuple[str, ...]
     scope: "Scope"
     shared: str | None
@@ -88,8 +88,8 @@ class Binding:
 
     source: str
     catalog: Catalog
-    expression: "Callable[[Scope, exp.Expression], Scalar]"
-    query: "Callable[[Scope | None, exp.Expression], Query]"
+    expression: "Callable[[Scope, exp.Expr], Scalar]"
+    query: "Callable[[Scope | None, exp.Expr], Query]"
     subqueries: dict[int, Subquery] = field(default_factory=dict)
     shared: dict[str, Query] = field(default_factory=dict)
     ids: "count[int]" = field(default_factory=count)
@@ -99,11 +99,11 @@ class Binding:
         """An id that nothing has yet."""
         return next(self.ids)
 
-    def wrong(self, message: str, node: exp.Expression, hint: str | None = None) -> NoReturn:
+    def wrong(self, message: str, node: exp.Expr, hint: str | None = None) -> NoReturn:
         """Raise ProgrammingError at the node."""
         wrong(message, node, self.source, hint)
 
-    def refuse(self, construct: str, node: exp.Expression, hint: str | None = None) -> NoReturn:
+    def refuse(self, construct: str, node: exp.Expr, hint: str | None = None) -> NoReturn:
         """Raise NotSupportedError at the node."""
         refuse(construct, node, self.source, hint)
 
@@ -145,4 +145,6 @@ def _unknown(binding: Binding, scope: Scope, node: exp.Column) -> NoReturn:
     if node.table:
         hint = did_you_mean(node.table, (one.relation for one in every))
         binding.wrong(f'missing FROM entry for "{node.table}"', node, hint)
-    binding.wrong(f'column "{node.name}" does not exist', node, did_you_mean(node.name, (f.name for f in every)))
+    binding.wrong(
+        f'column "{node.name}" does not exist', node, did_you_mean(node.name, (f.name for f in every))
+    )

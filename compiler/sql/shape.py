@@ -1,10 +1,12 @@
 """The output columns of bound queries: types settled, brought to what a context asks for."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from sqlglot import exp
 
-from kpg.compiler.sql.calls import brought, settled
+from kpg.compiler.sql.calls import brought, coerce, settled
+from kpg.compiler.sql.literals import convert
 from kpg.compiler.sql.scope import Binding
 from kpg.compiler.sql.tree import Distinct, Filter, Map, Node, Query, Rows, SetOperation, SortKey, TopK
 from kpg.runtime.scalar import Column, Literal, Scalar
@@ -19,10 +21,15 @@ def settled_query(query: Query) -> Query:
     return query
 
 
-def brought_query(binding: Binding, query: Query, types: tuple[Type, ...], node: exp.Expression) -> Query:
+def brought_query(binding: Binding, query: Query, types: tuple[Type, ...], node: exp.Expr) -> Query:
     """The query with its columns of the given types, by retyping constants and casting the rest."""
     for column, type_ in zip(query.columns, types, strict=True):
-        if column.type == UNKNOWN and type_ != UNKNOWN:
+        if column.type == type_:
+            continue
+        constants = _converted(query, column.index, type_) if isinstance(query.node, Rows) else None
+        if constants is not None:
+            query = constants
+        elif column.type == UNKNOWN:
             query = _retyped(query, column.index, type_, binding, node)
     needed = [
         (index, brought(binding, column, type_, node))
@@ -39,9 +46,19 @@ def brought_query(binding: Binding, query: Query, types: tuple[Type, ...], node:
     return replace(query, node=mapped, columns=tuple(columns))
 
 
-def _retyped(
-    query: Query, id_: int, type_: Type, binding: Binding | None, node: exp.Expression | None
-) -> Query:
+def _converted(query: Query, id_: int, type_: Type) -> Query | None:
+    """Literal rows with a column's constants in another type, if each has an exact value of that."""
+    rows = query.node
+    assert isinstance(rows, Rows)
+    place = rows.ids.index(id_)
+    if any(convert(row[place], type_) is None for row in rows.rows):
+        return None
+    changed = _retype_rows(rows, place, lambda literal: coerce(literal, type_))
+    columns = tuple(Column(id_, type_) if column.index == id_ else column for column in query.columns)
+    return replace(query, node=changed, columns=columns)
+
+
+def _retyped(query: Query, id_: int, type_: Type, binding: Binding | None, node: exp.Expr | None) -> Query:
     def constant(scalar: Scalar) -> Scalar:
         if binding is None or node is None:
             return settled(scalar)
@@ -52,7 +69,7 @@ def _retyped(
             case Map(input=source, ids=ids, scalars=scalars) if target in ids:
                 changed = tuple(constant(s) if i == target else s for i, s in zip(ids, scalars, strict=True))
                 return Map(source, ids, changed)
-            case Rows(rows=rows, ids=ids, types=types):
+            case Rows(ids=ids):
                 return _retype_rows(here, ids.index(target), constant)
             case SetOperation(left=left, right=right, ids=ids):
                 place = ids.index(target)
@@ -80,8 +97,7 @@ def _retyped(
     return replace(query, node=visit(query.node, id_), columns=columns, order=order)
 
 
-def _retype_rows(rows: Rows, place: int, constant: "object") -> Rows:
-    assert callable(constant)
+def _retype_rows(rows: Rows, place: int, constant: Callable[[Scalar], Scalar]) -> Rows:
     changed = []
     for row in rows.rows:
         value = constant(row[place])

@@ -16,7 +16,7 @@ from kpg.runtime.types import Schema
 class Select:
     """A query: SELECT, VALUES, or a set operation, with its WITH and ORDER BY."""
 
-    query: exp.Expression
+    query: exp.Expr
     span: Span
 
     @property
@@ -75,7 +75,7 @@ class Delete:
 
     table: str
     alias: str
-    where: exp.Expression | None
+    where: exp.Expr | None
     span: Span
 
 
@@ -85,8 +85,8 @@ class Update:
 
     table: str
     alias: str
-    assignments: tuple[tuple[exp.Identifier, exp.Expression], ...]
-    where: exp.Expression | None
+    assignments: tuple[tuple[exp.Identifier, exp.Expr], ...]
+    where: exp.Expr | None
     span: Span
 
 

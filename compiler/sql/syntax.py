@@ -1,18 +1,30 @@
 """Places in the text, and the refusal of what is not supported, for sqlglot's syntax trees."""
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from sqlglot import exp
 
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
+ANNOTATIONS: Final = frozenset({"typed", "safe", "dialect", "big_int", "coalesce", "_type", "nested"})
+"""What sqlglot notes about the dialect that it parsed; nothing that the user wrote."""
 
-def span_of(node: exp.Expression, source: str) -> Span | None:
+
+NAMES: Final[dict[type[exp.Expr], str]] = {
+    exp.Bracket: "a subscript",
+    exp.Lock: "FOR UPDATE or FOR SHARE",
+    exp.TableSample: "TABLESAMPLE",
+    exp.JSONExtract: "a JSON operator",
+    exp.JSONExtractScalar: "a JSON operator",
+}
+
+
+def span_of(node: exp.Expr, source: str) -> Span | None:
     """The stretch of text from the first to the last token that the tree knows the place of.
 
     A node that knows none takes that of its closest ancestor that does.
     """
-    here: exp.Expression | None = node
+    here: exp.Expr | None = node
     while here is not None:
         starts = [part.meta["start"] for part in here.walk() if "start" in part.meta]
         if starts:
@@ -21,41 +33,54 @@ def span_of(node: exp.Expression, source: str) -> Span | None:
     return None
 
 
-def _end(node: exp.Expression) -> int:
+def _end(node: exp.Expr) -> int:
     return int(node.meta["end"]) + 1 if "end" in node.meta else 0
 
 
-def refuse(construct: str, node: exp.Expression, source: str, hint: str | None = None) -> NoReturn:
+def refuse(construct: str, node: exp.Expr, source: str, hint: str | None = None) -> NoReturn:
     """Raise NotSupportedError that names the construct and its place."""
-    raise NotSupportedError(f"{construct} is not supported", span=span_of(node, source), hint=hint)
+    span = span_of(node, source) or whole(source)
+    raise NotSupportedError(f"{construct} is not supported", span=span, hint=hint)
 
 
-def wrong(message: str, node: exp.Expression, source: str, hint: str | None = None) -> NoReturn:
+def wrong(message: str, node: exp.Expr, source: str, hint: str | None = None) -> NoReturn:
     """Raise ProgrammingError at the node's place."""
-    raise ProgrammingError(message, span=span_of(node, source), hint=hint)
+    raise ProgrammingError(message, span=span_of(node, source) or whole(source), hint=hint)
 
 
-def only(node: exp.Expression, source: str, *known: str) -> None:
+def whole(source: str) -> Span:
+    """All of a text, without the space around it: the place of what has no other."""
+    start = len(source) - len(source.lstrip())
+    return Span(source, start, max(start, len(source.rstrip())))
+
+
+def only(node: exp.Expr, source: str, *known: str) -> None:
     """Refuse the node if it has any part besides the ``known`` ones, so that none is ignored."""
     for name, value in node.args.items():
-        if name in known or value is None or value is False or value == []:
+        if name in known or name in ANNOTATIONS or value is None or value is False or value == []:
             continue
         part = value[0] if isinstance(value, list) else value
-        place = part if isinstance(part, exp.Expression) else node
-        refuse(f"{construct_name(place if place is not node else node)}{_of(name, place, node)}", place, source)
+        place = part if isinstance(part, exp.Expr) else node
+        refuse(
+            f"{construct_name(place if place is not node else node)}{_of(name, place, node)}", place, source
+        )
 
 
-def _of(name: str, place: exp.Expression, node: exp.Expression) -> str:
+def _of(name: str, place: exp.Expr, node: exp.Expr) -> str:
     return f" ({name.rstrip('_')})" if place is node else f" in {construct_name(node)}"
 
 
-def construct_name(node: exp.Expression) -> str:
+def construct_name(node: exp.Expr) -> str:
     """The SQL word for a kind of syntax node, as far as sqlglot's class name gives it."""
+    if type(node) in NAMES:
+        return NAMES[type(node)]
     name = type(node).__name__
-    words = "".join(f" {c}" if c.isupper() and i and not name[i - 1].isupper() else c for i, c in enumerate(name))
+    words = "".join(
+        f" {c}" if c.isupper() and i and not name[i - 1].isupper() else c for i, c in enumerate(name)
+    )
     return words.upper()
 
 
-def identifier(node: exp.Expression | None) -> str:
+def identifier(node: exp.Expr | None) -> str:
     """The name that an identifier, a table without a schema, or an alias carries."""
     return node.name if node is not None else ""

@@ -27,7 +27,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The WITH query or view ``name`` of :attr:`Bound.shared`, under new ids."""
+    """The WITH query or view ``name`` of :attr:`Resolved.shared`, under new ids."""
 
     name: str
     ids: tuple[int, ...]
@@ -151,8 +151,8 @@ class Subquery:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """A bound statement: the query, its subqueries by id, the shared queries in order of definition."""
+class Resolved:
+    """A whole bound query: the query, its subqueries by id, the shared queries in order of definition."""
 
     query: Query
     subqueries: dict[int, Subquery]

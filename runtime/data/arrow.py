@@ -52,10 +52,8 @@ def resolve(given: pa.Schema, schema: Schema, origin: Origin = NOWHERE) -> list[
     result = []
     for column in schema.columns:
         found = positions.pop(column.name.lower(), [])
-        if len(found) > 1:
-            found = [i for i in found if given.names[i] == column.name]
         if len(found) != 1:
-            what = "ambiguous" if found or column.name.lower() in map(str.lower, given.names) else "missing"
+            what = "ambiguous" if found else "missing"
             raise ProgrammingError(
                 f"{where}column {column.name} {column.type} is {what}", hint=f"found {', '.join(given.names)}"
             )
@@ -85,15 +83,15 @@ def encode(
     for i, position in enumerate(resolve(data.schema, schema, origin)):
         source = data.column(position)
         chunks = source.chunks if isinstance(source, pa.ChunkedArray) else [source]
+        chunks = [chunk for chunk in chunks if len(chunk)]
         start = 0
         for chunk in chunks:
             try:
                 _encode_chunk(chunk, schema.columns[i].type, dictionary, words[i, start : start + len(chunk)])
             except UnfitAt as unfit:
                 place = origin.place(start + unfit.position, schema.columns[i].name)
-                value = chunk[unfit.position].as_py()
                 raise DataError(
-                    f"{place}: value {value!r} does not fit {schema.columns[i].type}",
+                    f"{place}: value {_shown(chunk[unfit.position])} does not fit {schema.columns[i].type}",
                     hint="nothing of this batch was taken in; correct the value or widen the column",
                 ) from None
             start += len(chunk)
@@ -108,6 +106,13 @@ def _encode_chunk(chunk: pa.Array, type_: Type, dictionary: Dictionary, out: Wor
             reserved &= chunk.is_valid().to_numpy(zero_copy_only=False)
         if reserved.any():
             raise UnfitAt(int(np.argmax(reserved)))
+
+
+def _shown(scalar: pa.Scalar) -> str:
+    try:
+        return repr(scalar.as_py())
+    except (OverflowError, ValueError):
+        return f"{scalar.value} {scalar.type}"
 
 
 def decode(words: Words, names: Sequence[str], types: Sequence[Type], dictionary: Dictionary) -> pa.Table:
@@ -144,7 +149,7 @@ def from_any(data: Any, schema: Schema, dictionary: Dictionary) -> Words:
             return encode_records(data, schema, dictionary)
     raise InterfaceError(
         f"cannot read rows from a {type(data).__name__}",
-        hint="give an Arrow table, a pandas or polars data frame, a dict of columns, a list of tuples or dicts",
+        hint="give an Arrow table, a data frame, a dict of columns, or a list of tuples or dicts",
     )
 
 

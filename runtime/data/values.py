@@ -45,6 +45,11 @@ EXACT_FLOAT: Final = 2**53
 WIDE: Final = decimal.Context(prec=80, traps=[decimal.InvalidOperation])
 
 
+MOST_RECENT: Final = 256
+_recent: dict[int, tuple[Schema, list[tuple[Encoder, bool]]]] = {}
+"""Encoders by identity of the schema, which is kept: to hash a schema takes longer than to encode a row."""
+
+
 class Unfit(Exception):
     """A value that its column's type cannot hold; the encoder's caller knows where it stands."""
 
@@ -116,9 +121,22 @@ def encode_rows(rows: Sequence[Sequence[Any]], schema: Schema, dictionary: Dicti
             )
     words = np.empty((width, len(rows)), np.int64)
     if rows:
+        encoders = _encoders(schema)
         for i, values in enumerate(zip(*rows, strict=True)):
-            words[i] = encode_values(values, schema.columns[i], dictionary)
+            words[i] = _encode(values, schema.columns[i], *encoders[i], dictionary)
     return words
+
+
+def _encoders(schema: Schema) -> list[tuple[Encoder, bool]]:
+    """For each column its encoder and whether it is text."""
+    known = _recent.get(id(schema))
+    if known is not None and known[0] is schema:
+        return known[1]
+    if len(_recent) >= MOST_RECENT:
+        _recent.clear()
+    encoders = [(encoder_of(type_), type_.is_text) for type_ in schema.types]
+    _recent[id(schema)] = schema, encoders
+    return encoders
 
 
 def encode_records(records: Sequence[Mapping[str, Any]], schema: Schema, dictionary: Dictionary) -> Words:
@@ -143,12 +161,17 @@ def encode_records(records: Sequence[Mapping[str, Any]], schema: Schema, diction
 
 def encode_values(values: Sequence[Any], column: ColumnDef, dictionary: Dictionary) -> Words | list[int]:
     """The words of one column's Python values; errors as :func:`encode_rows`."""
-    encoder = encoder_of(column.type)
+    return _encode(values, column, encoder_of(column.type), column.type.is_text, dictionary)
+
+
+def _encode(
+    values: Sequence[Any], column: ColumnDef, encoder: Encoder, is_text: bool, dictionary: Dictionary
+) -> Words | list[int]:
     try:
         encoded = [NULL if value is None else encoder(value) for value in values]
     except (Unfit, Mistyped):
         raise _value_error(values, column) from None
-    if not column.type.is_text:
+    if not is_text:
         return encoded
     if len(values) <= FEW_STRINGS:
         return [NULL if value is None else dictionary.code(value) for value in values]

@@ -8,6 +8,9 @@ what it needs to undo the step until :meth:`Operator.commit` or :meth:`Operator.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.trace.updates import Updates
 
@@ -33,8 +36,8 @@ class Counters:
 class Place:
     """An operator's place in the dataflow.
 
-    ``fingerprint`` tells what it computes, ``position`` orders it after its ``inputs``, and ``width``
-    is the number of columns of its output stream.
+    ``fingerprint`` tells what it computes, ``position`` orders it after its ``inputs``, ``width`` is
+    the number of columns of its output stream, and ``rowids`` names the table whose rowids a column holds.
     """
 
     fingerprint: str
@@ -42,7 +45,16 @@ class Place:
     position: int
     inputs: "tuple[Operator, ...]"
     cursor: Cursor
-    width: int
+    rowids: tuple[str | None, ...]
+
+    @property
+    def width(self) -> int:
+        """Number of columns of the output stream."""
+        return len(self.rowids)
+
+    def rowid_columns(self, table: str) -> list[int]:
+        """The output columns that hold rowids of a table."""
+        return [column for column, name in enumerate(self.rowids) if name == table]
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -136,6 +148,13 @@ class Operator:
 
     def maintain(self) -> None:
         """Spend effort on physical upkeep in proportion to the step; answers do not change."""
+
+    def renumber(self, table: str, mapping: NDArray[np.int64]) -> None:
+        """Replace rowid r of a table by ``mapping[r]`` in all state; -1 says that the row is no more.
+
+        The mapping keeps the order of the rows that remain; those that are no more have no net effect
+        on any state at the present time.
+        """
 
     def hydrate(self) -> None:
         """Feed this new operator the history of the operators it reads that were there before."""

@@ -1,26 +1,12 @@
 """Numbers: ``+ - * / %``, rounding, powers. Dates and intervals join ``+`` and ``-`` here as well."""
 
 from kpg.runtime.functions import vectors
-from kpg.runtime.functions.dates import DAY
-from kpg.runtime.functions.registry import Composition, Distinct, Opcode, Overload, Rule, Signature, Vector, scalar
-from kpg.runtime.functions.rules import (
-    doubles,
-    exact_product,
-    exact_sum,
-    exactly,
-    fixed,
-    is_exact,
-    is_unknown,
-    kinds,
-    numbers,
-    same,
-)
-from kpg.runtime.scalar import Call, If, Literal, Scalar
+from kpg.runtime.functions.registry import Composition, Opcode, Overload, Signature, Vector, scalar
+from kpg.runtime.functions.rules import doubles, exact_product, exact_sum, exactly, numbers
+from kpg.runtime.scalar import Call, Scalar
 from kpg.runtime.types import (
     BIGINT,
-    BOOLEAN,
     DATE,
-    DOUBLE,
     INTEGER,
     INTERVAL_DAY,
     INTERVAL_MONTH,
@@ -63,6 +49,11 @@ def _months_to_timestamp(call: Call) -> Scalar:
     return _call("add", TIMESTAMP, moved, time_of_day)
 
 
+def _timestamps(call: Call) -> Scalar:
+    left, right = (_midnight(arg) if arg.type.kind is Kind.DATE else arg for arg in call.args)
+    return _call("sub", INTERVAL_DAY, left, right)
+
+
 _PLUS = Opcode("add")
 _MINUS = Opcode("sub")
 
@@ -96,7 +87,7 @@ scalar(
 
 scalar(
     "sub",
-    "two numbers, two dates or timestamps, a date or timestamp and an interval or number of days, or two intervals",
+    "two numbers, dates, timestamps or intervals, or a date or timestamp and an interval or number of days",
     "Difference.",
     {
         "1 - 2": "-1",
@@ -114,16 +105,11 @@ scalar(
     Overload(exactly(TIMESTAMP, TIMESTAMP, INTERVAL_DAY), _MINUS),
     Overload(exactly(TIMESTAMP, TIMESTAMP, INTERVAL_MONTH), Composition(_negated_second)),
     Overload(exactly(INTERVAL_DAY, TIMESTAMP, TIMESTAMP), _MINUS),
-    Overload(exactly(INTERVAL_DAY, TIMESTAMP, DATE), Composition(lambda call: _timestamps(call))),
-    Overload(exactly(INTERVAL_DAY, DATE, TIMESTAMP), Composition(lambda call: _timestamps(call))),
+    Overload(exactly(INTERVAL_DAY, TIMESTAMP, DATE), Composition(_timestamps)),
+    Overload(exactly(INTERVAL_DAY, DATE, TIMESTAMP), Composition(_timestamps)),
     Overload(exactly(INTERVAL_DAY, INTERVAL_DAY, INTERVAL_DAY), _MINUS),
     Overload(exactly(INTERVAL_MONTH, INTERVAL_MONTH, INTERVAL_MONTH), _MINUS),
 )
-
-
-def _timestamps(call: Call) -> Scalar:
-    left, right = (_midnight(arg) if arg.type.kind is Kind.DATE else arg for arg in call.args)
-    return _call("sub", INTERVAL_DAY, left, right)
 
 
 _TIMES = Opcode("mul")
@@ -174,133 +160,4 @@ scalar(
     {"7 % 3": "1", "-7 % 3": "-1", "5.5 % 2": "1.5"},
     Overload(_same_scale, Opcode("mod")),
     Overload(doubles, Vector(lambda call: vectors.remainder)),
-)
-
-
-def _zero(type_: Type) -> Literal:
-    return Literal(0, type_)
-
-
-def _negative(call: Call) -> Scalar:
-    return _call("sub", call.type, _zero(call.type), call.args[0])
-
-
-def _absolute(call: Call) -> Scalar:
-    (x,) = call.args
-    return If(_call("lt", BOOLEAN, x, _zero(x.type)), _call("neg", x.type, x), x, x.type)
-
-
-def _sign(call: Call) -> Scalar:
-    (x,) = call.args
-    above = _call("cast", INTEGER, _call("gt", BOOLEAN, x, _zero(x.type)))
-    below = _call("cast", INTEGER, _call("lt", BOOLEAN, x, _zero(x.type)))
-    return _call("sub", INTEGER, above, below)
-
-
-_number = same(lambda type_: type_.is_numeric)
-_interval = same(kinds(Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH))
-_double = fixed(DOUBLE, DOUBLE)
-
-
-def _signed(types: tuple[Type, ...]) -> Signature | None:
-    return Signature(types, INTEGER) if len(types) == 1 and types[0].is_numeric else None
-
-
-scalar(
-    "neg",
-    "a number or an interval",
-    "The value with the other sign.",
-    {"-(3)": "-3", "-(1.5)": "-1.5", "-(CAST(NULL AS INTEGER))": "NULL"},
-    Overload(_number, Composition(_negative)),
-    Overload(_interval, Composition(_negative)),
-)
-scalar(
-    "abs",
-    "a number",
-    "Absolute value.",
-    {"abs(-3)": "3", "abs(2.5)": "2.5", "abs(NULL::int)": "NULL"},
-    Overload(_number, Composition(_absolute)),
-)
-scalar(
-    "sign",
-    "a number",
-    "-1, 0 or 1.",
-    {"sign(-2.5)": "-1", "sign(0)": "0", "sign(7)": "1"},
-    Overload(_signed, Composition(_sign)),
-)
-
-
-def _whole(types: tuple[Type, ...]) -> Signature | None:
-    """One exact number, to an integer or a DECIMAL without places."""
-    if len(types) != 1 or not types[0].is_exact:
-        return None
-    (type_,) = types
-    return Signature(types, type_ if type_.is_integer else decimal(type_.precision, 0))
-
-
-def _round_decimal(call: Call) -> Scalar:
-    return _call("cast", call.type, call.args[0])
-
-
-def _down(call: Call) -> Scalar:
-    """Decimal floor: the value less its remainder, less one if that was negative."""
-    (x,) = call.args
-    if x.type.is_integer:
-        return x
-    one = Literal(10**x.type.scale, x.type)
-    rest = _call("mod", x.type, x, one)
-    below = If(_call("lt", BOOLEAN, rest, _zero(x.type)), one, _zero(x.type), x.type)
-    wide = decimal(18, x.type.scale)
-    return _call("cast", call.type, _call("sub", wide, _call("sub", wide, x, rest), below))
-
-
-def _up(call: Call) -> Scalar:
-    return _call("neg", call.type, _call("floor", call.type, _call("neg", call.args[0].type, call.args[0])))
-
-
-def _toward_zero(call: Call) -> Scalar:
-    (x,) = call.args
-    if x.type.is_integer:
-        return x
-    rest = _call("mod", x.type, x, Literal(10**x.type.scale, x.type))
-    return _call("cast", call.type, _call("sub", x.type, x, rest))
-
-
-def _digits(keep: Rule = same(is_exact)) -> Rule:
-    def rule(types: tuple[Type, ...]) -> Signature | None:
-        if len(types) != 2 or not (types[1].is_integer or is_unknown(types[1])):
-            return None
-        signature = keep(types[:1])
-        return None if signature is None else Signature((*signature.args, INTEGER), signature.result)
-
-    return rule
-
-
-def _round_digits(call: Call) -> "type[int] | object":
-    raise NotImplementedError
-
-
-scalar(
-    "floor",
-    "a number",
-    "The largest whole number that is not above.",
-    {"floor(-1.5)": "-2", "floor(2.7e0)": "2e0", "floor(3)": "3"},
-    Overload(_whole, Composition(_down)),
-    Overload(_double, Vector(lambda call: vectors.floor)),
-)
-scalar(
-    "ceil",
-    "a number",
-    "The smallest whole number that is not below.",
-    {"ceil(-1.5)": "-1", "ceil(2.1e0)": "3e0"},
-    Overload(_whole, Composition(_up)),
-    Overload(_double, Vector(lambda call: vectors.ceil)),
-)
-scalar(
-    "trunc",
-    "a number",
-    "The whole number towards zero.",
-    {"trunc(-1.5)": "-1", "trunc(2.7e0)": "2e0"},
-    Overload(_whole, Composition(_toward_zero)),
-    Overload(_double, Vector(lambda call: vectors.trunc)),
 )

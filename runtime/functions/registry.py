@@ -1,6 +1,6 @@
 """The one place where a scalar function is defined: name, types, NULLs, meaning, examples, implementation.
 
-The binder asks :func:`resolve` what a call means; the runtime asks :meth:`ScalarFunction.implementation`
+The binder asks :func:`resolve` what a call means; the runtime asks :func:`implementation`
 how it is computed. Nothing here imports compiled code: an :class:`Opcode` is a name.
 """
 
@@ -42,11 +42,13 @@ class NullRule(enum.Enum):
 class Opcode:
     """One instruction of the expression machine, with an immediate operand computed from the call.
 
-    ``fold`` marks an operation of two operands that stands for any number of them.
+    The first ``operands`` arguments are registers (None: all). ``fold`` marks an operation of two
+    operands that stands for any number of them.
     """
 
     name: str
     immediate: Callable[[Call], int] | None = None
+    operands: int | None = None
     fold: bool = False
 
 
@@ -113,15 +115,6 @@ class ScalarFunction:
     overloads: tuple[Overload, ...]
     nulls: NullRule = NullRule.PROPAGATE
     deterministic: bool = True
-    infallible: bool = False
-
-    def implementation(self, call: Call) -> Implementation:
-        """How a call whose arguments are typed as :func:`resolve` demands is computed."""
-        types = tuple(arg.type for arg in call.args)
-        for overload in self.overloads:
-            if overload.rule(types) is not None:
-                return overload.implementation
-        raise _no_overload(self, types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +127,7 @@ class Resolution:
 
 
 _FUNCTIONS: dict[str, ScalarFunction] = {}
+_PRIMITIVES: dict[str, Implementation] = {}
 
 
 def scalar(
@@ -143,11 +137,10 @@ def scalar(
     examples: Mapping[str, str],
     *overloads: Overload,
     nulls: NullRule = NullRule.PROPAGATE,
-    infallible: bool = False,
 ) -> ScalarFunction:
     """Registers a function; overloads are tried in order."""
     assert name not in _FUNCTIONS, name
-    function = ScalarFunction(name, accepts, doc, examples, overloads, nulls, infallible=infallible)
+    function = ScalarFunction(name, accepts, doc, examples, overloads, nulls)
     _FUNCTIONS[name] = function
     return function
 
@@ -163,6 +156,24 @@ def distinct(
         return function
 
     return register
+
+
+def primitive(name: str, implementation: Implementation) -> None:
+    """Registers a building block of compositions that no text can name."""
+    assert name.startswith("$") and name not in _PRIMITIVES, name
+    _PRIMITIVES[name] = implementation
+
+
+def implementation(call: Call) -> Implementation:
+    """How a call whose arguments are typed as :func:`resolve` demands is computed."""
+    if call.function in _PRIMITIVES:
+        return _PRIMITIVES[call.function]
+    function = lookup(call.function)
+    types = tuple(arg.type for arg in call.args)
+    for overload in function.overloads:
+        if overload.rule(types) is not None:
+            return overload.implementation
+    raise _no_overload(function, types)
 
 
 def functions() -> Iterator[ScalarFunction]:

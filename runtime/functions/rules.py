@@ -58,7 +58,7 @@ def common_pair(left: Type, right: Type) -> Type | None:
 
 
 def common_type(types: tuple[Type, ...]) -> Type | None:
-    """The type that CASE, UNION, IN and COALESCE bring values to; TEXT if none is known, None if there is none."""
+    """The type that CASE, UNION, IN and COALESCE bring values to, None if there is none; TEXT for NULLs."""
     result = types[0]
     for type_ in types[1:]:
         pair = common_pair(result, type_)
@@ -168,7 +168,7 @@ def exact_product(types: tuple[Type, ...]) -> Signature | None:
     scale = left.scale + right.scale
     if scale > MAX_DECIMAL_PRECISION:
         raise ProgrammingError(
-            f"the product of {pair[0]} and {pair[1]} would need {scale} decimal places, of which DECIMAL has 18",
+            f"the product of {pair[0]} and {pair[1]} would need {scale} decimal places, more than 18",
             hint="cast an operand to fewer decimal places, or to DOUBLE",
         )
     return Signature((left, right), decimal(left.precision + right.precision, scale))

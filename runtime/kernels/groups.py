@@ -1,16 +1,17 @@
 """Kernels over a group table: accumulators per group key, found through an open-addressing hash table.
 
-The table is a set of arrays: ``slots int64[capacity]`` (group number + 1, or 0), ``keys int64[groups, nk]``,
-``acc int64[groups, na]`` and ``stamp int64[groups]`` (when the group was last touched). ``acc[g, 0]`` counts
-the group's rows; each aggregate has words of its own from its offset in ``spec int64[naggs, 3]``
-(kind, operand column or -1 for none, offset):
+The table is two arrays: ``slots int64[capacity]`` (group number + 1, or 0), and
+``rows int64[groups, 1 + nk + na]``: when the group was last touched, its key, and its accumulators, so
+that a group is one place in memory.
+The first accumulator counts the group's rows; each aggregate has words of its own from its offset among
+the accumulators, in ``spec int64[naggs, 3]`` (kind, operand column or -1 for none, offset):
 
 * COUNT: non-NULL operands;
 * SUM: non-NULL operands, then the 128-bit sum (low word, high word);
 * SUM_DOUBLE: non-NULL operands, NaNs, +infinities, -infinities, then 68 limbs of 32 bits of an exact
   fixed-point sum from 2**-1074 up (Kulisch's accumulator), so that retraction is exact.
 
-``state int64[4]``: groups allotted, free group numbers, entries, live groups.
+``state int64[5]``: groups allotted, free group numbers, entries, live groups, and a sink for prefetches.
 """
 
 import math
@@ -27,6 +28,7 @@ SUM_DOUBLE_WORDS = LIMBS + 4
 NULL = -(2**63)
 ERROR = NULL + 1
 LOW = 0xFFFFFFFF
+BLOCK = 64
 NAN_WORD = 0x7FF8000000000000
 FLIP = 0x7FFFFFFFFFFFFFFF
 
@@ -41,26 +43,25 @@ def hash_row(data, row, width):
 
 
 @device
-def hash_key(keys, group, width):
+def hash_key(rows, group, width):
     h = np.uint64(0x9E3779B97F4A7C15)
     for c in range(width):
-        h = (h ^ np.uint64(keys[group, c])) * np.uint64(0xFF51AFD7ED558CCD)
+        h = (h ^ np.uint64(rows[group, 1 + c])) * np.uint64(0xFF51AFD7ED558CCD)
         h ^= h >> np.uint64(32)
     return np.int64(h & np.uint64(0x7FFFFFFFFFFFFFFF))
 
 
 @device
-def find_group(data, row, nk, slots, keys, acc, stamp, free, state):
-    """The row's group, allotted with zero accumulators if it is new."""
+def find_group(data, row, slot, nk, slots, rows, free, state):
+    """The row's group, sought from its home slot; allotted with zero accumulators if it is new."""
     mask = slots.shape[0] - 1
-    slot = hash_row(data, row, nk) & mask
     while True:
         group = slots[slot] - 1
         if group < 0:
             break
         same = True
         for c in range(nk):
-            if keys[group, c] != data[c, row]:
+            if rows[group, 1 + c] != data[c, row]:
                 same = False
                 break
         if same:
@@ -74,11 +75,11 @@ def find_group(data, row, nk, slots, keys, acc, stamp, free, state):
         state[0] += 1
     state[3] += 1
     slots[slot] = group + 1
+    rows[group, 0] = 0
     for c in range(nk):
-        keys[group, c] = data[c, row]
-    for a in range(acc.shape[1]):
-        acc[group, a] = 0
-    stamp[group] = 0
+        rows[group, 1 + c] = data[c, row]
+    for a in range(1 + nk, rows.shape[1]):
+        rows[group, a] = 0
     return group
 
 
@@ -208,23 +209,23 @@ def double_word(row, offset):
 
 
 @device
-def touch(group, marker, stamp, acc, touched, old, state):
+def touch(group, marker, nk, rows, touched, old, state):
     """Remember the accumulators of a group at its first touch since ``marker``."""
-    if stamp[group] != marker:
-        stamp[group] = marker
+    if rows[group, 0] != marker:
+        rows[group, 0] = marker
         entry = state[2]
         touched[entry] = group
-        for a in range(acc.shape[1]):
-            old[entry, a] = acc[group, a]
+        for a in range(old.shape[1]):
+            old[entry, a] = rows[group, 1 + nk + a]
         state[2] = entry + 1
 
 
 @device
-def add_row(data, row, diff, group, acc, spec):
-    """Add one row, ``diff`` times, to its group's accumulators."""
-    acc[group, 0] += diff
+def add_row(data, row, diff, group, base, acc, spec):
+    """Add one row, ``diff`` times, to its group's accumulators, which start at column ``base``."""
+    acc[group, base] += diff
     for s in range(spec.shape[0]):
-        offset = spec[s, 2]
+        offset = base + spec[s, 2]
         if spec[s, 1] < 0:
             acc[group, offset] += diff
             continue
@@ -238,26 +239,48 @@ def add_row(data, row, diff, group, acc, spec):
             add_double(acc, group, offset + 1, word, diff)
 
 
+@device
+def prefetch(data, order, start, stop, nk, slots, rows, homes, groups):
+    """Home slots of a block of rows; touches what they lead to, so that the misses overlap."""
+    mask = slots.shape[0] - 1
+    for i in range(start, stop):
+        row = order[i] if order.shape[0] > 0 else i
+        home = hash_row(data, row, nk) & mask
+        homes[i - start] = home
+        groups[i - start] = slots[home]
+    sink = 0
+    for i in range(stop - start):
+        if groups[i] > 0:
+            sink ^= rows[groups[i] - 1, 0] ^ rows[groups[i] - 1, rows.shape[1] - 1]
+    return sink
+
+
 @kernel(
-    "void(int64[:, ::1], int64[::1], int64, int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1],"
-    " int64[::1], int64, int64[::1], int64[::1], int64[:, ::1], int64[::1])"
+    "void(int64[:, ::1], int64[::1], int64, int64[:, ::1], int64[::1], int64[:, ::1], int64, int64[::1],"
+    " int64[::1], int64[:, ::1], int64[::1])"
 )
-def accumulate(data, diff, nk, spec, slots, keys, acc, stamp, marker, free, touched, old, state):
+def accumulate(data, diff, nk, spec, slots, rows, marker, free, touched, old, state):
     """Add all rows, which bear one time; entries record the groups touched since ``marker``."""
     step = 0 if diff.shape[0] == 1 else 1
-    for row in range(data.shape[1]):
-        group = find_group(data, row, nk, slots, keys, acc, stamp, free, state)
-        touch(group, marker, stamp, acc, touched, old, state)
-        add_row(data, row, diff[row * step], group, acc, spec)
+    n = data.shape[1]
+    homes = np.empty(BLOCK, np.int64)
+    groups = np.empty(BLOCK, np.int64)
+    natural = np.empty(0, np.int64)
+    for start in range(0, n, BLOCK):
+        stop = min(start + BLOCK, n)
+        state[4] ^= prefetch(data, natural, start, stop, nk, slots, rows, homes, groups)
+        for row in range(start, stop):
+            group = find_group(data, row, homes[row - start], nk, slots, rows, free, state)
+            touch(group, marker, nk, rows, touched, old, state)
+            add_row(data, row, diff[row * step], group, 1 + nk, rows, spec)
 
 
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64, int64[:, ::1], int64[::1],"
-    " int64[:, ::1], int64[:, ::1], int64[::1], int64, int64[::1], int64[::1], int64[:, ::1], int64[:, ::1],"
-    " int64[::1], int64[::1])"
+    " int64[:, ::1], int64, int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1])"
 )
 def accumulate_times(
-    data, time, diff, order, nk, spec, slots, keys, acc, stamp, marker, free, touched, old, new, when, state
+    data, time, diff, order, nk, spec, slots, rows, marker, free, touched, old, new, when, state
 ):
     """Add rows in the ``order`` of their times; an entry for each (group, time) touched.
 
@@ -265,25 +288,37 @@ def accumulate_times(
     """
     step = 0 if diff.shape[0] == 1 else 1
     n = data.shape[1]
-    start = state[2]
+    homes = np.empty(BLOCK, np.int64)
+    groups = np.empty(BLOCK, np.int64)
+    first = state[2]
     for i in range(n):
+        if i % BLOCK == 0:
+            state[4] ^= prefetch(data, order, i, min(i + BLOCK, n), nk, slots, rows, homes, groups)
         row = order[i]
-        group = find_group(data, row, nk, slots, keys, acc, stamp, free, state)
-        touch(group, marker, stamp, acc, touched, old, state)
-        add_row(data, row, diff[row * step], group, acc, spec)
+        group = find_group(data, row, homes[i % BLOCK], nk, slots, rows, free, state)
+        touch(group, marker, nk, rows, touched, old, state)
+        add_row(data, row, diff[row * step], group, 1 + nk, rows, spec)
         last = i + 1 == n
         if not last:
             for c in range(time.shape[0]):
                 if time[c, row] != time[c, order[i + 1]]:
                     last = True
         if last:
-            for entry in range(start, state[2]):
+            for entry in range(first, state[2]):
                 when[entry] = row
-                for a in range(acc.shape[1]):
-                    new[entry, a] = acc[touched[entry], a]
-            start = state[2]
+                for a in range(new.shape[1]):
+                    new[entry, a] = rows[touched[entry], 1 + nk + a]
+            first = state[2]
             marker += 1
     return marker
+
+
+@kernel("void(int64[::1], int64[:, ::1], int64, int64[:, ::1])")
+def current(numbers, rows, nk, new):
+    """The present accumulators of the listed groups."""
+    for i in range(new.shape[0]):
+        for a in range(new.shape[1]):
+            new[i, a] = rows[numbers[i], 1 + nk + a]
 
 
 @device
@@ -305,7 +340,7 @@ def output_word(row, kind, offset):
     "int64(int64[::1], int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64, int64[:, ::1],"
     " int64[:, ::1], int64[::1], int64[::1])"
 )
-def emit(touched, old, new, entries, keys, nk, spec, out, out_diff, out_entry):
+def emit(touched, old, new, entries, rows, nk, spec, out, out_diff, out_entry):
     """Retract each entry's old row and add its new one, where they differ. Returns the rows written.
 
     A row exists while the group's count is positive; for ``nk == 0`` always, once it has been output
@@ -331,7 +366,7 @@ def emit(touched, old, new, entries, keys, nk, spec, out, out_diff, out_entry):
         for which in range(2):
             if (which == 0 and had) or (which == 1 and has):
                 for c in range(nk):
-                    out[c, n] = keys[touched[entry], c]
+                    out[c, n] = rows[touched[entry], 1 + c]
                 out_diff[n] = 2 * which - 1
                 out_entry[n] = entry
                 n += 1
@@ -342,7 +377,7 @@ def emit(touched, old, new, entries, keys, nk, spec, out, out_diff, out_entry):
     "int64(int64[::1], int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64, int64, int64[:, ::1],"
     " int64[::1], int64[::1])"
 )
-def emit_threshold(touched, old, new, entries, keys, nk, distinct, out, out_diff, out_entry):
+def emit_threshold(touched, old, new, entries, rows, nk, distinct, out, out_diff, out_entry):
     """The change of each key's positive multiplicity, or of its sign if ``distinct``."""
     n = 0
     for entry in range(entries):
@@ -353,7 +388,7 @@ def emit_threshold(touched, old, new, entries, keys, nk, distinct, out, out_diff
             after = min(after, 1)
         if before != after:
             for c in range(nk):
-                out[c, n] = keys[touched[entry], c]
+                out[c, n] = rows[touched[entry], 1 + c]
             out_diff[n] = after - before
             out_entry[n] = entry
             n += 1
@@ -361,64 +396,67 @@ def emit_threshold(touched, old, new, entries, keys, nk, distinct, out, out_diff
 
 
 @kernel("void(int64[::1], int64[::1], int64[:, ::1], int64)")
-def rebuild(source, slots, keys, nk):
+def rebuild(source, slots, rows, nk):
     """Insert every group listed in ``source`` into the larger, empty ``slots``."""
     mask = slots.shape[0] - 1
     for i in range(source.shape[0]):
         if source[i] != 0:
-            slot = hash_key(keys, source[i] - 1, nk) & mask
+            slot = hash_key(rows, source[i] - 1, nk) & mask
             while slots[slot] != 0:
                 slot = (slot + 1) & mask
             slots[slot] = source[i]
 
 
 @device
-def is_zero(acc, group, spec):
-    """Whether every accumulator of a group is zero, so that it can be forgotten."""
-    if acc[group, 0] != 0:
+def is_zero(row, spec):
+    """Whether all accumulators are zero, so that the group can be forgotten."""
+    if row[0] != 0:
         return False
     limbs = np.empty(LIMBS, np.int64)
     for s in range(spec.shape[0]):
         offset = spec[s, 2]
-        if acc[group, offset] != 0:
+        if row[offset] != 0:
             return False
-        if spec[s, 0] == SUM and (acc[group, offset + 1] != 0 or acc[group, offset + 2] != 0):
+        if spec[s, 0] == SUM and (row[offset + 1] != 0 or row[offset + 2] != 0):
             return False
         if spec[s, 0] == SUM_DOUBLE:
             for special in range(3):
-                if acc[group, offset + 1 + special] != 0:
+                if row[offset + 1 + special] != 0:
                     return False
-            if limbs_value(acc[group], offset + 4, limbs) != 0:
+            if limbs_value(row, offset + 4, limbs) != 0:
                 return False
     return True
 
 
-@kernel(
-    "void(int64[::1], int64, int64[:, ::1], int64, int64[::1], int64[:, ::1], int64[:, ::1], int64[::1],"
-    " int64[::1], int64[::1])"
-)
-def purge(touched, entries, spec, nk, slots, keys, acc, stamp, free, state):
-    """Forget the touched groups whose accumulators are all zero (backward-shift deletion)."""
+@device
+def remove_slot(group, nk, slots, rows):
+    """Backward-shift deletion of a group's slot."""
     mask = slots.shape[0] - 1
+    slot = hash_key(rows, group, nk) & mask
+    while slots[slot] != group + 1:
+        slot = (slot + 1) & mask
+    hole = slot
+    probe = slot
+    while True:
+        probe = (probe + 1) & mask
+        if slots[probe] == 0:
+            break
+        home = hash_key(rows, slots[probe] - 1, nk) & mask
+        if ((probe - home) & mask) >= ((probe - hole) & mask):
+            slots[hole] = slots[probe]
+            hole = probe
+    slots[hole] = 0
+
+
+@kernel("void(int64[::1], int64, int64[:, ::1], int64, int64[::1], int64[:, ::1], int64[::1], int64[::1])")
+def purge(touched, entries, spec, nk, slots, rows, free, state):
+    """Forget the touched groups whose accumulators are all zero."""
     for entry in range(entries):
         group = touched[entry]
-        if acc[group, 0] != 0 or stamp[group] < 0 or not is_zero(acc, group, spec):
+        if rows[group, 1 + nk] != 0 or rows[group, 0] < 0 or not is_zero(rows[group, 1 + nk :], spec):
             continue
-        slot = hash_key(keys, group, nk) & mask
-        while slots[slot] != group + 1:
-            slot = (slot + 1) & mask
-        hole = slot
-        probe = slot
-        while True:
-            probe = (probe + 1) & mask
-            if slots[probe] == 0:
-                break
-            home = hash_key(keys, slots[probe] - 1, nk) & mask
-            if ((probe - home) & mask) >= ((probe - hole) & mask):
-                slots[hole] = slots[probe]
-                hole = probe
-        slots[hole] = 0
-        stamp[group] = -1
+        remove_slot(group, nk, slots, rows)
+        rows[group, 0] = -1
         free[state[1]] = group
         state[1] += 1
         state[3] -= 1

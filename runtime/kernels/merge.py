@@ -5,7 +5,12 @@ rows and returns how many it did; a merge is done when both inputs are consumed.
 have room for all input rows.
 """
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kpg.runtime.kernels import device, kernel
+
+Words = NDArray[np.int64]
 
 DUPLICATE = 1
 """Flag of ``merge_distinct``: the next rows of a and b are equal, which it cannot merge."""
@@ -14,10 +19,12 @@ UNEQUAL = 1
 """Flag of ``merge_rows`` and ``merge_histories``: not all diffs written so far are equal."""
 
 INSERTION = 32
+BLOCK = 64
+SHORT_BLOCK = 8
 
 
 @device
-def compare_rows(a, i, b, j):
+def compare_rows(a: Words, i: int, b: Words, j: int) -> int:
     """-1, 0 or 1 as row i of a is before, equal to or after row j of b."""
     for c in range(a.shape[0]):
         x = a[c, i]
@@ -30,7 +37,7 @@ def compare_rows(a, i, b, j):
 
 
 @device
-def run_length(a, i, end, b, j):
+def run_length(a: Words, i: int, end: int, b: Words, j: int) -> int:
     """How many rows of a from i on are before row j of b: by doubling, then halving, the step."""
     step = 1
     low = i
@@ -49,50 +56,94 @@ def run_length(a, i, end, b, j):
 
 
 @device
-def copy_rows(source, i, count, target, at):
+def copy_rows(source: Words, i: int, count: int, target: Words, at: int) -> None:
     """target[:, at:at + count] = source[:, i:i + count]."""
     for c in range(source.shape[0]):
         target[c, at : at + count] = source[c, i : i + count]
 
 
+@device
+def merge_block(a: Words, i: int, b: Words, j: int, out: Words, at: int, count: int, from_a: Words) -> int:
+    """Merge the next ``count`` rows without branching on the data; returns how many, fewer at a duplicate.
+
+    Neither side may run out. ``from_a[k]`` says where row k came from. The first two columns decide
+    nearly always; they are chosen and written at once, the others when all choices are known.
+    """
+    width = a.shape[0]
+    a_first = a[0]
+    b_first = b[0]
+    a_second = a[min(1, width - 1)]
+    b_second = b[min(1, width - 1)]
+    out_first = out[0]
+    out_second = out[min(1, width - 1)]
+    ia = i
+    jb = j
+    done = 0
+    while done < count:
+        x = a_first[ia]
+        y = b_first[jb]
+        x2 = a_second[ia]
+        y2 = b_second[jb]
+        less = (x < y) | ((x == y) & (x2 < y2))
+        if (x == y) & (x2 == y2):
+            sign = compare_rows(a, ia, b, jb)
+            if sign == 0:
+                break
+            less = sign < 0
+        out_second[at + done] = x2 if less else y2
+        out_first[at + done] = x if less else y
+        from_a[done] = less
+        ia += less
+        jb += 1 - less
+        done += 1
+    for c in range(2, width):
+        ia = i
+        jb = j
+        for k in range(done):
+            less = from_a[k]
+            out[c, at + k] = a[c, ia] if less else b[c, jb]
+            ia += less
+            jb += 1 - less
+    return done
+
+
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64)")
-def merge_distinct(a, b, out, state, limit):
+def merge_distinct(a: Words, b: Words, out: Words, state: Words, limit: int) -> int:
     """Merge rows that are distinct within a and within b; times and diffs are all equal, so not merged.
 
-    Stops with the flag ``DUPLICATE`` before a row that is in both. Long runs from one side are found
-    by galloping and copied as a whole.
+    Stops with the flag ``DUPLICATE`` before a row that is in both. Where the rows of one side come in
+    runs, the runs are found by galloping and copied as a whole.
     """
     i, j, at = state[0], state[1], state[2]
     start = i + j
-    streak = 0
     a_rows = a.shape[1]
     b_rows = b.shape[1]
+    from_a = np.empty(BLOCK, np.int64)
+    gallop = True
     while i < a_rows and j < b_rows and i + j - start < limit:
+        count = min(BLOCK, a_rows - i, b_rows - j)
+        if not gallop and count >= SHORT_BLOCK:
+            done = merge_block(a, i, b, j, out, at, count, from_a)
+            taken = from_a[:done].sum()
+            i += taken
+            j += done - taken
+            at += done
+            gallop = done < count or taken == 0 or taken == done
+            continue
         sign = compare_rows(a, i, b, j)
         if sign == 0:
             state[3] = DUPLICATE
             break
         if sign < 0:
-            streak = streak + 1 if streak > 0 else 1
-            count = 1
-            if streak > 8:
-                count = run_length(a, i, min(a_rows, i + limit), b, j)
-            for c in range(a.shape[0]):
-                out[c, at] = a[c, i]
-            if count > 1:
-                copy_rows(a, i, count, out, at)
+            count = run_length(a, i, min(a_rows, i + limit), b, j)
+            copy_rows(a, i, count, out, at)
             i += count
         else:
-            streak = streak - 1 if streak < 0 else -1
-            count = 1
-            if streak < -8:
-                count = run_length(b, j, min(b_rows, j + limit), a, i)
-            for c in range(a.shape[0]):
-                out[c, at] = b[c, j]
-            if count > 1:
-                copy_rows(b, j, count, out, at)
+            count = run_length(b, j, min(b_rows, j + limit), a, i)
+            copy_rows(b, j, count, out, at)
             j += count
         at += count
+        gallop = count >= SHORT_BLOCK
     if i == a_rows or j == b_rows:
         count = min(limit, a_rows - i)
         copy_rows(a, i, count, out, at)
@@ -109,7 +160,7 @@ def merge_distinct(a, b, out, state, limit):
 
 
 @device
-def run_end(a, i):
+def run_end(a: Words, i: int) -> int:
     """End of the run of rows equal to row i."""
     end = i + 1
     while end < a.shape[1] and compare_rows(a, i, a, end) == 0:
@@ -118,9 +169,12 @@ def run_end(a, i):
 
 
 @kernel(
-    "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[::1], int64)"
+    "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[::1],"
+    " int64)"
 )
-def merge_rows(a, a_diff, b, b_diff, out, out_diff, state, limit):
+def merge_rows(
+    a: Words, a_diff: Words, b: Words, b_diff: Words, out: Words, out_diff: Words, state: Words, limit: int
+) -> int:
     """Merge when all times compact to one: diffs of equal rows are added up, zero sums dropped."""
     i, j, at = state[0], state[1], state[2]
     start = i + j
@@ -157,7 +211,7 @@ def merge_rows(a, a_diff, b, b_diff, out, out_diff, state, limit):
 
 
 @device
-def compare_times(time, a, b):
+def compare_times(time: Words, a: int, b: int) -> int:
     """-1, 0 or 1 as time a is before, equal to or after time b, lexicographically."""
     for d in range(time.shape[0]):
         if time[d, a] < time[d, b]:
@@ -168,7 +222,7 @@ def compare_times(time, a, b):
 
 
 @device
-def swap(time, diff, a, b):
+def swap(time: Words, diff: Words, a: int, b: int) -> None:
     """Exchange two updates of a row."""
     for d in range(time.shape[0]):
         time[d, a], time[d, b] = time[d, b], time[d, a]
@@ -176,7 +230,7 @@ def swap(time, diff, a, b):
 
 
 @device
-def sift_down(time, diff, start, root, size):
+def sift_down(time: Words, diff: Words, start: int, root: int, size: int) -> None:
     """Restore the heap order of start..start + size below root."""
     while True:
         child = 2 * root + 1
@@ -191,7 +245,7 @@ def sift_down(time, diff, start, root, size):
 
 
 @device
-def sort_history(time, diff, start, end):
+def sort_history(time: Words, diff: Words, start: int, end: int) -> None:
     """Sort the updates start..end of one row by time: nothing if sorted, insertion if few, else a heap."""
     unsorted = start + 1
     while unsorted < end and compare_times(time, unsorted - 1, unsorted) <= 0:
@@ -214,7 +268,16 @@ def sort_history(time, diff, start, end):
 
 
 @device
-def copy_history(source_time, source_diff, i, end, floor, out_time, out_diff, to):
+def copy_history(
+    source_time: Words,
+    source_diff: Words,
+    i: int,
+    end: int,
+    floor: Words,
+    out_time: Words,
+    out_diff: Words,
+    to: int,
+) -> int:
     """Append the updates i..end of a row, with every time raised to the floor."""
     time_step = 1 if source_time.shape[1] > 1 else 0
     diff_step = 1 if source_diff.shape[0] > 1 else 0
@@ -230,7 +293,20 @@ def copy_history(source_time, source_diff, i, end, floor, out_time, out_diff, to
     "int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
     " int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64)"
 )
-def merge_histories(a, a_time, a_diff, b, b_time, b_diff, floor, out, out_time, out_diff, state, limit):
+def merge_histories(
+    a: Words,
+    a_time: Words,
+    a_diff: Words,
+    b: Words,
+    b_time: Words,
+    b_diff: Words,
+    floor: Words,
+    out: Words,
+    out_time: Words,
+    out_diff: Words,
+    state: Words,
+    limit: int,
+) -> int:
     """Merge with times: each time becomes ``max(time, floor)``, then equal (row, time) are added up.
 
     Times may change their order within a row by that (in two dimensions), so each row's history is

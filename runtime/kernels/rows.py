@@ -146,7 +146,7 @@ def compare_keys(columns: Words, key: Words, left: int, right: int) -> int:
 
 @kernel("int64(int64[:, ::1], int64[::1], int64, int64, int64)")
 def ascending(columns: Words, key: Words, highest: int, start: int, end: int) -> int:
-    """1 if the keys of rows ``start .. end`` ascend strictly, from above that of row ``highest`` (-1: none)."""
+    """1 if the keys of rows ``start .. end`` ascend strictly from above row ``highest`` (-1: none)."""
     before = highest
     for row in range(start, end):
         if before >= 0 and compare_keys(columns, key, before, row) >= 0:
@@ -205,7 +205,7 @@ def key_remove(slots: Words, tally: Words, columns: Words, key: Words, rowids: W
 
 @kernel("int64(int64[::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])")
 def key_find(slots: Words, columns: Words, key: Words, given: Words, given_key: Words, out: Words) -> int:
-    """``out[i]``: the row with the key in columns ``given_key`` of ``given[:, i]``, or -1; counts the hits."""
+    """``out[i]``: row with the key in columns ``given_key`` of ``given[:, i]``, or -1; returns the hits."""
     homes, tags, scratch = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
     n = given.shape[1]
     hits = 0

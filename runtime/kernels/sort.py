@@ -4,9 +4,15 @@ Rows are columns ``data int64[width, n]`` and ``time int64[depth, n]`` or ``[dep
 The order is lexicographic by all data columns, then by all time columns.
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device, kernel
+
+Words = NDArray[np.int64]
+Keys = NDArray[np.uint64]
 
 SHORT = 24
 """Runs up to this length are sorted by insertion."""
@@ -15,9 +21,12 @@ PERMUTED = 0
 SORTED = 1
 STRICTLY_SORTED = 2
 
+IDENTITY = 1
+DISTINCT = 2
+
 
 @device
-def compare(data, time, first, columns, a, b):
+def compare(data: Words, time: Words, first: int, columns: int, a: int, b: int) -> int:
     """-1, 0 or 1 as row a is before, equal to or after row b on columns [first, columns)."""
     width = data.shape[0]
     for column in range(first, columns):
@@ -35,7 +44,9 @@ def compare(data, time, first, columns, a, b):
 
 
 @device
-def insertion_sort(data, time, first, columns, order, low, high):
+def insertion_sort(
+    data: Words, time: Words, first: int, columns: int, order: Words, low: int, high: int
+) -> None:
     """Sort order[low:high] by columns [first, columns), stably."""
     for i in range(low + 1, high):
         row = order[i]
@@ -47,7 +58,7 @@ def insertion_sort(data, time, first, columns, order, low, high):
 
 
 @device
-def bit_length(word):
+def bit_length(word: Any) -> int:
     """Position of the highest set bit of a uint64, plus one."""
     bits = 0
     while word != np.uint64(0):
@@ -57,14 +68,14 @@ def bit_length(word):
 
 
 @device
-def column_of(data, time, column):
+def column_of(data: Words, time: Words, column: int) -> Words:
     """Column number ``column`` of the sort key."""
     width = data.shape[0]
     return data[column] if column < width else time[column - width]
 
 
 @device
-def pack(values, order, low, high, index_bits, words):
+def pack(values: Words, order: Words, low: int, high: int, index_bits: int, words: Keys) -> tuple[Any, Any]:
     """words[k] = key of order[low + k] above its position k; returns (low key bits cut off, varying bits).
 
     The key is the value less the minimum, without its lowest bits where it does not fit.
@@ -76,20 +87,20 @@ def pack(values, order, low, high, index_bits, words):
         smallest = min(smallest, value)
         largest = max(largest, value)
     base = np.uint64(smallest)
-    cut = max(0, bit_length(np.uint64(largest) - base) + index_bits - 64)
-    first = (np.uint64(values[order[low]]) - base) >> np.uint64(cut)
+    cut = np.uint64(max(0, bit_length(np.uint64(largest) - base) + index_bits - 64))
+    first = (np.uint64(values[order[low]]) - base) >> cut
     varying = np.uint64(0)
-    for k in range(low, high):
-        key = (np.uint64(values[order[k]]) - base) >> np.uint64(cut)
+    for k in range(high - low):
+        key = (np.uint64(values[order[low + k]]) - base) >> cut
         varying |= key ^ first
-        words[k - low] = (key << np.uint64(index_bits)) | np.uint64(k - low)
-    return cut, varying
+        words[k] = (key << np.uint64(index_bits)) | np.uint64(k)
+    return np.int64(cut), varying
 
 
 @device
-def radix_sort(words, spare, count, index_bits, varying, widest, histogram):
-    """Sort words[:count] by the bits above index_bits that vary, stably; True if the result is in spare."""
-    flipped = False
+def plan_digits(varying: Any, widest: int, digits: Words) -> int:
+    """Cut the varying key bits into digits (place, width) of about equal width; returns their number."""
+    count = 0
     shift = 0
     while (varying >> np.uint64(shift)) != np.uint64(0):
         if (varying >> np.uint64(shift)) & np.uint64(1) == np.uint64(0):
@@ -97,27 +108,85 @@ def radix_sort(words, spare, count, index_bits, varying, widest, histogram):
             continue
         left = bit_length(varying >> np.uint64(shift))
         passes = (left + widest - 1) // widest
-        digit = (left + passes - 1) // passes
-        mask = np.uint64((1 << digit) - 1)
-        place = np.uint64(shift + index_bits)
+        width = (left + passes - 1) // passes
+        digits[count, 0] = shift
+        digits[count, 1] = width
+        count += 1
+        shift += width
+    return count
+
+
+@device
+def radix_sort(
+    words: Keys,
+    spare: Keys,
+    count: int,
+    index_bits: int,
+    varying: Any,
+    widest: int,
+    digits: Words,
+    histogram: Words,
+) -> bool:
+    """Sort words[:count] by the bits above index_bits that vary, stably; True if the result is in spare."""
+    flipped = False
+    for d in range(plan_digits(varying, widest, digits)):
+        place = np.uint64(digits[d, 0] + index_bits)
+        buckets = 1 << digits[d, 1]
+        mask = np.uint64(buckets - 1)
         source = spare if flipped else words
         target = words if flipped else spare
-        histogram[: (1 << digit) + 1] = 0
+        histogram[:buckets] = 0
         for k in range(count):
-            histogram[np.int64((source[k] >> place) & mask) + 1] += 1
-        for bucket in range(1, 1 << digit):
-            histogram[bucket] += histogram[bucket - 1]
+            histogram[(source[k] >> place) & mask] += 1
+        total = 0
+        for bucket in range(buckets):
+            size = histogram[bucket]
+            histogram[bucket] = total
+            total += size
         for k in range(count):
-            bucket = np.int64((source[k] >> place) & mask)
-            target[histogram[bucket]] = source[k]
+            word = source[k]
+            bucket = (word >> place) & mask
+            target[histogram[bucket]] = word
             histogram[bucket] += 1
         flipped = not flipped
-        shift += digit
     return flipped
 
 
 @device
-def identity_order(data, time, columns, order):
+def permute(order: Words, low: int, words: Keys, size: int, index_bits: int, before: Words) -> None:
+    """Put order[low:low + size] in the order of the positions in the low bits of the words."""
+    position_mask = np.uint64((1 << index_bits) - 1)
+    before[:size] = order[low : low + size]
+    for k in range(size):
+        order[low + k] = before[words[k] & position_mask]
+
+
+@device
+def run_is_sorted(
+    data: Words, time: Words, following: int, columns: int, order: Words, start: int, end: int
+) -> int:
+    """STRICTLY_SORTED, SORTED or PERMUTED: what columns [following, columns) make of order[start:end]."""
+    if following == columns:
+        return SORTED if end - start > 1 else STRICTLY_SORTED
+    values = column_of(data, time, following)
+    result = STRICTLY_SORTED
+    x = values[order[start]]
+    for k in range(start + 1, end):
+        y = values[order[k]]
+        if x > y:
+            return PERMUTED
+        if x == y:
+            sign = compare(data, time, following + 1, columns, order[k - 1], order[k])
+            if sign > 0:
+                return PERMUTED
+            if sign == 0:
+                result = SORTED
+        x = y
+    return result
+
+
+@device
+def identity_order(data: Words, time: Words, columns: int, order: Words) -> int:
     """Fill order with 0..n-1 and say how far the rows are sorted already."""
     strict = True
     result = STRICTLY_SORTED
@@ -135,10 +204,10 @@ def identity_order(data, time, columns, order):
 
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1])")
-def sort_order(data, time, order):
-    """Fill ``order int64[n]`` with the stable permutation that sorts; returns what the input was.
+def sort_order(data: Words, time: Words, order: Words) -> int:
+    """Fill ``order int64[n]`` with the stable permutation that sorts; returns a sum of flags about the rows.
 
-    ``STRICTLY_SORTED`` (no two rows equal) or ``SORTED`` with the identity, otherwise ``PERMUTED``.
+    ``IDENTITY``: they were sorted already; ``DISTINCT``: no two are equal.
     Most significant column first: radix sort on one column, then, within runs of equal values that the
     other columns leave unsorted, insertion sort if short, else the same again on the next column.
     """
@@ -146,14 +215,17 @@ def sort_order(data, time, order):
     columns = data.shape[0] + (time.shape[0] if time.shape[1] == count else 0)
     state = identity_order(data, time, columns, order)
     if state != PERMUTED:
-        return state
-    if count <= SHORT * 2:
+        return IDENTITY + (DISTINCT if state == STRICTLY_SORTED else 0)
+    if count <= 2 * SHORT:
         insertion_sort(data, time, 0, columns, order, 0, count)
-        return state
+        state = run_is_sorted(data, time, 0, columns, order, 0, count)
+        return DISTINCT if state == STRICTLY_SORTED else 0
+    distinct = True
     words = np.empty(count, np.uint64)
     spare = np.empty(count, np.uint64)
     before = np.empty(count, np.int64)
-    histogram = np.empty(2049, np.int64)
+    histogram = np.empty(2048, np.int64)
+    digits = np.empty((64, 2), np.int64)
     pending = np.empty((count // SHORT + 2, 3), np.int64)
     pending[0] = (0, count, 0)
     top = 1
@@ -162,41 +234,36 @@ def sort_order(data, time, order):
         low, high, column = pending[top]
         size = high - low
         index_bits = bit_length(np.uint64(size - 1))
-        values = column_of(data, time, column)
-        cut, varying = pack(values, order, low, high, index_bits, words)
+        cut, varying = pack(column_of(data, time, column), order, low, high, index_bits, words)
         widest = 11 if size > 8192 else (8 if size > 512 else 6)
-        flipped = radix_sort(words, spare, size, index_bits, varying, widest, histogram)
+        flipped = radix_sort(words, spare, size, index_bits, varying, widest, digits, histogram)
         result = spare if flipped else words
-        position_mask = np.uint64((1 << index_bits) - 1)
-        before[:size] = order[low:high]
-        for k in range(size):
-            order[low + k] = before[np.int64(result[k] & position_mask)]
+        permute(order, low, result, size, index_bits, before)
         following = column if cut > 0 else column + 1
-        if following == columns:
-            continue
         start = 0
         while start < size:
             key = result[start] >> np.uint64(index_bits)
             end = start + 1
-            sorted_run = True
             while end < size and result[end] >> np.uint64(index_bits) == key:
-                if sorted_run:
-                    a = order[low + end - 1]
-                    b = order[low + end]
-                    sorted_run = compare(data, time, following, columns, a, b) <= 0
                 end += 1
-            if not sorted_run:
-                if end - start <= SHORT:
+            if end > start + 1:
+                run = run_is_sorted(data, time, following, columns, order, low + start, low + end)
+                if run == PERMUTED and end - start <= SHORT:
                     insertion_sort(data, time, following, columns, order, low + start, low + end)
-                else:
+                    run = run_is_sorted(data, time, following, columns, order, low + start, low + end)
+                if run == PERMUTED:
                     pending[top] = (low + start, low + end, following)
                     top += 1
+                elif run == SORTED:
+                    distinct = False
             start = end
-    return state
+    return DISTINCT if distinct else 0
 
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
-def group(data, time, diff, order, heads, sums, state):
+def group(
+    data: Words, time: Words, diff: Words, order: Words, heads: Words, sums: Words, state: Words
+) -> int:
     """Add up the diffs of equal rows along ``order``; the rows with a sum other than 0.
 
     Fills ``heads`` with the first position of each such group and ``sums`` with its sum, and returns
@@ -231,7 +298,7 @@ def group(data, time, diff, order, heads, sums, state):
 
 
 @kernel("void(int64[:, ::1], int64[::1], int64[:, ::1])")
-def gather(source, index, target):
+def gather(source: Words, index: Words, target: Words) -> None:
     """target[c, k] = source[c, index[k]]."""
     for column in range(target.shape[0]):
         values = source[column]

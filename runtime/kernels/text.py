@@ -4,7 +4,13 @@ String ``code`` is ``arena[offsets[code]:offsets[code + 1]]``. The hash table is
 ``size`` a power of two: pairs (code or -1, hash), open addressing with linear probing.
 """
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kpg.runtime.kernels import device, kernel
+
+Words = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
 
 NULL = -(2**63)
 MIN_WORD = NULL + 2
@@ -15,7 +21,7 @@ ANY_STRING = -2
 
 
 @device
-def hash_bytes(source, start, stop):
+def hash_bytes(source: Bytes, start: int, stop: int) -> int:
     """A 64-bit hash of ``source[start:stop]``, eight bytes at a time."""
     value = (stop - start) * MULTIPLIER
     position = start
@@ -37,7 +43,7 @@ def hash_bytes(source, start, stop):
 
 
 @device
-def same_bytes(source, start, stop, arena, low, high):
+def same_bytes(source: Bytes, start: int, stop: int, arena: Bytes, low: int, high: int) -> bool:
     """Whether two stretches of bytes are equal."""
     size = stop - start
     same = size == high - low
@@ -52,7 +58,18 @@ def same_bytes(source, start, stop, arena, low, high):
     "int64(Array(uint8, 1, 'C', True), int64[::1], uint8[::1], uint8[::1], int64[::1], int64[::1], int64,"
     " int64[::1], int64, int64)"
 )
-def intern(source, bounds, nulls, arena, offsets, slots, count, out, first, last):
+def intern(
+    source: Bytes,
+    bounds: Words,
+    nulls: Bytes,
+    arena: Bytes,
+    offsets: Words,
+    slots: Words,
+    count: int,
+    out: Words,
+    first: int,
+    last: int,
+) -> int:
     """Codes of strings ``first..last`` of ``source`` (string i is ``bounds[i]:bounds[i + 1]``) into ``out``.
 
     ``nulls`` is empty or marks the NULLs. The caller has made room for all strings being new; returns the
@@ -90,7 +107,7 @@ def intern(source, bounds, nulls, arena, offsets, slots, count, out, first, last
 
 
 @kernel("int64(Array(uint8, 1, 'C', True), uint8[::1], int64[::1], int64[::1])")
-def find(source, arena, offsets, slots):
+def find(source: Bytes, arena: Bytes, offsets: Words, slots: Words) -> int:
     """The code of the one string ``source``, or -1."""
     mask = slots.shape[0] // 2 - 1
     stop = source.shape[0]
@@ -107,7 +124,7 @@ def find(source, arena, offsets, slots):
 
 
 @kernel("void(int64[::1], int64[::1])")
-def rehash(old, new):
+def rehash(old: Words, new: Words) -> None:
     """Moves all entries of hash table ``old`` to the empty table ``new``."""
     mask = new.shape[0] // 2 - 1
     for i in range(old.shape[0] // 2):
@@ -120,7 +137,7 @@ def rehash(old, new):
 
 
 @kernel("void(int64[::1], int64[::1], int64[::1])")
-def measure(words, offsets, bounds):
+def measure(words: Words, offsets: Words, bounds: Words) -> None:
     """Running total of the lengths of strings ``words`` into ``bounds int64[n + 1]``; NULL has length 0."""
     total = 0
     bounds[0] = 0
@@ -132,7 +149,7 @@ def measure(words, offsets, bounds):
 
 
 @kernel("void(int64[::1], uint8[::1], int64[::1], int64[::1], uint8[::1])")
-def gather(words, arena, offsets, bounds, out):
+def gather(words: Words, arena: Bytes, offsets: Words, bounds: Words, out: Bytes) -> None:
     """Copies strings ``words`` one after the other to ``out``, string i at ``bounds[i]``."""
     for i in range(words.shape[0]):
         word = words[i]
@@ -144,7 +161,7 @@ def gather(words, arena, offsets, bounds, out):
 
 
 @device
-def matches(arena, start, stop, pattern):
+def matches(arena: Bytes, start: int, stop: int, pattern: Words) -> bool:
     """Whether ``arena[start:stop]`` matches the pattern tokens; greedy, restarting at the last ANY_STRING."""
     length = pattern.shape[0]
     position = start
@@ -184,14 +201,14 @@ def matches(arena, start, stop, pattern):
 
 
 @kernel("void(int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1])")
-def like(codes, arena, offsets, pattern, out):
+def like(codes: Words, arena: Bytes, offsets: Words, pattern: Words, out: Words) -> None:
     """1 where string ``codes[i]`` matches ``pattern`` (bytes, ANY_CHARACTER, ANY_STRING), else 0."""
     for i in range(codes.shape[0]):
         out[i] = 1 if matches(arena, offsets[codes[i]], offsets[codes[i] + 1], pattern) else 0
 
 
 @kernel("void(int64[::1], int64[::1])")
-def widen(old, new):
+def widen(old: Words, new: Words) -> None:
     """Copies the entries of ``old`` that are not 0, so that untouched pages of both stay unmapped."""
     for i in range(old.shape[0]):
         if old[i] != 0:

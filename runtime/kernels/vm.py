@@ -9,8 +9,13 @@ the comment beside its number.
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device, kernel, load_intrinsic
+
+Words = NDArray[np.int64]
+Table = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
 
 load = load_intrinsic()
 
@@ -22,7 +27,7 @@ NAN_WORD = 0x7FF8000000000000
 SIGN_FLIP = 0x7FFFFFFFFFFFFFFF
 CHUNK = 1024
 
-LOAD = 0  # input column a
+LOAD = 0  # input column b
 FETCH = 1  # column c of source b at rowid a
 STORE = 2  # a to output column destination
 FILTER = 3  # keep the rows whose a is true, or ERROR
@@ -37,36 +42,37 @@ MUL = 12
 DIV = 13  # truncates; ERROR when b is 0
 MOD = 14  # sign of a; ERROR when b is 0
 FLOOR_DIV = 15
-SCALE_DOWN = 16  # a / 10**b, half away from zero
-RANGE = 17  # a if within bounds c
-ADD_MONTHS = 18  # date a plus b months, clamped to the end of the month
-CIVIL = 19  # year, month or day (b = 0, 1, 2) of date a
+ADD_MONTHS = 16  # date a plus b months, clamped to the end of the month
 
-EQ = 20
-NE = 21
-LT = 22
-LE = 23
-DISTINCT = 24  # NULLs equal each other
-IS_NULL = 25
-NOT = 26
-AND = 27  # three-valued; false and ERROR is false
-OR = 28
-BOTH = 29  # AND of two predicates: NULL counts as false
-COALESCE = 30
-ORDER = 31  # a, negated if b & 1; NULL becomes the lowest word if b & 2, else the highest
-TEXT_COMPARE = 32  # -1, 0 or 1 by the bytes of strings a and b
-TEXT_WORD = 33  # bytes 7b .. 7b + 7 of string a as a number, and how many there are
+SCALE_DOWN = 20  # a / b, half away from zero, within bounds c
+RANGE = 21  # a if within bounds c
+CIVIL = 22  # year, month or day (b = 0, 1, 2) of date a
+IS_NULL = 23
+NOT = 24
+ORDER = 25  # a, negated if b & 1; NULL becomes the lowest word if b & 2, else the highest
 
-ADD_DOUBLE = 40
-SUB_DOUBLE = 41
-MUL_DOUBLE = 42
-DIV_DOUBLE = 43  # ERROR when b is 0
-TO_DOUBLE = 44  # a / 10**b
-FROM_DOUBLE = 45  # a * 10**b, within bounds c; halves to even if b is 0, else away from zero
+EQ = 30
+NE = 31
+LT = 32
+LE = 33
+DISTINCT = 34  # NULLs equal each other
+AND = 35  # three-valued; false and ERROR is false
+OR = 36
+BOTH = 37  # AND of two predicates: NULL counts as false
+COALESCE = 38
+TEXT_COMPARE = 39  # -1, 0 or 1 by the bytes of strings a and b
+TEXT_WORD = 40  # bytes 7b .. 7b + 7 of string a as a number, and how many there are
+
+ADD_DOUBLE = 50
+SUB_DOUBLE = 51
+MUL_DOUBLE = 52
+DIV_DOUBLE = 53  # ERROR when b is 0
+TO_DOUBLE = 54  # a / b
+FROM_DOUBLE = 55  # a * b, within bounds c; halves to even if b is 1, else away from zero
 
 
 @device
-def special(p, q):
+def special(p: int, q: int) -> int:
     """What an operation gives on two operands of which one is NULL or ERROR."""
     low = min(p, q)
     high = max(p, q)
@@ -74,7 +80,7 @@ def special(p, q):
 
 
 @device
-def truncated(p, q):
+def truncated(p: int, q: int) -> int:
     """``p / q`` towards zero."""
     result = p // q
     if result * q != p and (p < 0) != (q < 0):
@@ -83,7 +89,7 @@ def truncated(p, q):
 
 
 @device
-def multiply(p, q, low, high):
+def multiply(p: int, q: int, low: int, high: int) -> int:
     """``p * q``, or ERROR out of bounds: the double product tells whether the wrapped one can be trusted."""
     estimate = abs(float(p) * float(q))
     if estimate > 9.3e18:
@@ -95,7 +101,7 @@ def multiply(p, q, low, high):
 
 
 @device
-def scale_down(p, factor):
+def scale_down(p: int, factor: int) -> int:
     """``p / factor``, half away from zero."""
     result = truncated(p, factor)
     rest = abs(p - result * factor)
@@ -105,13 +111,13 @@ def scale_down(p, factor):
 
 
 @device
-def days_before_year(year):
+def days_before_year(year: int) -> int:
     """Days from 0000-03-01 to March 1 of ``year``."""
     return 365 * year + year // 4 - year // 100 + year // 400
 
 
 @device
-def civil(days):
+def civil(days: int) -> tuple[int, int, int]:
     """Year, month and day of a date; the year is counted from March, so that the leap day is its last."""
     shifted = days + 719468
     year = (10000 * shifted + 14780) // 3652425
@@ -127,29 +133,25 @@ def civil(days):
 
 
 @device
-def days_of(year, month, day):
-    """The date of a year, month and day; inverse of ``civil``."""
-    march_year = year - 1 if month <= 2 else year
-    march_month = (month + 9) % 12
-    return days_before_year(march_year) + (march_month * 306 + 5) // 10 + day - 1 - 719468
+def first_of_month(months: int) -> int:
+    """The date of the first of a month, counted from January of year 0."""
+    march = months - 2
+    return days_before_year(march // 12) + (march % 12 * 306 + 5) // 10 - 719468
 
 
 @device
-def add_months(days, months):
+def add_months(days: int, months: int) -> int:
     """A date some months later, clamped to the end of the month."""
-    year, month, day = civil(days)
     if abs(months) > 1200000:
         return MAX_WORD
+    year, month, day = civil(days)
     total = year * 12 + month - 1 + months
-    new_year = total // 12
-    new_month = total % 12 + 1
-    following = total + 1
-    last = days_of(following // 12, following % 12 + 1, 1) - days_of(new_year, new_month, 1)
-    return days_of(new_year, new_month, min(day, last))
+    first = first_of_month(total)
+    return min(first + day, first_of_month(total + 1)) - 1
 
 
 @device
-def arithmetic(op, x, y, out, rows, low, high):
+def arithmetic(op: int, x: Words, y: Words, out: Words, rows: int, low: int, high: int) -> None:
     """The integer operations of two registers."""
     if op == ADD:
         for i in range(rows):
@@ -189,15 +191,12 @@ def arithmetic(op, x, y, out, rows, low, high):
 
 
 @device
-def convert(op, x, operand, out, rows, low, high):
+def convert(op: int, x: Words, operand: int, out: Words, rows: int, low: int, high: int) -> None:
     """The operations of one register and an immediate operand."""
     if op == SCALE_DOWN:
-        factor = 1
-        for _ in range(operand):
-            factor *= 10
         for i in range(rows):
             p = x[i]
-            r = scale_down(p, factor)
+            r = scale_down(p, operand)
             out[i] = p if p < MIN_WORD else (r if low <= r <= high else ERROR)
     elif op == RANGE:
         for i in range(rows):
@@ -231,7 +230,7 @@ def convert(op, x, operand, out, rows, low, high):
 
 
 @device
-def compare(op, x, y, out, rows):
+def compare(op: int, x: Words, y: Words, out: Words, rows: int) -> None:
     """Comparisons and connectives of two registers."""
     if op == EQ:
         for i in range(rows):
@@ -275,23 +274,23 @@ def compare(op, x, y, out, rows):
 
 
 @device
-def to_double(word):
+def to_double(word: int) -> float:
     """The double of a word."""
     bits = np.int64(word if word >= 0 else word ^ SIGN_FLIP)
     return bits.view(np.float64)
 
 
 @device
-def from_double(value):
+def from_double(value: float) -> int:
     """The word of a double."""
     if value != value:
         return NAN_WORD
-    bits = np.float64(value + 0.0).view(np.int64)
+    bits = int(np.float64(value + 0.0).view(np.int64))
     return bits if bits >= 0 else bits ^ SIGN_FLIP
 
 
 @device
-def operate_double(op, p, q):
+def operate_double(op: int, p: int, q: int) -> int:
     """One operation on the words of two doubles; a finite overflow and a division by zero are ERROR."""
     u, v = to_double(p), to_double(q)
     if op == ADD_DOUBLE:
@@ -310,7 +309,7 @@ def operate_double(op, p, q):
 
 
 @device
-def doubles(op, x, y, out, rows):
+def doubles(op: int, x: Words, y: Words, out: Words, rows: int) -> None:
     """The operations of two registers of doubles."""
     for i in range(rows):
         p, q = x[i], y[i]
@@ -318,23 +317,20 @@ def doubles(op, x, y, out, rows):
 
 
 @device
-def convert_double(op, x, scale, out, rows, low, high):
-    """Between doubles and integers of a scale."""
-    factor = 1.0
-    for _ in range(scale):
-        factor *= 10.0
+def convert_double(op: int, x: Words, factor: int, out: Words, rows: int, low: int, high: int) -> None:
+    """Between doubles and integers that stand for that many of a unit."""
     if op == TO_DOUBLE:
         for i in range(rows):
             p = x[i]
-            out[i] = p if p < MIN_WORD else from_double(float(p) / factor)
+            out[i] = p if p < MIN_WORD else from_double(float(p) / float(factor))
         return
     for i in range(rows):
         p = x[i]
         if p < MIN_WORD:
             out[i] = p
             continue
-        value = to_double(p) * factor
-        if scale == 0:
+        value = to_double(p) * float(factor)
+        if factor == 1:
             value = np.rint(value)
         else:
             value = math.floor(abs(value) + 0.5) if value >= 0 else -math.floor(abs(value) + 0.5)
@@ -346,7 +342,7 @@ def convert_double(op, x, scale, out, rows, low, high):
 
 
 @device
-def compare_text(p, q, arena, offsets):
+def compare_text(p: int, q: int, arena: Bytes, offsets: Words) -> int:
     """-1, 0 or 1 as string p is before, equal to or after string q, byte by byte."""
     if p == q:
         return 0
@@ -359,7 +355,7 @@ def compare_text(p, q, arena, offsets):
 
 
 @device
-def text_word(p, part, arena, offsets):
+def text_word(p: int, part: int, arena: Bytes, offsets: Words) -> int:
     """Seven bytes of string p from ``7 * part`` on, most significant first, then their number in 3 bits."""
     start = offsets[p] + 7 * part
     size = min(7, max(0, offsets[p + 1] - start))
@@ -372,7 +368,9 @@ def text_word(p, part, arena, offsets):
 
 
 @device
-def texts(op, x, y, part, out, rows, arena, offsets):
+def texts(
+    op: int, x: Words, y: Words, part: int, out: Words, rows: int, arena: Bytes, offsets: Words
+) -> None:
     """The operations that read the bytes of strings."""
     if op == TEXT_COMPARE:
         for i in range(rows):
@@ -385,8 +383,10 @@ def texts(op, x, y, part, out, rows, arena, offsets):
 
 
 @device
-def look_up(x, source, address, size, out, rows, missing, found):
-    """Entries of the code table at an address; codes without an entry are appended to ``missing``."""
+def look_up(
+    x: Words, source: int, address: int, size: int, out: Words, rows: int, missing: Table, status: Words
+) -> None:
+    """Entries of the code table at an address; codes without one go to ``missing[:, status[0]]``."""
     for i in range(rows):
         p = x[i]
         if p < MIN_WORD:
@@ -395,15 +395,15 @@ def look_up(x, source, address, size, out, rows, missing, found):
             out[i] = load(address, p) ^ MIN_WORD
         else:
             out[i] = NULL
+            found = status[0]
             if found < missing.shape[1]:
                 missing[0, found] = source
                 missing[1, found] = p
-                found += 1
-    return found
+                status[0] = found + 1
 
 
 @device
-def in_set(x, constants, first, size, out, rows):
+def in_set(x: Words, constants: Words, first: int, size: int, out: Words, rows: int) -> None:
     """Whether each word is among ``size`` sorted constants."""
     for i in range(rows):
         p = x[i]
@@ -421,7 +421,7 @@ def in_set(x, constants, first, size, out, rows):
 
 
 @device
-def fetch(rowids, address, first, out, rows):
+def fetch(rowids: Words, address: int, first: int, out: Words, rows: int) -> None:
     """One column, which starts at word ``first``, of the table at an address, at some rowids."""
     for i in range(rows):
         p = rowids[i]
@@ -432,15 +432,27 @@ def fetch(rowids, address, first, out, rows):
     "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], uint8[::1], int64[::1], int64[:, ::1],"
     " int64[::1], int64[:, ::1], int64[::1])"
 )
-def run(code, constants, data, sources, arena, offsets, out, kept, missing, status):
+def run(
+    code: Table,
+    constants: Words,
+    data: Table,
+    sources: Table,
+    arena: Bytes,
+    offsets: Words,
+    out: Table,
+    kept: Words,
+    missing: Table,
+    status: Words,
+) -> int:
     """Runs ``code`` over the rows of ``data``; returns the number of rows that passed.
 
     ``constants``: number of registers, number k of constant registers (the first ones), their k words,
     then whatever the instructions refer to. ``sources int64[k, 2]``: address and length (of one column)
-    of the row stores and code tables, which the caller keeps alive. ``out int64[m, n]`` and ``kept
-    int64[n]`` (or empty) are filled from the left. ``missing int64[2, any]`` takes (source, code) that
-    MEMO lacks; results count only if there are none. ``status`` becomes [missing, 1 if some FILTER kept
-    an ERROR, 1 if an ERROR was stored]; the return value is ``-1 - passed`` unless all three are 0.
+    of the row stores and code tables, which the caller keeps alive. The first words of ``out int64[m, n]``
+    become the outputs ``int64[m, passed]``, those of ``kept int64[n]`` (or empty) the positions.
+    ``missing int64[2, any]`` takes (source, code) that MEMO lacks; results count only if there are none.
+    ``status`` becomes [missing, 1 if some FILTER kept an ERROR, 1 if an ERROR was stored]; the return
+    value is ``-1 - passed`` unless all three are 0.
     """
     total = data.shape[1]
     chunk = min(total, CHUNK)
@@ -449,8 +461,9 @@ def run(code, constants, data, sources, arena, offsets, out, kept, missing, stat
     position = np.empty(chunk, dtype=np.int64)
     fixed = constants[1]
     for register in range(fixed):
-        registers[register, :] = constants[2 + register]
-    found = 0
+        for i in range(chunk):
+            registers[register, i] = constants[2 + register]
+    status[0] = 0
     doubtful = False
     failed = False
     passed = 0
@@ -463,8 +476,8 @@ def run(code, constants, data, sources, arena, offsets, out, kept, missing, stat
             a = code[step, 2]
             b = code[step, 3]
             c = code[step, 4]
+            x = registers[a]
             if op == STORE:
-                x = registers[a]
                 y = out[code[step, 1]]
                 bad = False
                 for i in range(rows):
@@ -474,7 +487,6 @@ def run(code, constants, data, sources, arena, offsets, out, kept, missing, stat
                 failed |= bad
                 continue
             if op == FILTER:
-                x = registers[a]
                 count = 0
                 bad = False
                 for i in range(rows):
@@ -485,7 +497,8 @@ def run(code, constants, data, sources, arena, offsets, out, kept, missing, stat
                 doubtful |= bad
                 shrunk = count < rows
                 if shrunk and dense:
-                    selection[:count] = position[:count]
+                    for i in range(count):
+                        selection[i] = position[i]
                 elif shrunk:
                     for i in range(count):
                         selection[i] = selection[position[i]]
@@ -496,48 +509,52 @@ def run(code, constants, data, sources, arena, offsets, out, kept, missing, stat
                 continue
             target = registers[code[step, 1]]
             if op == LOAD:
-                x = data[a]
+                y = data[b]
                 if dense:
                     for i in range(rows):
-                        target[i] = x[start + i]
+                        target[i] = y[start + i]
                 else:
                     for i in range(rows):
-                        target[i] = x[start + selection[i]]
+                        target[i] = y[start + selection[i]]
             elif op == COMPACT:
                 if shrunk:
                     for i in range(rows):
                         target[i] = target[position[i]]
             elif op == FETCH:
-                fetch(registers[a], sources[b, 0], c * sources[b, 1], target, rows)
+                fetch(x, sources[b, 0], c * sources[b, 1], target, rows)
             elif op == MEMO:
-                found = look_up(registers[a], b, sources[b, 0], sources[b, 1], target, rows, missing, found)
+                look_up(x, b, sources[b, 0], sources[b, 1], target, rows, missing, status)
             elif op == IN_SET:
-                in_set(registers[a], constants, b, c, target, rows)
+                in_set(x, constants, b, c, target, rows)
             elif op == SELECT:
-                x, y, z = registers[a], registers[b], registers[c]
+                y, z = registers[b], registers[c]
                 for i in range(rows):
                     p = x[i]
                     r = y[i] if p == 1 else z[i]
                     target[i] = p if p == ERROR else r
-            elif op in (ADD, SUB, MUL, DIV, MOD, FLOOR_DIV, ADD_MONTHS):
-                arithmetic(op, registers[a], registers[b], target, rows, constants[c], constants[c + 1])
-            elif op in (SCALE_DOWN, RANGE, CIVIL, IS_NULL, NOT, ORDER):
-                convert(op, registers[a], b, target, rows, constants[c], constants[c + 1])
-            elif op in (TO_DOUBLE, FROM_DOUBLE):
-                convert_double(op, registers[a], b, target, rows, constants[c], constants[c + 1])
+            elif op >= ADD and op <= ADD_MONTHS:
+                arithmetic(op, x, registers[b], target, rows, constants[c], constants[c + 1])
+            elif op >= SCALE_DOWN and op <= ORDER:
+                convert(op, x, b, target, rows, constants[c], constants[c + 1])
+            elif op >= TO_DOUBLE:
+                convert_double(op, x, b, target, rows, constants[c], constants[c + 1])
             elif op >= ADD_DOUBLE:
-                doubles(op, registers[a], registers[b], target, rows)
+                doubles(op, x, registers[b], target, rows)
             elif op == TEXT_COMPARE:
-                texts(op, registers[a], registers[b], 0, target, rows, arena, offsets)
+                texts(op, x, registers[b], b, target, rows, arena, offsets)
             elif op == TEXT_WORD:
-                texts(op, registers[a], registers[a], b, target, rows, arena, offsets)
+                texts(op, x, x, b, target, rows, arena, offsets)
             else:
-                compare(op, registers[a], registers[b], target, rows)
+                compare(op, x, registers[b], target, rows)
         if kept.shape[0] > 0:
             for i in range(rows):
                 kept[passed + i] = start + i if dense else start + selection[i]
         passed += rows
-    status[0] = found
+    if passed < total and out.shape[0] > 1:
+        flat = out.reshape(-1)
+        for column in range(1, out.shape[0]):
+            for i in range(passed):
+                flat[column * passed + i] = flat[column * total + i]
     status[1] = int(doubtful)
     status[2] = int(failed)
-    return passed if found == 0 and not doubtful and not failed else -1 - passed
+    return passed if status[0] == 0 and not doubtful and not failed else -1 - passed

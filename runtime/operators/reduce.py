@@ -73,7 +73,7 @@ class Grouped(Operator):
         table.old = np.zeros((numbers.shape[0], table.words), np.int64)
         if table.key == 0:
             table.old[:, 0] = np.iinfo(np.int64).min
-        table.new = table.acc[numbers]
+        table.new = table.accumulators(numbers)
         table.state[2] = numbers.shape[0]
         data, diff, _ = self.changes(False)
         table.touched, table.old, table.new = saved
@@ -82,6 +82,11 @@ class Grouped(Operator):
 
     def size(self) -> int:
         return len(self.table)
+
+    def renumber(self, table: str, mapping: Words) -> None:
+        columns = [c for c in self.place.rowid_columns(table) if c < self.table.key]
+        if columns:
+            self.table.renumber(columns, mapping)
 
     def commit(self) -> None:
         self.pending.clear()

@@ -7,13 +7,14 @@ last frontier: no time is in advance of it.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import le
 
 Time = tuple[int, ...]
 
 
 def precedes(left: Time, right: Time) -> bool:
     """Whether left <= right in the product order."""
-    return all(a <= b for a, b in zip(left, right, strict=True))
+    return all(map(le, left, right))
 
 
 def least_upper_bound(left: Time, right: Time) -> Time:
@@ -68,7 +69,9 @@ class Antichain:
 
     def dominates(self, other: "Antichain") -> bool:
         """Whether this frontier is at or before ``other``: all that is in advance of other is of this."""
-        return self.elements == other.elements or all(self.less_equal(time) for time in other.elements)
+        if len(self.elements) == 1 and len(other.elements) == 1:
+            return precedes(self.elements[0], other.elements[0])
+        return all(self.less_equal(time) for time in other.elements)
 
     def insert(self, time: Time) -> "Antichain":
         """This frontier with ``time`` added; itself if the time is in advance of it already."""

@@ -85,8 +85,8 @@ class Batch:
 
     @classmethod
     def build(cls, updates: Updates, lower: Antichain, upper: Antichain) -> "Batch":
-        """The batch of ``updates`` in any order; nothing is compacted yet, so ``since`` is ``lower``."""
-        return cls(updates.consolidate(), lower, upper, lower)
+        """The batch of ``updates`` in any order; nothing is compacted yet, so ``since`` is the minimum."""
+        return cls(updates.consolidate(), lower, upper, Antichain.minimum(updates.depth))
 
     def __len__(self) -> int:
         return self.data.shape[1]

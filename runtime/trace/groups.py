@@ -44,11 +44,9 @@ class GroupTable:
         self.key = key
         self.spec, self.words = _specification(accumulators)
         self.slots = np.zeros(MINIMUM * 2, np.int64)
-        self.keys: Words = np.empty((MINIMUM, key), np.int64)
-        self.acc: Words = np.empty((MINIMUM, self.words), np.int64)
-        self.stamp = np.zeros(MINIMUM, np.int64)
+        self.table: Words = np.empty((MINIMUM, 1 + key + self.words), np.int64)
         self.free = np.empty(MINIMUM, np.int64)
-        self.state = np.zeros(4, np.int64)
+        self.state = np.zeros(5, np.int64)
         self.marker = 1
         self.touched = np.empty(MINIMUM, np.int64)
         self.old: Words = np.empty((MINIMUM, self.words), np.int64)
@@ -62,7 +60,7 @@ class GroupTable:
     @property
     def bytes(self) -> int:
         """Bytes of all state arrays, in use or reserved."""
-        arrays = (self.slots, self.keys, self.acc, self.stamp, self.free)
+        arrays = (self.slots, self.table, self.free)
         return sum(array.nbytes for array in arrays)
 
     @property
@@ -74,7 +72,7 @@ class GroupTable:
         """Add updates that all bear the step's one time."""
         self._reserve(len(updates))
         kernels.accumulate(
-            updates.data, updates.diff, self.key, self.spec, self.slots, self.keys, self.acc, self.stamp,
+            updates.data, updates.diff, self.key, self.spec, self.slots, self.table,
             self.marker, self.free, self.touched, self.old, self.state,
         )  # fmt: skip
 
@@ -87,8 +85,8 @@ class GroupTable:
         self.new = np.empty((n, self.words), np.int64)
         self.when = np.empty(n, np.int64)
         self.marker = kernels.accumulate_times(
-            updates.data, times, updates.diff, order, self.key, self.spec, self.slots, self.keys, self.acc,
-            self.stamp, self.marker, self.free, self.touched, self.old, self.new, self.when, self.state,
+            updates.data, times, updates.diff, order, self.key, self.spec, self.slots, self.table,
+            self.marker, self.free, self.touched, self.old, self.new, self.when, self.state,
         )  # fmt: skip
 
     def touch_empty(self) -> None:
@@ -98,7 +96,7 @@ class GroupTable:
             if self.spec.shape[0]:
                 nothing = np.full((int(self.spec[:, 1].max()) + 1, 1), kernels.NULL, np.int64)
             kernels.accumulate(
-                nothing, np.zeros(1, np.int64), 0, self.spec, self.slots, self.keys, self.acc, self.stamp,
+                nothing, np.zeros(1, np.int64), 0, self.spec, self.slots, self.table,
                 self.marker, self.free, self.touched, self.old, self.state,
             )  # fmt: skip
         self.old[0, 0] = kernels.NULL
@@ -106,42 +104,61 @@ class GroupTable:
     def emit(self, single_time: bool) -> tuple[Words, Words, Words]:
         """The change of the output rows: (data, diff, entry of each)."""
         entries = self.entries
-        new = self.acc[self.touched[:entries]] if single_time else self.new
+        new = self._current(entries) if single_time else self.new
         out = np.empty((self.key + self.spec.shape[0], 2 * entries), np.int64)
         diff = np.empty(2 * entries, np.int64)
         entry = np.empty(2 * entries, np.int64)
         n = kernels.emit(
-            self.touched, self.old, new, entries, self.keys, self.key, self.spec, out, diff, entry
+            self.touched, self.old, new, entries, self.table, self.key, self.spec, out, diff, entry
         )
         return np.ascontiguousarray(out[:, :n]), diff[:n], entry[:n]
 
     def emit_threshold(self, single_time: bool, distinct: bool) -> tuple[Words, Words, Words]:
         """The change of each key's (sign of) positive multiplicity: (data, diff, entry of each)."""
         entries = self.entries
-        new = self.acc[self.touched[:entries]] if single_time else self.new
+        new = self._current(entries) if single_time else self.new
         out = np.empty((self.key, entries), np.int64)
         diff = np.empty(entries, np.int64)
         entry = np.empty(entries, np.int64)
         n = kernels.emit_threshold(
-            self.touched, self.old, new, entries, self.keys, self.key, int(distinct), out, diff, entry
+            self.touched, self.old, new, entries, self.table, self.key, int(distinct), out, diff, entry
         )
         return np.ascontiguousarray(out[:, :n]), diff[:n], entry[:n]
 
     def counts(self, single_time: bool) -> Words:
         """The multiplicity of each touched group after the step, or after each of its times."""
-        touched = self.touched[: self.entries]
-        return self.acc[touched, 0] if single_time else self.new[: self.entries, 0]
+        new = self._current(self.entries) if single_time else self.new
+        return new[: self.entries, 0]
+
+    def accumulators(self, numbers: Words) -> Words:
+        """The present accumulators ``int64[len(numbers), words]`` of the given groups."""
+        new = np.empty((numbers.shape[0], self.words), np.int64)
+        kernels.current(numbers, self.table, self.key, new)
+        return new
+
+    def _current(self, entries: int) -> Words:
+        return self.accumulators(self.touched[:entries])
 
     def groups(self) -> Words:
         """The numbers of all groups held."""
         listed = self.slots[self.slots != 0]
         return listed - 1
 
+    def renumber(self, columns: list[int], mapping: Words) -> None:
+        """Replace rowid r by ``mapping[r]`` in the given key columns; between steps only."""
+        numbers = self.groups()
+        for column in columns:
+            old = self.table[numbers, 1 + column]
+            self.table[numbers, 1 + column] = np.where(old >= 0, mapping[np.maximum(old, 0)], old)
+        slots = np.zeros_like(self.slots)
+        kernels.rebuild(self.slots, slots, self.table, self.key)
+        self.slots = slots
+
     def commit(self) -> None:
         """Keep the step's changes and forget groups that have become empty."""
         if self.entries and self.key:
             kernels.purge(
-                self.touched, self.entries, self.spec, self.key, self.slots, self.keys, self.acc, self.stamp,
+                self.touched, self.entries, self.spec, self.key, self.slots, self.table,
                 self.free, self.state,
             )  # fmt: skip
         self._finish()
@@ -151,10 +168,10 @@ class GroupTable:
         entries = self.entries
         touched, old = self.touched[:entries][::-1], self.old[:entries][::-1]
         fresh = old[:, 0] == kernels.NULL
-        self.acc[touched] = np.where(fresh[:, None], 0, old) if fresh.any() else old
+        self.table[touched, 1 + self.key :] = np.where(fresh[:, None], 0, old) if fresh.any() else old
         if self.key:
             kernels.purge(
-                self.touched, entries, self.spec, self.key, self.slots, self.keys, self.acc, self.stamp,
+                self.touched, entries, self.spec, self.key, self.slots, self.table,
                 self.free, self.state,
             )  # fmt: skip
         self._finish()
@@ -170,28 +187,24 @@ class GroupTable:
     def _reserve(self, n: int) -> None:
         """Room for n more groups and n more entries."""
         allotted = int(self.state[0])
-        if allotted + n > self.acc.shape[0]:
-            capacity = max(2 * self.acc.shape[0], allotted + n)
-            self.keys = _grown(self.keys, capacity)
-            self.acc = _grown(self.acc, capacity)
-            self.free = _grown(self.free, capacity)
-            stamp = np.zeros(capacity, np.int64)
-            stamp[:allotted] = self.stamp[:allotted]
-            self.stamp = stamp
+        if allotted + n > self.table.shape[0]:
+            capacity = max(2 * self.table.shape[0], allotted + n)
+            self.table = _grown(self.table, capacity, allotted)
+            self.free = _grown(self.free, capacity, int(self.state[1]))
         if 2 * (int(self.state[3]) + n) > self.slots.shape[0]:
             slots = np.zeros(1 << (4 * (int(self.state[3]) + n) - 1).bit_length(), np.int64)
-            kernels.rebuild(self.slots, slots, self.keys, self.key)
+            kernels.rebuild(self.slots, slots, self.table, self.key)
             self.slots = slots
         if self.entries + n > self.touched.shape[0]:
             capacity = max(2 * self.touched.shape[0], self.entries + n)
-            self.touched = _grown(self.touched, capacity)
-            self.old = _grown(self.old, capacity)
+            self.touched = _grown(self.touched, capacity, self.entries)
+            self.old = _grown(self.old, capacity, self.entries)
 
 
-def _grown(array: Words, capacity: int) -> Words:
-    """A copy of the array with room for ``capacity`` rows."""
+def _grown(array: Words, capacity: int, used: int) -> Words:
+    """Room for ``capacity`` rows, with the first ``used`` of the array."""
     larger = np.empty((capacity, *array.shape[1:]), np.int64)
-    larger[: array.shape[0]] = array
+    larger[:used] = array[:used]
     return larger
 
 

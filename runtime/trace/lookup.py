@@ -2,13 +2,13 @@
 
 import enum
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
 from kpg.runtime.errors import DataError
 from kpg.runtime.kernels import seek
-from kpg.runtime.progress.antichain import precedes
+from kpg.runtime.progress.antichain import Time, precedes
 from kpg.runtime.trace.batch import Batch
 from kpg.runtime.trace.updates import Updates, Words
 
@@ -31,7 +31,7 @@ Segment = tuple[Batch, Words, Words]
 """Matches within one batch: positions in the stream, positions in the batch."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def _columns(key: tuple[int, ...]) -> Words:
     return np.array(key, np.int64)
 
@@ -49,7 +49,7 @@ def lookup(
 
     ``key`` may be shorter than the arrangement's rows (a prefix) or empty (a cross product). An output
     row is the stream columns ``keep_stream`` and the arrangement columns ``keep_batch`` (both
-    ``int64[]``), its time the least upper bound, its diff the product. Comes in pieces of 1 to ``chunk`` rows, in
+    ``int64[]``), its time the least upper bound, its diff the product. Pieces have 1 to ``chunk`` rows, in
     no particular order and not consolidated. The stream need not be sorted, though it is faster so.
     Raises DataError if a product of diffs does not fit 64 bits.
     """
@@ -57,72 +57,73 @@ def lookup(
     if n == 0:
         return
     columns = _columns(key)
+    time = tuple(stream.time[:, 0].tolist()) if stream.constant_time else None
+    epoch = time[0] if time is not None else int(stream.time[0].min())
     segments: list[Segment] = []
     total = 0
+    state = np.empty(2, np.int64)
+    capacity = 0
     for layer in layers:
-        test = _time_test(stream, layer, order) if len(layer) else None
+        test = _time_test(time, epoch, layer, order) if len(layer) else None
         if test is None:
             continue
         offsets, bounds = layer.directory(n)
-        state = np.array((0, -1), np.int64)
-        capacity = 2 * n + 64
-        while state[0] < n:
-            capacity = min(capacity, chunk - total)
-            left = np.empty(capacity, np.int64)
-            right = np.empty(capacity, np.int64)
+        state[0], state[1] = 0, -1
+        found = wanted = min(2 * n + 64, chunk)
+        while found == wanted:
+            wanted = min(wanted, chunk - total)
+            if capacity != wanted:  # otherwise the last buffers are still empty
+                left, right = np.empty(wanted, np.int64), np.empty(wanted, np.int64)
+                capacity = wanted
             found = seek.match(
-                stream.data,
-                columns,
-                stream.time,
-                layer.data,
-                layer.time,
-                offsets,
-                bounds,
-                test,
-                state,
-                left,
-                right,
-            )
+                stream.data, columns, stream.time, layer.data, layer.time, offsets, bounds, test,
+                state, left, right,
+            )  # fmt: skip
             if found:
                 segments.append((layer, left[:found], right[:found]))
                 total += found
+                capacity = 0
             if total == chunk:
-                yield _assemble(stream, segments, total, keep_stream, keep_batch)
+                yield _assemble(stream, time, segments, total, keep_stream, keep_batch)
                 segments, total = [], 0
-            capacity *= 4
+            if found == wanted:
+                found = wanted = wanted * 4
     if total:
-        yield _assemble(stream, segments, total, keep_stream, keep_batch)
+        yield _assemble(stream, time, segments, total, keep_stream, keep_batch)
 
 
-def _time_test(stream: Updates, layer: Batch, order: Order) -> int | None:
+def _time_test(time: Time | None, epoch: int, layer: Batch, order: Order) -> int | None:
     """What ``match`` has to test: nothing where one comparison settles it for all; None: nothing can match.
 
-    A batch that is closed before the stream's epochs is met as a whole, even where compaction has moved
-    its times up to the stream's.
+    ``time`` is the stream's if all are equal, ``epoch`` its least first coordinate. A batch that is closed
+    before that epoch is met as a whole, even where compaction has moved its times up to the stream's.
     """
-    if order is Order.ANY or _epoch_closed(layer, int(stream.time[0].min())):
+    if order is Order.ANY or _closed_before(layer, epoch):
         return seek.ANY
-    if not stream.constant_time:
-        return order.value
-    stream_time = tuple(stream.time[:, 0].tolist())
-    latest = layer.latest
-    if latest < stream_time or (latest == stream_time and order is Order.THROUGH):
+    test: int = order.value
+    if time is None:
+        return test
+    if layer.latest < time or (layer.latest == time and order is Order.THROUGH):
         return seek.ANY
     if not layer.constant_time:
-        return order.value
+        return test
     layer_time = tuple(layer.time[:, 0].tolist())
-    meets = layer_time < stream_time or (layer_time == stream_time and order is Order.THROUGH)
-    return seek.ANY if meets else None
+    return seek.ANY if layer_time < time or (layer_time == time and order is Order.THROUGH) else None
 
 
-def _epoch_closed(layer: Batch, epoch: int) -> bool:
+def _closed_before(layer: Batch, epoch: int) -> bool:
     """Whether the layer holds only what happened in epochs (first coordinates) before ``epoch``."""
     elements = layer.upper.elements
     return len(elements) == 1 and elements[0][0] <= epoch and not any(elements[0][1:])
 
 
 def _assemble(
-    stream: Updates, segments: list[Segment], total: int, keep_stream: Words, keep_batch: Words
+    stream: Updates,
+    time: Time | None,
+    segments: list[Segment],
+    total: int,
+    keep_stream: Words,
+    keep_batch: Words,
 ) -> Updates:
     """The matched rows of all segments as one set of updates."""
     data = np.empty((keep_stream.shape[0] + keep_batch.shape[0], total), np.int64)
@@ -130,12 +131,11 @@ def _assemble(
     for batch, left, right in segments:
         seek.gather_pairs(stream.data, keep_stream, left, batch.data, keep_batch, right, data, start)
         start += left.shape[0]
-    return Updates(data, _times(stream, segments, total), _diffs(stream, segments, total))
+    return Updates(data, _times(stream, time, segments, total), _diffs(stream, segments, total))
 
 
-def _times(stream: Updates, segments: list[Segment], total: int) -> Words:
-    if stream.constant_time:
-        time = tuple(stream.time[:, 0].tolist())
+def _times(stream: Updates, time: Time | None, segments: list[Segment], total: int) -> Words:
+    if time is not None:
         if all(precedes(batch.latest, time) for batch, _, _ in segments):
             return stream.time
         if len(segments) == 1 and segments[0][0].constant_time:

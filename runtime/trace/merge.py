@@ -39,7 +39,7 @@ class Merge:
         self._diffs: Words | None = None
         self._moved = 0
         self._directory: Directory | None = None
-        self._stage: Callable[[int], int] = self._choose_stage()
+        self._stage: Callable[[Merge, int], int] = self._choose_stage()
 
     def __len__(self) -> int:
         return self._total
@@ -59,7 +59,7 @@ class Merge:
         """Spend about ``limit`` rows of work; returns the rows spent. ``result`` is set once it is done."""
         spent = 0
         while spent < limit and self.result is None:
-            spent += self._stage(limit - spent)
+            spent += self._stage(self, limit - spent)
         return spent
 
     def _compacted_time(self) -> Words | None:
@@ -73,17 +73,17 @@ class Merge:
                 return older
         return None
 
-    def _choose_stage(self) -> Callable[[int], int]:
+    def _choose_stage(self) -> "Callable[[Merge, int], int]":
         if self._time is None:
             self._times = np.empty(self.older.time.shape[0] * self._total, np.int64)
             self._diffs = np.empty(self._total, np.int64)
-            return self._merge_histories
+            return Merge._merge_histories
         older, newer = self.older, self.newer
         distinct = older.constant_time and newer.constant_time
         if distinct and older.constant_diff and newer.constant_diff and older.diff[0] == newer.diff[0]:
-            return self._merge_distinct
+            return Merge._merge_distinct
         self._diffs = np.empty(self._total, np.int64)
-        return self._merge_rows
+        return Merge._merge_rows
 
     def _output(self) -> Words:
         return self._data.reshape(self.older.data.shape[0], self._total)
@@ -96,7 +96,7 @@ class Merge:
             self._diffs = np.empty(self._total, np.int64)
             self._diffs[: self._state[2]] = self.older.diff[0]
             self._state[3] = 0
-            self._stage = self._merge_rows
+            self._stage = Merge._merge_rows
         return self._merged(spent)
 
     def _merge_rows(self, limit: int) -> int:
@@ -127,7 +127,7 @@ class Merge:
 
     def _merged(self, spent: int) -> int:
         if self._state[0] + self._state[1] == self._total:
-            self._stage = self._trim
+            self._stage = Merge._trim
         return spent
 
     def _trim(self, limit: int) -> int:
@@ -165,7 +165,7 @@ class Merge:
         self._batch = Batch(updates, older.lower, newer.upper, self._since, latest)
         if count > SMALL and (older.searched or newer.searched):
             self._directory = Directory(self._batch.data[0])
-            self._stage = self._build_directory
+            self._stage = Merge._build_directory
         else:
             self.result = self._batch
 

@@ -8,14 +8,16 @@ in proportion to what was inserted, never in :meth:`Spine.insert`.
 
 import math
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.batch import Batch
 from kpg.runtime.trace.merge import Merge
-from kpg.runtime.trace.updates import Updates
+from kpg.runtime.trace.updates import Updates, Words
 
 if TYPE_CHECKING:
     from kpg.runtime.trace.handle import Hold
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 FACTOR: Final = 1
 EFFORT: Final = 4
 LEAST_FUEL: Final = 256
+
+TINY: Final = 64
+TINY_BATCHES: Final = 4
+"""So many batches of up to ``TINY`` rows are left at the end before they are made one."""
 
 
 class Spine:
@@ -45,7 +51,7 @@ class Spine:
         self._pending: list[Batch] = []
         self._owed = 0
         self._settled = True
-        self._holds: weakref.WeakSet[Hold] = weakref.WeakSet()
+        self._holds: list[weakref.ref[Hold]] = []
         self._layers: tuple[Batch, ...] | None = None
 
     def insert(self, batch: Batch) -> None:
@@ -69,14 +75,18 @@ class Spine:
         self._layers = None
         return batch
 
-    def _all_batches(self) -> list[Batch]:
+    def _whole_nodes(self) -> list[Batch]:
+        """The batches that are or were absorbed, the sources of unfinished merges among them."""
         batches: list[Batch] = []
         for node in self._nodes:
             if isinstance(node, Merge):
                 batches += (node.older, node.newer)
             else:
                 batches.append(node)
-        return batches + self._pending
+        return batches
+
+    def _all_batches(self) -> list[Batch]:
+        return self._whole_nodes() + self._pending
 
     def layers(self, through: Antichain | None = None) -> tuple[Batch, ...]:
         """The batches that hold updates, oldest first; with ``through``, those before that frontier.
@@ -116,11 +126,11 @@ class Spine:
 
     def hold(self, hold: "Hold") -> None:
         """Respect a reader's frontiers for as long as the object lives."""
-        self._holds.add(hold)
+        self._holds.append(weakref.ref(hold, self._holds.remove))
 
     def release(self, hold: "Hold") -> None:
         """Forget a reader's frontiers."""
-        self._holds.discard(hold)
+        self._holds[:] = [reference for reference in self._holds if reference() is not hold]
 
     @property
     def held(self) -> bool:
@@ -171,16 +181,16 @@ class Spine:
                 break
             self._begin(len(self._nodes) - 2)
         if self._nodes:
-            self._rewrite()
+            self._compact_times()
 
-    def _rewrite(self) -> None:
+    def _compact_times(self) -> None:
         """Compact the times of the only batch."""
         (batch,) = self._nodes
         frontier = self._frontier()
         floor = frontier.floor() if frontier is not None else None
+        assert isinstance(batch, Batch)
         if frontier is None or floor is None or frontier.dominates(batch.since):
             return
-        assert isinstance(batch, Batch)
         self.since = self.since.join(frontier)
         nothing = Updates.empty(self.width, self.depth)
         merge = Merge(batch, Batch(nothing, batch.upper, batch.upper, batch.since), frontier)
@@ -189,11 +199,25 @@ class Spine:
         self._nodes = [merge]
         self._install()
 
+    def rewrite(self, function: Callable[[Updates], Updates]) -> None:
+        """Map the rows of all batches, as when row ids are renumbered; the result is sorted again.
+
+        Unfinished merges start over. The batches that readers hold stay as they were.
+        """
+        self._nodes = [self._rewritten(batch, function) for batch in self._whole_nodes()]
+        self._pending = [self._rewritten(batch, function) for batch in self._pending]
+        self._layers = None
+        self._settled = False
+
+    @staticmethod
+    def _rewritten(batch: Batch, function: Callable[[Updates], Updates]) -> Batch:
+        return Batch(function(batch.updates).consolidate(), batch.lower, batch.upper, batch.since)
+
     def _absorb(self) -> None:
         """Let go of the boundaries between pending batches that no reader's physical frontier needs."""
         if not self._pending:
             return
-        physical = _meet([hold.physical for hold in self._holds])
+        physical = _meet(hold.physical for hold in self._live_holds())
         count = 0
         for batch in self._pending:
             if physical is not None and not batch.upper.dominates(physical):
@@ -203,18 +227,53 @@ class Spine:
         del self._pending[:count]
         self._settled = self._settled and not count
 
+    def _live_holds(self) -> "list[Hold]":
+        return [hold for reference in self._holds if (hold := reference()) is not None]
+
     def _frontier(self) -> Antichain | None:
         """The frontier to compact to: no reader reads at times that are not in advance of it."""
-        return _meet([hold.logical for hold in self._holds])
+        return _meet(hold.logical for hold in self._live_holds())
 
     def _begin_merges(self) -> None:
         """Begin every merge that is due, cheapest neighbours first."""
         if self._settled:
             return
         self._fold_empty()
-        while (index := self._next_pair()) is not None:
+        tiny = self._tiny_tail()
+        if tiny >= TINY_BATCHES:
+            self._combine(tiny)
+            tiny = self._tiny_tail()
+        while (index := self._next_pair(len(self._nodes) - tiny)) is not None:
             self._begin(index)
         self._settled = True
+
+    def _tiny_tail(self) -> int:
+        """How many of the newest batches are tiny."""
+        count = 0
+        for node in reversed(self._nodes):
+            if len(node) > TINY or isinstance(node, Merge):
+                break
+            count += 1
+        return count
+
+    def _combine(self, count: int) -> None:
+        """Make one batch of the newest ``count`` at once: merging in steps would cost more than the rows."""
+        batches = [node for node in self._nodes[-count:] if isinstance(node, Batch)]
+        frontier = self._frontier()
+        since = batches[0].since
+        for batch in batches:
+            since = since.join(batch.since)
+        updates = Updates.concat([batch.updates for batch in batches])
+        floor = frontier.floor() if frontier is not None else None
+        if frontier is not None and floor is not None:
+            self.since = self.since.join(frontier)
+            since = since.join(frontier)
+            times = np.maximum(updates.time, np.array(floor, np.int64).reshape(-1, 1))
+            updates = Updates(updates.data, _shortened(times), updates.diff)
+        self.merged_rows += len(updates)
+        combined = Batch(updates.consolidate(), batches[0].lower, batches[-1].upper, since)
+        self._nodes[-count:] = [combined]
+        self._layers = None
 
     def _begin(self, index: int) -> None:
         older, newer = self._nodes[index], self._nodes[index + 1]
@@ -224,8 +283,8 @@ class Spine:
             self.since = self.since.join(frontier)
         self._nodes[index : index + 2] = [Merge(older, newer, frontier)]
 
-    def _next_pair(self) -> int | None:
-        """Position of two whole batches to merge: due, and no dearer than the due pairs beside it.
+    def _next_pair(self, end: int) -> int | None:
+        """Position, before ``end``, of two batches to merge: due, and no dearer than the due pairs beside it.
 
         That order makes a row of small batches before a large one merge with each other first.
         """
@@ -236,11 +295,11 @@ class Spine:
             newer += len(nodes[index + 1])
             if len(nodes[index]) <= self._factor * newer:
                 costs[index + 1] = len(nodes[index]) + len(nodes[index + 1])
-        for index in range(len(nodes) - 2, -1, -1):
+        for index in range(end - 2, -1, -1):
             cost = costs[index + 1]
-            if cost < math.inf and cost <= min(costs[index], costs[index + 2]):
-                if isinstance(nodes[index], Batch) and isinstance(nodes[index + 1], Batch):
-                    return index
+            whole = isinstance(nodes[index], Batch) and isinstance(nodes[index + 1], Batch)
+            if whole and cost < math.inf and cost <= min(costs[index], costs[index + 2]):
+                return index
         return None
 
     def _install(self) -> None:
@@ -268,5 +327,13 @@ def _meet(frontiers: Iterable[Antichain]) -> Antichain | None:
     """The earliest of the frontiers; None if there are none."""
     result = None
     for frontier in frontiers:
-        result = frontier if result is None else result.meet(frontier)
+        if result is None or frontier.dominates(result):
+            result = frontier
+        elif not result.dominates(frontier):
+            result = result.meet(frontier)
     return result
+
+
+def _shortened(times: Words) -> Words:
+    """Times stored once if all are equal."""
+    return times[:, :1].copy() if (times == times[:, :1]).all() else times

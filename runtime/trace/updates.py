@@ -124,8 +124,8 @@ class Updates:
             return self
         order = np.empty(n, np.int64)
         found = sort.sort_order(self.data, self.time, order)
-        if found == sort.STRICTLY_SORTED and self.constant_diff and self.diff[0] != 0:
-            return self
+        if found & sort.DISTINCT and self.diff.all():
+            return self if found & sort.IDENTITY else self.take(order)
         return self._grouped(order)
 
     def _grouped(self, order: Words) -> "Updates":

@@ -49,7 +49,7 @@ class StandIn:
             raise NotSupportedError("no such thing")
         self.connection.execute(query.replace("create materialized view", "create view"))
 
-    def load(self, name: str, source: str | Path, /) -> None:
+    def load(self, name: str, source: object, /, *, mode: str) -> None:
         self.connection.execute(f"insert into {name} from read_parquet('{source}')")
 
     def view(self, name: str, /) -> StandInView:
@@ -72,6 +72,7 @@ class StandIn:
 
 def run(folder: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch, **options: object) -> tuple[int, str]:
     monkeypatch.setattr(module, "connect", lambda: engine)
+    monkeypatch.setattr(module, "obstacle", lambda: "Java was not found")
     out = io.StringIO()
     arguments = {"scale": 0.01, "queries": [1, 6], "refreshes": 2, "batch": 20, "data": folder, "json": None}
     code = module.run(**(arguments | options), seed=1, console=Console(file=out, width=200))  # type: ignore[arg-type]
@@ -81,6 +82,7 @@ def run(folder: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch, **option
 def test_engine_that_agrees_passes(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     code, text = run(folder, StandIn(), monkeypatch, json=tmp_path / "report.json")
     assert code == 0
+    assert "Java was not found: loading through pyarrow instead of Spark" in text
     assert "2 of 2 queries ok" in text.splitlines()[-1]
     document = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert document["orders_per_refresh"] == 20

@@ -1,0 +1,263 @@
+"""Relations as stable indented text, one operator a line with its inputs below it, and back.
+
+``parse(render(rel), relations)`` is ``rel``, given the catalog relations that it reads.
+"""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.rel import AggregateCall, Get, OrderBy, Rel
+from kpg.compiler.algebra.rel import types as types_of
+from kpg.compiler.algebra.scalar_text import Reader, Types, render_scalar, render_value
+from kpg.compiler.algebra.traverse import children, walk
+from kpg.runtime.errors import InternalError, ProgrammingError
+from kpg.runtime.functions import resolve_aggregate
+from kpg.runtime.scalar import Scalar
+from kpg.runtime.types import Type
+
+INDENT = "  "
+
+
+def render(rel: Rel) -> str:
+    """The relation as text; every line ends in a newline."""
+    lines: list[str] = []
+    stack = [(rel, 0)]
+    while stack:
+        node, depth = stack.pop()
+        lines.append(f"{INDENT * depth}{render_node(node)}\n")
+        stack += [(child, depth + 1) for child in reversed(children(node))]
+    return "".join(lines)
+
+
+def render_node(rel: Rel) -> str:
+    """The relation's own line, without its inputs."""
+    name = type(rel).__name__
+    match rel:
+        case algebra.Get():
+            return f"{name} {rel.name}"
+        case algebra.Constant(rows=rows, types=types):
+            shown = (f"({', '.join(map(render_value, row, types))})" for row in rows)
+            return " ".join((name, _types(types), *shown))
+        case algebra.LocalGet(id=id_) | algebra.Let(id=id_):
+            return f"{name} {id_}"
+        case algebra.Map(input=source, scalars=scalars):
+            return f"{name} {_scalars(scalars, types_of(source))}"
+        case algebra.Filter(input=source, predicates=predicates):
+            return f"{name} {_scalars(predicates, types_of(source))}"
+        case algebra.Project(columns=columns):
+            return f"{name} {list(columns)}"
+        case algebra.Join(on=on):
+            return f"{name} {_scalars(on, _joined(rel))}"
+        case algebra.Reduce(input=source, keys=keys, aggregates=aggregates):
+            inner = types_of(source)
+            calls = ", ".join(render_aggregate(call, inner) for call in aggregates)
+            return f"{name} {_scalars(keys, inner)} [{calls}]"
+        case algebra.TopK():
+            slice_ = f"limit={'all' if rel.limit is None else rel.limit} offset={rel.offset}"
+            return f"{name} group={list(rel.group)} order=[{_order(rel.order)}] {slice_}"
+        case algebra.Single(group=group):
+            return f"{name} group={list(group)}"
+        case algebra.LetRec(ids=ids, types=types, limit=limit):
+            shown_types = ", ".join(map(_types, types))
+            return f"{name} limit={'all' if limit is None else limit} [{', '.join(ids)}] [{shown_types}]"
+        case algebra.Distinct() | algebra.Threshold() | algebra.Negate() | algebra.Union():
+            return name
+        case _:
+            assert_never(rel)
+
+
+def _joined(rel: algebra.Join) -> Types:
+    return [type_ for source in rel.inputs for type_ in types_of(source)]
+
+
+def _scalars(scalars: tuple[Scalar, ...], types: Types) -> str:
+    return f"[{', '.join(render_scalar(scalar, types) for scalar in scalars)}]"
+
+
+def _types(types: tuple[Type, ...]) -> str:
+    return f"[{', '.join(map(str, types))}]"
+
+
+def _order(order: tuple[OrderBy, ...]) -> str:
+    return ", ".join(
+        f"{key.column} {'desc' if key.descending else 'asc'} {'first' if key.nulls_first else 'last'}"
+        for key in order
+    )
+
+
+def render_aggregate(call: AggregateCall, types: Types) -> str:
+    """An aggregate as text, over an input with columns of these types."""
+    inner = ", ".join(render_scalar(arg, types) for arg in call.args)
+    distinct = "distinct " if call.distinct else ""
+    known = _aggregate_type(call.function, call.args) == call.type
+    return f"{call.function}({distinct}{inner})" + ("" if known else f"::{call.type}")
+
+
+def _aggregate_type(function: str, args: tuple[Scalar, ...]) -> Type | None:
+    try:
+        return resolve_aggregate(function, tuple(arg.type for arg in args)).result_type
+    except ProgrammingError:
+        return None
+
+
+def relations(rel: Rel) -> dict[str, Get]:
+    """The catalog relations that a relation reads, by name: what :func:`parse` needs."""
+    return {node.name: node for node in walk(rel) if isinstance(node, Get)}
+
+
+def parse(text: str, relations: Mapping[str, Get]) -> Rel:
+    """The relation that :func:`render` wrote; InternalError if the text is not of its making."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    result, rest = _parse(lines, 0, 0, relations, {})
+    if rest != len(lines):
+        raise InternalError(f"unexpected line {lines[rest]!r}")
+    return result
+
+
+Locals = dict[str, tuple[Type, ...]]
+
+
+def _depth(line: str) -> int:
+    return (len(line) - len(line.lstrip(" "))) // len(INDENT)
+
+
+def _parse(
+    lines: list[str], place: int, depth: int, relations: Mapping[str, Get], bound: Locals
+) -> tuple[Rel, int]:
+    reader = Reader(lines[place])
+    name = reader.take()
+    place += 1
+    inner = dict(bound)
+    id_ = reader.take() if name in ("Let", "LocalGet", "Get") else ""
+    limit, ids, id_types = _recursion(reader) if name == "LetRec" else (None, (), ())
+    inner.update(zip(ids, id_types, strict=True))
+    inputs: list[Rel] = []
+    while place < len(lines) and _depth(lines[place]) > depth:
+        child, place = _parse(lines, place, depth + 1, relations, inner)
+        inputs.append(child)
+        if name == "Let":
+            inner[id_] = types_of(inputs[0])
+    if name == "Get":
+        result: Rel = relations[id_]
+    elif name == "LocalGet":
+        result = algebra.LocalGet(id_, bound[id_])
+    elif name == "Let":
+        result = algebra.Let(id_, inputs[0], inputs[1])
+    elif name == "LetRec":
+        result = algebra.LetRec(ids, tuple(inputs[:-1]), id_types, limit, inputs[-1])
+    else:
+        result = _operator(name, reader, tuple(inputs))
+    reader.done()
+    return result, place
+
+
+def _recursion(reader: Reader) -> tuple[int | None, tuple[str, ...], tuple[tuple[Type, ...], ...]]:
+    limit = _limit(reader)
+    reader.take("[")
+    ids: list[str] = []
+    while not reader.accept("]"):
+        ids.append(reader.take())
+        reader.accept(",")
+    reader.take("[")
+    types: list[tuple[Type, ...]] = []
+    while not reader.accept("]"):
+        types.append(reader.types())
+        reader.accept(",")
+    return limit, tuple(ids), tuple(types)
+
+
+def _limit(reader: Reader) -> int | None:
+    reader.take("limit")
+    reader.take("=")
+    return None if reader.accept("all") else reader.integer()
+
+
+def _operator(name: str, reader: Reader, inputs: tuple[Rel, ...]) -> Rel:
+    match name:
+        case "Constant":
+            return _constant(reader)
+        case "Union":
+            return algebra.Union(inputs)
+        case "Join":
+            types = [type_ for source in inputs for type_ in types_of(source)]
+            reader.take("[")
+            return algebra.Join(inputs, reader.scalars(types, "]"))
+        case "Distinct":
+            return algebra.Distinct(inputs[0])
+        case "Threshold":
+            return algebra.Threshold(inputs[0])
+        case "Negate":
+            return algebra.Negate(inputs[0])
+        case "Project":
+            return algebra.Project(inputs[0], reader.integers())
+        case "Single":
+            return algebra.Single(inputs[0], _named_integers(reader, "group"))
+        case "TopK":
+            return _top(reader, inputs[0])
+        case "Map" | "Filter" | "Reduce":
+            return _over(name, reader, inputs[0])
+        case _:
+            raise InternalError(f"unknown operator {name}")
+
+
+def _over(name: str, reader: Reader, source: Rel) -> Rel:
+    types = types_of(source)
+    reader.take("[")
+    scalars = reader.scalars(types, "]")
+    if name == "Map":
+        return algebra.Map(source, scalars)
+    if name == "Filter":
+        return algebra.Filter(source, scalars)
+    reader.take("[")
+    calls: list[AggregateCall] = []
+    while not reader.accept("]"):
+        calls.append(_aggregate(reader, types))
+        reader.accept(",")
+    return algebra.Reduce(source, scalars, tuple(calls))
+
+
+def _aggregate(reader: Reader, types: Types) -> AggregateCall:
+    function = reader.take()
+    reader.take("(")
+    distinct = reader.accept("distinct")
+    args = reader.scalars(types, ")")
+    type_ = reader.type() if reader.accept("::") else _aggregate_type(function, args)
+    if type_ is None:
+        raise InternalError(f"the type of {function} cannot be inferred")
+    return AggregateCall(function, args, distinct, type_)
+
+
+def _constant(reader: Reader) -> algebra.Constant:
+    types = reader.types()
+    rows = []
+    while reader.accept("("):
+        row = []
+        for type_ in types:
+            row.append(reader.value(reader.take(), type_))
+            reader.accept(",")
+        reader.take(")")
+        rows.append(tuple(row))
+    return algebra.Constant(tuple(rows), types)
+
+
+def _named_integers(reader: Reader, name: str) -> tuple[int, ...]:
+    reader.take(name)
+    reader.take("=")
+    return reader.integers()
+
+
+def _top(reader: Reader, source: Rel) -> algebra.TopK:
+    group = _named_integers(reader, "group")
+    reader.take("order")
+    reader.take("=")
+    reader.take("[")
+    order = []
+    while not reader.accept("]"):
+        column, direction, nulls = reader.integer(), reader.take(), reader.take()
+        order.append(OrderBy(column, direction == "desc", nulls == "first"))
+        reader.accept(",")
+    limit = _limit(reader)
+    reader.take("offset")
+    reader.take("=")
+    return algebra.TopK(source, group, tuple(order), limit, reader.integer())

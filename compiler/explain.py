@@ -1,0 +1,166 @@
+"""EXPLAIN: a compiled query at any of its stages, as stable text."""
+
+from collections.abc import Iterator
+from typing import Final, assert_never
+
+from kpg.compiler.algebra.text import render as render_rel
+from kpg.compiler.catalog import Catalog
+from kpg.compiler.passes import Step
+from kpg.runtime import plan
+from kpg.runtime.functions.render import render as render_scalar
+from kpg.runtime.plan import Lookup, Mfp, Plan, Ref
+from kpg.runtime.scalar import Column, Fetch, Scalar
+
+STAGES: Final = ("ast", "logical", "steps", "optimized", "physical")
+
+
+def explain_steps(steps: tuple[Step, ...]) -> str:
+    """The plan after each pass that changed it."""
+    if not steps:
+        return "no pass changes the plan\n"
+    return "".join(f"after {step.name}:\n{render_rel(step.rel)}" for step in steps)
+
+
+def explain_plan(query: Plan, catalog: Catalog) -> str:
+    """Every node with its inputs, what it computes and what a change of its inputs costs."""
+    printer = _Printer(query, catalog)
+    lines = [line for ref in range(len(query.nodes)) for line in printer.node(ref)]
+    return "".join(f"{line}\n" for line in [*lines, f"output %{query.output}"])
+
+
+def cost(node: plan.Node) -> str:
+    """What a change costs the node."""
+    match node:
+        case plan.Join():
+            return "O(change x fan-out)"
+        case plan.RangeJoin():
+            return "O(change + rows between thresholds)"
+        case plan.TopK(limit=None):
+            return "O(group)"
+        case plan.TopK():
+            return "O(log group + k)"
+        case plan.BasicReduce():
+            return "O(group)"
+        case plan.Constant():
+            return "O(1)"
+        case (
+            plan.Source()
+            | plan.Import()
+            | plan.Linear()
+            | plan.Concat()
+            | plan.Negate()
+            | plan.Arrange()
+            | plan.Reduce()
+            | plan.Distinct()
+            | plan.Threshold()
+            | plan.Single()
+        ):
+            return "O(change)"
+        case _:
+            assert_never(node)
+
+
+def table_key(query: Plan, ref: Ref) -> tuple[str, tuple[int, ...]] | None:
+    """The table and key columns if a node arranges a whole base table: such nodes are shared."""
+    node = query.nodes[ref]
+    if not isinstance(node, plan.Arrange):
+        return None
+    below = query.nodes[node.input]
+    if isinstance(below, plan.Source):
+        return below.table, ()
+    source = query.nodes[below.input] if isinstance(below, plan.Linear) else None
+    if not isinstance(source, plan.Source) or not isinstance(below, plan.Linear) or below.mfp.predicates:
+        return None
+    *keys, rowid = below.mfp.outputs
+    stored = [key.column for key in keys if isinstance(key, Fetch) and isinstance(key.rowid, Column)]
+    whole = isinstance(rowid, Column) and len(stored) == len(keys)
+    return (source.table, tuple(stored)) if whole else None
+
+
+class _Printer:
+    """Writes the nodes of one plan; scalars name the columns of base tables as the catalog does."""
+
+    def __init__(self, query: Plan, catalog: Catalog) -> None:
+        self.query = query
+        self.catalog = catalog
+
+    def node(self, ref: Ref) -> Iterator[str]:
+        """The lines of one node."""
+        node = self.query.nodes[ref]
+        yield f"%{ref} {self._headline(ref)}  -- {cost(node)}"
+        if isinstance(node, plan.Linear | plan.RangeJoin):
+            yield f"    {self._mfp(node.mfp)}"
+        if isinstance(node, plan.Join):
+            for path in node.paths:
+                yield f"    change of %{node.inputs[path.relation]}: {self._mfp(path.mfp)}"
+                yield from (f"      {self._lookup(lookup)}" for lookup in path.lookups)
+
+    def _headline(self, ref: Ref) -> str:
+        node = self.query.nodes[ref]
+        name = " ".join((type(node).__name__, *(f"%{source}" for source in self._shown_inputs(ref))))
+        match node:
+            case plan.Source(table=table):
+                return f"{name} {table}"
+            case plan.Import(view=view):
+                return f"{name} {view}"
+            case plan.Constant(rows=rows):
+                return f"{name} of {len(rows)} rows"
+            case plan.Arrange(key=key):
+                return f"{name} by {key}{self._shared(ref)}"
+            case plan.RangeJoin(key=key, comparison=comparison):
+                return f"{name} on left.#{key} {comparison} right.#{key}"
+            case plan.Reduce(key=key, aggregates=aggregates):
+                calls = ", ".join(f"{call.function}({_argument(call)})" for call in aggregates)
+                return f"{name} by {key}: {calls}"
+            case plan.BasicReduce(key=key, aggregates=basics):
+                calls = ", ".join(f"{call.function}({_columns(call.arguments)})" for call in basics)
+                return f"{name} by {key}: {calls}"
+            case plan.TopK(group=group, limit=limit, offset=offset):
+                count = "all rows" if limit is None else f"{limit} rows"
+                return f"{name} by {group}: {count} from {offset}"
+            case plan.Single(key=key):
+                return f"{name} by {key}"
+            case _:
+                return name
+
+    def _shown_inputs(self, ref: Ref) -> tuple[Ref, ...]:
+        node = self.query.nodes[ref]
+        return node.inputs if isinstance(node, plan.Join) else plan.inputs(node)
+
+    def _shared(self, ref: Ref) -> str:
+        found = table_key(self.query, ref)
+        if found is None:
+            return ""
+        table, key = found
+        return f", shared {table}({', '.join(self._name(table, column) for column in key)})"
+
+    def _lookup(self, lookup: Lookup) -> str:
+        return f"lookup %{lookup.arrangement} by ({_columns(lookup.key)}): {self._mfp(lookup.mfp)}"
+
+    def _mfp(self, mfp: Mfp) -> str:
+        outputs = f"({', '.join(map(self._scalar, mfp.outputs))})"
+        if not mfp.predicates:
+            return outputs
+        return f"{outputs} where {' and '.join(map(self._test, mfp.predicates))}"
+
+    def _test(self, predicate: Scalar) -> str:
+        text = self._scalar(predicate)
+        return f"({text})" if " AND " in text or " OR " in text else text
+
+    def _scalar(self, scalar: Scalar) -> str:
+        return render_scalar(scalar, fetched=self._fetched)
+
+    def _fetched(self, fetch: Fetch) -> str:
+        return f"{self._scalar(fetch.rowid)}.{self._name(fetch.table, fetch.column)}"
+
+    def _name(self, table: str, column: int) -> str:
+        entry = self.catalog.find(table)
+        return f"#{column}" if entry is None else entry.schema.names[column]
+
+
+def _argument(call: plan.Aggregate) -> str:
+    return "*" if call.argument is None else f"#{call.argument}"
+
+
+def _columns(columns: tuple[int, ...]) -> str:
+    return ", ".join(f"#{column}" for column in columns)

@@ -1,0 +1,91 @@
+"""Rough sizes: how many rows a relation has and what share of them a predicate keeps.
+
+Used only to choose between plans that are all right, so the figures are coarse and fixed.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, assert_never
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.facts import at_most_one_row
+from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.catalog import Statistics
+from kpg.runtime.scalar import Call, Literal, Scalar
+
+DEFAULT_ROWS: Final = 1000.0
+SELECTIVITY: Final = {"eq": 0.1, "is_null": 0.1, "in": 0.2, "like": 0.3, "is_not_null": 1.0, "ne": 0.9}
+COMPARISONS: Final = frozenset({"lt", "le", "gt", "ge"})
+
+
+def selectivity(predicates: Iterable[Scalar]) -> float:
+    """The share of rows that satisfy all the predicates, none of which compares relations."""
+    result = 1.0
+    for predicate in predicates:
+        result *= _selectivity(predicate)
+    return result
+
+
+def _selectivity(predicate: Scalar) -> float:
+    match predicate:
+        case Call(function="and", args=args):
+            return selectivity(args)
+        case Call(function="or", args=args):
+            return min(1.0, sum(_selectivity(arg) for arg in args))
+        case Call(function="not", args=(arg,)):
+            return 1.0 - min(0.9, _selectivity(arg))
+        case Call(function=function, args=args) if function in COMPARISONS:
+            return 0.4 if any(isinstance(arg, Literal) for arg in args) else 0.6
+        case Call(function="eq", args=args) if not any(isinstance(arg, Literal) for arg in args):
+            return 0.3
+        case Call(function=function):
+            return SELECTIVITY.get(function, 0.5)
+        case _:
+            return 0.5
+
+
+def filtered(rel: Rel) -> float:
+    """The share of rows that the filters at the top of a relation keep."""
+    result = 1.0
+    while isinstance(rel, algebra.Filter | algebra.Map | algebra.Project):
+        if isinstance(rel, algebra.Filter):
+            result *= selectivity(rel.predicates)
+        rel = rel.input
+    return result
+
+
+def rows(rel: Rel, statistics: Statistics, bound: Mapping[str, Rel]) -> float:
+    """About how many rows the relation has, at least one."""
+    if at_most_one_row(rel, bound):
+        return 1.0
+    return max(1.0, _rows(rel, statistics, bound))
+
+
+def _rows(rel: Rel, statistics: Statistics, bound: Mapping[str, Rel]) -> float:
+    match rel:
+        case algebra.Get(name=name, is_table=is_table):
+            return float(statistics.rows(name) if is_table else 0) or DEFAULT_ROWS
+        case algebra.Constant(rows=values):
+            return float(len(values))
+        case algebra.LocalGet(id=id_):
+            return rows(bound[id_], statistics, bound) if id_ in bound else DEFAULT_ROWS
+        case algebra.Filter(input=source, predicates=predicates):
+            return rows(source, statistics, bound) * selectivity(predicates)
+        case algebra.Reduce(input=source) | algebra.Distinct(input=source):
+            return rows(source, statistics, bound) * 0.5
+        case algebra.TopK(input=source, limit=limit, group=group):
+            most = rows(source, statistics, bound)
+            return most if limit is None or group else min(most, float(limit))
+        case algebra.Map(input=source) | algebra.Project(input=source) | algebra.Negate(input=source):
+            return rows(source, statistics, bound)
+        case algebra.Threshold(input=source) | algebra.Single(input=source):
+            return rows(source, statistics, bound)
+        case algebra.Join(inputs=inputs):
+            return max(rows(source, statistics, bound) * filtered(source) for source in inputs)
+        case algebra.Union(inputs=inputs):
+            return sum(rows(s, statistics, bound) for s in inputs if not isinstance(s, algebra.Negate))
+        case algebra.Let(id=id_, value=value, body=body):
+            return rows(body, statistics, {**bound, id_: value})
+        case algebra.LetRec():
+            return DEFAULT_ROWS
+        case _:
+            assert_never(rel)

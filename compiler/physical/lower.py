@@ -1,0 +1,96 @@
+"""Relational algebra to dataflow nodes, the map-filter-project above each relation pushed into it."""
+
+from typing import assert_never
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.physical.context import Planning
+from kpg.compiler.physical.join import plan_join
+from kpg.compiler.physical.late import late_columns
+from kpg.compiler.physical.mfp import compose, conjuncts, identity
+from kpg.compiler.physical.problem import problem_of
+from kpg.compiler.physical.reduce import plan_reduce
+from kpg.compiler.physical.topk import plan_topk
+from kpg.runtime import plan
+from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.scalar import Column, Fetch, Scalar, remap
+from kpg.runtime.types import ROWID
+
+
+def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
+    """A stream of ``mfp`` over the rows of ``rel``."""
+    builder = planning.builder
+    match rel:
+        case algebra.Get():
+            return _get(planning, rel, mfp)
+        case algebra.Constant(rows=rows, types=types):
+            return builder.linear(builder.add(plan.Constant(rows, types)), mfp)
+        case algebra.LocalGet(id=id_):
+            outside = planning.local[id_]
+            value = planning.bound[id_]
+            return builder.linear(lower(outside, value, identity(algebra.types(value))), mfp)
+        case algebra.Map(input=source, scalars=scalars):
+            columns = identity(algebra.types(source)).outputs
+            return lower(planning, source, compose(mfp, (*columns, *scalars)))
+        case algebra.Filter(input=source, predicates=predicates):
+            return lower(planning, source, Mfp(conjuncts((*predicates, *mfp.predicates)), mfp.outputs))
+        case algebra.Project(input=source, columns=chosen):
+            types = algebra.types(source)
+            return lower(planning, source, compose(mfp, [Column(c, types[c]) for c in chosen]))
+        case algebra.Join():
+            return plan_join(planning, problem_of(planning, rel, mfp))
+        case algebra.Reduce():
+            return plan_reduce(planning, rel, mfp)
+        case algebra.TopK():
+            return plan_topk(planning, rel, mfp)
+        case algebra.Distinct(input=source):
+            return _distinct(planning, source, mfp)
+        case algebra.Threshold(input=source):
+            ref = builder.add(plan.Threshold(lower(planning, source, identity(algebra.types(source)))))
+            return builder.linear(ref, mfp)
+        case algebra.Negate(input=source):
+            return builder.add(plan.Negate(lower(planning, source, mfp)))
+        case algebra.Union(inputs=inputs):
+            return builder.add(plan.Concat(tuple(lower(planning, source, mfp) for source in inputs)))
+        case algebra.Single(input=source, group=group):
+            return _single(planning, source, group, mfp)
+        case algebra.Let(id=id_, value=value, body=body):
+            return lower(planning.within(id_, value), body, mfp)
+        case algebra.LetRec():
+            raise NotSupportedError("a recursive relation cannot be planned")
+        case _:
+            assert_never(rel)
+
+
+def _get(planning: Planning, get: algebra.Get, mfp: Mfp) -> Ref:
+    """A table's rows by rowid, columns fetched; another view's rows as they are."""
+    builder = planning.builder
+    if not get.is_table:
+        return builder.linear(builder.add(plan.Import(get.name, get.types)), mfp)
+    rowid = Column(0, ROWID)
+    values: list[Scalar] = [
+        Fetch(get.name, column, rowid, type_) for column, type_ in enumerate(get.types[:-1])
+    ]
+    return builder.linear(builder.add(plan.Source(get.name)), compose(mfp, (*values, rowid)))
+
+
+def _distinct(planning: Planning, source: Rel, mfp: Mfp) -> Ref:
+    """Distinct rows; of a base table's columns, those that a rowid among the others gives are left out."""
+    late = late_columns(source, planning.bound)
+    kept = [column for column in late if isinstance(column, Column)]
+    ref = planning.builder.add(plan.Distinct(planning.lower(planning, source, Mfp((), tuple(kept)))))
+    places = {column.index: place for place, column in enumerate(kept)}
+    values = [remap(column, places.__getitem__) for column in late]
+    return planning.builder.linear(ref, compose(mfp, values))
+
+
+def _single(planning: Planning, source: Rel, group: tuple[int, ...], mfp: Mfp) -> Ref:
+    """At most one row per group, the group's columns first."""
+    types = algebra.types(source)
+    order = (*dict.fromkeys(group), *(column for column in range(len(types)) if column not in group))
+    columns = tuple(Column(column, types[column]) for column in order)
+    ref = planning.lower(planning, source, Mfp((), columns))
+    single = planning.builder.add(plan.Single(ref, len(set(group))))
+    values = [Column(order.index(column), type_) for column, type_ in enumerate(types)]
+    return planning.builder.linear(single, compose(mfp, values))

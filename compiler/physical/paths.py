@@ -1,0 +1,163 @@
+"""One path of a delta join: what a row of the stream carries from lookup to lookup.
+
+A stream row holds *items*: scalars of the problem that are computed already, above all rowids and the
+columns of derived relations. Each stage keeps what later stages need and no more; a base table's
+columns are fetched where they are used unless they came along in a key.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kpg.compiler.physical.classes import Class, Classes, available
+from kpg.compiler.physical.order import Step
+from kpg.compiler.physical.problem import Problem, Slots
+from kpg.runtime.errors import InternalError
+from kpg.runtime.plan import Lookup, Mfp, Path, Ref
+from kpg.runtime.scalar import Call, Column, Scalar, children, with_children
+from kpg.runtime.types import BOOLEAN
+
+Places = Mapping[Scalar, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An arrangement to look into: what its columns are, and how many of them the lookup gives."""
+
+    arrangement: Ref
+    items: tuple[Scalar, ...]
+    length: int
+
+
+@dataclass(slots=True)
+class PathBuilder:
+    """Builds the path of the changes of relation ``start`` along ``steps`` into ``targets``.
+
+    ``items`` are the columns of its stream; ``settled`` the relations whose streams and arrangements
+    have applied their local predicates already.
+    """
+
+    problem: Problem
+    classes: Classes
+    start: int
+    items: tuple[Scalar, ...]
+    steps: tuple[Step, ...]
+    targets: tuple[Target, ...]
+    settled: Slots
+    first: dict[Class, Scalar] = field(default_factory=dict)
+    """The member by which a class was bound first."""
+    pending: list[Scalar] = field(default_factory=list)
+
+    def build(self) -> Path:
+        """The path."""
+        self.pending = [p for p in self.classes.rest if not is_settled(self.problem, p, self.settled)]
+        bound: Slots = frozenset((self.start,))
+        places = _places(self.items)
+        tests = self._tests(places, places, frozenset(), bound, ())
+        row, start = self._stage(0, tests, places, bound)
+        lookups: list[Lookup] = []
+        for index, (step, target) in enumerate(zip(self.steps, self.targets, strict=True)):
+            stream = _places(row)
+            key = tuple(stream[scalar] for scalar in self._key(index))
+            places = _places((*row, *target.items))
+            before, bound = bound, bound | {step.slot}
+            tests = self._tests(stream, places, before, bound, target.items[: target.length])
+            row, mfp = self._stage(index + 1, tests, places, bound)
+            lookups.append(Lookup(target.arrangement, step.slot, key, mfp))
+        return Path(self.start, start, tuple(lookups))
+
+    def _key(self, index: int) -> list[Scalar]:
+        """The bound scalars that lookup ``index`` looks up, in the arrangement's order."""
+        classes = {member: one for one, member in self.steps[index].key}
+        target = self.targets[index]
+        return [self.first[classes[item]] for item in target.items[: target.length]]
+
+    def _tests(
+        self, stream: Places, places: Places, before: Slots, bound: Slots, looked: Sequence[Scalar]
+    ) -> tuple[Scalar, ...]:
+        """What can be checked now: equalities that the lookup does not cover, then other predicates."""
+        tests: list[Scalar] = []
+        for one in self.classes.classes:
+            fresh = [m for m in available(self.problem, one, bound) if not self.problem.slots(m) <= before]
+            if not fresh:
+                continue
+            if one in self.first:
+                known = self._located(self.first[one], stream)
+                fresh = [member for member in fresh if member not in looked]
+            else:
+                self.first[one] = fresh[0]
+                known = _computed(fresh[0], places)
+                if one.strict and self.problem.can_be_null(fresh[0]):
+                    tests.append(Call("is_not_null", (known,), BOOLEAN))
+                fresh = fresh[1:]
+            tests += [one.test(known, _computed(member, places)) for member in fresh]
+        ready = [p for p in self.pending if self.problem.slots(p) <= bound]
+        self.pending = [p for p in self.pending if p not in ready]
+        return (*tests, *(self._located(predicate, places) for predicate in ready))
+
+    def _stage(
+        self, index: int, tests: tuple[Scalar, ...], places: Places, bound: Slots
+    ) -> tuple[tuple[Scalar, ...], Mfp]:
+        """The items of the row after stage ``index``, and the mfp that makes it."""
+        if index == len(self.steps):
+            outputs = self.problem.outputs
+            return outputs, Mfp(tests, tuple(self._located(output, places) for output in outputs))
+        items = dict.fromkeys(self._key(index))
+        items.update(dict.fromkeys(self._carried(self._needed(bound), places)))
+        if not items:
+            items = dict.fromkeys(list(places)[:1])
+        return tuple(items), Mfp(tests, tuple(self._located(item, places) for item in items))
+
+    def _needed(self, bound: Slots) -> Iterable[Scalar]:
+        """The scalars that later stages compute or compare."""
+        yield from self.problem.outputs
+        yield from self.pending
+        for one, member in self.first.items():
+            if any(not self.problem.slots(other) <= bound for other in one.members):
+                yield member
+
+    def _carried(self, needed: Iterable[Scalar], places: Places) -> list[Scalar]:
+        """The items at hand from which the needed scalars can be computed, as far as they are bound."""
+        kept: set[Scalar] = set()
+        stack = list(needed)
+        while stack:
+            scalar = stack.pop()
+            item = self._item(scalar, places)
+            if item is not None:
+                kept.add(item)
+            else:
+                stack.extend(children(scalar))
+        return sorted(kept, key=places.__getitem__)
+
+    def _item(self, scalar: Scalar, places: Places) -> Scalar | None:
+        """An item that has the scalar's value: itself, or a member of its class."""
+        if scalar in places:
+            return scalar
+        one = self.classes.of(scalar)
+        return next((member for member in one.members if member in places), None) if one else None
+
+    def _located(self, scalar: Scalar, places: Places) -> Scalar:
+        """The scalar over the columns of a row with the given items."""
+        item = self._item(scalar, places)
+        if item is not None:
+            return Column(places[item], scalar.type)
+        if isinstance(scalar, Column):
+            raise InternalError(f"column {scalar.index} is not at hand in a join path")
+        return with_children(scalar, tuple(self._located(child, places) for child in children(scalar)))
+
+
+def is_settled(problem: Problem, predicate: Scalar, settled: Slots) -> bool:
+    """Whether the predicate is local to a relation that applies its local predicates itself."""
+    slots = problem.slots(predicate)
+    return len(slots) == 1 and slots <= settled
+
+
+def _places(items: Sequence[Scalar]) -> Places:
+    """Where each item is, the first time it occurs."""
+    return {item: place for place, item in reversed(tuple(enumerate(items)))}
+
+
+def _computed(scalar: Scalar, places: Places) -> Scalar:
+    """The scalar over the row's columns without help of its class, whose equality is yet to be checked."""
+    if scalar in places:
+        return Column(places[scalar], scalar.type)
+    return with_children(scalar, tuple(_computed(child, places) for child in children(scalar)))

@@ -1,0 +1,35 @@
+"""The physical plan of a relation: built twice, first to see which arrangements it needs."""
+
+from kpg.compiler.algebra.rel import Rel, types
+from kpg.compiler.catalog import Statistics
+from kpg.compiler.physical.access import Access, Need, choose
+from kpg.compiler.physical.context import Planning
+from kpg.compiler.physical.lower import lower
+from kpg.compiler.physical.mfp import identity
+from kpg.runtime.plan import Plan
+
+
+def plan_query(rel: Rel, statistics: Statistics) -> Plan:
+    """The plan that maintains the relation, its output arranged by all columns."""
+    access = Access()
+    _build(rel, statistics, access)
+    access.sequences = _chosen(access, statistics)
+    return _build(rel, statistics, access)
+
+
+def _build(rel: Rel, statistics: Statistics, access: Access) -> Plan:
+    planning = Planning(statistics, access, lower)
+    columns = types(rel)
+    ref = lower(planning, rel, identity(columns))
+    return planning.builder.finish(planning.builder.arrange(ref, len(columns)))
+
+
+def _chosen(access: Access, statistics: Statistics) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """For each table that is looked up, the key columns of its arrangements."""
+    needs: dict[str, list[Need]] = {}
+    for need in access.needs:
+        needs.setdefault(need.table, []).append(need)
+    return {
+        table: choose(wanted, statistics.arrangements(table), access.primary.get(table, ()))
+        for table, wanted in needs.items()
+    }

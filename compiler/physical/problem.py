@@ -1,0 +1,149 @@
+"""A join as the planner sees it: relations side by side, and predicates over all their columns.
+
+Every relation's columns get global numbers. A base table is present with its rowid alone; its columns
+are ``Fetch`` scalars over it. A derived relation is present with its columns (or rowids among them).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.facts import LAX, NEVER_NULL, nullable, unique_keys
+from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.algebra.traverse import width
+from kpg.compiler.physical.context import Planning
+from kpg.compiler.physical.estimate import filtered, rows
+from kpg.compiler.physical.late import late_columns
+from kpg.compiler.physical.mfp import conjuncts, substitute
+from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap
+from kpg.runtime.types import ROWID, Type
+
+Slots = frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """One input of a join, with its columns in ``start .. stop`` of the global numbering."""
+
+    start: int
+    stop: int
+    source: Rel | Ref
+    """A base table's Get, a derived relation, or a stream that is planned already."""
+    keys: tuple[frozenset[Scalar], ...]
+    rows: float
+    passing: float
+    """The share of rows that the filters inside a derived relation keep."""
+    never_null: frozenset[int]
+    types: tuple[Type, ...]
+
+    @property
+    def table(self) -> str | None:
+        """The name of the base table, if it is one."""
+        source = self.source
+        return source.name if isinstance(source, algebra.Get) and source.is_table else None
+
+    @property
+    def rowid(self) -> Column:
+        """The one column that a base table is present with."""
+        return Column(self.stop - 1, ROWID)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is at most one row."""
+        return frozenset() in self.keys
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Rows of the product of the relations that satisfy the predicates, mapped to the outputs."""
+
+    relations: tuple[Relation, ...]
+    predicates: tuple[Scalar, ...]
+    outputs: tuple[Scalar, ...]
+
+    def slots(self, scalar: Scalar) -> Slots:
+        """The relations that a scalar reads, by their place in the problem."""
+        found = columns(scalar)
+        return frozenset(
+            index
+            for index, relation in enumerate(self.relations)
+            if any(relation.start <= column < relation.stop for column in found)
+        )
+
+    def can_be_null(self, scalar: Scalar) -> bool:
+        """Whether a scalar can be NULL, judged by the columns it reads."""
+        match scalar:
+            case Column(index=index):
+                return not any(index in relation.never_null for relation in self.relations)
+            case Fetch(column=column, rowid=Column(index=index)):
+                owner = next(r for r in self.relations if r.start <= index < r.stop)
+                return owner.table is None or owner.start + column not in owner.never_null
+            case Call(function=function, args=args):
+                if function in NEVER_NULL:
+                    return False
+                return function in LAX or any(self.can_be_null(arg) for arg in args)
+            case Literal(value=value):
+                return value is None
+            case If() | Fetch():
+                return True
+
+
+def problem_of(planning: Planning, join: algebra.Join, mfp: Mfp) -> Problem:
+    """The mfp over the join's rows as one problem."""
+    relations: list[Relation] = []
+    values: list[Scalar] = []
+    predicates: list[Scalar] = []
+    start = 0
+    for source in join.inputs:
+        core, over_core = _peeled(source, planning.bound)
+        relation = relation_of(planning, core, start)
+        base = global_columns(planning, core, start)
+        predicates += [substitute(predicate, base) for predicate in over_core.predicates]
+        values += [substitute(output, base) for output in over_core.outputs]
+        relations.append(relation)
+        start = relation.stop
+    tests = [*join.on, *mfp.predicates]
+    predicates += [substitute(test, values) for test in tests]
+    outputs = tuple(substitute(output, values) for output in mfp.outputs)
+    return Problem(tuple(relations), conjuncts(predicates), outputs)
+
+
+def _peeled(rel: Rel, bound: Mapping[str, Rel]) -> tuple[Rel, Mfp]:
+    """A base table below maps, filters and projections, and these as an mfp; another relation as it is."""
+    layers: list[Rel] = []
+    core = rel
+    while isinstance(core, algebra.Map | algebra.Filter | algebra.Project):
+        layers.append(core)
+        core = core.input
+    if not (isinstance(core, algebra.Get) and core.is_table):
+        core, layers = rel, []
+    values: list[Scalar] = [Column(index, type_) for index, type_ in enumerate(algebra.types(core))]
+    predicates: list[Scalar] = []
+    for layer in reversed(layers):
+        match layer:
+            case algebra.Map(scalars=scalars):
+                values += [substitute(scalar, values) for scalar in scalars]
+            case algebra.Filter(predicates=tests):
+                predicates += [substitute(test, values) for test in tests]
+            case algebra.Project(columns=chosen):
+                values = [values[column] for column in chosen]
+    return core, Mfp(tuple(predicates), tuple(values))
+
+
+def relation_of(planning: Planning, core: Rel, start: int) -> Relation:
+    """The relation, its columns numbered from ``start``."""
+    stop = start + width(core)
+    flags = nullable(core, planning.bound)
+    base = global_columns(planning, core, start)
+    keys = tuple(frozenset(base[column] for column in key) for key in unique_keys(core, planning.bound))
+    size = rows(core, planning.statistics, planning.bound)
+    if isinstance(core, algebra.Get) and core.is_table and len(core.keys) > 1:
+        planning.access.primary.setdefault(core.name, core.keys[0])
+    present = frozenset(start + index for index, flag in enumerate(flags) if not flag)
+    return Relation(start, stop, core, keys, size, filtered(core), present, algebra.types(core))
+
+
+def global_columns(planning: Planning, core: Rel, start: int) -> Sequence[Scalar]:
+    """The relation's columns as scalars over those that it is present with."""
+    return [remap(scalar, lambda column: column + start) for scalar in late_columns(core, planning.bound)]

@@ -1,0 +1,222 @@
+"""Aggregation by kind: accumulable in one reduce, minima and maxima as top rows, others from their group.
+
+Aggregates of several kinds are maintained apart, each as rows (group, values), and joined on the group.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.facts import can_be_null, nullable
+from kpg.compiler.algebra.rel import AggregateCall
+from kpg.compiler.physical.context import Planning
+from kpg.compiler.physical.join import plan_join
+from kpg.compiler.physical.mfp import compose
+from kpg.compiler.physical.problem import Problem, Relation
+from kpg.compiler.physical.topk import SortKey, ordered_rows
+from kpg.runtime import plan
+from kpg.runtime.functions import AggregateKind, resolve_aggregate
+from kpg.runtime.functions.render import render
+from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.scalar import Call, Column, Literal, Scalar
+from kpg.runtime.types import BIGINT, BOOLEAN
+
+DESCENDING = frozenset({"max", "bool_or"})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stream of rows (group, values): ``calls`` are the places of the aggregates that its values are."""
+
+    ref: Ref
+    calls: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The reduce's input as a stream of ``columns``: the group, then the operands."""
+
+    ref: Ref
+    columns: tuple[Scalar, ...]
+    flags: tuple[bool, ...]
+    """Whether each can be NULL."""
+    group: int
+
+    def place(self, scalar: Scalar) -> Column:
+        """The column that has an operand."""
+        return Column(self.columns.index(scalar), scalar.type)
+
+    @property
+    def keys(self) -> tuple[Column, ...]:
+        return tuple(Column(index, self.columns[index].type) for index in range(self.group))
+
+
+def plan_reduce(planning: Planning, reduce: algebra.Reduce, mfp: Mfp) -> Ref:
+    """The mfp over the groups."""
+    rows = _rows(planning, reduce)
+    if not reduce.aggregates and reduce.keys:
+        ref = planning.builder.add(plan.Distinct(rows.ref))
+        return planning.builder.linear(ref, mfp)
+    pieces = _pieces(planning, rows, reduce.aggregates)
+    only = pieces[0]
+    if len(pieces) == 1 and (reduce.keys or kind(reduce.aggregates[0]) is AggregateKind.ACCUMULABLE):
+        return planning.builder.linear(only.ref, compose(mfp, _placed(reduce, only.calls)))
+    if reduce.keys or all(kind(call) is AggregateKind.ACCUMULABLE for call in reduce.aggregates):
+        return _joined(planning, reduce, pieces, mfp)
+    return _one_row(planning, rows, reduce, pieces, mfp)
+
+
+def kind(call: AggregateCall) -> AggregateKind:
+    """How the aggregate can be maintained."""
+    return resolve_aggregate(call.function, tuple(arg.type for arg in call.args)).function.kind
+
+
+def _rows(planning: Planning, reduce: algebra.Reduce) -> Rows:
+    operands = tuple(dict.fromkeys(arg for call in reduce.aggregates for arg in call.args))
+    columns = (*reduce.keys, *(operand for operand in operands if operand not in reduce.keys))
+    inner = nullable(reduce.input, planning.bound)
+    flags = tuple(can_be_null(column, inner) for column in columns)
+    if not columns:
+        columns = (Literal(0, BIGINT),)
+    ref = planning.lower(planning, reduce.input, Mfp((), columns))
+    return Rows(ref, columns, flags, len(reduce.keys))
+
+
+def _pieces(planning: Planning, rows: Rows, calls: Sequence[AggregateCall]) -> list[Piece]:
+    """The aggregates, grouped by what can be maintained together."""
+    plain: list[int] = []
+    distinct: dict[tuple[Scalar, ...], list[int]] = {}
+    basic: list[int] = []
+    extremes: list[int] = []
+    for place, call in enumerate(calls):
+        match kind(call):
+            case AggregateKind.ACCUMULABLE if call.distinct and call.args:
+                distinct.setdefault(call.args, []).append(place)
+            case AggregateKind.ACCUMULABLE:
+                plain.append(place)
+            case AggregateKind.HIERARCHICAL:
+                extremes.append(place)
+            case AggregateKind.BASIC:
+                basic.append(place)
+    pieces = [_accumulated(planning, rows, calls, plain)] if plain else []
+    for args, places in distinct.items():
+        pieces.append(_accumulated(planning, _without_repeats(planning, rows, args), calls, places))
+    pieces += [_extreme(planning, rows, calls[place], place) for place in extremes]
+    pieces += [_basic(planning, rows, calls, [place]) for place in basic]
+    return pieces
+
+
+def _without_repeats(planning: Planning, rows: Rows, args: tuple[Scalar, ...]) -> Rows:
+    """Each combination of group and operand once."""
+    chosen = (*rows.keys, *(rows.place(arg) for arg in args if arg not in rows.columns[: rows.group]))
+    ref = planning.builder.linear(rows.ref, Mfp((), chosen))
+    columns = tuple(rows.columns[column.index] for column in chosen)
+    flags = tuple(rows.flags[column.index] for column in chosen)
+    return Rows(planning.builder.add(plan.Distinct(ref)), columns, flags, rows.group)
+
+
+def _accumulated(
+    planning: Planning, rows: Rows, calls: Sequence[AggregateCall], places: Sequence[int]
+) -> Piece:
+    aggregates = tuple(_aggregate(rows, calls[place]) for place in places)
+    return Piece(planning.builder.add(plan.Reduce(rows.ref, rows.group, aggregates)), tuple(places))
+
+
+def _aggregate(rows: Rows, call: AggregateCall) -> plan.Aggregate:
+    argument = rows.place(call.args[0]).index if call.args else None
+    shown = ", ".join(render(arg) for arg in call.args) or "*"
+    operand = call.args[0].type if call.function == "sum" else BIGINT
+    return plan.Aggregate(call.function, argument, operand, f"{call.function}({shown})")
+
+
+def _extreme(planning: Planning, rows: Rows, call: AggregateCall, place: int) -> Piece:
+    """The first value of each group in the aggregate's order, NULLs last."""
+    builder = planning.builder
+    value = rows.place(call.args[0])
+    key = SortKey(value, call.function in DESCENDING, False, rows.flags[value.index])
+    ordered = ordered_rows(rows.keys, (key,), (value,))
+    ref = builder.linear(rows.ref, Mfp((), ordered.outputs))
+    ref = builder.add(plan.TopK(builder.arrange(ref, rows.group), rows.group, 1, 0, ordered.exact))
+    outputs = (*rows.keys, Column(ordered.outputs.index(value), value.type))
+    return Piece(builder.linear(ref, Mfp((), outputs)), (place,))
+
+
+def _basic(planning: Planning, rows: Rows, calls: Sequence[AggregateCall], places: Sequence[int]) -> Piece:
+    """Aggregates that read their whole group again."""
+    builder = planning.builder
+    call = calls[places[0]]
+    chosen = (*rows.keys, *(rows.place(arg) for arg in call.args))
+    ref = builder.linear(rows.ref, Mfp((), chosen))
+    if call.distinct:
+        ref = builder.add(plan.Distinct(ref))
+    arguments = tuple(range(rows.group, len(chosen)))
+    types = tuple(arg.type for arg in call.args)
+    basic = plan.BasicAggregate(call.function, arguments, types, call.type)
+    ref = builder.add(plan.BasicReduce(builder.arrange(ref, rows.group), rows.group, (basic,)))
+    return Piece(ref, tuple(places))
+
+
+def _placed(reduce: algebra.Reduce, calls: Sequence[int]) -> list[Scalar]:
+    """The reduce's columns over rows (group, values of ``calls``)."""
+    keys: list[Scalar] = [Column(index, key.type) for index, key in enumerate(reduce.keys)]
+    return keys + [
+        Column(len(keys) + calls.index(place), call.type) for place, call in enumerate(reduce.aggregates)
+    ]
+
+
+def _joined(planning: Planning, reduce: algebra.Reduce, pieces: Sequence[Piece], mfp: Mfp) -> Ref:
+    """The mfp over the pieces joined on the group."""
+    relations: list[Relation] = []
+    predicates: list[Scalar] = []
+    values: dict[int, Scalar] = {}
+    start = 0
+    for piece in pieces:
+        types = (*(key.type for key in reduce.keys), *(reduce.aggregates[c].type for c in piece.calls))
+        columns = tuple(Column(start + index, type_) for index, type_ in enumerate(types))
+        group = columns[: len(reduce.keys)]
+        for index, key in enumerate(group if relations else ()):
+            predicates.append(Call("is_not_distinct", (Column(index, key.type), key), BOOLEAN))
+        values |= {len(group) + call: columns[len(group) + i] for i, call in enumerate(piece.calls)}
+        stop = start + len(types)
+        relations.append(
+            Relation(start, stop, piece.ref, (frozenset(group),), 1000.0, 1.0, frozenset(), types)
+        )
+        start = stop
+    keys: list[Scalar] = [Column(index, key.type) for index, key in enumerate(reduce.keys)]
+    outputs = keys + [values[len(keys) + place] for place in range(len(reduce.aggregates))]
+    over = compose(mfp, outputs)
+    return plan_join(planning, Problem(tuple(relations), (*predicates, *over.predicates), over.outputs))
+
+
+def _one_row(
+    planning: Planning, rows: Rows, reduce: algebra.Reduce, pieces: Sequence[Piece], mfp: Mfp
+) -> Ref:
+    """The mfp over the one row of aggregates without a group.
+
+    A reduce with a count of rows always has its row; the other pieces have theirs if there are rows.
+    """
+    builder = planning.builder
+    accumulable = [place for place, call in enumerate(reduce.aggregates) if _counts(call)]
+    number = AggregateCall("count", (), False, BIGINT)
+    extended = algebra.Reduce(reduce.input, (), (*reduce.aggregates, number))
+    places = [*accumulable, len(reduce.aggregates)]
+    counted = _accumulated(planning, rows, extended.aggregates, places)
+    rest = [piece for piece in pieces if not set(piece.calls) <= set(accumulable)]
+    some = _joined(planning, extended, [counted, *rest], mfp)
+    values: list[Scalar] = [
+        Column(places.index(place), call.type) if place in places else _of_nothing(call)
+        for place, call in enumerate(reduce.aggregates)
+    ]
+    empty = Call("eq", (Column(len(places) - 1, BIGINT), Literal(0, BIGINT)), BOOLEAN)
+    over = compose(mfp, values)
+    none = builder.linear(counted.ref, Mfp((empty, *over.predicates), over.outputs))
+    return builder.add(plan.Concat((some, none)))
+
+
+def _counts(call: AggregateCall) -> bool:
+    return kind(call) is AggregateKind.ACCUMULABLE and not (call.distinct and call.args)
+
+
+def _of_nothing(call: AggregateCall) -> Literal:
+    """The aggregate's value over no rows."""
+    return Literal(0 if call.function == "count" else None, call.type)

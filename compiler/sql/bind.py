@@ -1,0 +1,235 @@
+"""Queries: syntax trees to bound queries, names resolved and every scalar typed."""
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from kpg.compiler.catalog import Catalog
+from kpg.compiler.sql.bind_from import one_row
+from kpg.compiler.sql.bind_scalar import MAX_DEPTH, bind_expression
+from kpg.compiler.sql.bind_select import bind_select, output_column, sort_key
+from kpg.compiler.sql.calls import brought
+from kpg.compiler.sql.scope import Binding, Common, Scope
+from kpg.compiler.sql.shape import brought_query, settled_query
+from kpg.compiler.sql.syntax import construct_name, only
+from kpg.compiler.sql.tree import Map, Query, Resolved, Rows, SetOperation, SortKey, TopK, free
+from kpg.runtime.functions import common_type
+from kpg.runtime.scalar import Column, Literal, Scalar
+from kpg.runtime.types import UNKNOWN
+
+SET_OPERATIONS = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}
+MODIFIERS = ("with_", "order", "limit", "offset")
+
+
+def new_binding(source: str, catalog: Catalog) -> Binding:
+    """The state for binding one statement of the text ``source``."""
+    binding: Binding
+
+    def expression(scope: Scope, node: exp.Expr) -> Scalar:
+        return bind_expression(binding, scope, node)
+
+    def query(parent: Scope | None, node: exp.Expr) -> Query:
+        return bind_query(binding, parent, node)
+
+    binding = Binding(source, catalog, expression, query)
+    return binding
+
+
+def bind(node: exp.Expr, source: str, catalog: Catalog) -> Resolved:
+    """The bound form of a whole query."""
+    binding = new_binding(source, catalog)
+    return finished(binding, settled_query(bind_query(binding, None, node)))
+
+
+def finished(binding: Binding, query: Query) -> Resolved:
+    """The query with all that binding it has collected."""
+    return Resolved(query, binding.subqueries, binding.shared, binding.fresh())
+
+
+def bind_query(binding: Binding, parent: Scope | None, node: exp.Expr) -> Query:
+    """The bound form of a query within the scopes around it. Column types may still be UNKNOWN."""
+    binding.depth += 1
+    if binding.depth > MAX_DEPTH:
+        binding.refuse(f"nesting deeper than {MAX_DEPTH}", node)
+    try:
+        around = _with(binding, parent, node)
+        return _bind_body(binding, around, node)
+    finally:
+        binding.depth -= 1
+
+
+def _bind_body(binding: Binding, around: Scope, node: exp.Expr) -> Query:
+    match node:
+        case exp.Select():
+            query, order = bind_select(binding, around, node)
+        case exp.SetOperation():
+            query = _set_operation(binding, around, node)
+            order = _output_order(binding, query, node)
+        case exp.Values():
+            only(node, binding.source, "expressions", "alias", *MODIFIERS)
+            query = _values(binding, around, node)
+            order = _output_order(binding, query, node)
+        case exp.Subquery() if isinstance(node.this, exp.Query | exp.Values):
+            only(node, binding.source, "this", "alias", *MODIFIERS)
+            query = bind_query(binding, around, node.this)
+            order = _output_order(binding, query, node) or query.order
+        case _:
+            binding.refuse(construct_name(node), node)
+    return _limited(binding, query, order, node)
+
+
+def _with(binding: Binding, parent: Scope | None, node: exp.Expr) -> Scope:
+    """The scope around the query's body: that of its WITH queries."""
+    scope = Scope(parent)
+    clause = node.args.get("with_")
+    if clause is None:
+        return scope
+    only(clause, binding.source, "expressions", "recursive")
+    if clause.args.get("recursive"):
+        binding.refuse("WITH RECURSIVE", clause)
+    for common in clause.expressions:
+        only(common, binding.source, "this", "alias")
+        only(common.args["alias"], binding.source, "this", "columns")
+        name = common.alias
+        if name.lower() in scope.common:
+            binding.wrong(f'WITH query "{name}" is defined twice', common)
+        renamed = tuple(column.name for column in common.args["alias"].args.get("columns") or [])
+        scope.common[name.lower()] = _common(
+            binding, replace(scope, common=dict(scope.common)), common, name, renamed
+        )
+    return scope
+
+
+def _common(binding: Binding, scope: Scope, node: exp.Expr, name: str, renamed: tuple[str, ...]) -> Common:
+    query = settled_query(binding.query(scope, node.this))
+    if len(renamed) > len(query.columns):
+        binding.wrong(f'"{name}" has {len(query.columns)} columns but {len(renamed)} are named', node)
+    if free(query.node, binding.subqueries):
+        return Common(name, node.this, renamed, scope, None)
+    key = f"with {name} {binding.fresh()}"
+    names = (*renamed, *query.names[len(renamed) :])
+    binding.shared[key] = replace(query, names=names, order=())
+    return Common(name, node.this, renamed, scope, key)
+
+
+def _set_operation(binding: Binding, scope: Scope, node: exp.SetOperation) -> Query:
+    only(node, binding.source, "this", "expression", "distinct", *MODIFIERS)
+    kind = SET_OPERATIONS[type(node)]
+    queries = [binding.query(scope, part) for part in (node.this, node.expression)]
+    left, right = queries
+    if len(left.columns) != len(right.columns):
+        message = f"{kind.upper()} of {len(left.columns)} with {len(right.columns)} columns"
+        binding.wrong(message, node, "both sides need the same columns")
+    types = []
+    for index, (one, other) in enumerate(zip(left.columns, right.columns, strict=True)):
+        both = one.type == UNKNOWN and other.type == UNKNOWN
+        joint = UNKNOWN if both else common_type((one.type, other.type))
+        if joint is None:
+            message = f"column {index + 1} of {kind.upper()} is {one.type} and {other.type}"
+            binding.wrong(message, node, "add a CAST")
+        types.append(joint)
+    sides = [brought_query(binding, query, tuple(types), node) for query in queries]
+    ids = tuple(binding.fresh() for _ in types)
+    result = SetOperation(kind, not node.args.get("distinct"), sides[0], sides[1], ids)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
+    return Query(result, columns, left.names)
+
+
+def _values(binding: Binding, around: Scope, node: exp.Values) -> Query:
+    scope = around.without_aggregates("VALUES")
+    rows = [
+        [
+            binding.expression(scope, part)
+            for part in (row.expressions if isinstance(row, exp.Tuple) else [row])
+        ]
+        for row in node.expressions
+    ]
+    width = len(rows[0])
+    for row, syntax in zip(rows, node.expressions, strict=True):
+        if len(row) != width:
+            binding.wrong(f"a row of {len(row)} values in VALUES with rows of {width}", syntax)
+    for index in range(width):
+        _unify_column(binding, rows, index, node)
+    types = tuple(scalar.type for scalar in rows[0])
+    names = tuple(f"column{index + 1}" for index in range(width))
+    ids = tuple(binding.fresh() for _ in types)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
+    constant = [tuple(s for s in row if isinstance(s, Literal)) for row in rows]
+    if all(len(row) == width for row in constant):
+        return Query(Rows(tuple(constant), ids, types), columns, names)
+    return _computed_values(binding, rows, names)
+
+
+def _unify_column(binding: Binding, rows: list[list[Scalar]], index: int, node: exp.Expr) -> None:
+    """Brings one column of VALUES to a type; strings and NULLs alone leave it UNKNOWN."""
+    kinds = {row[index].type: None for row in rows}
+    if set(kinds) == {UNKNOWN}:
+        return
+    target = common_type(tuple(kinds))
+    if target is None:
+        binding.wrong(f"column {index + 1} of VALUES has no common type", node, "add a CAST")
+    for row in rows:
+        row[index] = brought(binding, row[index], target, node)
+
+
+def _computed_values(binding: Binding, rows: list[list[Scalar]], names: tuple[str, ...]) -> Query:
+    """VALUES with rows that are not constant: a union of one-row queries."""
+    queries = [_one_row(binding, row, names) for row in rows]
+    result = queries[0]
+    for query in queries[1:]:
+        ids = tuple(binding.fresh() for _ in names)
+        columns = tuple(Column(id_, c.type) for id_, c in zip(ids, query.columns, strict=True))
+        result = Query(SetOperation("union", True, result, query, ids), columns, names)
+    return result
+
+
+def _one_row(binding: Binding, row: list[Scalar], names: tuple[str, ...]) -> Query:
+    ids = tuple(binding.fresh() for _ in row)
+    node = Map(one_row(binding), ids, tuple(row))
+    return Query(node, tuple(Column(id_, scalar.type) for id_, scalar in zip(ids, row, strict=True)), names)
+
+
+def _output_order(binding: Binding, query: Query, node: exp.Expr) -> tuple[SortKey, ...]:
+    """ORDER BY of a query that is not a SELECT: output columns by name or position."""
+    clause = node.args.get("order")
+    if clause is None:
+        return ()
+    only(clause, binding.source, "expressions")
+    keys = []
+    for ordered in clause.expressions:
+        column = output_column(binding, query.names, query.columns, ordered.this)
+        if column is None:
+            binding.refuse(
+                "ORDER BY an expression over a set operation", ordered, "order by an output column"
+            )
+        keys.append(sort_key(binding, ordered, column))
+    return tuple(keys)
+
+
+def _limited(binding: Binding, query: Query, order: tuple[SortKey, ...], node: exp.Expr) -> Query:
+    limit = _row_count(binding, node.args.get("limit"), "LIMIT")
+    offset = _row_count(binding, node.args.get("offset"), "OFFSET") or 0
+    if limit is None and not offset:
+        return replace(query, order=order)
+    return replace(query, node=TopK(query.node, (), order, limit, offset), order=order)
+
+
+def _row_count(binding: Binding, clause: exp.Expr | None, name: str) -> int | None:
+    if clause is None:
+        return None
+    if isinstance(clause, exp.Fetch):
+        only(clause, binding.source, "direction", "count", "limit_options")
+        options = clause.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            binding.refuse("FETCH with PERCENT or TIES", clause)
+        value = clause.args.get("count")
+    else:
+        only(clause, binding.source, "expression")
+        value = clause.expression
+    if isinstance(value, exp.Null) or (
+        isinstance(value, exp.Var | exp.Column) and value.name.upper() == "ALL"
+    ):
+        return None
+    if not isinstance(value, exp.Literal) or value.is_string or not value.name.isdigit():
+        binding.refuse(f"{name} with anything but a whole number", clause)
+    return int(value.name)

@@ -1,0 +1,5 @@
+"""``python -m kpg``: the command line."""
+
+from kpg.cli import main
+
+main()

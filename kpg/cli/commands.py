@@ -1,0 +1,181 @@
+"""The commands with their options and their help; what they do is in the modules beside this one."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kpg import __version__
+from kpg.cli.output import Format
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+SQL_HELP = """
+Run SQL: from a [bold]FILE[/bold], from standard input ([bold]-[/bold]), from [bold]-c[/bold], or at a prompt.
+
+The database lives in memory, for as long as the command runs. A script stops at the first error.
+
+Examples:
+
+[green]$ kpg sql[/green]    a prompt; .help lists what it knows
+
+[green]$ kpg sql report.sql[/green]    run a script
+
+[green]$ kpg sql -c "SELECT 1 + 1"[/green]    run one statement
+
+[green]$ kpg sql --format csv load_and_query.sql > answer.csv[/green]    for other programs
+"""
+
+EXPLAIN_HELP = """
+Show how queries are computed and kept up to date, and what a change costs each step.
+
+[bold]QUERY[/bold] is a file with SQL, or the SQL itself. Its queries are explained, the rest is run.
+
+Examples:
+
+[green]$ kpg explain query.sql --schema tables.sql[/green]
+
+[green]$ kpg explain "SELECT count(*) FROM lineitem" --schema tpch --stage logical[/green]
+"""
+
+TPCH_HELP = """
+Run the TPC-H benchmark: load, install the queries as views, refresh them, compare each with DuckDB.
+
+The exit code is 1 if any answer ever differed.
+
+Examples:
+
+[green]$ kpg tpch[/green]    all 22 queries at scale factor 0.1
+
+[green]$ kpg tpch --scale 1 --queries 3,5,18 --refreshes 10[/green]
+
+[green]$ kpg tpch --json report.json[/green]    the figures for other programs
+"""
+
+FUNCTIONS_HELP = """
+List the functions that SQL can call: argument types, meaning and an example.
+
+Examples:
+
+[green]$ kpg functions[/green]
+
+[green]$ kpg functions date[/green]    those with "date" in their name or description
+"""
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kpg {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def kpg(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """SQL views kept up to date while their tables change.
+
+    Start with [green]kpg sql[/green] for a prompt, or [green]kpg tpch[/green] to see it work.
+    """
+
+
+@app.command("sql", help=SQL_HELP)
+def sql(
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="[FILE]", help="A script, or - for standard input.", show_default=False),
+    ] = None,
+    command: Annotated[
+        str | None, typer.Option("-c", "--command", metavar="TEXT", help="Run this text.", show_default=False)
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", "-f", help="How to print rows.")] = Format.TABLE,
+) -> None:
+    from kpg.cli.script import run_command
+
+    raise typer.Exit(run_command(file, command, form))
+
+
+@app.command("explain", help=EXPLAIN_HELP)
+def explain(
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="A file with SQL, or SQL.", show_default=False)
+    ],
+    stage: Annotated[
+        str,
+        typer.Option(metavar="STAGE", help="ast, logical, steps, optimized, physical or arrangements."),
+    ] = "physical",
+    schema: Annotated[
+        str | None,
+        typer.Option(help="A file that creates the tables, or tpch.", metavar="FILE", show_default=False),
+    ] = None,
+) -> None:
+    from kpg.cli.explain import run_explain
+
+    run_explain(query, stage, schema)
+
+
+@app.command("tpch", help=TPCH_HELP)
+def tpch(
+    scale: Annotated[float, typer.Option(help="Scale factor: 1 is about 1 GB of text.")] = 0.1,
+    queries: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Queries, such as 3,5,18.", show_default="all 22")
+    ] = None,
+    refreshes: Annotated[int, typer.Option(min=0, help="Refresh batches to apply.")] = 5,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="ROWS",
+            min=1,
+            help="Orders that a refresh inserts, and deletes.",
+            show_default="as specified: 1500 times the scale factor",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the data is kept.", show_default="a cache folder"),
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the figures here.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random refreshes.")] = 1,
+) -> None:
+    from rich.console import Console
+
+    from kpg.cli.imports import needing
+    from kpg.cli.numbers import query_numbers
+
+    numbers = query_numbers(queries)
+    with needing("tpch", "duckdb", "tpchgen_cli"):
+        from kpg.tpch.job import run
+    code = run(
+        scale=scale,
+        queries=numbers,
+        refreshes=refreshes,
+        batch=batch,
+        data=data,
+        json=json,
+        seed=seed,
+        console=Console(),
+    )
+    raise typer.Exit(code)
+
+
+@app.command("functions", help=FUNCTIONS_HELP)
+def functions(
+    pattern: Annotated[
+        str | None,
+        typer.Argument(metavar="[TEXT]", help="Only functions with this text.", show_default=False),
+    ] = None,
+) -> None:
+    from kpg.cli.functions import list_functions
+
+    raise typer.Exit(list_functions(pattern))

@@ -1,0 +1,174 @@
+"""The prompt of ``kpg sql``: lines are collected until a semicolon ends a statement."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from kpg.cli.explain import read_script
+from kpg.cli.output import Format
+from kpg.cli.script import run_script, show
+from kpg.cli.text import is_complete
+from kpg.runtime.errors import Error
+
+if TYPE_CHECKING:
+    from kpg.database import Database
+
+KEYWORDS: Final = """
+ALL AND AS ASC BEGIN BETWEEN BY CASE CAST COMMIT COPY COUNT CREATE CROSS DELETE DESC DESCRIBE DISTINCT DROP
+ELSE END EXCEPT EXISTS EXPLAIN EXTRACT FALSE FROM FULL GROUP HAVING IN INNER INSERT INTERSECT INTO IS JOIN KEY
+LEFT LIKE LIMIT MATERIALIZED NOT NULL OFFSET ON OR ORDER PRIMARY REPLACE RIGHT ROLLBACK SELECT SET SHOW SUM
+TABLE TABLES THEN TRUE UNION UPDATE USING VALUES VIEW WHEN WHERE WITH
+"""
+HELP: Final = """\
+A statement ends with a semicolon and may take several lines. Try:
+
+  CREATE TABLE item (id INT PRIMARY KEY, kind TEXT, price DECIMAL(10, 2));
+  CREATE MATERIALIZED VIEW total AS SELECT kind, sum(price) FROM item GROUP BY kind;
+  INSERT INTO item VALUES (1, 'a', 2.50), (2, 'a', 3.50);
+  SELECT * FROM total;
+  EXPLAIN SELECT * FROM item WHERE price > 3;
+
+.tables        tables and views
+.arrangements  the indexes there are, their size, and the views that share them
+.read FILE     run a script
+.timing        say how long statements take, or stop saying it
+.help          this text
+.quit          leave, as Ctrl-D does; Ctrl-C drops what you typed"""
+
+
+class Names(Completer):
+    """Completes keywords, and the names of relations and columns."""
+
+    def __init__(self, db: "Database") -> None:
+        self._db = db
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        word = document.get_word_before_cursor()
+        if not word.strip():
+            return
+        keywords = KEYWORDS if word.isupper() else KEYWORDS.lower()
+        names = [*sorted(self._db.names()), *keywords.split()]
+        for name in names:
+            if name.lower().startswith(word.lower()):
+                yield Completion(name, start_position=-len(word))
+
+
+class Prompt:
+    """A session at a terminal."""
+
+    def __init__(self, db: "Database", form: Format, session: "PromptSession[str] | None" = None) -> None:
+        self._db = db
+        self._form = form
+        self._timing = True
+        self._session = session or PromptSession(
+            history=_history(),
+            completer=Names(db),
+            complete_while_typing=False,
+            multiline=True,
+            key_bindings=_bindings(),
+            prompt_continuation="...> ",
+        )
+        self._commands: dict[str, Callable[[str], bool]] = {
+            ".help": self._help,
+            ".tables": self._tables,
+            ".arrangements": self._arrangements,
+            ".read": self._read,
+            ".timing": self._toggle_timing,
+            ".quit": lambda argument: False,
+            ".exit": lambda argument: False,
+        }
+
+    def run(self) -> int:
+        """Read and run statements until the end; the exit code."""
+        print("kpg, in memory: .help for help, .quit to leave")
+        while True:
+            try:
+                text = self._session.prompt("kpg> ")
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return 0
+            if not self.execute(text):
+                return 0
+
+    def execute(self, text: str) -> bool:
+        """Run one entry and print its outcome or error; False if it asks to leave."""
+        stripped = text.strip()
+        try:
+            if stripped.startswith("."):
+                name, _, argument = stripped.partition(" ")
+                command = self._commands.get(name.rstrip(";"))
+                if command is None:
+                    print(f"unknown command {name}: .help lists them", file=sys.stderr)
+                    return True
+                return command(argument.strip())
+            self._run(stripped)
+        except Error as error:
+            print(f"error: {error}", file=sys.stderr)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+        return True
+
+    def _run(self, text: str) -> None:
+        started = time.perf_counter()
+        for outcome in self._db.script(text):
+            show(outcome, self._form, started if self._timing else None)
+            started = time.perf_counter()
+
+    def _help(self, argument: str) -> bool:
+        print(HELP)
+        return True
+
+    def _tables(self, argument: str) -> bool:
+        print(self._db.tables())
+        print(self._db.views())
+        return True
+
+    def _arrangements(self, argument: str) -> bool:
+        print(self._db.arrangements())
+        return True
+
+    def _read(self, argument: str) -> bool:
+        run_script(self._db, read_script(argument.strip("'\"")), self._form)
+        return True
+
+    def _toggle_timing(self, argument: str) -> bool:
+        self._timing = not self._timing
+        print(f"timing is {'on' if self._timing else 'off'}")
+        return True
+
+
+def _bindings() -> KeyBindings:
+    """Enter ends the entry when the statement is complete, and starts a new line otherwise."""
+    bindings = KeyBindings()
+
+    @bindings.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return bindings
+
+
+def _history() -> History:
+    """History in the user's state folder, or for this session only where that cannot be written."""
+    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "kpg"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "history"
+        path.touch()
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(path))

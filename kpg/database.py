@@ -1,0 +1,242 @@
+"""The database: what ``kpg.connect()`` returns."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from kpg import modify
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parse import parse
+from kpg.engine import Engine
+from kpg.parameters import Binder, Parameters, numbered
+from kpg.result import Result
+from kpg.runtime.errors import InterfaceError
+from kpg.runtime.types import BIGINT, TEXT
+from kpg.statements import execute, explain_statement, listing, show_tables
+from kpg.verify import verify
+from kpg.view import Maintained, View
+
+if TYPE_CHECKING:
+    from kpg.loading import Progress
+    from kpg.runtime.data.table import Table
+
+Outcome = Result | View | None
+
+
+class Database:
+    """Tables in memory, and views over them that are kept up to date.
+
+    Outside a transaction every call, and every statement of a script, is a transaction of its own. A
+    database belongs to the thread that uses it. It is a context manager that closes itself.
+    """
+
+    def __init__(self) -> None:
+        self._open: Engine | None = Engine()
+
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give everything up; closing twice is allowed. What was read before stays readable."""
+        self._open = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._open is None
+
+    def sql(self, text: str, parameters: Parameters | None = None) -> Outcome:
+        """Run a script and return what its last statement gives.
+
+        That is a :class:`Result` for a query and for what changes a table, a :class:`View` for CREATE
+        MATERIALIZED VIEW, None for other statements. ``parameters`` are the values of ``?`` or ``$1`` (a
+        sequence), or of ``:name`` (a dict). A script stops at its first error; statements before it stand,
+        unless they are part of a transaction.
+        """
+        last: Outcome = None
+        for outcome in self.script(text, parameters):
+            last = outcome
+        return last
+
+    def script(self, text: str, parameters: Parameters | None = None) -> Iterator[Outcome]:
+        """As :meth:`sql`, giving the outcome of each statement when it is reached.
+
+        The text is parsed, and its parameters are bound, before the first statement runs.
+        """
+        engine = self._engine
+        with engine.transactions.undoing():
+            by_position = parameters is not None and not hasattr(parameters, "keys")
+            binder = Binder(() if parameters is None else parameters)
+            parsed = parse(numbered(text) if by_position else text)
+            statements = [binder.bind(statement) for statement in parsed]
+            binder.finish()
+            _refuse_views_with_parameters(parsed, statements)
+        return (self._handle(execute(self._engine, statement)) for statement in statements)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """``with db.transaction():`` makes the block's changes one epoch, all or nothing.
+
+        An error rolls everything back. Queries inside see the block's own changes, by computing their
+        answer anew; maintained views, read as :class:`View`, show the state before until the end.
+        Transactions do not nest, and tables and views are not created or dropped inside.
+        """
+        return self._engine.transactions.transaction()
+
+    def batch(self) -> AbstractContextManager[None]:
+        """``with db.batch():`` takes the block's transactions through the views in one go, at its end.
+
+        Each keeps its own epoch, so that ``changes()`` tells them apart. An error rolls all of them back.
+        """
+        return self._engine.transactions.batch()
+
+    def insert(self, name: str, data: Any) -> int:
+        """Insert rows; how many.
+
+        ``data`` is a list of tuples or dicts, a dict of columns, an Arrow table or anything with an Arrow
+        stream, or a pandas or polars frame; columns with names are matched by name.
+        """
+        return self._change(name, lambda table: modify.insert(table, data))
+
+    def delete(self, name: str, data: Any) -> int:
+        """Delete rows; how many. Data with exactly the columns of the primary key names rows by it.
+
+        Raises IntegrityError, with nothing deleted, for a row that is not there.
+        """
+        return self._change(name, lambda table: modify.delete(table, data))
+
+    def upsert(self, name: str, data: Any) -> int:
+        """Insert rows in place of those with the same primary key; how many were given."""
+        return self._change(name, lambda table: modify.upsert(table, data))
+
+    def load(
+        self, name: str, source: Any, mode: str | None = None, progress: "Progress | None" = None
+    ) -> int:
+        """Load a file, a folder or glob of files, a Spark data frame, or data in memory; how many rows.
+
+        All or nothing. Files go through Spark (``mode="spark"``) or pyarrow (``mode="arrow"``); without
+        a mode, through Spark if it can run here. ``progress`` is called with the table's name and its number
+        of rows so far.
+        """
+        from kpg.loading import load
+
+        return self._change(name, lambda table: load(table, source, mode, progress))
+
+    def load_all(
+        self, sources: Mapping[str, Any], mode: str | None = None, progress: "Progress | None" = None
+    ) -> dict[str, int]:
+        """As :meth:`load` for several tables at once, in one transaction and one Spark session."""
+        from kpg.loading import load_all
+
+        engine = self._engine
+        with engine.transactions.statement(changes=True):
+            tables = [(engine.table(name), source) for name, source in sources.items()]
+            return load_all(tables, mode, progress)
+
+    def view(self, name: str) -> View:
+        """A handle on a maintained view."""
+        return self._wrap(self._engine.view(name))
+
+    def tables(self) -> Result:
+        """The tables, with their rows."""
+        return self._relations(tables=True)
+
+    def views(self) -> Result:
+        """The views, with the rows of those that are kept up to date."""
+        return self._relations(tables=False)
+
+    def arrangements(self) -> Result:
+        """The indexes there are: of what, their rows, bytes and batches, and the views that share them."""
+        found = self._engine.worker.arrangements()
+        return listing(
+            {
+                "arrangement": (TEXT, [one.description for one in found]),
+                "rows": (BIGINT, [one.rows for one in found]),
+                "bytes": (BIGINT, [one.bytes for one in found]),
+                "batches": (BIGINT, [one.batches for one in found]),
+                "views": (TEXT, [", ".join(one.readers) for one in found]),
+            }
+        )
+
+    def operators(self) -> Result:
+        """A profile: every operator, its work since it was made, and the views that share it."""
+        found = self._engine.worker.operators()
+        return listing(
+            {
+                "operator": (BIGINT, [one.position for one in found]),
+                "description": (TEXT, [one.description for one in found]),
+                "updates_in": (BIGINT, [one.updates_in for one in found]),
+                "updates_out": (BIGINT, [one.updates_out for one in found]),
+                "rows": (BIGINT, [one.rows for one in found]),
+                "bytes": (BIGINT, [one.bytes for one in found]),
+                "microseconds": (BIGINT, [round(one.seconds * 1e6) for one in found]),
+                "views": (TEXT, [", ".join(one.readers) for one in found]),
+            }
+        )
+
+    def names(self) -> set[str]:
+        """The names of all relations and of their columns."""
+        catalog = self._engine.catalog
+        columns = {column for entry in catalog for column in entry.schema.names}
+        return columns | {entry.name for entry in catalog}
+
+    def explain(self, query: str, stage: str = "physical") -> str:
+        """The plan of a query at a stage of compilation, as EXPLAIN prints it."""
+        (plan,) = self.explanations(query, stage)
+        return plan
+
+    def explanations(self, text: str, stage: str = "physical") -> Iterator[str]:
+        """The plans of a script's queries; its other statements are run."""
+        engine = self._engine
+        for statement in parse(text):
+            plan = explain_statement(engine, statement, stage)
+            if plan is None:
+                execute(engine, statement)
+            else:
+                yield plan
+
+    def verify(self, name: str) -> None:
+        """Compute a view from scratch, sharing nothing; InternalError if it differs from what is kept."""
+        engine = self._engine
+        verify(engine, engine.view(name))
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last commit."""
+        return self._engine.worker.epoch
+
+    @property
+    def _engine(self) -> Engine:
+        if self._open is None:
+            raise InterfaceError("the database is closed", hint="open another one with kpg.connect()")
+        return self._open
+
+    def _change(self, name: str, change: "Callable[[Table], int]") -> int:
+        engine = self._engine
+        with engine.transactions.statement(changes=True):
+            return change(engine.table(name))
+
+    def _relations(self, tables: bool) -> Result:
+        listed = show_tables(self._engine)
+        rows = [row for row in listed if (row[1] == "table") is tables]
+        names, kinds, counts = ([row[i] for row in rows] for i in range(3))
+        kind = {} if tables else {"kind": (TEXT, kinds)}
+        return listing({"name": (TEXT, names), **kind, "rows": (BIGINT, counts)})
+
+    def _handle(self, outcome: Result | Maintained | None) -> Outcome:
+        return self._wrap(outcome) if isinstance(outcome, Maintained) else outcome
+
+    def _wrap(self, maintained: Maintained) -> View:
+        def check() -> None:
+            assert self._engine
+
+        return View(maintained, check, lambda stage: self.explain(maintained.sql, stage))
+
+
+def _refuse_views_with_parameters(parsed: list[ast.Statement], bound: list[ast.Statement]) -> None:
+    """A view is remembered by its text, in which a parameter would have no value."""
+    for before, after in zip(parsed, bound, strict=True):
+        if isinstance(before, ast.CreateView) and before is not after:
+            raise InterfaceError("a view cannot have parameters", hint="write the values into its text")

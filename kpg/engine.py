@@ -1,0 +1,211 @@
+"""One database from inside: the worker, the catalog, and the views that are kept up to date.
+
+The statements and the public API are thin layers over this. Invariant: the catalog's tables are the
+worker's tables, and its materialized views are ``views``.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
+from kpg.feed import Feed
+from kpg.planning import LiveStatistics, Planned
+from kpg.result import Result
+from kpg.runtime.data.table import Table
+from kpg.runtime.errors import NotSupportedError, OperationalError, ProgrammingError
+from kpg.runtime.installed import Installed
+from kpg.runtime.interrupts import DeferredInterrupt
+from kpg.runtime.plan import Plan
+from kpg.runtime.types import Schema
+from kpg.runtime.worker import Worker
+from kpg.transaction import Transactions
+from kpg.view import Maintained
+
+Words = NDArray[np.int64]
+
+
+class Engine:
+    """Tables, views, transactions; Ctrl-C never leaves it half changed. For one thread only."""
+
+    def __init__(self) -> None:
+        self.worker = Worker()
+        self.catalog = Catalog()
+        self.views: dict[str, Maintained] = {}
+        self._plans: dict[str, Plan] = {}
+        self.statistics = LiveStatistics(self.worker.tables, self._plans)
+        self.transactions = Transactions(self.worker, self._committed)
+        self._uses: dict[str, frozenset[str]] = {}
+        self._queries = 0
+
+    def table(self, name: str) -> Table:
+        """The row store of a base table, by name in any case."""
+        return self.worker.tables[self.catalog.table(name).name]
+
+    def view(self, name: str) -> Maintained:
+        """A maintained view, by name in any case; ProgrammingError if it is none."""
+        entry = self.catalog.get(name)
+        maintained = self.views.get(entry.name)
+        if maintained is None:
+            what = "a table" if isinstance(entry, TableEntry) else "not materialized"
+            raise ProgrammingError(
+                f'"{entry.name}" is {what}', hint="only what CREATE MATERIALIZED VIEW made is kept up to date"
+            )
+        return maintained
+
+    def refuse_in_transaction(self, what: str) -> None:
+        """Raise unless the catalog may change now."""
+        self.transactions.check()
+        if not self.transactions.idle:
+            raise NotSupportedError(
+                f"{what} inside a transaction is not supported", hint="run it before or after the transaction"
+            )
+
+    def create_table(self, name: str, schema: Schema) -> None:
+        """Add an empty table."""
+        self.refuse_in_transaction("CREATE TABLE")
+        with DeferredInterrupt():
+            self.catalog.add(TableEntry(name, schema))
+            try:
+                self.worker.create_table(name, schema)
+            except BaseException:
+                self.catalog.remove(name)
+                raise
+
+    def create_view(self, entry: ViewEntry, uses: frozenset[str], *, replace_old: bool) -> None:
+        """Add a view that is not kept, but expanded where it is used."""
+        self.refuse_in_transaction("CREATE VIEW")
+        old = self._replaced(entry.name, uses, replace_old)
+        with DeferredInterrupt():
+            self.catalog.add(entry, replace=replace_old)
+            if old is not None:
+                self._forget(old)
+            self._uses[entry.name] = uses
+
+    def create_materialized_view(
+        self, entry: ViewEntry, planned: Planned, uses: frozenset[str], *, replace_old: bool
+    ) -> Maintained:
+        """Install a view and keep it up to date from now on; if that fails, nothing has changed."""
+        self.refuse_in_transaction("CREATE MATERIALIZED VIEW")
+        old = self._replaced(entry.name, uses, replace_old)
+        if old is None and entry.name in self.catalog:
+            self.catalog.add(entry)
+        with DeferredInterrupt():
+            installed = self._install(entry.name, planned, old)
+            self.catalog.add(entry, replace=replace_old)
+            self._uses[entry.name] = uses
+            self._plans[entry.name] = planned.plan
+            reader = planned.reader(self.worker.dictionary)
+            feed = Feed(self.worker, installed, reader)
+            maintained = Maintained(entry.name, entry.sql, installed, reader, feed)
+            self.views[entry.name] = maintained
+        return maintained
+
+    def dependents(self, name: str) -> list[str]:
+        """The views that use a relation, directly or through others, those that others use first."""
+        found = [view for view, used in self._uses.items() if name in used]
+        for view in list(found):
+            found.extend(further for further in self.dependents(view) if further not in found)
+        return found
+
+    def drop(self, name: str) -> None:
+        """Forget a relation that nothing uses."""
+        with DeferredInterrupt():
+            entry = self.catalog.remove(name)
+            if isinstance(entry, TableEntry):
+                self.worker.drop_table(entry.name)
+            else:
+                self._forget(entry)
+
+    def run(self, planned: Planned) -> tuple[Words, Words]:
+        """The rows and multiplicities of a query, by a dataflow that lives only now.
+
+        It shares the arrangements there are; while changes are pending it sees the tables with those changes,
+        which takes a computation of its own.
+        """
+        return self._run(planned, isolated=self.worker.has_pending)
+
+    def recompute(self, planned: Planned) -> tuple[Words, Words]:
+        """As :meth:`run`, sharing nothing."""
+        return self._run(planned, isolated=True)
+
+    def select(self, planned: Planned) -> Result:
+        """The result of a one-off query."""
+        return planned.reader(self.worker.dictionary).result(*self.run(planned))
+
+    @property
+    def reading_catalog(self) -> Catalog:
+        """The catalog for a one-off query.
+
+        While changes are pending, maintained views lag behind the tables: queries then use their definitions.
+        """
+        return self.expanded_catalog() if self.worker.has_pending else self.catalog
+
+    def expanded_catalog(self) -> Catalog:
+        """The catalog with every view to be expanded where it is used."""
+        catalog = Catalog()
+        for entry in self.catalog:
+            catalog.add(replace(entry, materialized=False) if isinstance(entry, ViewEntry) else entry)
+        return catalog
+
+    def _run(self, planned: Planned, isolated: bool) -> tuple[Words, Words]:
+        self._queries += 1
+        with DeferredInterrupt():
+            installed = self.worker.install(f"query {self._queries}", planned.plan, isolated=isolated)
+            try:
+                return installed.rows()
+            finally:
+                self.worker.uninstall(installed)
+
+    def _replaced(self, name: str, uses: frozenset[str], replace_old: bool) -> ViewEntry | None:
+        """The view that a new one of this name takes the place of; nobody may use it."""
+        old = self.catalog.find(name)
+        if not replace_old or not isinstance(old, ViewEntry):
+            return None
+        if old.name in uses:
+            raise ProgrammingError(f'view "{old.name}" cannot be replaced by a query over itself')
+        users = self.dependents(old.name)
+        if users:
+            raise ProgrammingError(
+                f'view "{old.name}" cannot be replaced: "{users[0]}" uses it', hint=f'drop "{users[0]}" first'
+            )
+        return old
+
+    def _install(self, name: str, planned: Planned, old: ViewEntry | None) -> Installed:
+        if old is None:
+            return self.worker.install(name, planned.plan)
+        # First under another name: if it fails the old view is still there, and if not, it is shared.
+        stand_in = self.worker.install(f"{name} (new)", planned.plan)
+        self._forget(old)
+        installed = self.worker.install(name, planned.plan)
+        self.worker.uninstall(stand_in)
+        return installed
+
+    def _forget(self, entry: ViewEntry) -> None:
+        self._uses.pop(entry.name, None)
+        self._plans.pop(entry.name, None)
+        maintained = self.views.pop(entry.name, None)
+        if maintained is not None:
+            maintained.live = False
+            self.worker.uninstall(maintained.installed)
+
+    def _committed(self) -> None:
+        """Tell those who listen. The commit stands, whatever they raise."""
+        letters = [
+            (view.name, subscription, changes)
+            for view in list(self.views.values())
+            for subscription, changes in view.feed.distribute()
+        ]
+        failure: tuple[str, Exception] | None = None
+        for name, subscription, changes in letters:
+            try:
+                subscription.tell(changes)
+            except Exception as error:
+                failure = failure or (name, error)
+        if failure is not None:
+            name, cause = failure
+            raise OperationalError(
+                f"a subscriber of view {name} raised {type(cause).__name__}: {cause}",
+                hint="the commit itself succeeded, and the other subscribers were told",
+            ) from cause

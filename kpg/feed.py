@@ -1,0 +1,108 @@
+"""The changes of one maintained view, handed to everybody who listens.
+
+A feed captures while somebody listens, and not longer. Listeners are told after a commit, so what they
+hear of has happened.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from weakref import WeakSet
+
+from kpg.reading import Reader
+from kpg.result import Row
+from kpg.runtime.installed import Installed
+from kpg.runtime.render import disconnect
+from kpg.runtime.trace.updates import Updates
+from kpg.runtime.worker import Worker
+
+Change = tuple[Row, int, int]
+"""A row, the epoch of its change, and how often it appeared (or, negative, went)."""
+Callback = Callable[[list[Change]], object]
+
+
+@dataclass(eq=False)
+class Mailbox:
+    """What one reader of changes has not read yet."""
+
+    waiting: list[Updates] = field(default_factory=list)
+
+
+class Subscription:
+    """A callback that is told of every commit that changes the view, until it is closed."""
+
+    def __init__(self, feed: "Feed", callback: Callback) -> None:
+        self._feed = feed
+        self._callback = callback
+
+    def close(self) -> None:
+        """Tell it nothing more; closing twice is allowed."""
+        self._feed.leave(self)
+
+    def __enter__(self) -> "Subscription":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def tell(self, changes: list[Change]) -> None:
+        """Call the callback."""
+        self._callback(changes)
+
+
+class Feed:
+    """Who listens to one installed view. Mailboxes end with their readers, subscriptions when closed."""
+
+    def __init__(self, worker: Worker, installed: Installed, reader: Reader) -> None:
+        self._worker = worker
+        self._installed = installed
+        self._reader = reader
+        self._mailboxes: WeakSet[Mailbox] = WeakSet()
+        self._subscriptions: list[Subscription] = []
+
+    def mailbox(self) -> Mailbox:
+        """A new mailbox, which collects changes from now on for as long as somebody holds it."""
+        box = Mailbox()
+        self._listen()
+        self._mailboxes.add(box)
+        return box
+
+    def subscribe(self, callback: Callback) -> Subscription:
+        """Call ``callback`` with the changes of every commit from now on."""
+        subscription = Subscription(self, callback)
+        self._listen()
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def leave(self, subscription: Subscription) -> None:
+        """Forget a subscription."""
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+
+    def changes(self, updates: Sequence[Updates]) -> list[Change]:
+        """Updates as Python rows with epoch and count, in order of time."""
+        return self._reader.changes(updates)
+
+    def snapshot(self) -> list[Change]:
+        """The present contents as changes at the present epoch."""
+        return self._reader.snapshot(*self._installed.rows(), self._worker.epoch)
+
+    def distribute(self) -> Iterator[tuple[Subscription, list[Change]]]:
+        """Put the last commit's changes into the mailboxes; what subscriptions are to be told is yielded."""
+        if not self._mailboxes and not self._subscriptions:
+            self._stop()
+            return
+        updates = self._installed.drain()
+        for box in self._mailboxes:
+            box.waiting.extend(updates)
+        changes = self.changes(updates) if self._subscriptions else []
+        for subscription in list(self._subscriptions) if changes else ():
+            yield subscription, changes
+
+    def _listen(self) -> None:
+        if self._installed.capture is None:
+            self._worker.watch(self._installed)
+
+    def _stop(self) -> None:
+        if self._installed.capture is not None:
+            disconnect((self._installed.capture,))
+            self._installed.capture = None

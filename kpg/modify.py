@@ -1,0 +1,130 @@
+"""Changes of tables by Python data: rows or keys in any form are matched with the table's rows.
+
+Everything here works on words; committing and rolling back is the caller's.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.data.table import Table
+from kpg.runtime.data.values import show
+from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
+from kpg.runtime.types import ERROR, Schema
+
+Words = NDArray[np.int64]
+
+
+def insert(table: Table, data: Any) -> int:
+    """Insert rows; how many."""
+    words = _encode(data, table.schema, table)
+    table.insert(words)
+    return int(words.shape[1])
+
+
+def delete(table: Table, data: Any) -> int:
+    """Delete rows, given whole or by primary key; how many. IntegrityError names one that is not there."""
+    data = _replayable(data)
+    key = table.schema.primary_key
+    positions = tuple(range(len(table.schema.columns)))
+    if key and _has_only(data, [table.schema.columns[i].name for i in key], len(positions)):
+        positions = key
+        words = _encode(data, Schema(tuple(table.schema.columns[i] for i in key)), table)
+        rowids = table.find(words)
+    else:
+        words = _encode(data, table.schema, table)
+        rowids = table.match(words)
+    _require_all(table, positions, words, rowids)
+    table.delete(rowids)
+    return int(rowids.shape[0])
+
+
+def upsert(table: Table, data: Any) -> int:
+    """Insert rows, in place of those with the same primary key; how many were given."""
+    key = table.schema.primary_key
+    if not key:
+        raise InterfaceError(f"table {table.name} has no primary key", hint="upsert needs one; use insert")
+    words = _encode(data, table.schema, table)
+    old = table.find(np.ascontiguousarray(words[list(key)]))
+    table.delete(np.unique(old[old >= 0]))
+    table.insert(words)
+    return int(words.shape[1])
+
+
+def checked(words: Words, table: Table) -> Words:
+    """New rows that expressions have computed, if their values fit the columns; DataError if not."""
+    for index, column in enumerate(table.schema.columns):
+        values = words[index]
+        if (values == ERROR).any():
+            raise DataError(f"the value for column {column.name} of table {table.name} failed to compute")
+        limit = column.type.precision if column.type.is_text else 0
+        for text in table.dictionary.decode(np.unique(values)) if limit else ():
+            if text is not None and len(text.rstrip(" ")) > limit:
+                raise DataError(
+                    f"value '{text}' is too long for column {column.name} {column.type} of table {table.name}"
+                )
+    return words
+
+
+def _encode(data: Any, schema: Schema, table: Table) -> Words:
+    from kpg.runtime.data.arrow import from_any
+
+    return from_any(data, schema, table.dictionary)
+
+
+def _replayable(data: Any) -> Any:
+    """Data whose column names can be looked at before it is read."""
+    import pyarrow
+
+    if isinstance(data, pyarrow.RecordBatchReader):
+        return data.read_all()
+    if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "columns"):
+        return pyarrow.RecordBatchReader.from_stream(data).read_all()
+    return data
+
+
+def _has_only(data: Any, names: list[str], width: int) -> bool:
+    """Whether the data has the named columns and no others; rows without names go by their length."""
+    import pyarrow
+
+    first = data[0] if isinstance(data, Sequence) and not isinstance(data, str | bytes) and data else None
+    given: Any
+    if isinstance(data, pyarrow.Table | pyarrow.RecordBatch):
+        given = data.schema.names
+    elif isinstance(data, Mapping):
+        given = data
+    elif isinstance(first, Mapping):
+        given = first
+    elif first is not None:
+        return isinstance(first, tuple | list) and len(first) == len(names) != width
+    else:
+        given = getattr(data, "columns", ())
+    return sorted(str(name).lower() for name in given) == sorted(name.lower() for name in names)
+
+
+def _require_all(table: Table, positions: tuple[int, ...], words: Words, rowids: Words) -> None:
+    """Raise IntegrityError for the first row that was not found, or is found twice."""
+    absent = np.flatnonzero(rowids < 0)
+    if absent.size:
+        raise IntegrityError(
+            f"table {table.name} has no row {_shown(table, positions, words, int(absent[0]))} to delete",
+            hint="nothing was deleted; a row can be deleted as often as it is there",
+        )
+    _, first = np.unique(rowids, return_index=True)
+    if first.size < rowids.size:
+        again = int(np.setdiff1d(np.arange(rowids.size), first)[0])
+        raise IntegrityError(
+            f"row {_shown(table, positions, words, again)} of table {table.name} is deleted twice",
+            hint="nothing was deleted; give each row once",
+        )
+
+
+def _shown(table: Table, positions: tuple[int, ...], words: Words, row: int) -> str:
+    columns = [table.schema.columns[i] for i in positions]
+    values = [
+        f"{column.name} = {show(int(words[i, row]), column.type, table.dictionary)}"
+        for i, column in enumerate(columns)
+    ]
+    return f"({', '.join(values)})"

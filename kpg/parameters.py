@@ -1,0 +1,130 @@
+"""Values for the placeholders of a statement: ``?``, ``$1`` by position, ``:name`` by name."""
+
+import dataclasses
+import datetime
+import math
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from itertools import count
+from typing import Any, Final, TypeVar
+
+from sqlglot import exp
+
+from kpg.runtime.errors import InterfaceError
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+Part = TypeVar("Part")
+
+
+_TOKEN: Final = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | (?P<mark>\?)""", re.VERBOSE | re.DOTALL
+)
+
+
+def numbered(text: str) -> str:
+    """The text with ``$1``, ``$2``, ... in the place of each ``?`` that is not quoted or in a comment."""
+    numbers = count(1)
+    return _TOKEN.sub(lambda token: f"${next(numbers)}" if token["mark"] else token[0], text)
+
+
+class Binder:
+    """Hands out the values of one script's placeholders, and knows which were never asked for."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        self._used: set[int | str] = set()
+
+    def bind(self, part: Part) -> Part:
+        """A statement, or a part of one, with literals in the place of placeholders."""
+        result: Any = part
+        if isinstance(part, exp.Expr):
+            found = part.find(exp.Placeholder, exp.Parameter) is not None
+            result = part.transform(self._replace) if found else part
+        elif isinstance(part, tuple):
+            items = tuple(self.bind(item) for item in part)
+            result = part if all(new is old for new, old in zip(items, part, strict=True)) else items
+        elif dataclasses.is_dataclass(part) and not isinstance(part, type):
+            values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+            bound = {name: self.bind(value) for name, value in values.items()}
+            if any(bound[name] is not values[name] for name in values):
+                result = dataclasses.replace(part, **bound)
+        return result
+
+    def finish(self) -> None:
+        """Raise InterfaceError if a parameter has no placeholder."""
+        if isinstance(self._parameters, Mapping):
+            unused = [str(name) for name in self._parameters if name not in self._used]
+            if unused:
+                raise InterfaceError(f'no placeholder for parameter "{unused[0]}"')
+        elif len(self._used) < len(self._parameters):
+            count = len(self._parameters)
+            raise InterfaceError(f"{count} parameters given, {len(self._used)} placeholders in the text")
+
+    def _replace(self, node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Placeholder) and node.this:
+            literal = to_literal(self._named(node.name))
+        elif isinstance(node, exp.Placeholder):
+            raise InterfaceError("placeholder ? has no parameter", hint="give the values in a list")
+        elif isinstance(node, exp.Parameter) and node.name.isdigit():
+            literal = to_literal(self._positional(int(node.name) - 1))
+        else:
+            return node
+        return literal
+
+    def _named(self, name: str) -> Any:
+        if not isinstance(self._parameters, Mapping):
+            raise InterfaceError(f"placeholder :{name} needs parameters by name", hint="give a dict")
+        if name not in self._parameters:
+            raise InterfaceError(f"no parameter for placeholder :{name}")
+        self._used.add(name)
+        return self._parameters[name]
+
+    def _positional(self, index: int) -> Any:
+        if isinstance(self._parameters, Mapping):
+            raise InterfaceError("placeholders by position need parameters in a list", hint="or write :name")
+        if not 0 <= index < len(self._parameters):
+            raise InterfaceError(
+                f"no parameter for placeholder {index + 1}: {len(self._parameters)} were given"
+            )
+        self._used.add(index)
+        return self._parameters[index]
+
+
+def to_literal(value: Any) -> exp.Expr:
+    """The SQL literal of a Python value."""
+    match value:
+        case None:
+            return exp.Null()
+        case bool():
+            return exp.Boolean(this=value)
+        case int():
+            return _signed(str(abs(value)), value < 0)
+        case Decimal() if value.is_finite():
+            return _signed(f"{abs(value):f}", value.is_signed())
+        case float() if math.isfinite(value):
+            return _cast(exp.Literal.string(repr(value)), "DOUBLE")
+        case float():
+            return _cast(
+                exp.Literal.string({math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")), "DOUBLE"
+            )
+        case str():
+            return exp.Literal.string(value)
+        case datetime.datetime() if value.tzinfo is None:
+            return _cast(exp.Literal.string(value.isoformat(sep=" ")), "TIMESTAMP")
+        case datetime.date() if not isinstance(value, datetime.datetime):
+            return _cast(exp.Literal.string(value.isoformat()), "DATE")
+        case _:
+            raise InterfaceError(
+                f"a {type(value).__name__} cannot be a parameter: {value!r}",
+                hint="give None, bool, int, float, Decimal, str, date or datetime without time zone",
+            )
+
+
+def _signed(digits: str, negative: bool) -> exp.Expr:
+    literal = exp.Literal.number(digits)
+    return exp.Neg(this=literal) if negative else literal
+
+
+def _cast(literal: exp.Expr, name: str) -> exp.Expr:
+    return exp.Cast(this=literal, to=exp.DataType.build(name))

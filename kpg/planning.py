@@ -1,0 +1,155 @@
+"""From statements to plans: the compiler as the database calls it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from kpg.compiler.algebra.rel import Constant, Get, OrderBy, Rel
+from kpg.compiler.algebra.rel import types as rel_types
+from kpg.compiler.algebra.traverse import walk
+from kpg.compiler.catalog import Catalog, Statistics
+from kpg.compiler.sql import query as front
+from kpg.compiler.sql import statements as ast
+from kpg.reading import Reader
+from kpg.runtime import plan as ir
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.data.table import Table
+from kpg.runtime.errors import InterfaceError
+from kpg.runtime.scalar import Column, Fetch
+from kpg.runtime.types import NULL, ColumnDef, Schema, Type
+
+if TYPE_CHECKING:
+    pass
+
+STAGES: Final = ("ast", "logical", "steps", "optimized", "physical", "arrangements")
+Words = NDArray[np.int64]
+Query = ast.Select | ast.Insert | ast.Delete | ast.Update
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A statement ready to run. ``types`` are those of all columns of the plan's output, hidden ones last."""
+
+    rel: Rel
+    plan: ir.Plan
+    schema: Schema
+    types: tuple[Type, ...]
+    order: tuple[OrderBy, ...]
+
+    @property
+    def has_hidden_columns(self) -> bool:
+        """Whether the output has columns that only sort it."""
+        return len(self.types) > len(self.schema.columns)
+
+    def reader(self, dictionary: Dictionary) -> Reader:
+        """How to read the plan's output."""
+        return Reader(self.schema.names, self.types, self.order, dictionary)
+
+
+class LiveStatistics:
+    """What the planner may know: the tables as they are, and the arrangements that views hold."""
+
+    def __init__(self, tables: Mapping[str, Table], plans: Mapping[str, ir.Plan]) -> None:
+        self._tables = tables
+        self._plans = plans
+
+    def rows(self, table: str) -> int:
+        """The rows that the table has."""
+        return self._tables[table].rows
+
+    def arrangements(self, table: str) -> tuple[tuple[int, ...], ...]:
+        """The key columns of the table's arrangements, in order of making."""
+        found = (key for plan in self._plans.values() for key in table_keys(plan, table))
+        return tuple(dict.fromkeys(found))
+
+
+def plan(statement: Query, catalog: Catalog, statistics: Statistics) -> Planned:
+    """The plan of a query, or of what an INSERT, DELETE or UPDATE has to evaluate."""
+    return plan_bound(bind(statement, catalog), catalog, statistics)
+
+
+def plan_view(statement: ast.CreateView, catalog: Catalog, statistics: Statistics) -> Planned:
+    """The plan of a view, under its column names."""
+    return plan_bound(front.lower_view(statement, catalog), catalog, statistics)
+
+
+def relations_of(rel: Rel, query: ast.Select, catalog: Catalog) -> frozenset[str]:
+    """The tables and views that a query depends on: those it reads, and the views it names."""
+    read = {node.name for node in walk(rel) if isinstance(node, Get)}
+    common = {with_.alias.lower() for with_ in query.query.find_all(exp.CTE)}
+    for table in query.query.find_all(exp.Table):
+        entry = catalog.find(table.name)
+        if entry is not None and table.name.lower() not in common:
+            read.add(entry.name)
+    return frozenset(read)
+
+
+def table_keys(plan: ir.Plan, table: str) -> Iterable[tuple[int, ...]]:
+    """The key columns of a plan's arrangements of all rows of a table."""
+    for node in plan.nodes:
+        if not isinstance(node, ir.Arrange):
+            continue
+        linear = plan.nodes[node.input]
+        if not isinstance(linear, ir.Linear) or linear.mfp.predicates:
+            continue
+        if plan.nodes[linear.input] != ir.Source(table):
+            continue
+        *keys, rowid = linear.mfp.outputs
+        columns = tuple(
+            key.column for key in keys if isinstance(key, Fetch) and isinstance(key.rowid, Column)
+        )
+        if isinstance(rowid, Column) and len(columns) == len(keys) and keys:
+            yield columns
+
+
+def bind(statement: Query, catalog: Catalog) -> front.Bound:
+    """A statement as a relation: see the functions of ``kpg.compiler.sql.query``."""
+    match statement:
+        case ast.Select():
+            return front.lower_query(statement, catalog)
+        case ast.Insert():
+            return front.lower_insert(statement, catalog)
+        case ast.Delete():
+            return front.lower_delete(statement, catalog)
+        case ast.Update():
+            return front.lower_update(statement, catalog)
+
+
+def constant_words(rel: Rel, dictionary: Dictionary) -> Words | None:
+    """The rows of a relation ``int64[w, n]`` if it is made of literals only: they need no dataflow."""
+    if not isinstance(rel, Constant):
+        return None
+    words = np.empty((len(rel.types), len(rel.rows)), np.int64)
+    for index, type_ in enumerate(rel.types):
+        values = [row[index] for row in rel.rows]
+        if type_.is_text:
+            words[index] = dictionary.intern([None if value is None else str(value) for value in values])
+        else:
+            words[index] = [NULL if value is None else int(value) for value in values]
+    return words
+
+
+def plan_bound(bound: front.Bound, catalog: Catalog, statistics: Statistics) -> Planned:
+    """The plan of a bound statement."""
+    from kpg.compiler.pipeline import compile_bound
+
+    compiled = compile_bound(bound, catalog, statistics)
+    columns = zip(bound.names, bound.types, bound.nullable, strict=True)
+    schema = Schema(tuple(ColumnDef(name, type_, nullable) for name, type_, nullable in columns))
+    return Planned(bound.rel, compiled.plan, schema, rel_types(bound.rel), bound.order)
+
+
+def explain(
+    statement: ast.Select | ast.CreateView, stage: str, catalog: Catalog, statistics: Statistics
+) -> str:
+    """The plan of a query as text, at a stage; InterfaceError if there is no such stage."""
+    if stage.lower() not in STAGES:
+        raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
+    from kpg.compiler.pipeline import explain as explain_query
+
+    query = statement.query if isinstance(statement, ast.CreateView) else statement
+    return explain_query(query, stage.lower(), catalog, statistics)

@@ -1,0 +1,221 @@
+"""What each parsed statement does to the database, and what it gives back."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, assert_never
+
+import numpy as np
+
+from kpg.compiler.catalog import TableEntry, ViewEntry
+from kpg.compiler.sql import statements as ast
+from kpg.engine import Engine
+from kpg.modify import checked
+from kpg.planning import Planned, bind, constant_words, explain, plan, plan_bound, plan_view, relations_of
+from kpg.reading import expand
+from kpg.result import Affected, Explanation, Result
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Type
+from kpg.view import Maintained
+
+if TYPE_CHECKING:
+    from kpg.runtime.data.table import Table
+
+Outcome = Result | Maintained | None
+
+
+def execute(engine: Engine, statement: ast.Statement) -> Outcome:
+    """Run one statement."""
+    match statement:
+        case ast.Begin():
+            engine.transactions.begin()
+        case ast.Commit():
+            engine.transactions.commit()
+        case ast.Rollback():
+            engine.transactions.rollback()
+        case ast.Insert() | ast.Delete() | ast.Update() | ast.CopyFrom():
+            with engine.transactions.statement(changes=True):
+                return Affected(_change(engine, statement))
+        case _:
+            with engine.transactions.statement(changes=False):
+                return _other(engine, statement)
+    return None
+
+
+def _change(engine: Engine, statement: ast.Insert | ast.Delete | ast.Update | ast.CopyFrom) -> int:
+    table = engine.table(statement.table)
+    match statement:
+        case ast.Insert():
+            return _insert(engine, table, statement)
+        case ast.Delete():
+            return _delete(engine, table, statement)
+        case ast.Update():
+            return _update(engine, table, statement)
+        case ast.CopyFrom():
+            from kpg.loading import copy_from
+
+            return copy_from(table, statement)
+        case _:
+            assert_never(statement)
+
+
+def _other(engine: Engine, statement: ast.Statement) -> Outcome:
+    match statement:
+        case ast.Select():
+            return engine.select(_planned(engine, statement))
+        case ast.CreateTable():
+            _create_table(engine, statement)
+        case ast.CreateView():
+            return _create_view(engine, statement)
+        case ast.Drop():
+            _drop(engine, statement)
+        case ast.CopyTo():
+            from kpg.loading import copy_to
+
+            result = engine.select(_planned(engine, statement.query))
+            copy_to(result.arrow(), statement)
+            return Affected(len(result))
+        case ast.Explain():
+            return Explanation(
+                explain(statement.statement, statement.stage, engine.catalog, engine.statistics)
+            )
+        case ast.ShowTables():
+            return show_tables(engine)
+        case ast.Describe():
+            return describe(engine, statement.name)
+        case _:
+            raise AssertionError(statement)
+    return None
+
+
+def _planned(engine: Engine, statement: ast.Select | ast.Delete | ast.Update) -> Planned:
+    return plan(statement, engine.reading_catalog, engine.statistics)
+
+
+def _insert(engine: Engine, table: "Table", statement: ast.Insert) -> int:
+    bound = bind(statement, engine.reading_catalog)
+    words = constant_words(bound.rel, table.dictionary)
+    if words is None:
+        data, diff = engine.run(plan_bound(bound, engine.reading_catalog, engine.statistics))
+        words = expand(data, diff)
+    words = checked(words, table)
+    table.insert(words)
+    return int(words.shape[1])
+
+
+def _delete(engine: Engine, table: "Table", statement: ast.Delete) -> int:
+    data, _ = engine.run(_planned(engine, statement))
+    table.delete(data[0])
+    return int(data.shape[1])
+
+
+def _update(engine: Engine, table: "Table", statement: ast.Update) -> int:
+    """The plan gives the rowid and all columns of the new row."""
+    data, _ = engine.run(_planned(engine, statement))
+    words = checked(np.ascontiguousarray(data[1:]), table)
+    table.delete(data[0])
+    table.insert(words)
+    return int(words.shape[1])
+
+
+def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
+    if not (statement.if_not_exists and isinstance(engine.catalog.find(statement.name), TableEntry)):
+        engine.create_table(statement.name, statement.schema)
+
+
+def _create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
+    old = engine.catalog.find(statement.name)
+    if statement.if_not_exists and isinstance(old, ViewEntry):
+        return engine.views.get(old.name)
+    planned = plan_view(statement, engine.catalog, engine.statistics)
+    # Hidden columns, which only sort, are not for others to read: then others expand the view.
+    entry = ViewEntry(
+        statement.name,
+        planned.schema,
+        planned.rel,
+        statement.query.text,
+        statement.materialized and not planned.has_hidden_columns,
+        planned.order,
+    )
+    uses = relations_of(planned.rel, statement.query, engine.catalog)
+    if not statement.materialized:
+        engine.create_view(entry, uses, replace_old=statement.or_replace)
+        return None
+    return engine.create_materialized_view(entry, planned, uses, replace_old=statement.or_replace)
+
+
+def _drop(engine: Engine, statement: ast.Drop) -> None:
+    engine.refuse_in_transaction("DROP")
+    doomed: list[str] = []
+    for name in statement.names:
+        entry = engine.catalog.find(name)
+        if entry is None and statement.if_exists:
+            continue
+        entry = entry or engine.catalog.get(name, statement.span)
+        kind = "TABLE" if isinstance(entry, TableEntry) else "VIEW"
+        if kind != statement.kind:
+            raise ProgrammingError(
+                f'"{entry.name}" is a {kind.lower()}', span=statement.span, hint=f"use DROP {kind}"
+            )
+        doomed.append(entry.name)
+    everything = set(doomed).union(*(engine.dependents(name) for name in doomed))
+    for user in sorted(everything.difference(doomed)):
+        if not statement.cascade:
+            used = next(name for name in doomed if user in engine.dependents(name))
+            raise ProgrammingError(
+                f'"{used}" cannot be dropped: view "{user}" uses it',
+                span=statement.span,
+                hint="drop the view first, or use CASCADE",
+            )
+    # Whatever more views depend on, directly or not, goes later than they do.
+    for name in sorted(everything, key=lambda name: len(engine.dependents(name))):
+        engine.drop(name)
+
+
+def show_tables(engine: Engine) -> Result:
+    """Every table and view: its name, what it is, and its rows if it has any of its own."""
+    names, kinds = [], []
+    rows: list[int | None] = []
+    for entry in engine.catalog:
+        names.append(entry.name)
+        if isinstance(entry, TableEntry):
+            kinds.append("table")
+            rows.append(engine.worker.tables[entry.name].rows)
+        else:
+            maintained = engine.views.get(entry.name)
+            kinds.append("view" if maintained is None else "materialized view")
+            rows.append(None if maintained is None else maintained.count())
+    return listing({"name": (TEXT, names), "kind": (TEXT, kinds), "rows": (BIGINT, rows)})
+
+
+def describe(engine: Engine, name: str) -> Result:
+    """The columns of a relation."""
+    schema = engine.catalog.get(name).schema
+    return listing(
+        {
+            "column": (TEXT, list(schema.names)),
+            "type": (TEXT, [str(type_) for type_ in schema.types]),
+            "nullable": (BOOLEAN, [column.nullable for column in schema.columns]),
+            "key": (BOOLEAN, [index in schema.primary_key for index in range(len(schema.columns))]),
+        }
+    )
+
+
+def listing(columns: dict[str, tuple[Type, Sequence[object]]]) -> Result:
+    """A result made of Python values, a type and a list of values for each column."""
+    import pyarrow
+
+    from kpg.runtime.data.encoding import arrow_type
+
+    arrays = [pyarrow.array(values, arrow_type(type_)) for type_, values in columns.values()]
+    table = pyarrow.Table.from_arrays(arrays, names=list(columns))
+    return Result(list(columns), [type_ for type_, _ in columns.values()], table)
+
+
+def explain_statement(engine: Engine, statement: ast.Statement, stage: str) -> str | None:
+    """The plan of a query, of a view's query, or of what an EXPLAIN is about; None for other statements."""
+    match statement:
+        case ast.Explain(statement=inner):
+            return explain(inner, stage, engine.catalog, engine.statistics)
+        case ast.Select() | ast.CreateView():
+            return explain(statement, stage, engine.catalog, engine.statistics)
+        case _:
+            return None

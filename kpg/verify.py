@@ -1,0 +1,26 @@
+"""Whether a view is what its query says: computed from scratch, sharing nothing, and compared."""
+
+from kpg.compiler.sql.parse import parse_query
+from kpg.engine import Engine
+from kpg.planning import plan
+from kpg.runtime.errors import InterfaceError, InternalError
+from kpg.runtime.trace.updates import Updates
+from kpg.view import Maintained
+
+
+def verify(engine: Engine, view: Maintained) -> None:
+    """Raise InternalError naming a row in which the view differs from its query, if there is one."""
+    if engine.worker.has_pending:
+        raise InterfaceError("a view cannot be verified while changes are pending", hint="commit first")
+    planned = plan(parse_query(view.sql), engine.expanded_catalog(), engine.statistics)
+    expected, expected_diff = engine.recompute(planned)
+    kept, kept_diff = view.installed.rows()
+    wrong = Updates.concat(
+        [Updates.of(kept, (0,), kept_diff), Updates.of(expected, (0,), -expected_diff)]
+    ).consolidate()
+    if len(wrong):
+        shown = [f"{row} {diff:+d}" for row, _, diff in view.reader.changes([wrong])[:3]]
+        raise InternalError(
+            f"view {view.name} differs from its query in {len(wrong)} rows",
+            hint=f"kept - expected: {', '.join(shown)}",
+        )

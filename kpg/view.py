@@ -1,0 +1,125 @@
+"""A maintained view: its present contents, its changes, and what it costs."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from kpg.feed import Callback, Change, Feed, Mailbox, Subscription
+from kpg.reading import Reader
+from kpg.result import Result, Row, Rows
+from kpg.runtime.errors import InterfaceError
+from kpg.runtime.installed import Installed, Stats
+from kpg.runtime.types import Type
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class Maintained:
+    """What the database holds of an installed view; ``live`` until it is dropped or replaced."""
+
+    def __init__(self, name: str, sql: str, installed: Installed, reader: Reader, feed: Feed) -> None:
+        self.name = name
+        self.sql = sql
+        self.installed = installed
+        self.reader = reader
+        self.feed = feed
+        self.live = True
+
+    def count(self) -> int:
+        """The number of rows."""
+        return int(self.installed.rows()[1].sum())
+
+
+class View(Rows):
+    """A handle on a maintained view. Whatever is read is the state after the last commit.
+
+    ``fetchall`` and the other reading methods of a result start at the first row each time.
+    """
+
+    def __init__(
+        self, maintained: Maintained, check: Callable[[], None], explain: Callable[[str], str]
+    ) -> None:
+        self._maintained = maintained
+        self._check_database = check
+        self._explain = explain
+        self._mailbox: Mailbox | None = None
+
+    @property
+    def name(self) -> str:
+        """The view's name."""
+        return self._maintained.name
+
+    @property
+    def sql(self) -> str:
+        """The text of the view's query."""
+        return self._maintained.sql
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._maintained.reader.names)
+
+    @property
+    def types(self) -> list[Type]:
+        return list(self._maintained.reader.visible_types)
+
+    @property
+    def stats(self) -> Stats:
+        """Time and arrangements of installing the view, and the time of its last refresh."""
+        self._check()
+        return self._maintained.installed.stats
+
+    def __len__(self) -> int:
+        self._check()
+        return self._maintained.count()
+
+    def result(self) -> Result:
+        """The present contents, which later commits do not change."""
+        self._check()
+        return self._maintained.reader.result(*self._maintained.installed.rows())
+
+    def arrow(self) -> "pyarrow.Table":
+        return self.result().arrow()
+
+    def fetchone(self) -> Row | None:
+        """The first row of the present contents, or None."""
+        return self.result().fetchone()
+
+    def fetchmany(self, size: int = 1) -> list[Row]:
+        """The first ``size`` rows of the present contents."""
+        return self.result().fetchmany(size)
+
+    def fetchall(self) -> list[Row]:
+        """The present contents."""
+        return self.result().fetchall()
+
+    def changes(self, snapshot: bool = True) -> Iterator[Change]:
+        """What changed since this handle's last call, as ``(row, time, diff)`` in order of time.
+
+        ``time`` is the epoch of the transaction, ``diff`` how often the row appeared (negative: went).
+        The first call starts recording; it gives the present contents as changes, or nothing without
+        ``snapshot``.
+        """
+        self._check()
+        feed = self._maintained.feed
+        if self._mailbox is None:
+            self._mailbox = feed.mailbox()
+            return iter(feed.snapshot() if snapshot else [])
+        updates, self._mailbox.waiting = self._mailbox.waiting, []
+        return iter(feed.changes(updates))
+
+    def subscribe(self, callback: Callback) -> Subscription:
+        """Call ``callback`` with a list of ``(row, time, diff)`` after each commit that changes the view."""
+        self._check()
+        return self._maintained.feed.subscribe(callback)
+
+    def explain(self, stage: str = "physical") -> str:
+        """The view's plan at a stage of compilation, as EXPLAIN prints it."""
+        self._check()
+        return self._explain(stage)
+
+    def _check(self) -> None:
+        self._check_database()
+        if not self._maintained.live:
+            raise InterfaceError(
+                f"view {self.name} was dropped or replaced", hint=f'get it again with db.view("{self.name}")'
+            )

@@ -1,0 +1,281 @@
+"""Parquet and CSV files in and out, through pyarrow, in chunks.
+
+The schemas of all files are checked before the first chunk is handed out. A value that does not fit is
+reported with its file, row (from 1) and column; chunks handed out before are the caller's to roll back.
+"""
+
+import csv
+import glob
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from kpg.runtime.data.arrow import Origin, encode, resolve
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.data.encoding import arrow_type
+from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
+from kpg.runtime.types import Kind, Schema, Type
+
+Words = NDArray[np.int64]
+
+CHUNK_ROWS: Final = 1 << 18
+CSV_BLOCK_BYTES: Final = 1 << 24
+REPETITIVE_BYTES: Final = 4
+INTERVALS: Final = (Kind.INTERVAL_MONTH, Kind.INTERVAL_DAY)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvOptions:
+    """How a CSV file is written: without a header its columns are those of the table, in order.
+
+    A field that equals ``null`` and is not quoted is NULL.
+    """
+
+    header: bool = True
+    delimiter: str = ","
+    quote: str = '"'
+    null: str = ""
+
+
+DEFAULT_CSV: Final = CsvOptions()
+
+
+def expand(source: str | Path, suffix: str) -> list[Path]:
+    """The files that a path means: itself, a folder's with the suffix, or those that match a glob; sorted.
+
+    Raises OperationalError if there are none.
+    """
+    path = Path(source)
+    if path.is_dir():
+        found = sorted(file for file in path.rglob(f"*{suffix}") if not file.name.startswith((".", "_")))
+    elif path.exists():
+        found = [path]
+    else:
+        found = sorted(Path(name) for name in glob.glob(str(source), recursive=True) if Path(name).is_file())
+    if not found:
+        raise OperationalError(
+            f"no file {source}" if not path.is_dir() else f"no *{suffix} file in folder {source}",
+            hint="give an existing file, a folder, or a pattern such as 'data/*.parquet'",
+        )
+    return found
+
+
+def read_parquet(
+    source: str | Path, schema: Schema, dictionary: Dictionary, chunk_rows: int = CHUNK_ROWS
+) -> Iterator[Words]:
+    """The rows of a parquet file, folder or glob as chunks of words ``int64[ncols, n]``, in file order."""
+    files = expand(source, ".parquet")
+    for path in files:
+        with _opened(path) as file:
+            resolve(file.schema_arrow, schema, Origin(str(path)))
+    for path in files:
+        row = 0
+        for table in parquet_chunks(path, chunk_rows):
+            yield encode(table, schema, dictionary, Origin(str(path), row))
+            row += table.num_rows
+
+
+def parquet_chunks(path: Path, chunk_rows: int = CHUNK_ROWS) -> Iterator[pa.Table]:
+    """The rows of one memory-mapped parquet file; text of few distinct values stays dictionary encoded."""
+    with _opened(path) as probe:
+        repetitive = _repetitive_columns(probe)
+    with _opened(path, repetitive) as file:
+        try:
+            for batch in file.iter_batches(chunk_rows, use_threads=True):
+                yield pa.Table.from_batches([batch])
+        except pa.ArrowException as error:
+            raise OperationalError(f"cannot read {path}: {error}", hint="is the file damaged?") from error
+
+
+def _opened(path: Path, repetitive: Sequence[str] = ()) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path, memory_map=True, read_dictionary=list(repetitive))
+    except (OSError, pa.ArrowException) as error:
+        raise OperationalError(
+            f"cannot read {path} as parquet: {error}", hint="is it a parquet file?"
+        ) from error
+
+
+def _repetitive_columns(file: pq.ParquetFile) -> list[str]:
+    """Text columns that take so few bytes a value that they must be dictionary encoded on disk."""
+    if not file.metadata.num_row_groups:
+        return []
+    group = file.metadata.row_group(0)
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    return [
+        chunk.path_in_schema
+        for chunk in chunks
+        if chunk.physical_type == "BYTE_ARRAY"
+        and chunk.total_uncompressed_size < REPETITIVE_BYTES * max(1, chunk.num_values)
+    ]
+
+
+def read_csv(
+    source: str | Path, schema: Schema, dictionary: Dictionary, options: CsvOptions = DEFAULT_CSV
+) -> Iterator[Words]:
+    """The rows of a CSV file, folder or glob as chunks of words ``int64[ncols, n]``, in file order."""
+    for column in schema.columns:
+        if column.type.kind in INTERVALS:
+            raise NotSupportedError(
+                f"column {column.name}: {column.type} cannot be read from CSV", hint="load it from parquet"
+            )
+    files = expand(source, ".csv")
+    targets = _csv_types(files, schema, options)
+    for path in files:
+        row = 0
+        for batch in _csv_batches(path, schema, options):
+            table = _typed(batch, targets, Origin(str(path), row))
+            yield encode(table, schema, dictionary, Origin(str(path), row))
+            row += batch.num_rows
+
+
+def _csv_types(files: Sequence[Path], schema: Schema, options: CsvOptions) -> dict[str, Type]:
+    """The type of each column by its lower-case name; raises if some file's columns are not the schema's."""
+    for path in files:
+        names = _csv_names(path, schema, options)
+        found = pa.schema([(name, pa.null()) for name in names])
+        resolve(found, schema, Origin(str(path)))
+    return {column.name.lower(): column.type for column in schema.columns}
+
+
+def _csv_names(path: Path, schema: Schema, options: CsvOptions) -> list[str]:
+    if not options.header:
+        return list(schema.names)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, delimiter=options.delimiter, quotechar=options.quote)
+            return next(reader, [])
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise OperationalError(
+            f"cannot read {path} as CSV: {error}", hint="is it a UTF-8 CSV file?"
+        ) from error
+
+
+def _csv_batches(path: Path, schema: Schema, options: CsvOptions) -> Iterator[pa.RecordBatch]:
+    """The fields of a CSV file as strings."""
+    names = _csv_names(path, schema, options)
+    read = pyarrow.csv.ReadOptions(
+        column_names=names, skip_rows=int(options.header), block_size=CSV_BLOCK_BYTES, use_threads=False
+    )
+    parse = pyarrow.csv.ParseOptions(
+        delimiter=options.delimiter,
+        quote_char=options.quote,
+        newlines_in_values=True,
+        ignore_empty_lines=len(names) > 1,
+    )
+    convert = pyarrow.csv.ConvertOptions(
+        column_types={name: pa.string() for name in names},
+        null_values=[options.null],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    try:
+        if path.stat().st_size:
+            yield from pyarrow.csv.open_csv(path, read, parse, convert)
+    except pa.ArrowInvalid as error:
+        if "Empty CSV" not in str(error):
+            hint = f"expected {len(names)} columns: {', '.join(names)}"
+            raise DataError(f"{path}: {error}", hint=hint) from error
+    except OSError as error:
+        raise OperationalError(f"cannot read {path}: {error}") from error
+
+
+def _typed(batch: pa.RecordBatch, targets: dict[str, Type], origin: Origin) -> pa.Table:
+    """The columns of strings cast to the Arrow types of the schema; raises DataError for the first misfit."""
+    columns = []
+    for name, text in zip(batch.schema.names, batch.columns, strict=True):
+        type_ = targets[name.lower()]
+        if type_.is_text:
+            columns.append(text)
+            continue
+        stripped = pc.utf8_trim_whitespace(text)
+        try:
+            columns.append(_parsed(stripped, type_))
+        except pa.ArrowInvalid:
+            position = _first_refused(stripped, type_)
+            raise DataError(
+                f"{origin.place(position, name)}: value {text[position].as_py()!r} is not a {type_}"
+            ) from None
+    return pa.Table.from_arrays(columns, names=batch.schema.names)
+
+
+def _parsed(text: pa.Array, type_: Type) -> pa.Array:
+    """The strings as numbers, dates and so on; raises ArrowInvalid if one is none, or overflows."""
+    if type_.is_float:
+        values = text.cast(pa.float64())
+        spelled = pc.match_substring(text, "inf", ignore_case=True)
+        if pc.any(pc.and_(pc.is_inf(values), pc.invert(spelled))).as_py():
+            raise pa.ArrowInvalid("overflow")
+        return values
+    return text.cast(pa.decimal128(38, type_.scale) if type_.kind is Kind.DECIMAL else arrow_type(type_))
+
+
+def _first_refused(text: pa.Array, type_: Type) -> int:
+    """Position of the first string that cannot be cast, by bisection."""
+    low, high = 0, len(text)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            _parsed(text.slice(low, middle - low), type_)
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low
+
+
+def write_parquet(table: pa.Table, path: str | Path) -> None:
+    """Write a query's result as one parquet file. Raises NotSupportedError for INTERVAL columns."""
+    _require_storable(table, "parquet")
+    try:
+        pq.write_table(table, path)
+    except OSError as error:
+        raise OperationalError(f"cannot write {path}: {error}") from error
+
+
+def write_csv(table: pa.Table, path: str | Path, options: CsvOptions = DEFAULT_CSV) -> None:
+    """Write a result as CSV that :func:`read_csv` reads back: text quoted, NULL as ``options.null``."""
+    _require_storable(table, "CSV")
+    names = [_quoted(name, options.quote) for name in table.column_names]
+    try:
+        with Path(path).open("w", newline="", encoding="utf-8") as file:
+            if options.header:
+                file.write(options.delimiter.join(names) + "\n")
+            for batch in table.to_batches(CHUNK_ROWS):
+                fields = [_csv_fields(column, options) for column in batch.columns]
+                lines = pc.binary_join_element_wise(*fields, pa.scalar(options.delimiter, pa.large_string()))
+                file.write("".join(f"{line}\n" for line in lines.to_pylist()))
+    except OSError as error:
+        raise OperationalError(f"cannot write {path}: {error}") from error
+
+
+def _csv_fields(column: pa.Array, options: CsvOptions) -> pa.Array:
+    """The column as it is written, in large strings."""
+    fields = column.cast(pa.large_string())
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        doubled = pc.replace_substring(fields, options.quote, options.quote * 2)
+        mark = pa.scalar(options.quote, pa.large_string())
+        fields = pc.binary_join_element_wise(mark, doubled, mark, pa.scalar("", pa.large_string()))
+    return fields.fill_null(options.null)
+
+
+def _quoted(text: str, quote: str) -> str:
+    return quote + text.replace(quote, quote + quote) + quote
+
+
+def _require_storable(table: pa.Table, form: str) -> None:
+    for field in table.schema:
+        if pa.types.is_interval(field.type) or (form == "CSV" and pa.types.is_duration(field.type)):
+            raise NotSupportedError(
+                f"column {field.name}: an INTERVAL cannot be written to {form}",
+                hint="convert it to a number in the query",
+            )
+        if pa.types.is_nested(field.type):
+            raise ProgrammingError(f"column {field.name} of type {field.type} cannot be written to {form}")

@@ -1,0 +1,128 @@
+"""Scalars as SQL-like text, for plans and errors."""
+
+import datetime
+import decimal
+from collections.abc import Callable
+from typing import Final, assert_never
+
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
+from kpg.runtime.types import ERROR, Kind, word_to_float
+
+EPOCH: Final = datetime.datetime(1970, 1, 1)
+MICROSECOND: Final = datetime.timedelta(microseconds=1)
+INFIX: Final = {
+    "eq": "=",
+    "ne": "<>",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "mod": "%",
+    "and": "AND",
+    "or": "OR",
+    "concat": "||",
+    "like": "LIKE",
+    "ilike": "ILIKE",
+    "is_distinct": "IS DISTINCT FROM",
+    "is_not_distinct": "IS NOT DISTINCT FROM",
+}
+POSTFIX: Final = {
+    "is_null": "IS NULL",
+    "is_not_null": "IS NOT NULL",
+    "is_true": "IS TRUE",
+    "is_false": "IS FALSE",
+}
+PREFIX: Final = {"not": "NOT ", "neg": "-"}
+
+
+def column_number(column: Column) -> str:
+    """A column of the input row as ``#0``."""
+    return f"#{column.index}"
+
+
+def fetch_number(fetch: Fetch) -> str:
+    """A fetched column as ``table.#0``."""
+    return f"{fetch.table}.#{fetch.column}"
+
+
+def render(
+    scalar: Scalar,
+    name: Callable[[Column], str] = column_number,
+    fetched: Callable[[Fetch], str] = fetch_number,
+) -> str:
+    """The scalar as SQL-like text, columns named by ``name``, columns of base tables by ``fetched``."""
+
+    def inner(node: Scalar) -> str:
+        text = render(node, name, fetched)
+        compound = isinstance(node, Call) and (node.function in INFIX or node.function in PREFIX)
+        return f"({text})" if compound else text
+
+    match scalar:
+        case Column():
+            return name(scalar)
+        case Fetch():
+            return fetched(scalar)
+        case Literal():
+            return render_literal(scalar)
+        case If(condition=condition, then=then, otherwise=otherwise):
+            texts = [render(part, name, fetched) for part in (condition, then, otherwise)]
+            return f"CASE WHEN {texts[0]} THEN {texts[1]} ELSE {texts[2]} END"
+        case Call(function="cast", args=(x,), type=type_):
+            return f"CAST({render(x, name, fetched)} AS {type_})"
+        case Call(function="in", args=(first, *items)):
+            return f"{inner(first)} IN ({', '.join(render(item, name, fetched) for item in items)})"
+        case Call(function=function, args=args):
+            return _call(function, [inner(arg) for arg in args], [render(arg, name, fetched) for arg in args])
+        case _:
+            assert_never(scalar)
+
+
+def _call(function: str, inner: list[str], plain: list[str]) -> str:
+    if function in INFIX and len(inner) >= 2 and (len(inner) == 2 or function in ("and", "or")):
+        return f" {INFIX[function]} ".join(inner)
+    if function in POSTFIX:
+        return f"{inner[0]} {POSTFIX[function]}"
+    if function in PREFIX:
+        return f"{PREFIX[function]}{inner[0]}"
+    if function.startswith("extract_"):
+        return f"EXTRACT({function.removeprefix('extract_').upper()} FROM {plain[0]})"
+    return f"{function}({', '.join(plain)})"
+
+
+def render_literal(literal: Literal) -> str:
+    """A constant as SQL text."""
+    value, type_ = literal.value, literal.type
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if value == ERROR:
+        return "ERROR"
+    match type_.kind:
+        case Kind.BOOLEAN:
+            return "TRUE" if value else "FALSE"
+        case Kind.DECIMAL:
+            return f"{decimal.Decimal(value).scaleb(-type_.scale):f}"
+        case Kind.REAL | Kind.DOUBLE:
+            return repr(word_to_float(value))
+        case Kind.INTERVAL_MONTH:
+            return f"INTERVAL '{value}' MONTH"
+        case Kind.DATE | Kind.TIMESTAMP | Kind.INTERVAL_DAY:
+            return _time(value, type_.kind)
+        case _:
+            return str(value)
+
+
+def _time(value: int, kind: Kind) -> str:
+    try:
+        if kind is Kind.DATE:
+            return f"DATE '{(EPOCH + datetime.timedelta(days=value)).date()}'"
+        if kind is Kind.TIMESTAMP:
+            return f"TIMESTAMP '{EPOCH + value * MICROSECOND}'"
+    except OverflowError:
+        return f"{kind.value} {value}"
+    return f"INTERVAL '{value * MICROSECOND}'"

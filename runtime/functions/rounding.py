@@ -1,0 +1,183 @@
+"""Sign, rounding, roots, powers and logarithms."""
+
+from collections.abc import Callable
+
+from kpg.runtime.functions import vectors
+from kpg.runtime.functions.registry import Composition, Overload, Signature, Vector, Words, scalar
+from kpg.runtime.functions.rules import fixed, is_unknown, kinds, same
+from kpg.runtime.scalar import Call, If, Literal, Scalar
+from kpg.runtime.types import BOOLEAN, DOUBLE, INTEGER, Kind, Type, decimal
+
+
+def _call(name: str, type_: Type, *args: Scalar) -> Call:
+    return Call(name, args, type_)
+
+
+def _zero(type_: Type) -> Literal:
+    return Literal(0, type_)
+
+
+def _negative(call: Call) -> Scalar:
+    (x,) = call.args
+    name = "$sub_double" if x.type.is_float else "sub"
+    return _call(name, call.type, _zero(call.type), x)
+
+
+def _absolute(call: Call) -> Scalar:
+    (x,) = call.args
+    return If(_call("lt", BOOLEAN, x, _zero(x.type)), _call("neg", x.type, x), x, x.type)
+
+
+def _sign(call: Call) -> Scalar:
+    (x,) = call.args
+    above = _call("gt", BOOLEAN, x, _zero(x.type))
+    below = _call("lt", BOOLEAN, x, _zero(x.type))
+    return _call("sub", INTEGER, _call("cast", INTEGER, above), _call("cast", INTEGER, below))
+
+
+def _signed(types: tuple[Type, ...]) -> Signature | None:
+    return Signature(types, INTEGER) if len(types) == 1 and types[0].is_numeric else None
+
+
+_number = same(lambda type_: type_.is_numeric)
+_interval = same(kinds(Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH))
+_double = fixed(DOUBLE, DOUBLE)
+
+scalar(
+    "neg",
+    "a number or an interval",
+    "The value with the other sign.",
+    {"-(3)": "-3", "-(1.5)": "-1.5", "-(CAST(NULL AS INTEGER))": "NULL"},
+    Overload(_number, Composition(_negative)),
+    Overload(_interval, Composition(_negative)),
+)
+scalar(
+    "abs",
+    "a number",
+    "Absolute value.",
+    {"abs(-3)": "3", "abs(2.5)": "2.5", "abs(CAST(NULL AS INTEGER))": "NULL"},
+    Overload(_number, Composition(_absolute)),
+)
+scalar(
+    "sign",
+    "a number",
+    "-1, 0 or 1.",
+    {"sign(-2.5)": "-1", "sign(0)": "0", "sign(7)": "1"},
+    Overload(_signed, Composition(_sign)),
+)
+
+
+def _whole(types: tuple[Type, ...]) -> Signature | None:
+    """One exact number, to an integer or a DECIMAL without places."""
+    if len(types) != 1 or not types[0].is_exact:
+        return None
+    (type_,) = types
+    return Signature(types, type_ if type_.is_integer else decimal(type_.precision, 0))
+
+
+def _nearest(call: Call) -> Scalar:
+    (x,) = call.args
+    return x if x.type.is_integer else _call("cast", call.type, x)
+
+
+def _floor(call: Call) -> Scalar:
+    (x,) = call.args
+    if x.type.is_integer:
+        return x
+    return _call("$floor_div", call.type, x, Literal(10**x.type.scale, x.type))
+
+
+def _ceil(call: Call) -> Scalar:
+    (x,) = call.args
+    return _call("neg", call.type, _call("floor", call.type, _call("neg", x.type, x)))
+
+
+def _truncate(call: Call) -> Scalar:
+    (x,) = call.args
+    if x.type.is_integer:
+        return x
+    return _call("$div", call.type, x, Literal(10**x.type.scale, x.type))
+
+
+def _places(types: tuple[Type, ...]) -> Signature | None:
+    """A number and how many decimal places to keep."""
+    if len(types) != 2 or not (types[1].is_integer or is_unknown(types[1])) or not types[0].is_numeric:
+        return None
+    type_ = types[0] if types[0].is_exact else DOUBLE
+    return Signature((type_, INTEGER), type_)
+
+
+def _round_places(call: Call) -> Callable[..., Words]:
+    type_ = call.args[0].type
+    return vectors.round_places if type_.is_float else vectors.round_decimals(type_.scale)
+
+
+scalar(
+    "round",
+    "a number, and optionally how many decimal places to keep",
+    "Rounds half away from zero; DOUBLE without places rounds half to even. A DECIMAL keeps its scale.",
+    {"round(2.5)": "3", "round(-2.5)": "-3", "round(2.345, 2)": "2.35", "round(1234.5, -2)": "1200.0"},
+    Overload(_whole, Composition(_nearest)),
+    Overload(_double, Vector(lambda call: vectors.round_half_even)),
+    Overload(_places, Vector(_round_places)),
+)
+scalar(
+    "floor",
+    "a number",
+    "The largest whole number that is not above.",
+    {"floor(-1.5)": "-2", "floor(2.7e0)": "2e0", "floor(3)": "3"},
+    Overload(_whole, Composition(_floor)),
+    Overload(_double, Vector(lambda call: vectors.floor)),
+)
+scalar(
+    "ceil",
+    "a number",
+    "The smallest whole number that is not below.",
+    {"ceil(-1.5)": "-1", "ceil(2.1e0)": "3e0"},
+    Overload(_whole, Composition(_ceil)),
+    Overload(_double, Vector(lambda call: vectors.ceil)),
+)
+scalar(
+    "trunc",
+    "a number",
+    "The whole number towards zero.",
+    {"trunc(-1.5)": "-1", "trunc(2.7e0)": "2e0"},
+    Overload(_whole, Composition(_truncate)),
+    Overload(_double, Vector(lambda call: vectors.trunc)),
+)
+scalar(
+    "sqrt",
+    "a number",
+    "Square root; an error below 0.",
+    {"sqrt(16)": "4e0", "sqrt(CAST(NULL AS DOUBLE PRECISION))": "NULL"},
+    Overload(_double, Vector(lambda call: vectors.sqrt)),
+)
+scalar(
+    "exp",
+    "a number",
+    "e to the power of the number.",
+    {"exp(0)": "1e0"},
+    Overload(_double, Vector(lambda call: vectors.exp)),
+)
+scalar(
+    "ln",
+    "a number",
+    "Natural logarithm; an error at 0 and below.",
+    {"ln(1)": "0e0"},
+    Overload(_double, Vector(lambda call: vectors.ln)),
+)
+scalar(
+    "log",
+    "a number, or a base and a number",
+    "Logarithm, to base 10 unless a base is given.",
+    {"log(1000)": "3e0", "log(2, 8)": "3e0"},
+    Overload(_double, Vector(lambda call: vectors.log10)),
+    Overload(fixed(DOUBLE, DOUBLE, DOUBLE), Vector(lambda call: vectors.log_base)),
+)
+scalar(
+    "power",
+    "two numbers",
+    "The first to the power of the second.",
+    {"power(2, 10)": "1024e0"},
+    Overload(fixed(DOUBLE, DOUBLE, DOUBLE), Vector(lambda call: vectors.power)),
+)

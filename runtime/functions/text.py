@@ -1,0 +1,283 @@
+"""Text functions: plain Python on strings, run once for each distinct string.
+
+Positions count characters from 1.
+"""
+
+import re
+from collections.abc import Callable
+
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions.registry import (
+    Composition,
+    Distinct,
+    Matcher,
+    Overload,
+    distinct,
+    primitive,
+    scalar,
+)
+from kpg.runtime.functions.rules import fixed
+from kpg.runtime.scalar import Call, Literal, Scalar
+from kpg.runtime.types import BOOLEAN, INTEGER, TEXT
+
+ANY_CHARACTER = -1
+ANY_STRING = -2
+LONGEST = 1 << 24
+
+_text = fixed(TEXT, TEXT)
+_text_text = fixed(TEXT, TEXT, TEXT)
+_text_integer = fixed(TEXT, TEXT, INTEGER)
+_test = fixed(BOOLEAN, TEXT, TEXT)
+
+
+@distinct("upper", "text", _text, {"upper('aé')": "'AÉ'"})
+def upper(string: str) -> str:
+    """Upper case."""
+    return string.upper()
+
+
+@distinct("lower", "text", _text, {"lower('ABC')": "'abc'"})
+def lower(string: str) -> str:
+    """Lower case."""
+    return string.lower()
+
+
+@distinct("length", "text", fixed(INTEGER, TEXT), {"length('é')": "1", "length('')": "0"})
+def length(string: str) -> int:
+    """Number of characters."""
+    return len(string)
+
+
+@distinct("reverse", "text", _text, {"reverse('abc')": "'cba'"})
+def reverse(string: str) -> str:
+    """The characters from last to first."""
+    return string[::-1]
+
+
+def _substring(string: str, start: int, count: int | None = None) -> str:
+    if count is None:
+        return string[max(start - 1, 0) :]
+    if count < 0:
+        raise ValueError("negative substring length")
+    return string[max(start - 1, 0) : max(start + count - 1, 0)]
+
+
+scalar(
+    "substring",
+    "text, a position and optionally a length",
+    "The characters from a position (the first is 1) on, at most so many.",
+    {"substring('13-PHONE', 1, 2)": "'13'", "substring('abc', 2)": "'bc'", "substring('abc' FROM 3)": "'c'"},
+    Overload(_text_integer, Distinct(lambda call: _substring)),
+    Overload(fixed(TEXT, TEXT, INTEGER, INTEGER), Distinct(lambda call: _substring)),
+)
+
+
+@distinct("left", "text and a number", _text_integer, {"left('abc', 2)": "'ab'", "left('abc', -1)": "'ab'"})
+def left(string: str, count: int) -> str:
+    """The first characters; a negative number counts those left out at the end."""
+    return string[:count]
+
+
+@distinct(
+    "right", "text and a number", _text_integer, {"right('abc', 2)": "'bc'", "right('abc', -1)": "'bc'"}
+)
+def right(string: str, count: int) -> str:
+    """The last characters; a negative number counts those left out at the start."""
+    return string[max(len(string) - count, 0) :] if count >= 0 else string[-count:]
+
+
+def _trimmed(method: Callable[..., str]) -> Distinct:
+    return Distinct(lambda call: lambda string, characters=" ": method(string, characters))
+
+
+for _name, _method, _what, _shown in (
+    ("trim", str.strip, "both ends", "'a'"),
+    ("ltrim", str.lstrip, "the start", "'a '"),
+    ("rtrim", str.rstrip, "the end", "' a'"),
+):
+    scalar(
+        _name,
+        "text, and optionally the characters to remove",
+        f"Without blanks, or the given characters, at {_what}.",
+        {f"{_name}(' a ')": _shown},
+        Overload(_text, _trimmed(_method)),
+        Overload(_text_text, _trimmed(_method)),
+    )
+
+
+@distinct("replace", "three texts", fixed(TEXT, TEXT, TEXT, TEXT), {"replace('aXbX', 'X', '-')": "'a-b-'"})
+def replace(string: str, old: str, new: str) -> str:
+    """Every occurrence of the second text replaced by the third."""
+    return string.replace(old, new) if old else string
+
+
+@distinct("concat", "two texts", _text_text, {"'a' || 'b'": "'ab'", "'a' || NULL": "NULL"})
+def concat(first: str, second: str) -> str:
+    """One text after the other; NULL if either is."""
+    return first + second
+
+
+@distinct("starts_with", "two texts", _test, {"starts_with('PROMO TIN', 'PROMO')": "TRUE"})
+def starts_with(string: str, prefix: str) -> bool:
+    """Whether the first begins with the second."""
+    return string.startswith(prefix)
+
+
+@distinct("ends_with", "two texts", _test, {"ends_with('PROMO TIN', 'TIN')": "TRUE"})
+def ends_with(string: str, suffix: str) -> bool:
+    """Whether the first ends with the second."""
+    return string.endswith(suffix)
+
+
+@distinct("contains", "two texts", _test, {"contains('abc', 'bc')": "TRUE", "contains('abc', 'x')": "FALSE"})
+def contains(string: str, part: str) -> bool:
+    """Whether the second occurs in the first."""
+    return part in string
+
+
+@distinct("position", "two texts", fixed(INTEGER, TEXT, TEXT), {"strpos('abc', 'c')": "3"})
+def position(string: str, part: str) -> int:
+    """Where the second first occurs in the first; 0 if it does not."""
+    return string.find(part) + 1
+
+
+@distinct(
+    "split_part",
+    "text, a separator and a number",
+    fixed(TEXT, TEXT, TEXT, INTEGER),
+    {
+        "split_part('a-b-c', '-', 2)": "'b'",
+        "split_part('a-b', '-', 5)": "''",
+        "split_part('a-b', '-', -1)": "'b'",
+    },
+)
+def split_part(string: str, separator: str, number: int) -> str:
+    """The n-th part (from the end if negative) between separators; empty if there are fewer."""
+    if number == 0:
+        raise ValueError("part 0")
+    parts = string.split(separator) if separator else [string]
+    index = number - 1 if number > 0 else len(parts) + number
+    return parts[index] if 0 <= index < len(parts) else ""
+
+
+def _fill(count: int, fill: str) -> str:
+    if count > LONGEST:
+        raise ValueError("text too long")
+    return (fill * (count // len(fill) + 1))[:count] if fill else ""
+
+
+@distinct("lpad", "text, a length and text", fixed(TEXT, TEXT, INTEGER, TEXT), {"lpad('7', 3, '0')": "'007'"})
+def lpad(string: str, size: int, fill: str) -> str:
+    """Filled up at the start to a length, or cut to it."""
+    size = max(size, 0)
+    return _fill(size - len(string), fill) + string if len(string) < size else string[:size]
+
+
+@distinct("rpad", "text, a length and text", fixed(TEXT, TEXT, INTEGER, TEXT), {"rpad('a', 3, '.')": "'a..'"})
+def rpad(string: str, size: int, fill: str) -> str:
+    """Filled up at the end to a length, or cut to it."""
+    size = max(size, 0)
+    return string + _fill(size - len(string), fill) if len(string) < size else string[:size]
+
+
+def _regexp(call: Call) -> Callable[[str, str], bool]:
+    pattern = call.args[1]
+    if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+        try:
+            re.compile(pattern.value)
+        except re.error as error:
+            raise ProgrammingError(f"bad regular expression '{pattern.value}': {error}") from error
+
+    def search(string: str, pattern: str) -> bool:
+        try:
+            return re.search(pattern, string) is not None
+        except re.error as error:
+            raise ValueError(str(error)) from error
+
+    return search
+
+
+scalar(
+    "regexp_matches",
+    "text and a regular expression",
+    "Whether the expression matches anywhere in the text.",
+    {"regexp_matches('abc', 'b.')": "TRUE", "regexp_matches('abc', '^b')": "FALSE"},
+    Overload(_test, Distinct(_regexp)),
+)
+
+
+def tokens(pattern: str, escape: str) -> tuple[int, ...]:
+    """A LIKE pattern as bytes, ANY_CHARACTER for ``_`` and ANY_STRING for ``%``."""
+    result: list[int] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            escaped = next(characters, None)
+            if escaped is None:
+                raise ValueError("the pattern ends in its escape character")
+            result.extend(escaped.encode())
+        elif character in "%_":
+            result.append(ANY_STRING if character == "%" else ANY_CHARACTER)
+        else:
+            result.extend(character.encode())
+    return tuple(result)
+
+
+def _literals(call: Call) -> list[str]:
+    return [str(arg.value) for arg in call.args[1:] if isinstance(arg, Literal)]
+
+
+def _pattern(call: Call) -> tuple[int, ...]:
+    pattern, *escape = _literals(call)
+    try:
+        return tokens(pattern, escape[0] if escape else "\\")
+    except ValueError as error:
+        raise ProgrammingError(f"bad LIKE pattern '{pattern}': {error}") from error
+
+
+def _matches(string: str, pattern: str, escape: str = "\\") -> bool:
+    kinds = {ANY_STRING: b".*", ANY_CHARACTER: b"."}
+    parts = [kinds.get(token) or re.escape(bytes([token])) for token in tokens(pattern, escape)]
+    expression = b"".join(parts).decode("utf-8", errors="surrogateescape")
+    return re.fullmatch(expression, string, re.DOTALL) is not None
+
+
+primitive("$like", Matcher(_pattern))
+primitive("$like_pairs", Distinct(lambda call: _matches))
+
+
+def _like(call: Call) -> Scalar:
+    known = all(isinstance(arg, Literal) and arg.value is not None for arg in call.args[1:])
+    return Call("$like" if known else "$like_pairs", call.args, BOOLEAN)
+
+
+def _ilike(call: Call) -> Scalar:
+    text, pattern, *escape = call.args
+    folded = (Call("lower", (text,), TEXT), Call("lower", (pattern,), TEXT))
+    return Call("like", (*folded, *escape), BOOLEAN)
+
+
+_with_escape = fixed(BOOLEAN, TEXT, TEXT, TEXT)
+
+scalar(
+    "like",
+    "text, a pattern and optionally an escape character",
+    "Whether the text matches: % is any string, _ any character, the escape (\\) makes them plain.",
+    {
+        "'PROMO BURNISHED' LIKE 'PROMO%'": "TRUE",
+        "'a special x requests' LIKE '%special%requests%'": "TRUE",
+        "'é' LIKE '_'": "TRUE",
+        "'50%' LIKE '50!%' ESCAPE '!'": "TRUE",
+        "'abc' LIKE 'b'": "FALSE",
+    },
+    Overload(_test, Composition(_like)),
+    Overload(_with_escape, Composition(_like)),
+)
+scalar(
+    "ilike",
+    "text, a pattern and optionally an escape character",
+    "LIKE in lower case.",
+    {"'Promo' ILIKE 'pROMO%'": "TRUE"},
+    Overload(_test, Composition(_ilike)),
+    Overload(_with_escape, Composition(_ilike)),
+)

@@ -1,0 +1,93 @@
+"""Which operation failed, on which values: the slow path that turns an ERROR into a message."""
+
+from typing import Any
+
+import numpy as np
+
+from kpg.runtime.data.values import show
+from kpg.runtime.errors import DataError, InternalError
+from kpg.runtime.functions.render import render
+from kpg.runtime.plan import Mfp
+from kpg.runtime.program.lower import Sources
+from kpg.runtime.program.memo import Context
+from kpg.runtime.program.segment import Segment
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, children, transform, with_children
+from kpg.runtime.types import ERROR
+
+Words = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def failure(mfp: Mfp, context: Context, row: Words) -> DataError:
+    """The error of a row ``int64[w, 1]``: of the first predicate, else the first output, that failed."""
+    for scalar in (*mfp.predicates, *mfp.outputs):
+        if _evaluate(scalar, context, row) == ERROR:
+            return _describe(_culprit(scalar, context, row), context, row)
+    raise InternalError("an expression failed, but not when evaluated again")
+
+
+def _evaluate(scalar: Scalar, context: Context, row: Words) -> int:
+    out, _, _ = Segment(Sources(context), (), (scalar,)).run(row)
+    return int(out[0, 0])
+
+
+def _culprit(scalar: Scalar, context: Context, row: Words) -> Scalar:
+    """The innermost failing operation, on the branches that were taken."""
+    if isinstance(scalar, If) and _evaluate(scalar.condition, context, row) != ERROR:
+        taken = scalar.then if _evaluate(scalar.condition, context, row) == 1 else scalar.otherwise
+        return _culprit(taken, context, row)
+    for child in children(scalar):
+        if _evaluate(child, context, row) == ERROR:
+            return _culprit(child, context, row)
+    return scalar
+
+
+def _plain(scalar: Scalar) -> Scalar:
+    """The scalar without casts between numbers, most of which the user did not write."""
+
+    def strip(node: Scalar) -> Scalar:
+        if isinstance(node, Call) and node.function == "cast" and node.type.is_numeric:
+            (inner,) = node.args
+            return inner if inner.type.is_numeric else node
+        return node
+
+    parts = tuple(transform(child, strip) for child in children(scalar))
+    return with_children(scalar, parts)
+
+
+def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
+    def fetched(fetch: Fetch) -> str:
+        schema = getattr(context.store(fetch.table), "schema", None)
+        return f"{fetch.table}.#{fetch.column}" if schema is None else str(schema.names[fetch.column])
+
+    plain = _plain(scalar)
+    operands = [child for child in children(plain) if not isinstance(child, Literal)]
+    shown = [
+        f"{render(child, fetched=fetched)} is "
+        f"{show(_evaluate(child, context, row), child.type, context.dictionary)}"
+        for child in operands
+    ]
+    where = render(plain, fetched=fetched)
+    detail = f" ({', '.join(shown)})" if shown else ""
+    return DataError(f"{_kind(scalar, context, row)} in {where}{detail}", hint=_hint(scalar))
+
+
+def _kind(scalar: Scalar, context: Context, row: Words) -> str:
+    if isinstance(scalar, Column | Fetch):
+        return "failed operation"
+    if not isinstance(scalar, Call):
+        return "error"
+    if scalar.function == "cast":
+        return f"value is not a {scalar.type}" if scalar.args[0].type.is_text else "value out of range"
+    if scalar.function in ("div", "mod") and _evaluate(scalar.args[1], context, row) == 0:
+        return "division by zero"
+    if scalar.type.is_numeric and all(arg.type.is_numeric for arg in scalar.args):
+        return f"{scalar.type} out of range"
+    return "invalid value"
+
+
+def _hint(scalar: Scalar) -> str | None:
+    if isinstance(scalar, Call) and scalar.function in ("div", "mod"):
+        return "guard the divisor with NULLIF or CASE"
+    if isinstance(scalar, Call) and scalar.function in ("add", "sub", "mul") and scalar.type.is_exact:
+        return "cast an operand to a wider type"
+    return None

@@ -1,0 +1,162 @@
+"""Functions of text, run once for each distinct string (or combination of arguments) that occurs.
+
+A :class:`Memo` is a table indexed by string code that the expression machine reads. Entries are the
+result's word xor MIN_WORD, so that 0, what fresh memory holds, means "not computed yet" (a result that
+happens to be MIN_WORD is computed again).
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+import numpy as np
+
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.functions.casts import limits
+from kpg.runtime.functions.registry import Distinct, Matcher
+from kpg.runtime.kernels import text as kernels
+from kpg.runtime.scalar import Call, Literal
+from kpg.runtime.types import ERROR, MIN_WORD, NULL, Kind, Type, float_to_word, word_to_float
+
+Words = np.ndarray[Any, np.dtype[np.int64]]
+SMALLEST = 256
+
+
+class Store(Protocol):
+    """The row store of a table."""
+
+    @property
+    def columns(self) -> Words: ...
+
+
+class Context(Protocol):
+    """What programs need of the engine that they run in."""
+
+    @property
+    def dictionary(self) -> Dictionary: ...
+
+    def store(self, table: str) -> Any: ...
+
+
+class Memo:
+    """The results of one function for the strings that it met, by code."""
+
+    def __init__(self, compute: Callable[[Words], Words]) -> None:
+        self.words: Words = np.zeros(SMALLEST, dtype=np.int64)
+        self._compute = compute
+
+    def fill(self, codes: Words) -> None:
+        """Computes the entries of some codes."""
+        highest = int(codes.max())
+        if highest >= len(self.words):
+            words = np.zeros(1 << (highest + 1).bit_length(), dtype=np.int64)
+            kernels.widen(self.words, words)
+            self.words = words
+        self.words[codes] = self._compute(codes) ^ MIN_WORD
+
+
+def value_of(word: int, type_: Type, dictionary: Dictionary) -> Any:
+    """The Python value that a ``Distinct`` function takes for a word; None for NULL."""
+    if word == NULL:
+        return None
+    if type_.is_text:
+        return dictionary.get(word)
+    if type_.is_float:
+        return word_to_float(word)
+    return bool(word) if type_.kind is Kind.BOOLEAN else word
+
+
+def words_of(values: list[Any], type_: Type, dictionary: Dictionary) -> Words:
+    """The words of what a ``Distinct`` function returned; an exception stands for ERROR."""
+    failed = [isinstance(value, Exception) for value in values]
+    known = [None if bad else value for value, bad in zip(values, failed, strict=True)]
+    if type_.is_text:
+        result = dictionary.intern(known)
+    else:
+        result = np.array([_word(value, type_) for value in known], dtype=np.int64)
+    result[np.array(failed, dtype=bool)] = ERROR
+    return result
+
+
+def _word(value: Any, type_: Type) -> int:
+    if value is None:
+        return NULL
+    if type_.is_float:
+        number = float(value)
+        return float_to_word(float(np.float32(number)) if type_.kind is Kind.REAL else number)
+    low, high = limits(type_)
+    return int(value) if low <= int(value) <= high else ERROR
+
+
+def attempt(function: Callable[..., object], *args: object) -> object:
+    """The function's value, or the exception by which it says that there is none."""
+    try:
+        return function(*args)
+    except (ValueError, ArithmeticError) as error:
+        return error
+
+
+def memo_of(call: Call, implementation: Distinct | Matcher, context: Context) -> Memo:
+    """The table of a call with one text argument and literals, shared by all programs that need it."""
+    dictionary = context.dictionary
+    key: Hashable = (call.function, tuple(_literal(arg) for arg in call.args), call.type)
+    memo = dictionary.memos.get(key)
+    if memo is None:
+        memo = Memo(_computation(call, implementation, dictionary))
+        dictionary.memos[key] = memo
+    assert isinstance(memo, Memo)
+    return memo
+
+
+def _literal(arg: object) -> Hashable:
+    return (arg.value, arg.type) if isinstance(arg, Literal) else None
+
+
+def _computation(
+    call: Call, implementation: Distinct | Matcher, dictionary: Dictionary
+) -> Callable[[Words], Words]:
+    if isinstance(implementation, Matcher):
+        pattern = np.array(implementation.pattern(call), dtype=np.int64)
+
+        def match(codes: Words) -> Words:
+            out = np.empty(len(codes), dtype=np.int64)
+            kernels.like(codes, dictionary.arena, dictionary.offsets, pattern, out)
+            return out
+
+        return match
+    function = implementation.build(call)
+    position = next(i for i, arg in enumerate(call.args) if not isinstance(arg, Literal))
+    values = [_python(arg, dictionary) for arg in call.args]
+    before, after = values[:position], values[position + 1 :]
+
+    def compute(codes: Words) -> Words:
+        strings = dictionary.decode(codes)
+        results = [attempt(function, *before, string, *after) for string in strings]
+        return words_of(results, call.type, dictionary)
+
+    return compute
+
+
+def _python(arg: object, dictionary: Dictionary) -> Any:
+    if not isinstance(arg, Literal) or isinstance(arg.value, str | None):
+        return arg.value if isinstance(arg, Literal) else None
+    return value_of(arg.value, arg.type, dictionary)
+
+
+def apply_distinct(call: Call, implementation: Distinct, args: Words, dictionary: Dictionary) -> Words:
+    """A ``Distinct`` function over columns ``args int64[k, n]``, once for each distinct combination."""
+    result = np.full(args.shape[1], NULL, dtype=np.int64)
+    usable = (args >= MIN_WORD).all(axis=0)
+    result[(args == ERROR).any(axis=0)] = ERROR
+    if not usable.any():
+        return result
+    combinations, where = np.unique(args[:, usable], axis=1, return_inverse=True)
+    function = implementation.build(call)
+    types = [arg.type for arg in call.args]
+    values = [
+        attempt(
+            function, *(value_of(word, type_, dictionary) for word, type_ in zip(column, types, strict=True))
+        )
+        for column in combinations.T.tolist()
+    ]
+    result[usable] = words_of(values, call.type, dictionary)[where.reshape(-1)]
+    return result

@@ -1,0 +1,107 @@
+"""Programs: a map-filter-project compiled once and run over batches of rows.
+
+A row passes when every predicate is true; one that is false or NULL rejects the row whatever error
+another has. An error raises DataError only in a row that no predicate rejects.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from kpg.runtime.plan import Mfp
+from kpg.runtime.program.errors import failure
+from kpg.runtime.program.lower import Sources
+from kpg.runtime.program.memo import Context
+from kpg.runtime.program.segment import Segment, conjuncts
+from kpg.runtime.scalar import Column, Scalar, columns, remap, walk
+from kpg.runtime.types import ERROR
+
+Words = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Program:
+    """An ``Mfp`` ready to run. ``inputs`` are the input columns it reads, ascending."""
+
+    __slots__ = ("_context", "_first", "_last", "_mfp", "_selected", "_simple", "inputs")
+
+    def __init__(self, mfp: Mfp, context: Context) -> None:
+        self._mfp = mfp
+        self._context = context
+        scalars = (*mfp.predicates, *mfp.outputs)
+        self.inputs = tuple(sorted(frozenset().union(*map(columns, scalars))))
+        self._selected: Words | None = None
+        self._first: Segment | None = None
+        self._last: Segment | None = None
+        self._simple = False
+        plain = [output.index for output in mfp.outputs if isinstance(output, Column)]
+        if not mfp.predicates and len(plain) == len(mfp.outputs):
+            self._selected = np.array(plain, dtype=np.int64)
+        else:
+            self._compile()
+
+    def _compile(self) -> None:
+        context, outputs = self._context, self._mfp.outputs
+        predicates = [part for predicate in self._mfp.predicates for part in conjuncts(predicate)]
+        self._last = Segment(Sources(context), predicates, outputs)
+        self._simple = not self._last.detached
+        if self._simple:
+            return
+        late = [part for part in predicates if Segment(Sources(context), (part,), ()).detached]
+        early = [part for part in predicates if part not in late]
+        if not early:
+            return
+        needed = sorted(frozenset().union(*map(columns, (*late, *outputs))))
+        types = {node.index: node for scalar in (*late, *outputs) for node in _columns(scalar)}
+        place = {column: position for position, column in enumerate(needed)}
+        self._first = Segment(Sources(context), early, [types[column] for column in needed])
+        rest, results = ([remap(s, place.__getitem__) for s in part] for part in (late, outputs))
+        self._last = Segment(Sources(context), rest, results)
+
+    def run(self, data: Words) -> tuple[Words, Words | None]:
+        """Maps, filters and projects rows ``data int64[w, n]``.
+
+        Returns the outputs ``int64[m, k]`` and the ascending positions of the k rows that passed, None
+        if all did. Raises DataError when an operation that counts fails.
+        """
+        if self._selected is not None:
+            return self._select(data, self._selected), None
+        total = data.shape[1]
+        if total == 0:
+            return np.empty((len(self._mfp.outputs), 0), dtype=np.int64), None
+        assert self._last is not None
+        if self._simple:
+            out, kept, flags = self._last.machine.run(data)
+        else:
+            out, kept, flags = self._run_in_two(data, self._last)
+        if flags:
+            self._check(data, out, kept)
+        return out, None if out.shape[1] == total else kept
+
+    def _select(self, data: Words, selected: Words) -> Words:
+        width = len(selected)
+        if width == data.shape[0] and (selected == np.arange(width)).all():
+            return data
+        return data[selected]
+
+    def _run_in_two(self, data: Words, last: Segment) -> tuple[Words, Words, int]:
+        if self._first is None:
+            return last.run(data)
+        needed, first_kept, first_flags = self._first.run(data)
+        if needed.shape[1] == 0:
+            return np.empty((len(self._mfp.outputs), 0), dtype=np.int64), first_kept, 0
+        out, kept, flags = last.run(needed)
+        return out, first_kept[kept] if len(kept) else first_kept[: out.shape[1]], first_flags | flags
+
+    def _check(self, data: Words, out: Words, kept: Words) -> None:
+        """Raises the error of the first row that passed and has one, if there is such a row."""
+        passed = data[:, kept] if self._mfp.predicates else data
+        checks = Segment(Sources(self._context), (), self._mfp.predicates)
+        verdicts, _, _ = checks.run(np.ascontiguousarray(passed))
+        failed = (verdicts == ERROR).any(axis=0) | (out == ERROR).any(axis=0)
+        for position in np.flatnonzero(failed)[:1]:
+            row = np.ascontiguousarray(passed[:, position : position + 1])
+            raise failure(self._mfp, self._context, row)
+
+
+def _columns(scalar: Scalar) -> list[Column]:
+    return [node for node in walk(scalar) if isinstance(node, Column)]

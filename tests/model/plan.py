@@ -1,0 +1,243 @@
+"""The slow truth about dataflow plans: each node from scratch, over multisets of rows of Python values.
+
+A join is evaluated along every one of its paths, which must agree. Order words become values that
+compare as the words do.
+"""
+
+import operator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import cmp_to_key
+from typing import Any
+
+from kpg.runtime import plan
+from kpg.runtime.plan import Mfp, Plan
+from kpg.runtime.scalar import Call, Literal, Scalar
+from tests.model.relation import SingleError
+from tests.model.scalar import evaluate, from_word, passes
+
+Row = tuple[Any, ...]
+Rows = Counter[Row]
+Tables = Mapping[str, Sequence[Row]]
+COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+TEXT_BYTES = 7
+"""Bytes of a text in one order word."""
+
+
+class DisagreementError(Exception):
+    """Two paths of a join give different results."""
+
+
+def rows_of_plan(query: Plan, tables: Tables, views: Mapping[str, Rows] | None = None) -> Rows:
+    """The multiset of rows in the plan's output."""
+    return all_rows(query, tables, views)[query.output]
+
+
+def all_rows(query: Plan, tables: Tables, views: Mapping[str, Rows] | None = None) -> list[Rows]:
+    """The multiset of rows of every node."""
+    done: list[Rows] = []
+    for node in query.nodes:
+        done.append(_node(node, done, tables, views or {}))
+    return done
+
+
+def _node(node: plan.Node, done: Sequence[Rows], tables: Tables, views: Mapping[str, Rows]) -> Rows:
+    match node:
+        case plan.Source(table=table):
+            return Counter((index,) for index in range(len(tables[table])))
+        case plan.Import(view=view):
+            return views[view]
+        case plan.Constant(rows=rows, types=types):
+            return Counter(tuple(from_word(v, t) for v, t in zip(row, types, strict=True)) for row in rows)
+        case plan.Linear(input=ref, mfp=mfp):
+            return _mapped(mfp, done[ref], tables)
+        case plan.Concat(inputs=refs):
+            return _sum(done[ref] for ref in refs)
+        case plan.Negate(input=ref):
+            return Counter({row: -n for row, n in done[ref].items()})
+        case plan.Arrange(input=ref):
+            return done[ref]
+        case plan.Join():
+            return _join(node, done, tables)
+        case plan.RangeJoin():
+            return _range_join(node, done, tables)
+        case plan.Reduce(input=ref, key=key, aggregates=aggregates):
+            return _reduce(done[ref], key, aggregates)
+        case plan.Distinct(input=ref):
+            return Counter({row: 1 for row, n in done[ref].items() if n > 0})
+        case plan.Threshold(input=ref):
+            return Counter({row: n for row, n in done[ref].items() if n > 0})
+        case plan.TopK():
+            return _top(node, done[node.input])
+        case plan.BasicReduce(input=ref, key=key, aggregates=basics):
+            return _basic(done[ref], key, basics)
+        case plan.Single(input=ref, key=key):
+            if any(sum(group.values()) > 1 for group in _groups(done[ref], key).values()):
+                raise SingleError
+            return done[ref]
+
+
+def _value(scalar: Scalar, row: Row, tables: Tables) -> Any:
+    if isinstance(scalar, Call) and scalar.function == "order_word":
+        value, descending, nulls_first, part = scalar.args
+        flags = [f.value == 1 if isinstance(f, Literal) else False for f in (descending, nulls_first)]
+        number = part.value if isinstance(part, Literal) and isinstance(part.value, int) else 0
+        return _order_value(_value(value, row, tables), flags[0], flags[1], number)
+    return evaluate(scalar, row, tables)
+
+
+def _order_value(value: Any, descending: bool, nulls_first: bool, part: int) -> Row:
+    """A tuple that sorts as the order word of the value does."""
+    if value is None:
+        return (0 if nulls_first else 2,)
+    if isinstance(value, str):
+        head = value.encode()[part * TEXT_BYTES : (part + 1) * TEXT_BYTES].ljust(TEXT_BYTES, b"\0")
+        value = int.from_bytes(head, "big")
+    return (1, -value if descending else value)
+
+
+def _mapped(mfp: Mfp, rows: Rows, tables: Tables) -> Rows:
+    result: Rows = Counter()
+    for row, n in rows.items():
+        if passes(mfp.predicates, row, tables):
+            result[tuple(_value(output, row, tables) for output in mfp.outputs)] += n
+    return _nonzero(result)
+
+
+def _sum(parts: Iterable[Rows]) -> Rows:
+    result: Rows = Counter()
+    for part in parts:
+        for row, n in part.items():
+            result[row] += n
+    return _nonzero(result)
+
+
+def _nonzero(rows: Rows) -> Rows:
+    return Counter({row: n for row, n in rows.items() if n})
+
+
+def _groups(rows: Rows, key: int) -> dict[Row, Rows]:
+    groups: dict[Row, Rows] = defaultdict(Counter)
+    for row, n in rows.items():
+        groups[row[:key]][row] += n
+    return groups
+
+
+def _join(join: plan.Join, done: Sequence[Rows], tables: Tables) -> Rows:
+    """The result along path 0; along all others it must be the same."""
+    results = [_path(path, join, done, tables) for path in join.paths]
+    for path, result in zip(join.paths, results, strict=True):
+        if result != results[0]:
+            raise DisagreementError(f"path {path.relation}: {result - results[0]} and {results[0] - result}")
+    return results[0]
+
+
+def _path(path: plan.Path, join: plan.Join, done: Sequence[Rows], tables: Tables) -> Rows:
+    assert sorted([path.relation, *(step.relation for step in path.lookups)]) == [*range(len(join.inputs))]
+    stream = _mapped(path.mfp, done[join.inputs[path.relation]], tables)
+    for step in path.lookups:
+        found = _groups(done[step.arrangement], len(step.key))
+        pairs: Rows = Counter()
+        for row, n in stream.items():
+            for match, m in found.get(tuple(row[column] for column in step.key), {}).items():
+                pairs[(*row, *match)] += n * m
+        stream = _mapped(step.mfp, pairs, tables)
+    return stream
+
+
+def _range_join(node: plan.RangeJoin, done: Sequence[Rows], tables: Tables) -> Rows:
+    compare = COMPARISONS[node.comparison]
+    thresholds = _groups(done[node.right], node.key)
+    result: Rows = Counter()
+    for row, n in done[node.left].items():
+        for other, m in thresholds.get(row[: node.key], {}).items():
+            values = (row[node.key], other[node.key])
+            if None not in values and compare(*values):
+                result[(*row, *other)] += n * m
+    return _mapped(node.mfp, _nonzero(result), tables)
+
+
+def _reduce(rows: Rows, key: int, aggregates: Sequence[plan.Aggregate]) -> Rows:
+    groups = _groups(rows, key) or ({(): Counter()} if key == 0 else {})
+    result: Rows = Counter()
+    for group, members in groups.items():
+        if key == 0 or sum(members.values()) > 0:
+            result[(*group, *(_accumulated(one, members) for one in aggregates))] += 1
+    return result
+
+
+def _accumulated(aggregate: plan.Aggregate, members: Rows) -> Any:
+    if aggregate.argument is None:
+        return sum(members.values())
+    operands = [(row[aggregate.argument], n) for row, n in members.items()]
+    known = [(value, n) for value, n in operands if value is not None]
+    if aggregate.function == "count":
+        return sum(n for _, n in known)
+    if not known:
+        return None
+    total = sum((_product(value, n) for value, n in known[1:]), _product(*known[0]))
+    return total
+
+
+def _product(value: Any, n: int) -> Any:
+    return value * Decimal(n) if isinstance(value, Decimal) else value * n
+
+
+def _top(node: plan.TopK, rows: Rows) -> Rows:
+    result: Rows = Counter()
+    for members in _groups(rows, node.group).values():
+        ordered = sorted(members.items(), key=cmp_to_key(lambda a, b: _compared(node, a[0], b[0])))
+        copies = [row for row, n in ordered for _ in range(n)]
+        end = None if node.limit is None else node.offset + node.limit
+        result.update(copies[node.offset : end])
+    return result
+
+
+def _compared(node: plan.TopK, left: Row, right: Row) -> int:
+    texts = {first: (code, descending) for first, code, descending in node.exact}
+    for column in range(node.group, len(left)):
+        if column in texts:
+            code, descending = texts[column]
+            one, other = left[code], right[code]
+            if one != other and None not in (one, other):
+                below = one.encode() < other.encode()
+                return 1 if below is descending else -1
+        if left[column] != right[column]:
+            return -1 if _sortable(left[column]) < _sortable(right[column]) else 1
+    return 0
+
+
+def _sortable(value: Any) -> tuple[bool, Any]:
+    """NULL is the smallest word."""
+    return (value is not None, 0 if value is None else value)
+
+
+def _basic(rows: Rows, key: int, aggregates: Sequence[plan.BasicAggregate]) -> Rows:
+    result: Rows = Counter()
+    for group, members in _groups(rows, key).items():
+        result[(*group, *(_string_agg(one, members) for one in aggregates))] += 1
+    return result
+
+
+def _string_agg(aggregate: plan.BasicAggregate, members: Rows) -> str | None:
+    """The non-NULL strings in the order of their bytes, the separator of each before it."""
+    assert aggregate.function == "string_agg"
+    value, separator = aggregate.arguments
+    pairs = sorted(
+        (
+            (row[value], row[separator])
+            for row, n in members.items()
+            for _ in range(n)
+            if row[value] is not None
+        ),
+        key=lambda pair: (pair[0].encode(), (pair[1] or "").encode()),
+    )
+    if not pairs:
+        return None
+    return "".join((text if index == 0 else (mark or "") + text) for index, (text, mark) in enumerate(pairs))

@@ -1,0 +1,15 @@
+"""TPC-H data at the scale of the oracle tests."""
+
+from pathlib import Path
+
+import pytest
+
+from kpg.tpch.generate import generate
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The eight tables at scale factor 0.01."""
+    path = tmp_path_factory.mktemp("tpch")
+    generate(0.01, path)
+    return path

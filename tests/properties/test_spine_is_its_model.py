@@ -1,0 +1,144 @@
+"""A trace under any history of inserts, deletes, frontier moves and merging holds what was put in."""
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.handle import TraceHandle
+from kpg.runtime.trace.spine import Spine
+from kpg.runtime.trace.updates import Updates
+from tests.model import kernels as model
+
+
+class SpineMachine(RuleBasedStateMachine):
+    """Drives a spine and, beside it, the list of all updates ever inserted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inserted: list[Updates] = []
+        self.uppers: list[Antichain] = []
+        self.handles: list[TraceHandle] = []
+        self.worked = True
+
+    def frontier(self, epoch: int) -> Antichain:
+        return Antichain.of((epoch,) + (0,) * (self.depth - 1))
+
+    @initialize(depth=st.integers(1, 2))
+    def start(self, depth: int) -> None:
+        self.depth = depth
+        self.epoch = 0
+        self.spine = Spine(2, depth)
+        self.handles = [TraceHandle(self.spine)]
+        self.inserted, self.uppers = [], [self.frontier(0)]
+
+    @rule(
+        rows=st.integers(0, 120), epochs=st.integers(1, 3), seed=st.integers(0, 1000),
+        deletes=st.booleans(), reach=st.sampled_from([3, 1000]),
+    )  # fmt: skip
+    def insert(self, rows: int, epochs: int, seed: int, deletes: bool, reach: int) -> None:
+        random = np.random.default_rng(seed)
+        time = random.integers(0, 3, (self.depth, rows))
+        time[0] = random.integers(self.epoch, self.epoch + epochs, rows)
+        diff = random.choice([-1, 1], rows) if deletes else 1
+        updates = Updates.of(random.integers(0, reach, (2, rows)), time, diff)
+        self.epoch += epochs
+        upper = self.frontier(self.epoch)
+        self.spine.insert(Batch.build(updates, self.spine.upper, upper))
+        self.inserted.append(updates)
+        self.uppers.append(upper)
+        self.worked = False
+
+    @rule(index=st.integers(0, 50))
+    def delete_what_was_inserted(self, index: int) -> None:
+        if not self.inserted:
+            return
+        gone = self.inserted[index % len(self.inserted)]
+        time = np.array(self.frontier(self.epoch).elements, np.int64).T.copy()
+        updates = Updates(gone.data, time, gone.negate().diff)
+        self.epoch += 1
+        self.spine.insert(Batch.build(updates, self.spine.upper, self.frontier(self.epoch)))
+        self.inserted.append(updates)
+        self.uppers.append(self.frontier(self.epoch))
+        self.worked = False
+
+    @precondition(lambda self: not self.worked)
+    @rule()
+    def take_back(self) -> None:
+        self.spine.truncate_last()
+        self.inserted.pop()
+        self.uppers.pop()
+        (self.epoch, *_) = self.uppers[-1].elements[0]
+        self.worked = True
+
+    @rule(which=st.integers(0, 9), back=st.integers(0, 5))
+    def advance_logical(self, which: int, back: int) -> None:
+        handle = self.handles[which % len(self.handles)]
+        (now, *_) = handle.logical.elements[0]
+        handle.advance_logical(self.frontier(max(now, self.committed() - back)))
+
+    @rule(which=st.integers(0, 9), back=st.integers(0, 3))
+    def advance_physical(self, which: int, back: int) -> None:
+        handle = self.handles[which % len(self.handles)]
+        boundaries = [upper for upper in self.uppers if upper.dominates(self.frontier(self.committed()))]
+        target = boundaries[max(0, len(boundaries) - 1 - back)]
+        if handle.physical.dominates(target):
+            handle.advance_physical(target)
+
+    def committed(self) -> int:
+        """The epoch that nothing takes back any more."""
+        uppers = self.uppers if self.worked else self.uppers[:-1]
+        return uppers[-1].elements[0][0]
+
+    @rule(which=st.integers(0, 9))
+    def clone(self, which: int) -> None:
+        self.handles.append(self.handles[which % len(self.handles)].clone())
+
+    @precondition(lambda self: len(self.handles) > 1)
+    @rule(which=st.integers(0, 9))
+    def close(self, which: int) -> None:
+        self.handles.pop(which % len(self.handles)).close()
+
+    @rule()
+    def work_what_is_due(self) -> None:
+        self.spine.work()
+        self.worked = True
+
+    @rule(fuel=st.integers(1, 400))
+    def work(self, fuel: int) -> None:
+        assert self.spine.work(fuel) <= 2 * fuel + 256
+        self.worked = True
+
+    @rule()
+    def compact(self) -> None:
+        self.spine.compact()
+        self.worked = True
+
+    @invariant()
+    def every_reader_sees_what_was_inserted(self) -> None:
+        for handle in self.handles:
+            found = [batch.updates for batch in self.spine.layers()]
+            assert model.contents(found, handle.logical) == model.contents(self.inserted, handle.logical)
+
+    @invariant()
+    def a_reader_can_cut_at_its_physical_frontier(self) -> None:
+        for handle in self.handles:
+            before = self.inserted[: self.uppers.index(handle.physical)]
+            found = [batch.updates for batch in self.spine.layers(handle.physical)]
+            assert model.contents(found, handle.logical) == model.contents(before, handle.logical)
+
+    @invariant()
+    def batches_are_adjacent_sorted_and_without_zeros(self) -> None:
+        if not self.handles:
+            return
+        for batch in self.spine.layers():
+            keys = [(row, time) for row, time, _ in model.triples(batch.updates)]
+            assert keys == sorted(set(keys))
+            assert batch.diff.all()
+            assert all(time <= batch.latest for _, time in keys)
+
+
+SpineMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestSpine = SpineMachine.TestCase

@@ -1,0 +1,80 @@
+"""The dictionary: strings to codes and back."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.types import NULL
+
+
+def test_codes_are_dense_in_order_of_first_occurrence() -> None:
+    dictionary = Dictionary()
+    assert dictionary.intern(["b", "", "a", None, "b", "é"]).tolist() == [0, 1, 2, NULL, 0, 3]
+    assert len(dictionary) == 4
+    assert dictionary.decode(np.array([3, NULL, 1])) == ["é", None, ""]
+
+
+def test_code_interns_and_lookup_does_not() -> None:
+    dictionary = Dictionary()
+    assert dictionary.lookup("x") is None
+    assert dictionary.code("x") == 0
+    assert dictionary.lookup("x") == 0
+    assert dictionary.get(0) == "x"
+    with pytest.raises(IndexError):
+        dictionary.get(1)
+
+
+@given(st.lists(st.none() | st.text(max_size=20), max_size=60))
+def test_round_trip(strings: list[str | None]) -> None:
+    dictionary = Dictionary()
+    words = dictionary.intern(strings)
+    assert dictionary.decode(words) == strings
+    assert dictionary.decode_arrow(words).to_pylist() == strings
+    assert len(dictionary) == len({string for string in strings if string is not None})
+
+
+def test_a_hundred_thousand_strings() -> None:
+    strings = [f"customer {i * 7919 % 100_003}" for i in range(100_000)]
+    dictionary = Dictionary()
+    words = dictionary.intern_arrow(pa.array(strings))
+    assert words.tolist() == list(range(100_000))
+    assert dictionary.decode(words) == strings
+    assert dictionary.intern_arrow(pa.array(strings[::-1])).tolist() == list(range(100_000))[::-1]
+    assert dictionary.bytes >= sum(map(len, strings))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array(["b", None, "a", "b"], pa.string()),
+        pa.array(["b", None, "a", "b"], pa.large_string()),
+        pa.array(["b", None, "a", "b"], pa.string_view()),
+        pa.array(["b", None, "a", "b"]).dictionary_encode(),
+        pa.array(["x", "b", None, "a", "b"]).slice(1),
+        pa.chunked_array([["b", None], ["a", "b"]]),
+    ],
+    ids=["string", "large", "view", "dictionary", "slice", "chunks"],
+)
+def test_every_arrow_encoding_of_text(array: "pa.Array") -> None:
+    dictionary = Dictionary()
+    words = dictionary.intern_arrow(array)
+    assert dictionary.decode(words) == ["b", None, "a", "b"]
+
+
+def test_empty_and_null_arrays() -> None:
+    dictionary = Dictionary()
+    assert dictionary.intern_arrow(pa.array([], pa.string())).tolist() == []
+    assert dictionary.intern_arrow(pa.chunked_array([], pa.string())).tolist() == []
+    assert dictionary.intern([None, None]).tolist() == [NULL, NULL]
+    assert dictionary.decode_arrow(np.empty(0, dtype=np.int64)).to_pylist() == []
+    assert len(dictionary) == 0
+
+
+def test_read_only_buffers_are_taken() -> None:
+    data = pa.py_buffer(b"abc")
+    offsets = pa.py_buffer(np.array([0, 1, 3], dtype=np.int32).tobytes())
+    array = pa.Array.from_buffers(pa.string(), 2, [None, offsets, data])
+    assert Dictionary().intern_arrow(array).tolist() == [0, 1]

@@ -1,0 +1,56 @@
+"""Every function's examples: through the engine, and in DuckDB where it means the same."""
+
+import datetime
+import decimal
+import math
+
+import duckdb
+import pytest
+
+from kpg.runtime.functions import ScalarFunction, functions
+
+from .expressions import evaluate, parse
+
+EXAMPLES = [
+    pytest.param(function, sql, expected, id=f"{function.name}: {sql}")
+    for function in functions()
+    for sql, expected in function.examples.items()
+]
+
+DUCKDB = duckdb.connect()
+
+
+def comparable(value: object) -> object:
+    match value:
+        case bool() | None | str():
+            return value
+        case int() | decimal.Decimal() | float():
+            return float(value)
+        case datetime.datetime():
+            return value
+        case datetime.date():
+            return datetime.datetime(value.year, value.month, value.day)
+        case _:
+            return value
+
+
+@pytest.mark.parametrize(("function", "sql", "expected"), EXAMPLES)
+def test_example_through_the_engine(function: ScalarFunction, sql: str, expected: str) -> None:
+    assert comparable(evaluate(parse(sql))) == comparable(evaluate(parse(expected)))
+
+
+@pytest.mark.parametrize(("function", "sql", "expected"), EXAMPLES)
+def test_example_in_duckdb(function: ScalarFunction, sql: str, expected: str) -> None:
+    row = DUCKDB.execute(f"SELECT {sql}, {expected}").fetchone()
+    assert row is not None
+    left, right = map(comparable, row)
+    if isinstance(left, float) and isinstance(right, float):
+        assert math.isclose(left, right)
+    else:
+        assert left == right
+
+
+def test_every_function_has_a_line_of_documentation_and_examples() -> None:
+    for function in functions():
+        assert function.doc.endswith(".") and "\n" not in function.doc, function.name
+        assert function.examples or function.name == "order_word", function.name

@@ -1,0 +1,198 @@
+"""Every kind of bad input: a typed error that says where and what next, and nothing has changed."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kpg
+from kpg.database import Database
+from kpg.runtime.errors import Error
+
+BEFORE = [("a", Decimal("6.00")), ("b", Decimal("1.00"))]
+
+
+@pytest.fixture(params=["alone", "in a transaction"])
+def run(shop: Database, request: pytest.FixtureRequest) -> Iterator[Database]:
+    """The database; afterwards it must be as it was."""
+    if request.param == "in a transaction":
+        shop.sql("BEGIN; DELETE FROM item WHERE id = 3")
+    yield shop
+    if request.param == "in a transaction":
+        with pytest.raises(kpg.InterfaceError):
+            shop.sql("COMMIT")
+    assert shop.view("total").fetchall() == BEFORE
+    result = shop.sql("SELECT id FROM item ORDER BY id")
+    assert list(result) == [(1,), (2,), (3,)]  # type: ignore[arg-type]
+    shop.insert("item", [(4, "b", 1)])
+    shop.verify("total")
+    assert shop.view("total").fetchall()[1] == ("b", Decimal("2.00"))
+
+
+def fails(db: Database, text: str) -> Error:
+    with pytest.raises(Error) as caught:
+        db.sql(text)
+    return caught.value
+
+
+def place(error: Error) -> str:
+    assert error.span is not None
+    return error.span.source[error.span.start : error.span.end]
+
+
+def test_malformed(run: Database) -> None:
+    error = fails(run, "SELECT id FROM item WHERE (price > 1")
+    assert isinstance(error, kpg.ProgrammingError)
+    assert "syntax error" in error.message
+    assert "^" in str(error)
+
+
+def test_unknown_relation(run: Database) -> None:
+    error = fails(run, "SELECT * FROM itm")
+    assert isinstance(error, kpg.ProgrammingError)
+    assert error.message == 'relation "itm" does not exist'
+    assert error.hint == 'did you mean "item"?'
+    assert place(error) == "itm"
+
+
+def test_unknown_column(run: Database) -> None:
+    error = fails(run, "INSERT INTO item SELECT id + 10, kind, pric FROM item")
+    assert isinstance(error, kpg.ProgrammingError)
+    assert error.message == 'column "pric" does not exist'
+    assert error.hint == 'did you mean "price"?'
+    assert place(error) == "pric"
+
+
+def test_ambiguous_column(run: Database) -> None:
+    error = fails(run, "SELECT kind FROM item i JOIN total t ON i.kind = t.kind")
+    assert isinstance(error, kpg.ProgrammingError)
+    assert error.message == 'column "kind" is ambiguous'
+    assert error.hint == "write one of i.kind, t.kind"
+    assert place(error) == "kind"
+
+
+def test_type_error(run: Database) -> None:
+    error = fails(run, "SELECT id + kind FROM item")
+    assert isinstance(error, kpg.ProgrammingError)
+    assert "VARCHAR" in error.message
+    assert error.span is not None
+
+
+def test_wrong_type_for_a_column(run: Database) -> None:
+    error = fails(run, "UPDATE item SET price = kind")
+    assert isinstance(error, kpg.ProgrammingError)
+    assert error.message == 'column "price" is DECIMAL(10, 2), not VARCHAR'
+
+
+def test_unsupported_syntax(run: Database) -> None:
+    error = fails(run, "SELECT id, row_number() OVER (ORDER BY price) FROM item")
+    assert isinstance(error, kpg.NotSupportedError)
+    assert "not supported" in error.message
+    assert error.span is not None
+
+
+def test_unsupported_statement(run: Database) -> None:
+    error = fails(run, "CREATE INDEX i ON item (kind)")
+    assert isinstance(error, kpg.NotSupportedError)
+    assert "INDEX" in error.message
+
+
+def test_division_by_zero_in_a_query(run: Database) -> None:
+    error = fails(run, "SELECT price / (id - 1) FROM item")
+    assert isinstance(error, kpg.DataError)
+    assert "division by zero" in error.message
+
+
+def test_division_by_zero_in_an_insert(run: Database) -> None:
+    error = fails(run, "INSERT INTO item SELECT id + 10, kind, price / (id - 1) FROM item")
+    assert isinstance(error, kpg.DataError)
+    assert "division by zero" in error.message
+
+
+def test_overflow_in_an_update(run: Database) -> None:
+    error = fails(run, "UPDATE item SET price = price * 99999999")
+    assert isinstance(error, kpg.DataError)
+
+
+def test_text_too_long(db: Database) -> None:
+    db.sql("CREATE TABLE t (c VARCHAR(2))")
+    error = fails(db, "INSERT INTO t VALUES ('ab'), ('abc')")
+    assert isinstance(error, kpg.DataError)
+    assert "'abc'" in error.message
+    assert len(db.sql("SELECT * FROM t")) == 0  # type: ignore[arg-type]
+
+
+def test_duplicate_key(run: Database) -> None:
+    error = fails(run, "INSERT INTO item VALUES (7, 'c', 1), (1, 'c', 1)")
+    assert isinstance(error, kpg.IntegrityError)
+    assert error.message == "duplicate key in table item: (id) = (1) exists already"
+    assert error.hint is not None
+
+
+def test_null_in_a_not_null_column(run: Database) -> None:
+    error = fails(run, "UPDATE item SET price = NULL WHERE id = 1")
+    assert isinstance(error, kpg.IntegrityError)
+    assert "NULL in column price" in error.message
+
+
+def test_delete_of_an_absent_row(run: Database) -> None:
+    with pytest.raises(kpg.IntegrityError, match=r"no row \(id = 8\) to delete"):
+        run.delete("item", [(1,), (8,)])
+
+
+def test_parquet_with_a_wrong_schema(run: Database, tmp_path: Path) -> None:
+    path = tmp_path / "item.parquet"
+    pq.write_table(pa.table({"id": ["x"], "kind": ["b"], "price": [1.5]}), path)
+    error = fails(run, f"COPY item FROM '{path}'")
+    assert isinstance(error, kpg.ProgrammingError)
+    assert "column id has type string, expected INTEGER" in error.message
+
+
+def test_file_that_is_no_parquet(run: Database, tmp_path: Path) -> None:
+    path = tmp_path / "item.parquet"
+    path.write_bytes(b"PAR1 no")
+    assert isinstance(fails(run, f"COPY item FROM '{path}'"), kpg.OperationalError)
+
+
+def test_division_by_zero_in_a_view(shop: Database) -> None:
+    """The view is fine until a row comes that it cannot compute: that transaction is refused."""
+    shop.sql("CREATE MATERIALIZED VIEW share AS SELECT id, 10 / price AS n FROM item")
+    before = sorted(shop.view("share"))
+    error = fails(shop, "INSERT INTO item VALUES (4, 'a', 1), (5, 'a', 0)")
+    assert isinstance(error, kpg.DataError)
+    assert "division by zero" in error.message
+    assert sorted(shop.view("share")) == before
+    assert shop.view("total").fetchall() == BEFORE
+    shop.insert("item", [(5, "a", 2)])
+    shop.verify("share")
+    shop.verify("total")
+
+
+def test_overflow_in_a_view(shop: Database) -> None:
+    shop.sql("CREATE TABLE big (n BIGINT); CREATE MATERIALIZED VIEW s AS SELECT sum(n) AS n FROM big")
+    shop.insert("big", [(2**62,)])
+    error = fails(shop, f"INSERT INTO big VALUES ({2**62}), (1)")
+    assert isinstance(error, kpg.DataError)
+    assert "overflow" in error.message
+    assert shop.view("s").fetchall() == [(2**62,)]
+    assert list(shop.sql("SELECT count(*) FROM big")) == [(1,)]  # type: ignore[arg-type]
+
+
+def test_scalar_subquery_with_two_rows(run: Database) -> None:
+    error = fails(run, "SELECT (SELECT id FROM item WHERE kind = 'a')")
+    assert isinstance(error, kpg.DataError)
+
+
+def test_missing_java(shop: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Asked for, Spark is an error without Java; else pyarrow takes its place."""
+    path = tmp_path / "item.parquet"
+    pq.write_table(pa.table({"id": [4], "kind": ["b"], "price": [1.0]}), path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(kpg.OperationalError, match="Java"):
+        shop.load("item", path, mode="spark")
+    assert shop.view("total").fetchall() == BEFORE
+    assert shop.load("item", path) == 1

@@ -1,0 +1,161 @@
+"""The command line, run in this process."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prompt_toolkit import PromptSession
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+import kpg
+from kpg.cli import main
+from kpg.cli.output import Format
+from kpg.cli.prompt import Names, Prompt, _bindings
+from kpg.database import Database
+
+Captured = pytest.CaptureFixture[str]
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, stdin: str = "") -> int:
+    """The exit code of the command with these arguments."""
+    monkeypatch.setattr(sys, "argv", ["kpg", *arguments])
+    monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+    with pytest.raises(SystemExit) as left:
+        main()
+    return int(left.value.code or 0)
+
+
+def test_version(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert run(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"kpg {kpg.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["", "sql", "explain", "tpch", "functions"])
+def test_help_teaches(monkeypatch: pytest.MonkeyPatch, capsys: Captured, command: str) -> None:
+    assert run(monkeypatch, *command.split(), "--help") == 0
+    assert f"kpg {command}".strip() in capsys.readouterr().out
+
+
+def test_help_is_quick_to_load() -> None:
+    code = "import sys, kpg.cli.commands; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"numba", "pyspark", "pandas", "duckdb", "sqlglot", "numpy", "pyarrow"} & set(loaded)
+
+
+def test_sql_text(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert run(monkeypatch, "sql", "-c", "SELECT 1 + 1 AS two, 'x' AS t", "--format", "csv") == 0
+    assert capsys.readouterr().out == "two,t\n2,x\n"
+
+
+def test_sql_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    script = "CREATE TABLE t (a INT); INSERT INTO t VALUES (1), (2); SELECT a FROM t ORDER BY a;"
+    assert run(monkeypatch, "sql", "-", "-f", "json", stdin=script) == 0
+    assert capsys.readouterr().out == '[{"a": 1},\n {"a": 2}]\n'
+
+
+def test_sql_file_with_views(monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text(
+        "CREATE TABLE t (a INT); CREATE MATERIALIZED VIEW v AS SELECT a FROM t; INSERT INTO t VALUES (1)",
+        encoding="utf-8",
+    )
+    assert run(monkeypatch, "sql", str(script)) == 0
+    assert capsys.readouterr().out == "v: 0 rows, kept up to date\n1 row\n"
+
+
+def test_sql_error_has_a_caret_and_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert run(monkeypatch, "sql", "-c", "SELECT 1 AS a;\nSELECT b FROM nowhere", "-f", "tsv") == 1
+    captured = capsys.readouterr()
+    assert captured.out == "a\n1\n"
+    assert captured.err == (
+        'error: relation "nowhere" does not exist\n'
+        "line 2: SELECT b FROM nowhere\n"
+        "                      ^^^^^^^\n"
+    )
+
+
+def test_sql_missing_file(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert run(monkeypatch, "sql", "/nowhere/x.sql") == 1
+    assert capsys.readouterr().err == "error: cannot read /nowhere/x.sql: No such file or directory\n"
+
+
+def test_explain(monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.sql"
+    schema.write_text("CREATE TABLE t (a INT)", encoding="utf-8")
+    assert run(monkeypatch, "explain", "SELECT a FROM t", "--schema", str(schema), "--stage", "logical") == 0
+    assert "t" in capsys.readouterr().out
+
+
+def test_explain_tpch(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert run(monkeypatch, "explain", "SELECT count(*) FROM lineitem", "--schema", "tpch") == 0
+    assert "lineitem" in capsys.readouterr().out
+
+
+def test_explain_wrong_stage(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert run(monkeypatch, "explain", "SELECT 1", "--stage", "magic") == 1
+    assert "magic" in capsys.readouterr().err
+
+
+def test_functions(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert run(monkeypatch, "functions", "date_trunc") == 0
+    assert capsys.readouterr().out.startswith("date_trunc")
+    assert run(monkeypatch, "functions", "no such thing") == 1
+
+
+@pytest.mark.parametrize("text", ["0", "23", "x", "3-", "1,,x"])
+def test_wrong_query_numbers(monkeypatch: pytest.MonkeyPatch, capsys: Captured, text: str) -> None:
+    assert run(monkeypatch, "tpch", "--queries", text) == 2
+    assert "--queries" in capsys.readouterr().err
+
+
+def test_tpch_passes_its_options_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import kpg.tpch.job
+
+    given: dict[str, object] = {}
+    monkeypatch.setattr(kpg.tpch.job, "run", lambda **options: given.update(options) or 1)
+    assert run(monkeypatch, "tpch", "--scale", "0.5", "--queries", "3,5-7", "--data", str(tmp_path)) == 1
+    del given["console"]
+    assert given == {
+        "scale": 0.5,
+        "queries": [3, 5, 6, 7],
+        "refreshes": 5,
+        "batch": None,
+        "data": tmp_path,
+        "json": None,
+        "seed": 1,
+    }
+
+
+def test_prompt_session(db: Database, capsys: Captured) -> None:
+    typed = "SELECT 1\r AS one;\r.tables\rSELECT x;\r.nonsense\r.timing\r.quit\r"
+    with create_pipe_input() as pipe:
+        pipe.send_text(typed)
+        session: PromptSession[str] = PromptSession(
+            input=pipe, output=DummyOutput(), multiline=True, key_bindings=_bindings()
+        )
+        assert Prompt(db, Format.TABLE, session).run() == 0
+    captured = capsys.readouterr()
+    assert "│       one       │" in captured.out
+    assert "time: " in captured.out
+    assert "timing is off" in captured.out
+    assert 'error: column "x" does not exist' in captured.err
+    assert "unknown command .nonsense" in captured.err
+
+
+def test_completion(shop: Database) -> None:
+    from prompt_toolkit.completion import CompleteEvent
+    from prompt_toolkit.document import Document
+
+    def completed(text: str) -> list[str]:
+        return [one.text for one in Names(shop).get_completions(Document(text), CompleteEvent())]
+
+    assert completed("SELECT * FROM it") == ["item"]
+    assert completed("SELECT pri") == ["price", "primary"]
+    assert completed("SEL") == ["SELECT"]
+    assert completed("sel") == ["select"]
+    assert completed("SELECT ") == []

@@ -1,0 +1,286 @@
+"""The Python API: databases, changes by Python data, transactions, listings."""
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kpg
+from kpg.database import Database
+
+A, B = ("a", Decimal("6.00")), ("b", Decimal("1.00"))
+
+
+def totals(db: Database) -> list[tuple[Any, ...]]:
+    return db.view("total").fetchall()
+
+
+def test_closed_database_refuses(db: Database) -> None:
+    db.close()
+    db.close()
+    assert db.closed
+    with pytest.raises(kpg.InterfaceError, match="the database is closed"):
+        db.sql("SELECT 1")
+
+
+def test_views_of_a_closed_database_refuse(shop: Database) -> None:
+    view = shop.view("total")
+    shop.close()
+    with pytest.raises(kpg.InterfaceError, match="the database is closed"):
+        view.fetchall()
+
+
+def test_with_closes() -> None:
+    with kpg.connect() as db:
+        assert not db.closed
+    assert db.closed
+
+
+def test_databases_are_apart(shop: Database) -> None:
+    with kpg.connect() as other, pytest.raises(kpg.ProgrammingError, match="item"):
+        other.sql("SELECT * FROM item")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [(4, "b", 0.5), (5, "c", Decimal("7.25"))],
+        [{"id": 4, "kind": "b", "price": Decimal("0.50")}, {"price": 7.25, "kind": "c", "id": 5}],
+        {"id": [4, 5], "kind": ["b", "c"], "price": [0.5, 7.25]},
+        pa.table({"kind": ["b", "c"], "ID": [4, 5], "price": [0.5, 7.25]}),
+        pandas.DataFrame({"id": [4, 5], "kind": ["b", "c"], "price": [0.5, 7.25]}),
+        polars.DataFrame({"id": [4, 5], "kind": ["b", "c"], "price": [0.5, 7.25]}),
+    ],
+    ids=["tuples", "dicts", "columns", "arrow", "pandas", "polars"],
+)
+def test_insert_takes_every_shape(shop: Database, data: object) -> None:
+    assert shop.insert("item", data) == 2
+    assert totals(shop) == [A, ("b", Decimal("1.50")), ("c", Decimal("7.25"))]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [(1,), (3,)],
+        [{"id": 1}, {"id": 3}],
+        {"ID": [1, 3]},
+        pa.table({"id": [1, 3]}),
+        pandas.DataFrame({"id": [1, 3]}),
+        polars.DataFrame({"id": [1, 3]}),
+        [(1, "a", 2.5), (3, "b", 1)],
+    ],
+    ids=["keys", "dicts", "columns", "arrow", "pandas", "polars", "rows"],
+)
+def test_delete_by_key_or_row(shop: Database, data: object) -> None:
+    assert shop.delete("item", data) == 2
+    assert totals(shop) == [("a", Decimal("3.50"))]
+
+
+def test_delete_of_what_is_not_there_names_it(shop: Database) -> None:
+    with pytest.raises(kpg.IntegrityError, match=r"table item has no row \(id = 9\) to delete"):
+        shop.delete("item", [(1,), (9,)])
+    with pytest.raises(kpg.IntegrityError, match=r"no row \(id = 1, kind = 'x', price = 2.50\)"):
+        shop.delete("item", [(1, "x", 2.5)])
+    assert totals(shop) == [A, B]
+
+
+def test_delete_twice_names_it(shop: Database) -> None:
+    with pytest.raises(kpg.IntegrityError, match=r"row \(id = 2\) of table item is deleted twice"):
+        shop.delete("item", [(1,), (2,), (2,)])
+    assert totals(shop) == [A, B]
+
+
+def test_rows_without_key_are_deleted_as_often_as_given(db: Database) -> None:
+    db.sql("CREATE TABLE t (a INT, b TEXT)")
+    db.insert("t", [(1, None), (1, None), (1, None), (2, "x")])
+    assert db.delete("t", [(1, None), (1, None)]) == 2
+    assert sorted(db.sql("SELECT a FROM t")) == [(1,), (2,)]
+    with pytest.raises(kpg.IntegrityError, match="no row"):
+        db.delete("t", [(1, None), (1, None)])
+    assert sorted(db.sql("SELECT a FROM t")) == [(1,), (2,)]
+
+
+def test_upsert(shop: Database) -> None:
+    assert shop.upsert("item", [(1, "b", 5), (7, "c", 1)]) == 2
+    assert totals(shop) == [("a", Decimal("3.50")), ("b", Decimal("6.00")), ("c", Decimal("1.00"))]
+
+
+def test_upsert_needs_a_key(db: Database) -> None:
+    db.sql("CREATE TABLE t (a INT)")
+    with pytest.raises(kpg.InterfaceError, match="t has no primary key"):
+        db.upsert("t", [(1,)])
+
+
+def test_changes_of_what_is_no_table(shop: Database) -> None:
+    with pytest.raises(kpg.ProgrammingError, match='"total" is a view'):
+        shop.insert("total", [("a", 1)])
+    with pytest.raises(kpg.ProgrammingError, match='relation "itm" does not exist'):
+        shop.insert("itm", [(1,)])
+
+
+def test_transaction_is_one_epoch(shop: Database) -> None:
+    before = shop.epoch
+    with shop.transaction():
+        shop.insert("item", [(4, "b", 2)])
+        shop.delete("item", [(1,)])
+        shop.sql("UPDATE item SET price = price + 1 WHERE id = 4")
+        assert totals(shop) == [A, B]
+    assert shop.epoch == before + 1
+    assert totals(shop) == [("a", Decimal("3.50")), ("b", Decimal("4.00"))]
+
+
+def test_transaction_sees_its_own_changes(shop: Database) -> None:
+    with shop.transaction():
+        shop.insert("item", [(4, "c", 2)])
+        assert shop.sql("SELECT count(*) FROM item").fetchall() == [(4,)]  # type: ignore[union-attr]
+        assert shop.sql("SELECT * FROM total WHERE kind = 'c'").fetchall() == [("c", Decimal("2.00"))]  # type: ignore[union-attr]
+        shop.sql("UPDATE item SET price = price * 2 WHERE id = 4")
+        shop.sql("UPDATE item SET price = price * 2 WHERE id = 4")
+        shop.sql("DELETE FROM item WHERE kind = 'a'")
+    assert totals(shop) == [B, ("c", Decimal("8.00"))]
+
+
+def test_failed_transaction_changes_nothing(shop: Database) -> None:
+    with pytest.raises(kpg.IntegrityError, match="duplicate key"), shop.transaction():
+        shop.delete("item", [(1,)])
+        shop.insert("item", [(2, "z", 1)])
+    assert totals(shop) == [A, B]
+    assert shop.sql("SELECT id FROM item ORDER BY id").fetchall() == [(1,), (2,), (3,)]  # type: ignore[union-attr]
+
+
+def test_python_error_rolls_back(shop: Database) -> None:
+    with pytest.raises(ZeroDivisionError), shop.transaction():
+        shop.delete("item", [(1,)])
+        _ = 1 // 0
+    assert totals(shop) == [A, B]
+    shop.delete("item", [(1,)])
+
+
+def test_nested_transaction_is_refused(shop: Database) -> None:
+    with pytest.raises(kpg.InterfaceError, match="already open"), shop.transaction(), shop.transaction():
+        pass
+    assert totals(shop) == [A, B]
+
+
+def test_batch_keeps_epochs_apart(shop: Database) -> None:
+    view = shop.view("total")
+    list(view.changes())
+    before = shop.epoch
+    with shop.batch():
+        shop.insert("item", [(4, "c", 1)])
+        with shop.transaction():
+            shop.insert("item", [(5, "c", 1)])
+            shop.insert("item", [(6, "d", 1)])
+        shop.delete("item", [(6,)])
+        assert totals(shop) == [A, B]
+    one, two = Decimal("1.00"), Decimal("2.00")
+    assert [(row, time - before, diff) for row, time, diff in view.changes()] == [
+        (("c", one), 1, 1),
+        (("c", one), 2, -1),
+        (("c", two), 2, 1),
+        (("d", one), 2, 1),
+        (("d", one), 3, -1),
+    ]
+
+
+def test_error_in_a_batch_undoes_all_of_it(shop: Database) -> None:
+    with pytest.raises(kpg.IntegrityError), shop.batch():
+        shop.insert("item", [(4, "c", 1)])
+        shop.insert("item", [(4, "c", 1)])
+    assert totals(shop) == [A, B]
+    shop.insert("item", [(4, "c", 1)])
+    assert totals(shop) == [A, B, ("c", Decimal("1.00"))]
+
+
+def test_load_parquet_through_arrow(shop: Database, tmp_path: Path) -> None:
+    path = tmp_path / "item.parquet"
+    pq.write_table(pa.table({"id": [4, 5], "kind": ["b", None], "price": [1.5, 2.0]}), path)
+    seen: list[tuple[str, int]] = []
+    assert shop.load("item", path, mode="arrow", progress=lambda *told: seen.append(told)) == 2
+    assert seen == [("item", 2)]
+    assert totals(shop) == [A, ("b", Decimal("2.50")), (None, Decimal("2.00"))]
+
+
+def test_load_of_several_tables_is_one_epoch(shop: Database, tmp_path: Path) -> None:
+    shop.sql("CREATE TABLE kind (name TEXT PRIMARY KEY)")
+    path = tmp_path / "kind.parquet"
+    pq.write_table(pa.table({"name": ["a", "b"]}), path)
+    before = shop.epoch
+    counts = shop.load_all({"kind": path, "item": [(4, "a", 1)]}, mode="arrow")
+    assert counts == {"kind": 2, "item": 1}
+    assert shop.epoch == before + 1
+    with pytest.raises(kpg.IntegrityError):
+        shop.load_all({"item": [(5, "a", 1)], "kind": path}, mode="arrow")
+    assert shop.tables().fetchall() == [("item", 4), ("kind", 2)]
+
+
+@pytest.mark.java
+def test_load_through_spark(shop: Database, tmp_path: Path) -> None:
+    path = tmp_path / "item.parquet"
+    pq.write_table(pa.table({"id": [5, 4], "kind": ["b", None], "price": [1.5, 2.0]}), path)
+    assert shop.load("item", path, mode="spark") == 2
+    assert totals(shop) == [A, ("b", Decimal("2.50")), (None, Decimal("2.00"))]
+
+
+def test_load_is_all_or_nothing(shop: Database, tmp_path: Path) -> None:
+    path = tmp_path / "item.parquet"
+    pq.write_table(pa.table({"id": [4, 1], "kind": ["b", "b"], "price": [1.5, 2.0]}), path)
+    with pytest.raises(kpg.IntegrityError, match="duplicate key"):
+        shop.load("item", path, mode="arrow")
+    assert totals(shop) == [A, B]
+
+
+def test_load_of_the_wrong_schema(shop: Database, tmp_path: Path) -> None:
+    path = tmp_path / "item.parquet"
+    pq.write_table(pa.table({"id": [4], "sort": ["b"], "price": [1.5]}), path)
+    with pytest.raises(kpg.ProgrammingError, match=r"item\.parquet: column kind VARCHAR is missing"):
+        shop.load("item", path, mode="arrow")
+    assert totals(shop) == [A, B]
+
+
+def test_load_mistakes(shop: Database, tmp_path: Path) -> None:
+    with pytest.raises(kpg.InterfaceError, match="unknown load mode 'fast'"):
+        shop.load("item", "item.parquet", mode="fast")
+    with pytest.raises(kpg.OperationalError, match="cannot tell the format"):
+        shop.load("item", tmp_path / "item.xyz", mode="arrow")
+    with pytest.raises(kpg.OperationalError, match=r"missing\.parquet"):
+        shop.load("item", tmp_path / "missing.parquet", mode="arrow")
+
+
+def test_listings(shop: Database) -> None:
+    shop.sql("CREATE VIEW cheap AS SELECT * FROM item WHERE price < 2")
+    assert shop.tables().fetchall() == [("item", 3)]
+    assert shop.views().fetchall() == [("total", "materialized view", 2), ("cheap", "view", None)]
+    columns = shop.arrangements().columns
+    assert columns == ["arrangement", "rows", "bytes", "batches", "views"]
+    assert len(shop.arrangements()) >= 1
+    assert shop.names() >= {"item", "total", "cheap", "kind"}
+
+
+def test_shared_arrangement_lists_its_views(shop: Database) -> None:
+    query = "AS SELECT i.id FROM item i, item j WHERE i.kind = j.kind AND i.price {} j.price"
+    shop.sql(f"CREATE MATERIALIZED VIEW less {query.format('<')}")
+    shop.sql(f"CREATE MATERIALIZED VIEW more {query.format('>')}")
+    assert "less, more" in [row[-1] for row in shop.arrangements()]
+    assert shop.view("more").stats.arrangements_reused >= 1
+
+
+def test_verify(shop: Database) -> None:
+    shop.insert("item", [(4, "c", 1)])
+    shop.verify("total")
+
+
+def test_parameters(shop: Database) -> None:
+    assert shop.sql("SELECT id FROM item WHERE kind = ? AND price > ?", ["a", 3]).fetchall() == [(2,)]  # type: ignore[union-attr]
+    shop.sql("INSERT INTO item VALUES (:id, :kind, :price)", {"id": 9, "kind": "'", "price": Decimal("1.25")})
+    assert shop.sql("SELECT kind FROM item WHERE id = $1", [9]).fetchall() == [("'",)]  # type: ignore[union-attr]
+
+
+def test_parameters_do_not_go_into_views(shop: Database) -> None:
+    with pytest.raises(kpg.InterfaceError, match="a view cannot have parameters"):
+        shop.sql("CREATE VIEW v AS SELECT * FROM item WHERE id = ?", [1])

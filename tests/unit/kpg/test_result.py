@@ -1,0 +1,88 @@
+"""Results: the cursor, the forms, the description."""
+
+import datetime
+from decimal import Decimal
+
+import duckdb
+import polars
+import pyarrow as pa
+
+from kpg.result import Affected, Explanation, Result
+from kpg.runtime.types import BIGINT, DATE, TEXT, Type, decimal
+
+TABLE = pa.Table.from_arrays(
+    [
+        pa.array([1, 2, None]),
+        pa.array([Decimal("1.50"), None, Decimal("0.25")], pa.decimal128(15, 2)),
+        pa.array([datetime.date(1998, 12, 1), None, datetime.date(1970, 1, 1)]),
+        pa.array(["a", "b", None]),
+    ],
+    names=["id", "price", "day", "id"],
+)
+ROWS = [
+    (1, Decimal("1.50"), datetime.date(1998, 12, 1), "a"),
+    (2, None, None, "b"),
+    (None, Decimal("0.25"), datetime.date(1970, 1, 1), None),
+]
+TYPES: list[Type] = [BIGINT, decimal(15, 2), DATE, TEXT]
+
+
+def result() -> Result:
+    return Result(["id", "price", "day", "id"], TYPES, TABLE)
+
+
+def test_fetching_moves_a_cursor() -> None:
+    one = result()
+    assert one.fetchone() == ROWS[0]
+    assert one.fetchmany(1) == ROWS[1:2]
+    assert one.fetchall() == ROWS[2:]
+    assert one.fetchone() is None
+    assert one.fetchall() == []
+
+
+def test_iteration_and_length_are_over_all_rows() -> None:
+    one = result()
+    one.fetchone()
+    assert list(one) == ROWS
+    assert list(one) == ROWS
+    assert len(one) == one.rowcount == 3
+
+
+def test_description_is_that_of_the_db_api() -> None:
+    assert result().description[:2] == [
+        ("id", BIGINT, None, None, None, None, None),
+        ("price", decimal(15, 2), None, None, 15, 2, None),
+    ]
+    assert result().columns == ["id", "price", "day", "id"]
+    assert result().types == TYPES
+
+
+def test_empty_result_is_true_and_has_no_rows() -> None:
+    empty = Result(["n"], [BIGINT], pa.table({"n": pa.array([], pa.int64())}))
+    assert bool(empty)
+    assert list(empty) == []
+    assert empty.fetchone() is None
+
+
+def test_arrow_stream_is_read_by_others() -> None:
+    numbers = Result(["n"], [BIGINT], pa.table({"n": [1, 2, 39]}))
+    assert pa.table(numbers) == numbers.arrow()
+    assert polars.DataFrame(numbers)["n"].to_list() == [1, 2, 39]
+    assert duckdb.sql("SELECT sum(n)::INT FROM numbers").fetchall() == [(42,)]
+
+
+def test_frames() -> None:
+    numbers = Result(["n", "t"], [BIGINT, TEXT], pa.table({"n": [1, 2], "t": ["a", None]}))
+    assert numbers.df()["n"].tolist() == [1, 2]
+    assert numbers.pl().rows() == [(1, "a"), (2, None)]
+
+
+def test_affected_rows() -> None:
+    count = Affected(3)
+    assert (count.rowcount, count.affected, count.fetchall()) == (3, 3, [(3,)])
+
+
+def test_explanation_prints_as_it_is() -> None:
+    plan = Explanation("Join\n  Get t")
+    assert repr(plan) == "Join\n  Get t"
+    assert plan.fetchall() == [("Join",), ("  Get t",)]

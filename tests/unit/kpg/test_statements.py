@@ -1,0 +1,239 @@
+"""SQL statements through ``db.sql``."""
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kpg
+from kpg.database import Database
+from kpg.result import Result
+from kpg.view import View
+
+
+def rows(db: Database, text: str) -> list[tuple[Any, ...]]:
+    result = db.sql(text)
+    assert isinstance(result, Result)
+    return result.fetchall()
+
+
+def test_what_statements_give(db: Database) -> None:
+    assert db.sql("CREATE TABLE t (a INT)") is None
+    inserted = db.sql("INSERT INTO t VALUES (1), (2)")
+    assert isinstance(inserted, Result)
+    assert inserted.rowcount == 2
+    assert isinstance(db.sql("CREATE MATERIALIZED VIEW v AS SELECT a FROM t"), View)
+    assert db.sql("CREATE VIEW w AS SELECT a FROM t") is None
+    assert db.sql("") is None
+    assert db.sql("  -- nothing\n") is None
+
+
+def test_script_gives_the_last_result(db: Database) -> None:
+    assert rows(db, "CREATE TABLE t (a INT); INSERT INTO t VALUES (1); SELECT a + 1 FROM t; ") == [(2,)]
+
+
+def test_types_in_and_out(db: Database) -> None:
+    db.sql("""
+        CREATE TABLE t (b BOOLEAN, s SMALLINT, i INT, l BIGINT, d DECIMAL(8, 3), r REAL, f DOUBLE PRECISION,
+                        day DATE, at TIMESTAMP, c CHAR(3), v VARCHAR(5), t TEXT)
+    """)
+    db.sql("""
+        INSERT INTO t VALUES (true, 1, 2, 3, 4.5, 0.5, 0.25, '1998-12-01', '1998-12-01 02:03:04.5',
+                              'ab', 'cd', 'ef'),
+                             (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
+    """)
+    assert rows(db, "SELECT * FROM t WHERE b")[0][:9] == (
+        True,
+        1,
+        2,
+        3,
+        Decimal("4.500"),
+        0.5,
+        0.25,
+        datetime.date(1998, 12, 1),
+        datetime.datetime(1998, 12, 1, 2, 3, 4, 500000),
+    )
+    assert (None,) * 12 in rows(db, "SELECT * FROM t")
+
+
+def test_insert_columns_and_query(db: Database) -> None:
+    db.sql("CREATE TABLE t (a INT, b TEXT, c INT)")
+    db.sql("INSERT INTO t (c, a) VALUES (1, 2)")
+    db.sql("INSERT INTO t SELECT a + 1, 'x', c FROM t")
+    assert sorted(rows(db, "SELECT a, b, c FROM t"), key=str) == [(2, None, 1), (3, "x", 1)]
+
+
+def test_insert_keeps_duplicates(db: Database) -> None:
+    db.sql("CREATE TABLE t (a INT)")
+    db.sql("INSERT INTO t VALUES (1), (1), (2)")
+    db.sql("INSERT INTO t SELECT a FROM t")
+    assert rows(db, "SELECT a, count(*) FROM t GROUP BY a ORDER BY a") == [(1, 4), (2, 2)]
+
+
+def test_delete_and_update(shop: Database) -> None:
+    assert rows(shop, "DELETE FROM item WHERE price > (SELECT avg(price) FROM item)") == [(2,)]
+    assert rows(shop, "UPDATE item SET price = price * 2, kind = 'z' WHERE id = 3") == [(1,)]
+    assert rows(shop, "SELECT * FROM item") == [(3, "z", Decimal("2.00"))]
+    assert rows(shop, "UPDATE item SET price = 0 WHERE false") == [(0,)]
+    assert rows(shop, "DELETE FROM item") == [(1,)]
+    assert shop.view("total").fetchall() == []
+
+
+def test_update_may_swap_keys(db: Database) -> None:
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    db.sql("UPDATE t SET id = 3 - id")
+    assert rows(db, "SELECT id, v FROM t ORDER BY id") == [(1, "b"), (2, "a")]
+
+
+def test_order_by(db: Database) -> None:
+    db.sql("CREATE TABLE t (a TEXT, b INT)")
+    db.sql("INSERT INTO t VALUES ('b', 1), ('B', 2), (NULL, 3), ('a', 4), ('ä', 5)")
+    assert rows(db, "SELECT a FROM t ORDER BY a") == [("B",), ("a",), ("b",), ("ä",), (None,)]
+    assert rows(db, "SELECT a FROM t ORDER BY a DESC") == [(None,), ("ä",), ("b",), ("a",), ("B",)]
+    assert rows(db, "SELECT a FROM t ORDER BY b DESC LIMIT 2 OFFSET 1") == [("a",), (None,)]
+    assert rows(db, "SELECT a FROM t ORDER BY a NULLS FIRST LIMIT 2") == [(None,), ("B",)]
+
+
+def test_sql_transaction(shop: Database) -> None:
+    shop.sql("BEGIN; INSERT INTO item VALUES (4, 'c', 1); ROLLBACK")
+    assert rows(shop, "SELECT count(*) FROM item") == [(3,)]
+    epoch = shop.epoch
+    shop.sql("BEGIN; INSERT INTO item VALUES (4, 'c', 1); DELETE FROM item WHERE id = 1; COMMIT")
+    assert shop.epoch == epoch + 1
+    assert rows(shop, "SELECT id FROM item ORDER BY id") == [(2,), (3,), (4,)]
+
+
+def test_failed_sql_transaction(shop: Database) -> None:
+    with pytest.raises(kpg.IntegrityError):
+        shop.sql("BEGIN; DELETE FROM item; INSERT INTO item VALUES (1, 'a', NULL); COMMIT")
+    with pytest.raises(kpg.InterfaceError, match="rolled back by an earlier error"):
+        shop.sql("SELECT 1")
+    shop.sql("ROLLBACK")
+    assert rows(shop, "SELECT count(*) FROM item") == [(3,)]
+
+
+def test_script_stops_at_the_first_error(shop: Database) -> None:
+    with pytest.raises(kpg.DataError):
+        shop.sql("DELETE FROM item WHERE id = 1; SELECT 1 / 0; DELETE FROM item")
+    assert rows(shop, "SELECT id FROM item ORDER BY id") == [(2,), (3,)]
+
+
+def test_nothing_runs_if_the_script_does_not_parse(shop: Database) -> None:
+    with pytest.raises(kpg.ProgrammingError):
+        shop.sql("DELETE FROM item; SELEC 1")
+    assert rows(shop, "SELECT count(*) FROM item") == [(3,)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE u (a INT)",
+        "CREATE VIEW u AS SELECT 1 AS a",
+        "CREATE MATERIALIZED VIEW u AS SELECT 1 AS a",
+        "DROP VIEW total",
+    ],
+)
+def test_no_definitions_in_transactions(shop: Database, text: str) -> None:
+    with pytest.raises(kpg.NotSupportedError, match="inside a transaction"), shop.transaction():
+        shop.sql(text)
+    assert [row[0] for row in rows(shop, "SHOW TABLES")] == ["item", "total"]
+
+
+def test_create_twice(shop: Database) -> None:
+    with pytest.raises(kpg.ProgrammingError, match='relation "item" already exists'):
+        shop.sql("CREATE TABLE Item (a INT)")
+    shop.sql("CREATE TABLE IF NOT EXISTS item (a INT)")
+    with pytest.raises(kpg.ProgrammingError, match='relation "total" already exists'):
+        shop.sql("CREATE MATERIALIZED VIEW total AS SELECT 1 AS a")
+    with pytest.raises(kpg.ProgrammingError, match='relation "item" already exists'):
+        shop.sql("CREATE OR REPLACE VIEW item AS SELECT 1 AS a")
+    assert len(shop.view("total")) == 2
+
+
+def test_plain_view_follows_its_tables(shop: Database) -> None:
+    shop.sql("CREATE VIEW cheap (n, p) AS SELECT id, price FROM item WHERE price < 3")
+    assert rows(shop, "SELECT n FROM cheap ORDER BY p") == [(3,), (1,)]
+    shop.sql("DELETE FROM item WHERE id = 3")
+    assert rows(shop, "SELECT * FROM cheap") == [(1, Decimal("2.50"))]
+
+
+def test_drop_refuses_what_is_used(shop: Database) -> None:
+    shop.sql("CREATE VIEW best AS SELECT max(price) AS p FROM total")
+    with pytest.raises(kpg.ProgrammingError, match='"total" cannot be dropped: view "best" uses it'):
+        shop.sql("DROP MATERIALIZED VIEW total")
+    with pytest.raises(kpg.ProgrammingError, match='"item" cannot be dropped'):
+        shop.sql("DROP TABLE item")
+    with pytest.raises(kpg.ProgrammingError, match='"total" cannot be replaced: "best" uses it'):
+        shop.sql("CREATE OR REPLACE MATERIALIZED VIEW total AS SELECT 1 AS price")
+    shop.sql("DROP TABLE item CASCADE")
+    assert rows(shop, "SHOW TABLES") == []
+
+
+def test_drop_of_several(shop: Database) -> None:
+    shop.sql("CREATE TABLE u (a INT)")
+    shop.sql("DROP VIEW total")
+    shop.sql("DROP TABLE item, u")
+    assert rows(shop, "SHOW TABLES") == []
+
+
+def test_drop_mistakes(shop: Database) -> None:
+    with pytest.raises(kpg.ProgrammingError, match='"item" is a table'):
+        shop.sql("DROP VIEW item")
+    with pytest.raises(kpg.ProgrammingError, match='relation "itme" does not exist'):
+        shop.sql("DROP TABLE itme")
+    shop.sql("DROP TABLE IF EXISTS itme")
+
+
+def test_table_made_anew_is_empty(shop: Database) -> None:
+    shop.sql("DROP TABLE item CASCADE; CREATE TABLE item (id INT)")
+    assert rows(shop, "SELECT * FROM item") == []
+
+
+def test_show_and_describe(shop: Database) -> None:
+    shop.sql("CREATE VIEW cheap AS SELECT id FROM item")
+    assert rows(shop, "SHOW TABLES") == [
+        ("item", "table", 3),
+        ("total", "materialized view", 2),
+        ("cheap", "view", None),
+    ]
+    assert rows(shop, "DESCRIBE item") == [
+        ("id", "INTEGER", False, True),
+        ("kind", "VARCHAR", True, False),
+        ("price", "DECIMAL(10, 2)", False, False),
+    ]
+
+
+@pytest.mark.parametrize("stage", ["", "LOGICAL", "OPTIMIZED", "PHYSICAL"])
+def test_explain(shop: Database, stage: str) -> None:
+    plan = shop.sql(f"EXPLAIN {stage} SELECT kind FROM item WHERE price > 2")
+    assert isinstance(plan, Result)
+    assert "item" in repr(plan)
+
+
+def test_copy_round_trip(shop: Database, tmp_path: Path) -> None:
+    for suffix in ("csv", "parquet"):
+        path = tmp_path / f"item.{suffix}"
+        assert rows(shop, f"COPY item TO '{path}'") == [(3,)]
+        shop.sql(f"CREATE TABLE {suffix} (id INT PRIMARY KEY, kind TEXT, price DECIMAL(10, 2))")
+        assert rows(shop, f"COPY {suffix} FROM '{path}'") == [(3,)]
+        assert rows(shop, f"SELECT * FROM {suffix} EXCEPT SELECT * FROM item") == []
+        assert rows(shop, f"SELECT count(*) FROM {suffix}") == [(3,)]
+
+
+def test_copy_options(db: Database, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("1|x\n2|-\n", encoding="utf-8")
+    db.sql("CREATE TABLE t (a INT, b TEXT, c INT)")
+    db.sql(f"COPY t (a, b) FROM '{path}' (HEADER false, DELIMITER '|', NULL '-')")
+    assert sorted(rows(db, "SELECT * FROM t")) == [(1, "x", None), (2, None, None)]
+
+
+def test_copy_of_a_bad_file_changes_nothing(db: Database, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a\n1\nx\n", encoding="utf-8")
+    db.sql("CREATE TABLE t (a INT)")
+    with pytest.raises(kpg.DataError, match=r"t\.csv, row 2, column a"):
+        db.sql(f"COPY t FROM '{path}'")
+    assert rows(db, "SELECT * FROM t") == []

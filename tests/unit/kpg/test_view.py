@@ -1,0 +1,182 @@
+"""Maintained views: reading, changes, subscriptions, replacing and dropping."""
+
+import gc
+from decimal import Decimal
+
+import pytest
+
+import kpg
+from kpg.database import Database
+from kpg.feed import Change
+
+A, B = ("a", Decimal("6.00")), ("b", Decimal("1.00"))
+
+
+def test_reading(shop: Database) -> None:
+    view = shop.view("TOTAL")
+    assert view.name == "total"
+    assert view.columns == ["kind", "price"]
+    assert [str(type_) for type_ in view.types] == ["VARCHAR", "DECIMAL(18, 2)"]
+    assert view.fetchall() == list(view) == [A, B]
+    assert view.fetchone() == A
+    assert view.fetchmany(1) == [A]
+    assert len(view) == 2
+    assert view.arrow().to_pydict() == {"kind": ["a", "b"], "price": [Decimal("6.00"), Decimal("1.00")]}
+    assert view.df()["kind"].tolist() == ["a", "b"]
+    assert view.pl().rows() == [A, B]
+    assert "2 rows, 2 columns" in repr(view)
+    assert view.sql.startswith("SELECT kind, sum(price)")
+
+
+def test_result_of_a_view_stays(shop: Database) -> None:
+    before = shop.view("total").result()
+    shop.insert("item", [(4, "c", 1)])
+    assert before.fetchall() == [A, B]
+
+
+def test_changes_start_with_the_contents(shop: Database) -> None:
+    view = shop.view("total")
+    epoch = shop.epoch
+    assert list(view.changes()) == [(A, epoch, 1), (B, epoch, 1)]
+    assert list(view.changes()) == []
+    shop.delete("item", [(3,)])
+    assert list(view.changes()) == [(B, epoch + 1, -1)]
+    assert list(view.changes()) == []
+
+
+def test_changes_without_the_contents(shop: Database) -> None:
+    view = shop.view("total")
+    assert list(view.changes(snapshot=False)) == []
+    shop.insert("item", [(4, "c", 2)])
+    assert list(view.changes()) == [(("c", Decimal("2.00")), shop.epoch, 1)]
+
+
+def test_every_handle_reads_its_own_changes(shop: Database) -> None:
+    first, second = shop.view("total"), shop.view("total")
+    list(first.changes())
+    shop.delete("item", [(3,)])
+    list(second.changes())
+    shop.insert("item", [(3, "b", 1)])
+    assert [diff for _, _, diff in first.changes()] == [-1, 1]
+    assert [diff for _, _, diff in second.changes()] == [1]
+
+
+def test_changes_are_not_recorded_for_nobody(shop: Database) -> None:
+    view = shop.view("total")
+    list(view.changes())
+    capture = shop._engine.views["total"].installed
+    assert capture.capture is not None
+    del view
+    gc.collect()
+    shop.delete("item", [(3,)])
+    assert capture.capture is None
+
+
+def test_changed_changes_cancel(shop: Database) -> None:
+    view = shop.view("total")
+    list(view.changes())
+    with shop.transaction():
+        shop.insert("item", [(4, "c", 1)])
+        shop.delete("item", [(4,)])
+    assert list(view.changes()) == []
+
+
+def test_subscription(shop: Database) -> None:
+    heard: list[list[Change]] = []
+    subscription = shop.view("total").subscribe(heard.append)
+    shop.insert("item", [(4, "c", 2)])
+    shop.sql("UPDATE item SET id = 5 WHERE id = 4")
+    with pytest.raises(kpg.IntegrityError):
+        shop.insert("item", [(1, "c", 2)])
+    assert heard == [[(("c", Decimal("2.00")), 2, 1)]]
+    subscription.close()
+    subscription.close()
+    shop.delete("item", [(5,)])
+    assert len(heard) == 1
+
+
+def test_failing_subscriber_does_not_undo_the_commit(shop: Database) -> None:
+    heard: list[list[Change]] = []
+
+    def fail(changes: list[Change]) -> None:
+        raise ValueError("no")
+
+    view = shop.view("total")
+    view.subscribe(fail)
+    view.subscribe(heard.append)
+    with pytest.raises(kpg.OperationalError, match="a subscriber of view total raised ValueError: no"):
+        shop.delete("item", [(3,)])
+    assert view.fetchall() == [A]
+    assert len(heard) == 1
+
+
+def test_subscriber_may_change_the_database(shop: Database) -> None:
+    shop.sql("CREATE TABLE log (n INT)")
+    shop.view("total").subscribe(lambda changes: shop.insert("log", [(len(changes),)]))
+    shop.delete("item", [(3,)])
+    assert list(shop.sql("SELECT n FROM log")) == [(1,)]  # type: ignore[arg-type]
+
+
+def test_stats(shop: Database) -> None:
+    stats = shop.view("total").stats
+    assert stats.install_seconds > 0
+    assert stats.arrangements_built >= 1
+    shop.delete("item", [(3,)])
+    assert shop.view("total").stats.last_step_seconds > 0
+
+
+def test_dropped_view_is_gone(shop: Database) -> None:
+    view = shop.view("total")
+    shop.sql("DROP MATERIALIZED VIEW total")
+    with pytest.raises(kpg.InterfaceError, match="view total was dropped or replaced"):
+        view.fetchall()
+    with pytest.raises(kpg.ProgrammingError, match='relation "total" does not exist'):
+        shop.view("total")
+    assert len(shop.arrangements()) == 0
+
+
+def test_replaced_view(shop: Database) -> None:
+    old = shop.view("total")
+    shop.sql("CREATE OR REPLACE MATERIALIZED VIEW total AS SELECT count(*) AS n FROM item")
+    with pytest.raises(kpg.InterfaceError, match="dropped or replaced"):
+        old.fetchall()
+    shop.delete("item", [(3,)])
+    assert shop.view("total").fetchall() == [(2,)]
+
+
+def test_failed_replacement_leaves_the_old_view(shop: Database) -> None:
+    view = shop.view("total")
+    with pytest.raises(kpg.DataError, match="division by zero"):
+        shop.sql("CREATE OR REPLACE MATERIALIZED VIEW total AS SELECT 1 / (id - 1) AS n FROM item")
+    shop.delete("item", [(3,)])
+    assert view.fetchall() == [A]
+
+
+def test_view_that_is_not_kept(shop: Database) -> None:
+    shop.sql("CREATE VIEW cheap AS SELECT id FROM item WHERE price < 2")
+    with pytest.raises(kpg.ProgrammingError, match='"cheap" is not materialized'):
+        shop.view("cheap")
+    with pytest.raises(kpg.ProgrammingError, match='"item" is a table'):
+        shop.view("item")
+
+
+def test_view_over_views(shop: Database) -> None:
+    shop.sql("CREATE MATERIALIZED VIEW top AS SELECT max(price) AS price FROM total")
+    assert shop.view("top").fetchall() == [(Decimal("6.00"),)]
+    shop.insert("item", [(4, "b", 10)])
+    assert shop.view("top").fetchall() == [(Decimal("11.00"),)]
+
+
+def test_hidden_sort_column(shop: Database) -> None:
+    shop.sql("CREATE MATERIALIZED VIEW names AS SELECT kind FROM item ORDER BY price DESC")
+    view = shop.view("names")
+    assert view.fetchall() == [("a",), ("a",), ("b",)]
+    list(view.changes())
+    shop.sql("UPDATE item SET price = 9 WHERE id = 3")
+    assert view.fetchall() == [("b",), ("a",), ("a",)]
+    assert list(view.changes()) == []
+    assert sorted(shop.sql("SELECT kind FROM names WHERE kind > 'a'")) == [("b",)]  # type: ignore[arg-type]
+
+
+def test_explain(shop: Database) -> None:
+    assert "item" in shop.view("total").explain("logical")

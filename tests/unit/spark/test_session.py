@@ -1,0 +1,72 @@
+"""What is said when Spark or Java is missing; no Spark needed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kpg.runtime.errors import NotSupportedError, OperationalError
+from kpg.runtime.spark.session import java_version, opened, require_java, require_pyspark, unavailable
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("banner", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15\n', 17),
+        ('openjdk version "21" 2023-09-19\n', 21),
+        ('java version "1.8.0_371"\n', 8),
+        ("no java here", 0),
+    ],
+)
+def test_java_version(banner, version):
+    assert java_version(banner) == version
+
+
+def test_missing_java(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(OperationalError, match="there is no java in JAVA_HOME") as caught:
+        require_java()
+    assert "install Java 17" in caught.value.hint
+    assert "pyarrow" in caught.value.hint
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OperationalError, match="there is no java on PATH"):
+        require_java()
+
+
+def test_unavailable(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert "there is no java in JAVA_HOME" in str(unavailable())
+
+
+def test_old_java(monkeypatch, tmp_path):
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'java version \"1.8.0_371\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(OperationalError, match="bin/java is Java 8"):
+        require_java()
+
+
+def test_missing_pyspark(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(OperationalError, match="pyspark cannot be imported") as caught:
+        require_pyspark()
+    assert "pip install 'kpg[spark]'" in caught.value.hint
+
+
+def test_spark_connect_is_refused():
+    with pytest.raises(NotSupportedError, match="Spark Connect"), opened(object()):
+        pass
+
+
+def test_spark_is_not_imported_before_it_is_needed():
+    code = (
+        "import sys; import kpg, kpg.runtime.spark.load, kpg.runtime.data.files;"
+        "sys.exit(bool({'pyspark', 'pandas', 'numba'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

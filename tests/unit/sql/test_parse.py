@@ -1,0 +1,139 @@
+"""Statements: what a script is taken apart into."""
+
+import pytest
+
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parse import parse, parse_query
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.types import DATE, INTEGER, REAL, TEXT, ColumnDef, Kind, Schema, Type, decimal
+
+
+def one(text: str) -> ast.Statement:
+    (statement,) = parse(text)
+    return statement
+
+
+def test_a_script_is_split_at_semicolons_outside_strings_and_comments() -> None:
+    script = "select ';' as a; -- no; statement\n;; select 2 /* ; */"
+    texts = [statement.text for statement in parse(script) if isinstance(statement, ast.Select)]
+    assert texts == ["select ';' as a", "select 2"]
+
+
+def test_create_table() -> None:
+    statement = one(
+        """create table if not exists T (a int, b decimal(15, 2) not null, c varchar(10), d date,
+           e char, f real, g text, primary key (d, A))"""
+    )
+    assert isinstance(statement, ast.CreateTable)
+    assert statement.name == "T" and statement.if_not_exists
+    assert statement.schema == Schema(
+        (
+            ColumnDef("a", INTEGER, False),
+            ColumnDef("b", decimal(15, 2), False),
+            ColumnDef("c", Type(Kind.VARCHAR, 10), True),
+            ColumnDef("d", DATE, False),
+            ColumnDef("e", Type(Kind.CHAR, 1), True),
+            ColumnDef("f", REAL, True),
+            ColumnDef("g", TEXT, True),
+        ),
+        (3, 0),
+    )
+
+
+def test_views_keep_the_text_of_their_query() -> None:
+    text = "create materialized view v (x, y) as\n  with w as (select 1) select * from w"
+    statement = one(text)
+    assert isinstance(statement, ast.CreateView)
+    assert statement.materialized and statement.columns == ("x", "y")
+    assert statement.query.text == "with w as (select 1) select * from w"
+    replaced = one("create or replace view v as select 1")
+    assert isinstance(replaced, ast.CreateView) and replaced.or_replace and not replaced.materialized
+
+
+def test_copy() -> None:
+    source = one("copy t (a, b) from 'x.csv' (header true, delimiter '|', null 'NA')")
+    assert isinstance(source, ast.CopyFrom)
+    assert (source.table, source.columns, source.path, source.format) == ("t", ("a", "b"), "x.csv", "csv")
+    assert dict(source.options) == {"header": "true", "delimiter": "|", "null": "NA"}
+    target = one("copy (select 1) to 'out' (format parquet)")
+    assert isinstance(target, ast.CopyTo) and target.format == "parquet"
+    assert isinstance(one("copy t to 'x.parquet'"), ast.CopyTo)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("begin", ast.Begin),
+        ("start transaction", ast.Begin),
+        ("commit work", ast.Commit),
+        ("end", ast.Commit),
+        ("rollback", ast.Rollback),
+        ("abort", ast.Rollback),
+        ("show tables", ast.ShowTables),
+        ("describe t", ast.Describe),
+        ("drop materialized view if exists v", ast.Drop),
+        ("insert into t values (1)", ast.Insert),
+        ("delete from t as x where x.a = 1", ast.Delete),
+        ("update t set a = 1", ast.Update),
+        ("values (1)", ast.Select),
+        ("(select 1) union (select 2)", ast.Select),
+    ],
+)
+def test_kinds(text: str, kind: type) -> None:
+    assert isinstance(one(text), kind)
+
+
+def test_explain_names_a_stage() -> None:
+    statement = one("explain logical select 1")
+    assert isinstance(statement, ast.Explain) and statement.stage == "logical"
+    assert isinstance(statement.statement, ast.Select) and statement.statement.text == "select 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "place"),
+    [
+        ("select 1 +", "syntax error at the end of the statement", "+"),
+        ("select a b c", 'syntax error at "c"', "c"),
+        ("select 1; select 'abc", "a string, name or comment does not end", "'abc"),
+        ("vacuum t", 'syntax error at "vacuum"', "vacuum"),
+        ("create table t (a int, A int)", 'column "A" is defined twice', "A"),
+        ("create table t (a int, primary key (b))", 'primary key column "b" does not exist', None),
+        ("copy t from 'x.json'", 'cannot tell the format of "x.json"', "'x.json'"),
+        ("copy t from 'x.csv' (colour 'red')", 'unknown COPY option "colour"', None),
+    ],
+)
+def test_mistakes(text: str, message: str, place: str | None) -> None:
+    with pytest.raises(ProgrammingError) as caught:
+        parse(text)
+    span = caught.value.span
+    assert caught.value.message == message and span is not None
+    assert place is None or span.source[span.start : span.end] == place
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("create table t (a int unique)", "UNIQUE is not supported"),
+        ("create table t (a int default 3)", "DEFAULT is not supported"),
+        ("create table t (a json)", "type JSON is not supported"),
+        ("create table t (a decimal(30, 2))", "DECIMAL(30, 2) is not supported"),
+        ("create table t as select 1", "CREATE TABLE AS is not supported"),
+        ("create index i on t (a)", "CREATE INDEX is not supported"),
+        ("alter table t add column b int", "ALTER is not supported"),
+        ("begin isolation level serializable", "ISOLATION LEVEL SERIALIZABLE is not supported"),
+        ("explain drop table t", "EXPLAIN of anything but a query is not supported"),
+        ("set x = 1", "SET is not supported"),
+        ("truncate t", "TRUNCATE TABLE is not supported"),
+        ("select " + "(" * 3000 + "1" + ")" * 3000, "a statement nested this deep is not supported"),
+    ],
+)
+def test_refusals(text: str, message: str) -> None:
+    with pytest.raises(NotSupportedError) as caught:
+        parse(text)
+    assert caught.value.message == message and caught.value.span is not None
+
+
+def test_parse_query_wants_one_query() -> None:
+    assert parse_query("select 1;").text == "select 1"
+    with pytest.raises(ProgrammingError, match="expected one query"):
+        parse_query("select 1; select 2")

@@ -1,0 +1,111 @@
+"""Lookups against every pair tried; and the directories that must not change them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kpg.runtime.errors import DataError
+from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.lookup import Order, lookup
+from kpg.runtime.trace.updates import Updates
+from tests.model import kernels as model
+from tests.model.updates import updates
+
+ALL_COLUMNS = np.arange(2)
+
+
+def batch(rows: Updates, upper: tuple[int, ...] = (9, 9)) -> Batch:
+    depth = rows.depth
+    return Batch.build(rows, Antichain.minimum(depth), Antichain.of(upper[:depth]))
+
+
+def pairs(
+    stream: Updates, key: tuple[int, ...], layers: list[Batch], order: Order = Order.ANY
+) -> model.Contents:
+    keep_stream, keep_batch = np.arange(stream.width), np.arange(layers[0].data.shape[0])
+    return model.contents(lookup(stream, key, layers, keep_stream, keep_batch, order))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_every_pair_comes_once(data: st.DataObject) -> None:
+    width, depth = data.draw(st.integers(0, 3)), data.draw(st.integers(1, 2))
+    stream_width = data.draw(st.integers(1, 3))
+    stream = data.draw(updates(stream_width, depth, most=12))
+    layers = [batch(rows) for rows in data.draw(st.lists(updates(width, depth), max_size=3))]
+    key = tuple(data.draw(st.lists(st.integers(0, stream_width - 1), max_size=width)))
+    keep_stream = data.draw(st.lists(st.integers(0, stream_width - 1), max_size=3))
+    keep_batch = data.draw(st.lists(st.integers(0, width - 1), max_size=3)) if width else []
+    order, chunk = data.draw(st.sampled_from(Order)), data.draw(st.sampled_from([1, 3, 1 << 20]))
+    columns = np.array(keep_stream, np.int64), np.array(keep_batch, np.int64)
+    found = list(lookup(stream, key, layers, *columns, order, chunk))
+    assert all(1 <= len(part) <= chunk for part in found)
+    arranged = [layer.updates for layer in layers]
+    assert model.contents(found) == model.lookup(stream, key, arranged, keep_stream, keep_batch, order)
+
+
+@pytest.mark.parametrize("order", Order)
+def test_all_chunks_but_the_last_are_full(order: Order) -> None:
+    layers = [batch(Updates.of([[1] * 5, range(5)], (0,), 1), (1,))]
+    stream = Updates.of([[1, 1, 2], [7, 8, 9]], (1,), 1)
+    found = lookup(stream, (0,), layers, ALL_COLUMNS, ALL_COLUMNS, order, 4)
+    assert [len(part) for part in found] == [4, 4, 2]
+
+
+def test_a_batch_closed_before_the_stream_is_met_even_where_compacted_to_its_time() -> None:
+    compacted = Batch(Updates.of([[1]], (5,), 1), Antichain.of((0,)), Antichain.of((5,)), Antichain.of((5,)))
+    assert pairs(Updates.of([[1]], (5,), 1), (0,), [compacted], Order.BEFORE) == {((1, 1), (5,)): 1}
+
+
+def test_updates_of_the_same_time_meet_only_through() -> None:
+    layers = [batch(Updates.of([[1]], (5,), 1))]
+    stream = Updates.of([[1]], (5,), 1)
+    assert pairs(stream, (0,), layers, Order.BEFORE) == {}
+    assert pairs(stream, (0,), layers, Order.THROUGH) == {((1, 1), (5,)): 1}
+
+
+NULL, ERROR = -(2**63), 1 - 2**63
+SKEWED = {
+    "dense": np.arange(5000),
+    "nulls": np.concatenate([np.full(500, NULL), np.full(3, ERROR), np.arange(4000)]),
+    "outliers": np.concatenate([np.arange(5000), [2**62, 2**63 - 1]]),
+    "two clusters": np.concatenate([np.arange(2500), 2**61 + np.arange(2500)]),
+    "one value": np.full(700, 42),
+    "all null": np.full(700, NULL),
+    "whole range": np.random.default_rng(3).integers(-(2**63), 2**63 - 1, 4000),
+    "exponential": (2.0 ** np.linspace(0, 62, 4000)).astype(np.int64),
+}
+
+
+@pytest.mark.parametrize("name", SKEWED)
+def test_a_directory_finds_what_searching_finds(name: str) -> None:
+    keys = np.sort(SKEWED[name])
+    random = np.random.default_rng(5)
+    wanted = np.concatenate([random.choice(keys, 300), random.integers(-(2**63), 2**63 - 1, 50)])
+    wanted = np.concatenate([wanted, [NULL, ERROR, 0, 2**63 - 1], random.choice(keys, 50) ^ 1])
+    layer = batch(Updates.of([keys, np.arange(keys.shape[0])], (0,), 1), (1,))
+    stream = Updates.of([wanted, np.arange(wanted.shape[0])], (1,), 1)
+    columns = np.array([1]), np.array([1])
+    found = [part.data for part in lookup(stream, (0,), [layer], *columns, Order.ANY)]
+    assert layer.directory(0)[0].shape[0] > 0
+    got = set(map(tuple, np.concatenate(found, axis=1).T.tolist()))
+    low, high = np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, side="right")
+    expected = {(i, position) for i in range(wanted.shape[0]) for position in range(low[i], high[i])}
+    assert got == expected
+
+
+def test_a_batch_builds_its_directory_only_once_it_is_searched_enough() -> None:
+    layer = batch(Updates.of([range(12800)], (0,), 1), (1,))
+    for _ in range(99):
+        assert layer.directory(1)[0].shape[0] == 0
+    before = layer.nbytes
+    assert layer.directory(1)[0].shape[0] > 0
+    assert layer.nbytes > before
+
+
+def test_a_product_of_diffs_that_does_not_fit_is_an_error() -> None:
+    layers = [batch(Updates.of([[1]], (0,), 2**40), (1,))]
+    with pytest.raises(DataError, match="multiplicity overflow"):
+        pairs(Updates.of([[1]], (1,), 2**40), (0,), layers)

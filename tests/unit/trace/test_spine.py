@@ -1,0 +1,267 @@
+"""Traces: what readers see, how much work merging is, and what handles hold back."""
+
+import gc
+import math
+import weakref
+
+import numpy as np
+import pytest
+
+from kpg.runtime.errors import InternalError
+from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.handle import TraceHandle
+from kpg.runtime.trace.spine import TINY_BATCHES, Spine
+from kpg.runtime.trace.updates import Updates
+from tests.model.kernels import contents
+
+
+def at(epoch: int) -> Antichain:
+    return Antichain.of((epoch,))
+
+
+def insert(spine: Spine, keys: object, diff: object = 1, epoch: int | None = None) -> Batch:
+    """One batch of one-column rows, for the epoch that is next."""
+    (now,) = spine.upper.elements[0]
+    epoch = now if epoch is None else epoch
+    batch = Batch.build(Updates.of([keys], (epoch,), diff), spine.upper, at(epoch + 1))
+    spine.insert(batch)
+    return batch
+
+
+def release(handle: TraceHandle) -> None:
+    """Let a handle hold back nothing that is in the trace."""
+    handle.advance_logical(handle.spine.upper)
+    handle.advance_physical(handle.spine.upper)
+
+
+def filled(sizes: list[int]) -> tuple[Spine, TraceHandle]:
+    """A spine with batches of such sizes, each followed by the work that is due."""
+    spine = Spine(1, 1)
+    handle = TraceHandle(spine)
+    random = np.random.default_rng(0)
+    for size in sizes:
+        insert(spine, random.integers(0, 2**60, size))
+        release(handle)
+        spine.work()
+    return spine, handle
+
+
+HISTORIES = {
+    "single rows": [1] * 1500,
+    "equal batches": [100] * 200,
+    "growing": list(range(1, 300)),
+    "falling": list(range(300, 0, -1)),
+    "one large, then small": [50_000] + [20] * 300,
+    "small, then one large": [20] * 300 + [50_000] + [20] * 50,
+    "mixed": np.random.default_rng(9).geometric(0.01, 300).tolist(),
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_batches_stay_few_at_every_step(name: str) -> None:
+    spine = Spine(1, 1)
+    handle = TraceHandle(spine)
+    random = np.random.default_rng(0)
+    for size in HISTORIES[name]:
+        insert(spine, random.integers(0, 2**60, size))
+        release(handle)
+        spine.work()
+        assert spine.batches <= 2 * math.log2(spine.rows + 1) + TINY_BATCHES
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_merging_is_in_proportion_to_n_log_n(name: str) -> None:
+    spine, _ = filled(HISTORIES[name])
+    n = sum(HISTORIES[name])
+    assert spine.inserted_rows == n
+    assert spine.merged_rows <= 3 * n * math.log2(n)
+
+
+def test_a_call_does_not_exceed_its_fuel() -> None:
+    spine = Spine(1, 1)
+    handle = TraceHandle(spine)
+    random = np.random.default_rng(0)
+    for _ in range(40):
+        insert(spine, random.integers(0, 2**60, 1000))
+    release(handle)
+    for fuel in [1, 10, 100, 1000, 10_000] * 20:
+        assert spine.work(fuel) <= 2 * fuel + 64
+
+
+def test_work_due_is_in_proportion_to_what_was_inserted() -> None:
+    spine, handle = filled([100_000] * 2)
+    insert(spine, [1, 2, 3])
+    release(handle)
+    assert spine.work() <= 10_000
+
+
+def test_unlimited_fuel_leaves_geometric_sizes() -> None:
+    spine = Spine(1, 1)
+    handle = TraceHandle(spine)
+    random = np.random.default_rng(0)
+    for size in random.integers(100, 3000, 50):
+        insert(spine, random.integers(0, 2**60, size))
+    release(handle)
+    spine.work(1 << 40)
+    sizes = [len(batch) for batch in spine.layers()]
+    assert all(sizes[i] > sum(sizes[i + 1 :]) for i in range(len(sizes)))
+
+
+def test_sources_are_read_until_their_merge_is_done() -> None:
+    spine, handle = filled([])
+    insert(spine, range(1000))
+    insert(spine, range(1000, 2000))
+    release(handle)
+    spine.work(10)
+    assert [len(batch) for batch in spine.layers()] == [1000, 1000]
+    spine.work(1 << 20)
+    assert [len(batch) for batch in spine.layers()] == [2000]
+
+
+def test_a_window_that_slides_keeps_memory_flat() -> None:
+    spine, handle = filled([])
+    window, sizes = 500, []
+    for epoch in range(0, 20_000, 50):
+        added = np.arange(epoch, epoch + 50)
+        keys = np.concatenate([added, added - window])
+        insert(spine, keys[keys >= 0], np.repeat([1, -1], 50)[keys >= 0])
+        release(handle)
+        spine.work()
+        sizes.append(spine.bytes)
+    assert max(sizes) < 120_000
+    assert spine.rows < 4 * window
+
+
+def test_no_batch_spans_the_physical_frontier_of_a_reader() -> None:
+    spine, slow = filled([100, 100])
+    fast = slow.clone()
+    middle = spine.upper
+    for _ in range(10):
+        insert(spine, range(100))
+        release(fast)
+        spine.work()
+    assert contents(batch.updates for batch in spine.layers(middle)) == contents(
+        batch.updates for batch in spine.layers()[: len(spine.layers(middle))]
+    )
+    assert sum(len(batch) for batch in spine.layers(middle)) == 200
+    release(slow)
+    spine.work(1 << 20)
+    with pytest.raises(InternalError, match="within a merged batch"):
+        spine.layers(middle)
+
+
+def test_times_are_kept_from_the_earliest_logical_frontier_on() -> None:
+    spine, fast = filled([])
+    slow = fast.clone()
+    for _ in range(8):
+        insert(spine, range(100))
+        release(fast)
+        slow.advance_physical(spine.upper)
+    slow.advance_logical(at(5))
+    spine.compact()
+    (batch,) = spine.layers()
+    assert sorted(set(batch.time[0].tolist())) == [5, 6, 7]
+    assert batch.since == at(5) and spine.since == at(5)
+    slow.close()
+    spine.compact()
+    (batch,) = spine.layers()
+    assert batch.time.tolist() == [[8]]
+    assert batch.diff.tolist() == [8]
+
+
+def test_compact_drops_rows_that_were_deleted() -> None:
+    spine, handle = filled([])
+    insert(spine, range(100))
+    insert(spine, range(90), -1)
+    release(handle)
+    spine.compact()
+    assert [batch.data.tolist() for batch in spine.layers()] == [[list(range(90, 100))]]
+    insert(spine, range(90, 100), -1)
+    release(handle)
+    spine.compact()
+    assert spine.layers() == ()
+    assert spine.rows == 0
+
+
+def test_the_last_batch_can_be_taken_back() -> None:
+    spine, handle = filled([10, 10])
+    before = spine.layers(), spine.upper, spine.inserted_rows
+    batch = insert(spine, range(5))
+    assert spine.truncate_last() is batch
+    assert (spine.layers(), spine.upper, spine.inserted_rows) == before
+    insert(spine, range(5))
+    release(handle)
+    spine.work()
+    with pytest.raises(InternalError, match="taken back"):
+        spine.truncate_last()
+
+
+def test_a_batch_must_follow_the_last() -> None:
+    spine, _ = filled([10])
+    with pytest.raises(InternalError, match="does not follow"):
+        spine.insert(Batch.build(Updates.of([[1]], (5,), 1), at(5), at(6)))
+
+
+def test_empty_batches_move_the_frontier_and_leave_no_layer() -> None:
+    spine, handle = filled([10])
+    for _ in range(100):
+        insert(spine, [])
+    release(handle)
+    spine.work()
+    insert(spine, range(5))
+    assert [len(batch) for batch in spine.layers()] == [10, 5]
+    assert [len(batch) for batch in spine.layers(at(101))] == [10]
+
+
+def test_rewriting_maps_every_batch_and_sorts_it_again() -> None:
+    spine, handle = filled([])
+    for start in (0, 100, 200):
+        insert(spine, range(start, start + 100))
+    release(handle)
+    spine.work(10)
+    spine.rewrite(lambda updates: updates.with_data(299 - updates.data))
+    assert [batch.data[0, :2].tolist() for batch in spine.layers()] == [[200, 201], [100, 101], [0, 1]]
+    spine.work(1 << 20)
+    assert np.concatenate([batch.data[0] for batch in spine.layers()]).size == 300
+
+
+@pytest.mark.parametrize("frontier", ["logical", "physical"])
+def test_frontiers_only_advance(frontier: str) -> None:
+    _, handle = filled([10])
+    with pytest.raises(InternalError, match=f"{frontier} frontier cannot go back"):
+        getattr(handle, f"advance_{frontier}")(at(0))
+
+
+def test_a_clone_holds_what_the_original_held() -> None:
+    _, handle = filled([10])
+    clone = handle.clone()
+    assert (clone.logical, clone.physical) == (handle.logical, handle.physical)
+    handle.close()
+    assert clone.spine.held
+    clone.close()
+    with pytest.raises(InternalError, match="closed trace handle"):
+        clone.clone()
+
+
+def test_dropping_a_handle_closes_it() -> None:
+    spine, handle = filled([10])
+    clone = handle.clone()
+    del clone
+    assert spine.held
+    handle.close()
+    handle.close()
+    assert not spine.held
+
+
+def test_the_last_handle_frees_the_trace_at_once() -> None:
+    spine, handle = filled([1000] * 5)
+    reference = weakref.ref(spine)
+    gc.disable()
+    try:
+        del spine
+        assert reference() is not None
+        del handle
+        assert reference() is None
+    finally:
+        gc.enable()
