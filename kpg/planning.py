@@ -1,17 +1,20 @@
 """From statements to plans: the compiler as the database calls it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from kpg.compiler import pipeline
 from kpg.compiler.algebra.rel import Constant, Get, OrderBy, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import Catalog, Statistics
+from kpg.compiler.explain import STAGES as COMPILER_STAGES
+from kpg.compiler.explain import table_key
 from kpg.compiler.sql import query as front
 from kpg.compiler.sql import statements as ast
 from kpg.reading import Reader
@@ -19,13 +22,12 @@ from kpg.runtime import plan as ir
 from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.data.table import Table
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.scalar import Column, Fetch
 from kpg.runtime.types import NULL, ColumnDef, Schema, Type
 
 if TYPE_CHECKING:
     pass
 
-STAGES: Final = ("ast", "logical", "steps", "optimized", "physical", "arrangements")
+STAGES: Final = (*COMPILER_STAGES, "arrangements")
 Words = NDArray[np.int64]
 Query = ast.Select | ast.Insert | ast.Delete | ast.Update
 
@@ -63,7 +65,7 @@ class LiveStatistics:
 
     def arrangements(self, table: str) -> tuple[tuple[int, ...], ...]:
         """The key columns of the table's arrangements, in order of making."""
-        found = (key for plan in self._plans.values() for key in table_keys(plan, table))
+        found = (key for plan in self._plans.values() for name, key in table_keys(plan) if name == table)
         return tuple(dict.fromkeys(found))
 
 
@@ -88,22 +90,12 @@ def relations_of(rel: Rel, query: ast.Select, catalog: Catalog) -> frozenset[str
     return frozenset(read)
 
 
-def table_keys(plan: ir.Plan, table: str) -> Iterable[tuple[int, ...]]:
-    """The key columns of a plan's arrangements of all rows of a table."""
-    for node in plan.nodes:
-        if not isinstance(node, ir.Arrange):
-            continue
-        linear = plan.nodes[node.input]
-        if not isinstance(linear, ir.Linear) or linear.mfp.predicates:
-            continue
-        if plan.nodes[linear.input] != ir.Source(table):
-            continue
-        *keys, rowid = linear.mfp.outputs
-        columns = tuple(
-            key.column for key in keys if isinstance(key, Fetch) and isinstance(key.rowid, Column)
-        )
-        if isinstance(rowid, Column) and len(columns) == len(keys) and keys:
-            yield columns
+def table_keys(plan: ir.Plan) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The plan's arrangements of all rows of a table, which views share: the table and the key columns."""
+    for ref in range(len(plan.nodes)):
+        found = table_key(plan, ref)
+        if found is not None:
+            yield found
 
 
 def bind(statement: Query, catalog: Catalog) -> front.Bound:
@@ -135,9 +127,7 @@ def constant_words(rel: Rel, dictionary: Dictionary) -> Words | None:
 
 def plan_bound(bound: front.Bound, catalog: Catalog, statistics: Statistics) -> Planned:
     """The plan of a bound statement."""
-    from kpg.compiler.pipeline import compile_bound
-
-    compiled = compile_bound(bound, catalog, statistics)
+    compiled = pipeline.compile_bound(bound, catalog, statistics)
     columns = zip(bound.names, bound.types, bound.nullable, strict=True)
     schema = Schema(tuple(ColumnDef(name, type_, nullable) for name, type_, nullable in columns))
     return Planned(bound.rel, compiled.plan, schema, rel_types(bound.rel), bound.order)
@@ -147,9 +137,26 @@ def explain(
     statement: ast.Select | ast.CreateView, stage: str, catalog: Catalog, statistics: Statistics
 ) -> str:
     """The plan of a query as text, at a stage; InterfaceError if there is no such stage."""
-    if stage.lower() not in STAGES:
-        raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
-    from kpg.compiler.pipeline import explain as explain_query
-
     query = statement.query if isinstance(statement, ast.CreateView) else statement
-    return explain_query(query, stage.lower(), catalog, statistics)
+    stage = stage.lower()
+    if stage == "arrangements":
+        return _explain_arrangements(plan(query, catalog, statistics).plan, catalog, statistics)
+    if stage not in STAGES:
+        raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
+    return pipeline.explain(query, stage, catalog, statistics).rstrip("\n")
+
+
+def _explain_arrangements(plan: ir.Plan, catalog: Catalog, statistics: Statistics) -> str:
+    """Every arrangement that the plan uses, and whether it is there already."""
+    lines = []
+    for ref, node in enumerate(plan.nodes):
+        found = table_key(plan, ref)
+        if found is not None:
+            table, columns = found
+            names = ", ".join(catalog.table(table).schema.names[column] for column in columns)
+            state = "shared" if columns in statistics.arrangements(table) else "new"
+            lines.append(f"{table} by ({names}): {state}")
+        elif isinstance(node, ir.Arrange):
+            what = "the result" if ref == plan.output else f"%{node.input} by its first {node.key} columns"
+            lines.append(f"{what}: of this query")
+    return "\n".join(lines)

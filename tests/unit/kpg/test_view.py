@@ -178,5 +178,16 @@ def test_hidden_sort_column(shop: Database) -> None:
     assert sorted(shop.sql("SELECT kind FROM names WHERE kind > 'a'")) == [("b",)]  # type: ignore[arg-type]
 
 
-def test_explain(shop: Database) -> None:
-    assert "item" in shop.view("total").explain("logical")
+@pytest.mark.parametrize("stage", ["ast", "logical", "steps", "optimized", "physical"])
+def test_explain(shop: Database, stage: str) -> None:
+    assert shop.view("total").explain(stage)
+
+
+def test_explain_arrangements(shop: Database) -> None:
+    query = "SELECT i.id FROM item i JOIN item j ON i.kind = j.kind"
+    before = "item by (kind): new\nthe result: of this query"
+    assert shop.explain(query, "arrangements") == before
+    shop.sql(f"CREATE MATERIALIZED VIEW pair AS {query}")
+    assert shop.explain(query, "arrangements") == before.replace("new", "shared")
+    with pytest.raises(kpg.InterfaceError, match='there is no stage "magic"'):
+        shop.explain(query, "magic")

@@ -12,6 +12,18 @@ from kpg.tpch.generate import generate, table_path
 from kpg.tpch.schema import QUERIES, TABLES, create_statements, query_text
 from tests.unit.sql.oracle import Data, assert_same, catalog_of, model_rows
 
+CATALOG = catalog_of("; ".join(create_statements().values()))
+LOOSER = {
+    2: {"p_size = 15": "p_size < 40", "%BRASS": "%S%"},
+    5: {"ASIA": "AMERICA", "INTERVAL '1' YEAR": "INTERVAL '5' YEAR"},
+    7: {"GERMANY": "KENYA", "FRANCE": "PERU"},
+    11: {"GERMANY": "KENYA"},
+    18: {"> 300": "> 230"},
+    20: {"forest%": "%o%", "CANADA": "KENYA"},
+    21: {"SAUDI ARABIA": "KENYA"},
+}
+"""Parameters with which queries that find nothing at this scale factor find something."""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -39,7 +51,19 @@ def database(folder: Path) -> duckdb.DuckDBPyConnection:
 
 @pytest.mark.parametrize("number", QUERIES)
 def test_agrees_with_duckdb(number: int, data: Data, database: duckdb.DuckDBPyConnection) -> None:
-    catalog = catalog_of("; ".join(create_statements().values()))
-    bound = lower_query(parse_query(query_text(number)), catalog)
-    expected = database.execute(query_text(number)).fetchall()
-    assert_same(model_rows(bound, data), expected)
+    query = query_text(number)
+    bound = lower_query(parse_query(query), CATALOG)
+    assert_same(model_rows(bound, data), database.execute(query).fetchall())
+
+
+@pytest.mark.parametrize("number", LOOSER)
+def test_agrees_with_duckdb_on_more_rows(
+    number: int, data: Data, database: duckdb.DuckDBPyConnection
+) -> None:
+    query = query_text(number)
+    for old, new in LOOSER[number].items():
+        assert old in query
+        query = query.replace(old, new)
+    expected = database.execute(query).fetchall()
+    assert expected
+    assert_same(model_rows(lower_query(parse_query(query), CATALOG), data), expected)
