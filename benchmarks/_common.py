@@ -3,10 +3,10 @@
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -17,15 +17,15 @@ from kpg.tpch.report import geometric_mean, quantile
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One figure measured several times, beside a reference for the same if there is one.
+    """One figure measured several times, beside named references for the same thing.
 
-    ``unit`` is ``s`` (less is better) or a rate such as ``tuples/s`` (more is better).
+    ``unit`` is ``s`` or ``bytes`` (less is better) or a rate such as ``tuples/s`` (more is better).
     """
 
     name: str
     unit: str
     values: tuple[float, ...]
-    reference: float | None = None
+    references: dict[str, float] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -34,11 +34,11 @@ class Measurement:
         return quantile(self.values, 0.5)
 
     @property
-    def ratio(self) -> float | None:
-        """How many times better than the reference the median is."""
-        if self.reference is None:
-            return None
-        return self.reference / self.median if self.unit == "s" else self.median / self.reference
+    def ratios(self) -> dict[str, float]:
+        """How many times better than each reference the median is."""
+        ratios = {name: self.median / value for name, value in self.references.items() if value > 0}
+        less_is_better = self.unit in ("s", "bytes")
+        return {name: 1 / ratio for name, ratio in ratios.items()} if less_is_better else ratios
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -57,22 +57,43 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def report(title: str, measurements: Sequence[Measurement], path: Path | None = None) -> None:
-    """Print the measurements with machine, versions and mean ratio; write the raw figures to ``path``."""
+    """Print the measurements with machine, versions and mean ratios; write the raw figures to ``path``."""
     console = Console()
+    console = console if console.is_terminal else Console(width=110)
     console.print(f"{title}\n{describe()}", highlight=False, soft_wrap=True)
+    names = list(dict.fromkeys(name for one in measurements for name in one.references))
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("measured", "median", "least", "most", "unit", "reference", "ratio"):
-        table.add_column(heading, justify="left" if heading in ("measured", "unit") else "right")
+    for heading in ("measured", "median", "least", "most", "unit"):
+        side: Literal["left", "right"] = "left" if heading in ("measured", "unit") else "right"
+        table.add_column(heading, justify=side, no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("ratio", justify="right", no_wrap=True)
     for one in measurements:
-        spread = (_figure(one.median), _figure(min(one.values)), _figure(max(one.values)))
-        table.add_row(one.name, *spread, one.unit, _figure(one.reference), _figure(one.ratio))
+        table.add_row(*_cells(one, names))
     console.print(table)
-    ratios = [one.ratio for one in measurements if one.ratio is not None]
-    if ratios:
-        console.print(f"geometric mean of ratios {geometric_mean(ratios):.2f}", highlight=False)
+    for summary in _summaries(measurements, names):
+        console.print(summary, highlight=False, soft_wrap=True)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(_document(title, measurements), indent=2) + "\n", encoding="utf-8")
+
+
+def _cells(one: Measurement, names: Sequence[str]) -> list[str]:
+    spread = (_figure(one.median), _figure(min(one.values)), _figure(max(one.values)))
+    beside = [_figure(values.get(name)) for name in names for values in (one.references, one.ratios)]
+    return [one.name, *spread, one.unit, *beside]
+
+
+def _summaries(measurements: Sequence[Measurement], names: Sequence[str]) -> Iterator[str]:
+    """Geometric means: of the medians unit by unit, and of the ratios to each reference."""
+    for unit in dict.fromkeys(one.unit for one in measurements):
+        medians = [one.median for one in measurements if one.unit == unit]
+        if len(medians) > 1:
+            yield f"geometric mean of {len(medians)} medians: {_figure(geometric_mean(medians))} {unit}"
+    for name in names:
+        ratios = [one.ratios[name] for one in measurements if name in one.ratios]
+        yield f"geometric mean of {len(ratios)} ratios to {name}: {_figure(geometric_mean(ratios))}"
 
 
 def _document(title: str, measurements: Sequence[Measurement]) -> dict[str, Any]:
@@ -82,8 +103,8 @@ def _document(title: str, measurements: Sequence[Measurement]) -> dict[str, Any]
             "unit": one.unit,
             "values": list(one.values),
             "median": one.median,
-            "reference": one.reference,
-            "ratio": one.ratio,
+            "references": one.references,
+            "ratios": one.ratios,
             **one.details,
         }
         for one in measurements

@@ -95,7 +95,7 @@ class Database:
     def insert(self, name: str, data: Any) -> int:
         """Insert rows; how many.
 
-        ``data`` is a list of tuples or dicts, a dict of columns, an Arrow table or anything with an Arrow
+        ``data`` is an iterable of tuples or dicts, a dict of columns, an Arrow table or anything with an Arrow
         stream, or a pandas or polars frame; columns with names are matched by name.
         """
         return self._change(name, lambda table: modify.insert(table, data))

@@ -23,7 +23,7 @@ from kpg.runtime.types import NULL, Schema
 
 Words = NDArray[np.int64]
 Progress = Callable[[str, int], object]
-"""Told of a table and the number of its rows that are loaded so far."""
+"""Told of a table and the number of its rows that are loaded so far; 0 while Spark is at work on it."""
 
 MODES: Final = ("spark", "arrow")
 FORMATS: Final = {".parquet": "parquet", ".csv": "csv"}
@@ -120,7 +120,12 @@ def _load_spark(sources: Sequence[tuple[Table, Any]], progress: Progress | None)
     tables = {table.name: table for table, _ in sources}
     wanted = [load_spark.Source(table.name, source, table.schema) for table, source in sources]
     counts = dict.fromkeys(tables, 0)
-    for name, chunk in load_spark.load_tables(wanted):
+
+    def written(stage: load_spark.Progress) -> None:
+        if progress is not None and stage.stage == "writing":
+            progress(stage.table, 0)
+
+    for name, chunk in load_spark.load_tables(wanted, progress=written):
         table = tables[name]
         table.insert(encode(chunk, table.schema, table.dictionary))
         counts[name] += chunk.num_rows

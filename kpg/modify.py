@@ -3,7 +3,7 @@
 Everything here works on words; committing and rolling back is the caller's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ Words = NDArray[np.int64]
 
 def insert(table: Table, data: Any) -> int:
     """Insert rows; how many."""
-    words = _encode(data, table.schema, table)
+    words = _encode(_replayable(data), table.schema, table)
     table.insert(words)
     return int(words.shape[1])
 
@@ -46,7 +46,7 @@ def upsert(table: Table, data: Any) -> int:
     key = table.schema.primary_key
     if not key:
         raise InterfaceError(f"table {table.name} has no primary key", hint="upsert needs one; use insert")
-    words = _encode(data, table.schema, table)
+    words = _encode(_replayable(data), table.schema, table)
     old = table.find(np.ascontiguousarray(words[list(key)]))
     table.delete(np.unique(old[old >= 0]))
     table.insert(words)
@@ -75,11 +75,13 @@ def _encode(data: Any, schema: Schema, table: Table) -> Words:
 
 
 def _replayable(data: Any) -> Any:
-    """Data whose column names can be looked at before it is read."""
+    """Data that can be looked at before it is read: streams and iterators are read here."""
     import pyarrow
 
     if isinstance(data, pyarrow.RecordBatchReader):
         return data.read_all()
+    if isinstance(data, Iterator):
+        return list(data)
     if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "columns"):
         return pyarrow.RecordBatchReader.from_stream(data).read_all()
     return data

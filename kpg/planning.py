@@ -24,9 +24,6 @@ from kpg.runtime.data.table import Table
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.types import NULL, ColumnDef, Schema, Type
 
-if TYPE_CHECKING:
-    pass
-
 STAGES: Final = (*COMPILER_STAGES, "arrangements")
 Words = NDArray[np.int64]
 Query = ast.Select | ast.Insert | ast.Delete | ast.Update

@@ -23,6 +23,9 @@ from kpg.runtime.plan import Plan
 from kpg.runtime.render import Rendered, disconnect, render
 from kpg.runtime.types import Schema
 
+VACUUM_LEAST = 1 << 16
+"""Dead rows that a table may keep in any case."""
+
 
 @dataclass(frozen=True, slots=True)
 class Closed:
@@ -236,15 +239,28 @@ class Worker:
     def _commit(self, step: Step) -> None:
         for operator in step.visited:
             operator.commit()
-        for name in {closed.table for closed in self._closed}:
+        changed = {closed.table for closed in self._closed}
+        for name in changed:
             table = self.tables[name]
             table.commit()
             self._savepoints[name] = table.savepoint()
         self._closed.clear()
         for operator in step.visited:
             operator.maintain()
+        for name in changed:
+            self._vacuum(name)
         for notify in self.on_commit:
             notify()
+
+    def _vacuum(self, name: str) -> None:
+        """Reclaim a table's dead rows once they outnumber the live ones; amortised O(1) a deletion."""
+        table = self.tables[name]
+        if table.dead <= max(VACUUM_LEAST, table.rows):
+            return
+        mapping = table.vacuum()
+        self._savepoints[name] = table.savepoint()
+        for operator in {op for view in self.views.values() for op in view.operators}:
+            operator.renumber(name, mapping)
 
 
 def _operator_info(operator: Operator) -> OperatorInfo:

@@ -1,6 +1,7 @@
 """Promises about the tree: one import name, small files, cheap imports, layers that hold."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,15 @@ LINKED = ("compiler", "runtime", "grammars", "tpch")
 SOURCES = sorted(file for folder in (*LINKED, "kpg") for file in (ROOT / folder).rglob("*.py"))
 MOST_LINES = 400
 MOST_LINES_OF_A_KERNEL = 600
+DOORS = {
+    "numba": ("runtime/kernels/",),
+    "pyspark": ("runtime/spark/",),
+    "sqlglot": ("compiler/sql/", "kpg/parameters.py", "kpg/planning.py"),
+    "duckdb": ("tpch/",),
+    "typer": ("kpg/cli/",),
+    "prompt_toolkit": ("kpg/cli/",),
+}
+"""The only places that may import a package."""
 SLOW_IMPORTS = ("numba", "pyspark", "pandas", "polars", "duckdb")
 
 
@@ -59,6 +69,15 @@ def test_file_is_short_and_says_what_it_is(path: Path) -> None:
     most = MOST_LINES_OF_A_KERNEL if "kernels" in path.parts else MOST_LINES
     assert text.count("\n") <= most
     assert ast.get_docstring(ast.parse(text)), "no module docstring"
+
+
+@pytest.mark.parametrize("package", DOORS)
+def test_package_is_imported_in_one_place(package: str) -> None:
+    pattern = re.compile(rf"^\s*(from|import) {package}\b", re.MULTILINE)
+    users = {
+        str(path.relative_to(ROOT)) for path in SOURCES if pattern.search(path.read_text(encoding="utf-8"))
+    }
+    assert {user for user in users if not user.startswith(DOORS[package])} == set()
 
 
 def test_every_package_has_an_init() -> None:

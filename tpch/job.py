@@ -50,7 +50,8 @@ def run(
         job = Job(connect(), oracle, report, console)
         job.load(folder)
         job.install(queries or QUERIES)
-        job.refresh(stream, refreshes)
+        if refreshes > 0:
+            job.refresh(stream, refreshes)
     print_report(report, console)
     if json is not None:
         write_json(report, json)
@@ -83,7 +84,9 @@ class Job:
         mode = "spark" if why_not is None else "arrow"
         self._report.loader = "Spark" if why_not is None else "pyarrow"
         if why_not is not None:
-            self._console.print(f"{why_not}: loading through pyarrow instead of Spark", highlight=False)
+            self._console.print(
+                f"{why_not}: loading through pyarrow instead of Spark", highlight=False, soft_wrap=True
+            )
         with (
             stage(self._console, f"load through {self._report.loader}", len(TABLES)) as advance,
             sources(folder, spark=why_not is None) as source,

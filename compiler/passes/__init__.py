@@ -5,6 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.passes.factor_disjunctions import factor_disjunctions
+from kpg.compiler.passes.flatten_joins import flatten_joins
+from kpg.compiler.passes.fuse_selections import fuse_selections
+from kpg.compiler.passes.normalize_lets import normalize_lets
+from kpg.compiler.passes.propagate_equalities import propagate_equalities
+from kpg.compiler.passes.push_filters import push_filters
 
 Rewrite = Callable[[Rel], Rel]
 
@@ -30,7 +36,14 @@ class Step:
     rel: Rel
 
 
-PIPELINE: Final[tuple[Pass, ...]] = ()
+PIPELINE: Final = (
+    Pass(normalize_lets, "what is inlined can be fused with its surroundings"),
+    Pass(fuse_selections, "the other passes expect at most one filter, map and projection in a row"),
+    Pass(flatten_joins, "predicates of nested joins meet in one place"),
+    Pass(factor_disjunctions, "finds predicates over one input, which can be pushed"),
+    Pass(propagate_equalities, "finds more of them"),
+    Pass(push_filters, "all predicates are known now"),
+)
 
 
 def run(rel: Rel, passes: Sequence[Pass]) -> tuple[Step, ...]:

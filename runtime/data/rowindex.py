@@ -59,6 +59,10 @@ class KeyIndex:
             self.highest = int(kernels.highest_key(columns, self._key, self.highest, count, end))
         return duplicate
 
+    def restart(self, columns: Words, count: int) -> None:
+        """Begin anew with ``count`` live rows, none of them indexed yet."""
+        self.highest = int(kernels.highest_key(columns, self._key, -1, 0, count))
+
     def catch_up(self, columns: Words, live: Flags, count: int, more: int = 0) -> None:
         """Index the live rows below ``count`` that are not yet, with room for ``more``."""
         full = is_full(self._slots.shape[0], int(self._tally[0]), count - self.indexed + more)

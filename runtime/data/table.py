@@ -1,7 +1,7 @@
 """The row store of a base table: every row once, addressed by rowid, with its key index.
 
-Rows are immutable and rowids are never reused, except by undoing the inserts that made them; a deleted
-row stays readable, since the dataflow still has to retract what it derived from it. The dataflow learns of
+Rows are immutable, and a deleted row stays readable, since the dataflow still has to retract what it
+derived from it, until :meth:`Table.vacuum` renumbers the live ones. The dataflow learns of
 a change through :meth:`Table.drain`, once, in its net form.
 """
 
@@ -216,6 +216,31 @@ class Table:
         self._told = self.count
         self._untold.clear()
         return changes
+
+    def vacuum(self) -> Words:
+        """Give up the slots of dead rows. Returns the new rowid of each old one, -1 for a dead row.
+
+        Live rows keep their order. Only between transactions: nothing may be pending.
+        """
+        if self.pending or self._deletions:
+            raise InternalError(f"table {self.name} was vacuumed in the middle of a transaction")
+        live = self.live()
+        mapping = np.full(self.count, -1, np.int64)
+        mapping[live] = np.arange(live.shape[0])
+        capacity = max(FIRST_CAPACITY, live.shape[0] + live.shape[0] // 2)
+        columns = np.empty((len(self.columns), capacity), np.int64)
+        for new, old in zip(columns, self.columns, strict=True):
+            np.take(old, live, out=new[: live.shape[0]])
+        self.columns = columns
+        self._live = np.zeros(capacity, np.uint8)
+        self._live[: live.shape[0]] = 1
+        self.count = self._told = live.shape[0]
+        self.dead = 0
+        self._bag = None
+        if self._key:
+            self._key = KeyIndex(self.schema.primary_key)
+            self._key.restart(self.columns, self.count)
+        return mapping
 
     def _grow(self, capacity: int) -> None:
         columns = np.empty((len(self.columns), capacity), np.int64)

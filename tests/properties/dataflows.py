@@ -104,6 +104,37 @@ def self_join_truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
     return Counter((x[0], y[1]) for x in a for y in a if x[1] == y[0])
 
 
+def semijoin_plan() -> Plan:
+    """The rows of a whose k some row of b has: distinct rowids, columns fetched above."""
+    nodes = (
+        Source("a"),
+        Source("b"),
+        Linear(0, Mfp((), (fetch("a", 0, 0), Column(0, ROWID)))),
+        Linear(1, Mfp((), (fetch("b", 0, 0), Column(0, ROWID)))),
+        Arrange(2, 1),
+        Arrange(3, 1),
+        Join(
+            (0, 1),
+            (
+                Path(
+                    0,
+                    Mfp((), (fetch("a", 0, 0), Column(0, ROWID))),
+                    (Lookup(5, 1, (0,), Mfp((), (Column(1, ROWID),))),),
+                ),
+                Path(1, Mfp((), (fetch("b", 0, 0),)), (Lookup(4, 0, (0,), Mfp((), (Column(2, ROWID),))),)),
+            ),
+        ),
+        Distinct(6),
+        columns_of("a", 7),
+        Arrange(8, 2),
+    )
+    return Plan(nodes, 9)
+
+
+def semijoin_truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
+    return Counter(row for row in a if row[0] in {other[0] for other in b})
+
+
 def top_plan(limit: int | None, offset: int) -> Plan:
     """The rows of a with the smallest v of each k."""
     nodes = (
@@ -184,6 +215,7 @@ def range_truth(comparison: str) -> Truth:
 DATAFLOWS: dict[str, tuple[Plan, Truth]] = {
     "join and reduce": (join_plan(), join_truth),
     "self-join": (self_join_plan(), self_join_truth),
+    "semijoin": (semijoin_plan(), semijoin_truth),
     "min": (top_plan(1, 0), top_truth(1, 0)),
     "top 2 after 1": (top_plan(2, 1), top_truth(2, 1)),
     "all after 1": (top_plan(None, 1), top_truth(None, 1)),

@@ -49,15 +49,23 @@ def history(view: Installed) -> dict[int, Counter[Row]]:
     changes: dict[int, Counter[Row]] = {}
     for updates in view.drain():
         rows = zip(
-            map(tuple, updates.data.T.tolist()), updates.times()[0].tolist(), updates.diffs().tolist(), strict=True
+            map(tuple, updates.data.T.tolist()),
+            updates.times()[0].tolist(),
+            updates.diffs().tolist(),
+            strict=True,
         )
         for row, time, diff in rows:
             changes.setdefault(time, Counter())[row] += diff
     return changes
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_contents_and_history_after_every_step(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "vacuum_least"), [(0, 3), (1, 3), (2, 3), (3, 3), (4, 1 << 16), (5, 1 << 16)]
+)
+def test_contents_and_history_after_every_step(
+    seed: int, vacuum_least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kpg.runtime.worker.VACUUM_LEAST", vacuum_least)
     rng = random.Random(seed)
     worker = Worker()
     a, b = (worker.create_table(name, dataflows.SCHEMA) for name in "ab")
@@ -104,3 +112,24 @@ def test_dropping_the_last_reader_frees_everything() -> None:
     worker.uninstall(second)
     assert worker.arrangements() == []
     assert len(worker._registry) == 0
+
+
+def test_dead_rows_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that slides over a table for ever keeps the row store and its indexes small."""
+    monkeypatch.setattr("kpg.runtime.worker.VACUUM_LEAST", 64)
+    worker = Worker()
+    a, _ = (worker.create_table(name, dataflows.SCHEMA) for name in "ab")
+    view = worker.install("view", DATAFLOWS["self-join"][0])
+    window: list[Row] = []
+    for i in range(400):
+        rows = [(10 * i + j, 10 * i + j + 1) for j in range(10)]
+        a.insert(np.array(rows, np.int64).T.copy())
+        window += rows
+        if len(window) > 50:
+            gone, window = window[:10], window[10:]
+            a.delete(a.match(np.array(gone, np.int64).T.copy()))
+        worker.step()
+    assert a.rows == 50
+    assert a.count < 300
+    assert max(info.rows for info in worker.arrangements()) < 1000
+    assert result(view) == dataflows.self_join_truth(window, [])

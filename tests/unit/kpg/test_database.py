@@ -51,12 +51,14 @@ def test_databases_are_apart(shop: Database) -> None:
     [
         [(4, "b", 0.5), (5, "c", Decimal("7.25"))],
         [{"id": 4, "kind": "b", "price": Decimal("0.50")}, {"price": 7.25, "kind": "c", "id": 5}],
+        iter([(4, "b", 0.5), (5, "c", 7.25)]),
         {"id": [4, 5], "kind": ["b", "c"], "price": [0.5, 7.25]},
+        pa.table({"id": [4, 5], "kind": ["b", "c"], "price": [0.5, 7.25]}).to_reader(),
         pa.table({"kind": ["b", "c"], "ID": [4, 5], "price": [0.5, 7.25]}),
         pandas.DataFrame({"id": [4, 5], "kind": ["b", "c"], "price": [0.5, 7.25]}),
         polars.DataFrame({"id": [4, 5], "kind": ["b", "c"], "price": [0.5, 7.25]}),
     ],
-    ids=["tuples", "dicts", "columns", "arrow", "pandas", "polars"],
+    ids=["tuples", "dicts", "iterator", "columns", "reader", "arrow", "pandas", "polars"],
 )
 def test_insert_takes_every_shape(shop: Database, data: object) -> None:
     assert shop.insert("item", data) == 2

@@ -56,8 +56,7 @@ class Generator:
             return f"{text}, {other}", here
         on = f"{self._column([[first]])} = {self._column([[second]])}"
         if join != "full join" and self.pick.random() < 0.5:
-            # DuckDB takes no subquery in the condition of an outer join
-            on += f" and {self._predicate([*scopes, here], depth - 1 if join == 'join' else 0)}"
+            on += f" and {self._predicate([*scopes, here], depth - 1)}"
         return f"{text} {join} {other} on {on}", here
 
     def _value(self, scopes: Scopes, depth: int) -> str:

@@ -1,0 +1,81 @@
+"""What holds for a column holds for the columns that it is equal to."""
+
+from collections.abc import Iterator, Sequence
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.algebra.traverse import transform_up, width
+from kpg.compiler.passes._selection import conjuncts, peel
+from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, remap
+
+TRANSFERRED = frozenset({"eq", "in"})
+
+
+def propagate_equalities(rel: Rel) -> Rel:
+    """Joins get ``b = literal`` where ``a = b`` and ``a = literal``, so that both inputs are filtered early.
+
+    Only equalities with constants are copied: each copy is evaluated, and these are what narrows a lookup.
+    """
+
+    def rewrite(node: Rel) -> Rel:
+        if not isinstance(node, algebra.Join):
+            return node
+        known = [*conjuncts(node.on), *_local(node.inputs)]
+        copies = [copy for copy in _copies(known) if copy not in known]
+        return algebra.Join(node.inputs, (*node.on, *dict.fromkeys(copies))) if copies else node
+
+    return transform_up(rel, rewrite)
+
+
+def _local(inputs: Sequence[Rel]) -> Iterator[Scalar]:
+    """The predicates of the inputs' own filters, over the join's columns, where these show all they read."""
+    start = 0
+    for source in inputs:
+        selection = peel(source)
+        shown = {
+            output.index: place
+            for place, output in enumerate(selection.outputs)
+            if isinstance(output, Column)
+        }
+        for predicate in selection.predicates:
+            if columns(predicate) <= shown.keys():
+                here = {column: start + place for column, place in shown.items()}
+                yield remap(predicate, here.__getitem__)
+        start += width(source)
+
+
+def _copies(predicates: Sequence[Scalar]) -> Iterator[Scalar]:
+    classes = _classes(predicates)
+    for predicate in predicates:
+        if not _is_constant_test(predicate):
+            continue
+        (column,) = columns(predicate)
+        for members in classes:
+            if column not in {member.index for member in members}:
+                continue
+            own = next(member for member in members if member.index == column)
+            for member in members:
+                if member.index != column and member.type == own.type:
+                    yield remap(predicate, lambda _, to=member.index: to)  # type: ignore[misc]
+
+
+def _is_constant_test(predicate: Scalar) -> bool:
+    if not isinstance(predicate, Call) or predicate.function not in TRANSFERRED:
+        return False
+    literals = [arg for arg in predicate.args if isinstance(arg, Literal)]
+    bare = [arg for arg in predicate.args if isinstance(arg, Column)]
+    return len(bare) == 1 and len(literals) == len(predicate.args) - 1
+
+
+def _classes(predicates: Sequence[Scalar]) -> list[tuple[Column, ...]]:
+    """Columns equal to each other, in order of appearance."""
+    classes: list[tuple[Column, ...]] = []
+    for predicate in predicates:
+        match predicate:
+            case Call(function="eq", args=(Column() as left, Column() as right)):
+                touched = [one for one in classes if left in one or right in one]
+                classes = [one for one in classes if one not in touched]
+                classes.append(tuple(dict.fromkeys((*(c for one in touched for c in one), left, right))))
+            case _:
+                pass
+    return classes

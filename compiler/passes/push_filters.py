@@ -1,0 +1,95 @@
+"""Filter as early as possible."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.algebra.traverse import transform_down, width
+from kpg.compiler.passes._selection import all_columns, build, conjuncts, peel, substitute
+from kpg.runtime.scalar import Scalar, columns, remap
+
+
+def push_filters(rel: Rel) -> Rel:
+    """Predicates move below joins, unions, negations, distincts, lets, and reduces by whose keys they go.
+
+    ``Filter [#0 = 1] (Reduce [#2] [...] x)`` becomes ``Reduce [#2] [...] (Filter [#2 = 1] x)``. Below a
+    TopK or Single only predicates over its group move, for which whole groups pass or do not.
+    """
+    return transform_down(rel, _pushed)
+
+
+def _pushed(node: Rel) -> Rel:
+    match node:
+        case algebra.Join():
+            return _into_inputs(node)
+        case algebra.Filter(input=source, predicates=predicates):
+            moved = _below(source, conjuncts(predicates))
+            return node if moved is None else moved
+        case _:
+            return node
+
+
+def _into_inputs(join: algebra.Join) -> Rel:
+    """Each predicate over one input becomes a filter of that input."""
+    rest: list[Scalar] = []
+    local: list[list[Scalar]] = [[] for _ in join.inputs]
+    owners = [place for place, source in enumerate(join.inputs) for _ in range(width(source))]
+    starts = [owners.index(place) if place in owners else 0 for place in range(len(join.inputs))]
+    for predicate in conjuncts(join.on):
+        read = {owners[column] for column in columns(predicate)}
+        if len(read) == 1:
+            (place,) = read
+            local[place].append(_moved(predicate, -starts[place]))
+        else:
+            rest.append(predicate)
+    if not any(local):
+        return join
+    inputs = (_filtered(source, tests) for source, tests in zip(join.inputs, local, strict=True))
+    return algebra.Join(tuple(inputs), tuple(rest))
+
+
+def _moved(scalar: Scalar, by: int) -> Scalar:
+    return remap(scalar, lambda column: column + by)
+
+
+def _filtered(rel: Rel, predicates: Sequence[Scalar]) -> Rel:
+    return build(peel(algebra.Filter(rel, tuple(predicates)))) if predicates else rel
+
+
+def _below(source: Rel, predicates: tuple[Scalar, ...]) -> Rel | None:
+    """The filtered relation with the filter inside, None if nothing can move."""
+    match source:
+        case algebra.Map() | algebra.Project() | algebra.Filter():
+            merged = algebra.Filter(source, predicates)
+            rebuilt = build(peel(merged))
+            return None if rebuilt == merged else rebuilt
+        case algebra.Join(inputs=inputs, on=on):
+            return _into_inputs(algebra.Join(inputs, conjuncts((*on, *predicates))))
+        case algebra.Union(inputs=inputs):
+            return algebra.Union(tuple(_filtered(part, predicates) for part in inputs))
+        case algebra.Negate() | algebra.Distinct() | algebra.Threshold():
+            return replace(source, input=_filtered(source.input, predicates))
+        case algebra.Let(body=body):
+            return replace(source, body=_filtered(body, predicates))
+        case algebra.Reduce(keys=keys):
+            return _into_groups(source, range(len(keys)), predicates, keys)
+        case algebra.TopK(group=group) | algebra.Single(group=group):
+            return _into_groups(source, group, predicates, all_columns(source))
+        case _:
+            return None
+
+
+def _into_groups(
+    source: algebra.Reduce | algebra.TopK | algebra.Single,
+    group: Sequence[int],
+    predicates: tuple[Scalar, ...],
+    values: Sequence[Scalar],
+) -> Rel | None:
+    """Moves the predicates that are about the group alone; ``values`` are the columns in the input's."""
+    moving = [p for p in predicates if columns(p) and columns(p) <= set(group)]
+    if not moving:
+        return None
+    staying = tuple(p for p in predicates if p not in moving)
+    inner = replace(source, input=_filtered(source.input, [substitute(p, values) for p in moving]))
+    return algebra.Filter(inner, staying) if staying else inner

@@ -1,0 +1,52 @@
+"""Name what a plan computes twice."""
+
+from collections import Counter
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.algebra.traverse import children, free_locals, transform_down, walk
+from kpg.compiler.passes.normalize_lets import STATELESS
+
+SELECTIONS = (algebra.Map, algebra.Filter, algebra.Project)
+LEAVES = (algebra.Get, algebra.Constant, algebra.LocalGet, algebra.Let, algebra.LetRec)
+
+
+def share_subplans(rel: Rel) -> Rel:
+    """Equal subplans become one let, the largest first (TPC-H Q11 joins the same tables twice).
+
+    A join without state that is an input of another join is not one: there it costs nothing, and as a
+    let it would have to be arranged. Only subplans that read no let are shared.
+    """
+    taken = {node.id for node in walk(rel) if isinstance(node, algebra.Let | algebra.LocalGet)}
+    number = 0
+    while True:
+        repeated = _repeated(rel)
+        if repeated is None:
+            return rel
+        while f"s{number}" in taken:
+            number += 1
+        id_ = f"s{number}"
+        taken.add(id_)
+        get = algebra.LocalGet(id_, algebra.types(repeated))
+        rel = algebra.Let(id_, repeated, transform_down(rel, lambda n, of=repeated, to=get: to if n == of else n))
+
+
+def _repeated(rel: Rel) -> Rel | None:
+    """The first of the largest subplans that occur twice."""
+    counts: Counter[Rel] = Counter(_candidates(rel))
+    repeated = [node for node, count in counts.items() if count > 1]
+    return max(repeated, key=lambda node: sum(1 for _ in walk(node)), default=None)
+
+
+def _candidates(rel: Rel) -> list[Rel]:
+    """The subplans that are worth a name, as often as they occur."""
+    found: list[Rel] = []
+    stack: list[tuple[Rel, bool]] = [(rel, False)]
+    while stack:
+        node, joined = stack.pop()
+        stateless = all(isinstance(part, STATELESS) for part in walk(node))
+        if not isinstance(node, (*LEAVES, *SELECTIONS)) and not (joined and stateless) and not free_locals(node):
+            found.append(node)
+        below = isinstance(node, algebra.Join) or (joined and isinstance(node, SELECTIONS))
+        stack += [(child, below) for child in reversed(children(node))]
+    return found
