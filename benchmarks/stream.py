@@ -11,12 +11,15 @@ a step takes. K-Pg's and DBToaster's figures are from the paper: scale factor 10
 """
 
 import argparse
+import cProfile
 import gc
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from _common import Measurement, arguments, report
-from _stream import Elapsed, epochs, ready, replay
+from _stream import Elapsed, Epoch, epochs, ready, replay
 from _tpch import Encoded, add_arguments, folder, tables_of, worker_of
 
 from kpg import Database
@@ -38,7 +41,7 @@ DBTOASTER = (
     *(131_964, 971_313, 8_776_165, 1_871_407, 407_540, 815_903),
 )
 HISTORY_PHYSICAL = (1, 10, 1_000, 100_000)
-WARM_UP = 3
+WARM_UP = 20
 PROFILED = 12
 
 
@@ -60,7 +63,9 @@ def measure(number: int, whole: Encoded, options: argparse.Namespace) -> Measure
     if options.check:
         check(database, number, options)
     if options.profile:
-        print_profile(number, worker_of(database), times[-1].wall)
+        print_operators(number, worker_of(database), times[-1].wall)
+        database = ready(data, number, known_sizes=options.known_sizes)
+        print_functions(worker_of(database), stream, options.physical)
     references = {"K-Pg": float(K_PG[number - 1]), "DBToaster": float(DBTOASTER[number - 1])}
     details = {"tuples": tuples, "processor_seconds": [one.processor for one in times]}
     return Measurement(
@@ -79,15 +84,27 @@ def check(database: Database, number: int, options: argparse.Namespace) -> None:
         sys.exit(f"q{number} differs from DuckDB: {wrong}")
 
 
-def print_profile(number: int, worker: Worker, seconds: float) -> None:
-    """The operators, the costliest first; what is not theirs is the row store and the step's upkeep."""
+def print_operators(number: int, worker: Worker, seconds: float) -> None:
+    """The operators' flushes, the costliest first; the rest is the row store and the upkeep of traces."""
     found = sorted(worker.operators(), key=lambda one: -one.seconds)
     rest = seconds - sum(one.seconds for one in found)
-    print(f"\nq{number}: {seconds:.2f} s, of which {rest:.2f} s outside operators")
+    print(f"\nq{number}: {seconds:.2f} s, of which {rest:.2f} s outside the operators' flushes")
     for one in found[:PROFILED]:
         share = f"{one.seconds:7.3f} s {100 * one.seconds / seconds:5.1f}%"
         flow = f"{one.updates_in:>11,} in {one.updates_out:>11,} out {one.rows:>11,} held"
         print(f"{share} {flow}  {one.position:>3} {one.description} <- {one.inputs}")
+
+
+def print_functions(worker: Worker, stream: Sequence[Epoch], physical: int) -> None:
+    """Another run under Python's profiler: the functions by their own time, kernels under their callers'."""
+    profile = cProfile.Profile()
+    profile.runcall(replay, worker, stream, physical)
+    total = sum(entry.inlinetime for entry in profile.getstats())
+    for entry in sorted(profile.getstats(), key=lambda entry: -entry.inlinetime)[:PROFILED]:
+        where = entry.code
+        name = where if isinstance(where, str) else f"{Path(where.co_filename).stem}.{where.co_qualname}"
+        share = f"{entry.inlinetime:7.3f} s {100 * entry.inlinetime / total:5.1f}%"
+        print(f"{share} {entry.totaltime:9.3f} s with callees {entry.callcount:>9,} calls  {name}")
 
 
 def history(number: int, data: Encoded, options: argparse.Namespace, physical: int) -> Updates:

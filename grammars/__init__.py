@@ -1,1 +1,1 @@
-""""""
+"""Grammar files of the languages that kpg parses itself."""

@@ -61,6 +61,13 @@ class Database:
             last = outcome
         return last
 
+    def query(self, text: str, parameters: Parameters | None = None) -> Result:
+        """As :meth:`sql` for a script that ends with a query; InterfaceError if it does not."""
+        outcome = self.sql(text, parameters)
+        if not isinstance(outcome, Result):
+            raise InterfaceError("the statement gives no rows", hint="run it with sql()")
+        return outcome
+
     def script(self, text: str, parameters: Parameters | None = None) -> Iterator[Outcome]:
         """As :meth:`sql`, giving the outcome of each statement when it is reached.
 
@@ -95,8 +102,8 @@ class Database:
     def insert(self, name: str, data: Any) -> int:
         """Insert rows; how many.
 
-        ``data`` is an iterable of tuples or dicts, a dict of columns, an Arrow table or anything with an Arrow
-        stream, or a pandas or polars frame; columns with names are matched by name.
+        ``data`` is an iterable of tuples or dicts, a dict of columns, an Arrow table or anything with an
+        Arrow stream, or a pandas or polars frame; columns with names are matched by name.
         """
         return self._change(name, lambda table: modify.insert(table, data))
 

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import InternalError
-from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.trace.updates import Updates
 
 Words = NDArray[np.int64]
@@ -58,7 +57,8 @@ class Capture(Operator):
     uncommitted: list[Updates] = field(default_factory=list)
 
     def flush(self) -> None:
-        self.uncommitted = self.take()
+        changes = Updates.concat(self.take()).consolidate()
+        self.uncommitted = [changes] if len(changes) else []
 
     def commit(self) -> None:
         self.changes.extend(self.uncommitted)
@@ -73,7 +73,7 @@ class Installed:
     """A plan that is kept up to date: its operators, its output, and its captured changes."""
 
     def __init__(
-        self, name: str, operators: tuple[Operator, ...], output: Arrange, built: int, reused: int
+        self, name: str, operators: tuple[Operator, ...], output: Operator, built: int, reused: int
     ) -> None:
         self.name = name
         self.operators = tuple(dict.fromkeys(operators))
@@ -106,11 +106,11 @@ class Installed:
 
     @property
     def stats(self) -> Stats:
-        """Install and refresh figures; ``rows`` counts updates held by the output."""
+        """Install and refresh figures; ``rows`` is about how many the view has."""
         return Stats(
             self.install_seconds,
             self.arrangements_built,
             self.arrangements_reused,
             self.last_step_seconds,
-            self.output.rows,
+            self.output.size(),
         )

@@ -139,7 +139,8 @@ class RangeJoin:
 
     ``left`` is an arrangement of (key..., c, rest...), ``right`` one of (key..., v, rest...). NULLs
     match nothing. When v changes, only the left rows between its old and its new value are touched.
-    ``mfp`` sees the left row followed by the right row, of which it may use no column. O(change + rows between the thresholds).
+    ``mfp`` sees the left row followed by the right row, of which it may use no column. O(change + rows
+    between the thresholds).
     """
 
     left: Ref
@@ -259,7 +260,10 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Nodes in dependency order; ``output`` is the arrangement (of all result columns) that a view reads."""
+    """Nodes in dependency order; ``output`` is what a view reads: operators that hold their contents.
+
+    That is an arrangement, a reduce, distinct, threshold or top-k, or linear operators and sums of these.
+    """
 
     nodes: tuple[Node, ...]
     output: Ref

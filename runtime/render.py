@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 import numpy as np
-from kpg.runtime.program import Program
 from numpy.typing import NDArray
 
 from kpg.runtime import plan
@@ -29,6 +28,7 @@ from kpg.runtime.operators.source import Source
 from kpg.runtime.operators.textorder import ExactOrder
 from kpg.runtime.operators.topk import TopK
 from kpg.runtime.plan import Mfp
+from kpg.runtime.program import Program
 from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
 from kpg.runtime.trace.groups import Accumulator, GroupTable
 from kpg.runtime.trace.handle import TraceHandle
@@ -72,6 +72,8 @@ def render(source: plan.Plan, registry: Mapping[str, Operator], context: Context
         operator = registry.get(fingerprint) or found.get(fingerprint)
         if isinstance(node, plan.Import):
             operator = context.view_output(node.view)
+        elif isinstance(node, plan.Arrange) and isinstance(built[node.input], Arrange):
+            operator = built[node.input]
         if operator is None:
             operator = _build(node, fingerprint, built, context)
             found[fingerprint] = operator

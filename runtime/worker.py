@@ -78,7 +78,7 @@ class Worker:
         return self._identities[table]
 
     def view_output(self, view: str) -> Operator:
-        """The arrangement that holds a view's contents."""
+        """The operator whose contents are a view's."""
         return self.views[view].output
 
     def next_position(self) -> int:
@@ -102,8 +102,6 @@ class Worker:
         start = time.perf_counter()
         rendered = render(plan, {} if isolated else self._registry, self)
         output = rendered.operators[plan.output]
-        if not isinstance(output, Arrange):
-            raise InternalError("the output of a plan must be an arrangement")
         self._hydrate(rendered)
         arrangements = {op for op in rendered.operators if isinstance(op, Arrange)}
         built = len(arrangements & set(rendered.new))
@@ -137,7 +135,7 @@ class Worker:
         if installed.capture is None:
             output = installed.output
             place = Place(
-                "", f"Capture {installed.name}", self.next_position(), (output,), self.cursor, output.width
+                "", f"Capture {installed.name}", self.next_position(), (output,), self.cursor, ()
             )
             capture = Capture(place)
             output.consumers.append((capture, 0))

@@ -1,1 +1,1 @@
-""""""
+"""The relational algebra: its nodes, traversals, facts and text form."""

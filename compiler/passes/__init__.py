@@ -5,12 +5,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.passes.cancel_unions import cancel_unions
+from kpg.compiler.passes.elide_distinct import elide_distinct
 from kpg.compiler.passes.factor_disjunctions import factor_disjunctions
 from kpg.compiler.passes.flatten_joins import flatten_joins
+from kpg.compiler.passes.fold_constants import fold_constants
 from kpg.compiler.passes.fuse_selections import fuse_selections
+from kpg.compiler.passes.key_by_rowid import key_by_rowid
 from kpg.compiler.passes.normalize_lets import normalize_lets
 from kpg.compiler.passes.propagate_equalities import propagate_equalities
+from kpg.compiler.passes.prune_columns import prune_columns
 from kpg.compiler.passes.push_filters import push_filters
+from kpg.compiler.passes.share_subplans import share_subplans
 
 Rewrite = Callable[[Rel], Rel]
 
@@ -38,11 +44,19 @@ class Step:
 
 PIPELINE: Final = (
     Pass(normalize_lets, "what is inlined can be fused with its surroundings"),
-    Pass(fuse_selections, "the other passes expect at most one filter, map and projection in a row"),
+    Pass(fold_constants, "a literal truth is no predicate, and a literal falsehood empties its relation"),
+    Pass(fuse_selections, "the passes below expect at most one filter, map and projection in a row"),
     Pass(flatten_joins, "predicates of nested joins meet in one place"),
     Pass(factor_disjunctions, "finds predicates over one input, which can be pushed"),
     Pass(propagate_equalities, "finds more of them"),
     Pass(push_filters, "all predicates are known now"),
+    Pass(elide_distinct, "filters on constants have made more relations unique"),
+    Pass(cancel_unions, "branches are as similar as they will be, and filters that are never true in place"),
+    Pass(flatten_joins, "distincts between joins are gone"),
+    Pass(key_by_rowid, "joins show which columns are a table's key"),
+    Pass(share_subplans, "subplans are still equal, before each is cut down to what its reader needs"),
+    Pass(prune_columns, "takes away what no one reads any more"),
+    Pass(fuse_selections, "merges the projections that the passes before have put in"),
 )
 
 

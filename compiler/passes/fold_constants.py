@@ -47,8 +47,7 @@ def _folded(scalar: Scalar) -> Scalar:
         case Call(function="and" | "or"):
             return _logic(scalar)
         case Call(args=args) if args and all(isinstance(arg, Literal) for arg in args):
-            value = _value(scalar, [arg for arg in args if isinstance(arg, Literal)])
-            return scalar if value is None else value
+            return _value(scalar, [arg for arg in args if isinstance(arg, Literal)]) or scalar
         case _:
             return scalar
 

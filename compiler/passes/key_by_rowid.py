@@ -1,19 +1,15 @@
 """Group by a row instead of by its columns."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.algebra.traverse import children, transform_up, width, with_children
-from kpg.compiler.passes._selection import SELECTIONS, all_columns
+from kpg.compiler.algebra.traverse import children, width, with_children
 from kpg.runtime.scalar import Call, Column, Scalar, remap
 from kpg.runtime.types import ROWID
 
 Path = tuple[int, ...]
 """Which input to take at each node on the way down to a base table."""
-Origins = dict[tuple[Path, str], frozenset[int]]
-"""For the base tables below (by path, with the name), the columns of them that a column equals."""
 
 
 def key_by_rowid(rel: Rel) -> Rel:
@@ -21,25 +17,146 @@ def key_by_rowid(rel: Rel) -> Rel:
 
     The key gives the rowid and the rowid the other columns, so the groups stay the same; the planner then
     keeps the rowid alone and fetches the table's other columns: ``GROUP BY c_custkey, c_name, c_phone``
-    takes one word a group (TPC-H Q3, Q4, Q10, Q18, Q21). Inputs of joins keep their keys as they are.
+    takes one word a group (TPC-H Q3, Q4, Q10, Q18, Q21). Inputs of joins, whose keys count, stay.
     """
-    return transform_up(rel, _rewritten)
+    return _rewritten(rel, joined=False)
 
 
-def _rewritten(node: Rel) -> Rel:
+def _rewritten(rel: Rel, *, joined: bool) -> Rel:
+    selection = isinstance(rel, algebra.Map | algebra.Filter | algebra.Project)
+    inside = isinstance(rel, algebra.Join) or (joined and selection)
+    old = children(rel)
+    new = tuple(_rewritten(child, joined=inside) for child in old)
+    node = rel if new == old else with_children(rel, new)
     match node:
-        case algebra.Reduce(input=source, keys=keys):
+        case algebra.Reduce(input=source, keys=keys) if not joined:
             places = [key.index if isinstance(key, Column) else -1 for key in keys]
             widened, rowids = _with_rowids(source, places)
-            if not rowids:
-                return node
-            grouped = algebra.Reduce(widened, (*rowids, *keys), node.aggregates)
-            return _without(grouped, len(rowids))
-        case algebra.Distinct(input=source):
+            added = tuple(Column(place, ROWID) for place in rowids)
+            grouped = algebra.Reduce(widened, (*added, *keys), node.aggregates)
+            return _without(grouped, len(rowids)) if rowids else node
+        case algebra.Distinct(input=source) if not joined:
             widened, rowids = _with_rowids(source, range(width(source)))
-            if not rowids:
-                return node
-            columns = (*(rowid.index for rowid in rowids), *range(width(source)))
-            return _without(algebra.Distinct(algebra.Project(widened, columns)), len(rowids))
+            columns = (*rowids, *range(width(source)))
+            return (
+                _without(algebra.Distinct(algebra.Project(widened, columns)), len(rowids)) if rowids else node
+            )
         case _:
             return node
+
+
+def _without(rel: Rel, count: int) -> Rel:
+    """The relation without its first columns."""
+    return algebra.Project(rel, tuple(range(count, width(rel))))
+
+
+def _with_rowids(source: Rel, places: Sequence[int]) -> tuple[Rel, list[int]]:
+    """The relation with rowids at its end, and their places, for tables that two of ``places`` read."""
+    rowids: list[int] = []
+    settled: set[int] = set()
+    while True:
+        fresh = [place for place in places if place >= 0 and place not in settled]
+        found = _keyed_table(source, places, fresh)
+        if found is None:
+            return source, rowids
+        path, columns = found
+        settled.update(columns.values())
+        rowids.append(width(source))
+        source = _exposed(source, path)
+
+
+def _keyed_table(
+    source: Rel, places: Sequence[int], fresh: Sequence[int]
+) -> tuple[Path, dict[int, int]] | None:
+    """A base table of which ``places`` have a key, at least two of them ``fresh``; its columns by place."""
+    found: dict[Path, dict[int, int]] = {}
+    for place in (place for place in places if place >= 0):
+        for path, column in _origins(source, place):
+            found.setdefault(path, {}).setdefault(column, place)
+    for path, columns in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
+        get = _at(source, path)
+        rowid = len(get.types) - 1
+        keyed = get.is_table and any(set(key) <= columns.keys() for key in get.keys if rowid not in key)
+        gained = sum(1 for place in columns.values() if place in fresh)
+        if keyed and gained > 1 and rowid not in columns:
+            return path, columns
+    return None
+
+
+def _at(rel: Rel, path: Path) -> algebra.Get:
+    for step in path:
+        rel = children(rel)[step]
+    assert isinstance(rel, algebra.Get)
+    return rel
+
+
+def _origins(rel: Rel, column: int) -> Iterator[tuple[Path, int]]:
+    """The base tables below by path, with the column of each that the relation's column equals."""
+    match rel:
+        case algebra.Get():
+            yield (), column
+        case algebra.Filter(input=source):
+            yield from _below(0, source, column)
+        case algebra.Project(input=source, columns=columns):
+            yield from _below(0, source, columns[column])
+        case algebra.Map(input=source, scalars=scalars):
+            scalar = Column(column, ROWID) if column < width(source) else scalars[column - width(source)]
+            if isinstance(scalar, Column):
+                yield from _below(0, source, scalar.index)
+        case algebra.Join(inputs=inputs, on=on):
+            starts = _starts(inputs)
+            for member in _equal(column, on):
+                step = max(i for i, start in enumerate(starts) if start <= member)
+                yield from _below(step, inputs[step], member - starts[step])
+        case _:
+            return
+
+
+def _below(step: int, source: Rel, column: int) -> Iterator[tuple[Path, int]]:
+    for path, place in _origins(source, column):
+        yield (step, *path), place
+
+
+def _starts(inputs: Sequence[Rel]) -> list[int]:
+    starts = [0]
+    for source in inputs[:-1]:
+        starts.append(starts[-1] + width(source))
+    return starts
+
+
+def _equal(column: int, on: Sequence[Scalar]) -> list[int]:
+    """The columns of a join that equal a column, itself first."""
+    found = [column]
+    for known in found:
+        for predicate in on:
+            match predicate:
+                case Call(function="eq", args=(Column(index=left), Column(index=right))):
+                    found += [o for o, k in ((left, right), (right, left)) if k == known and o not in found]
+                case _:
+                    pass
+    return found
+
+
+def _exposed(rel: Rel, path: Path) -> Rel:
+    """The relation with one more column at its end: the rowid of the base table at ``path``."""
+    size = width(rel)
+    match rel:
+        case algebra.Filter(input=source, predicates=predicates):
+            return algebra.Filter(_exposed(source, path[1:]), predicates)
+        case algebra.Project(input=source, columns=columns):
+            return algebra.Project(_exposed(source, path[1:]), (*columns, width(source)))
+        case algebra.Map(input=source, scalars=scalars):
+            inner = width(source)
+            mapped = algebra.Map(_exposed(source, path[1:]), scalars)
+            return algebra.Project(mapped, (*range(inner), *range(inner + 1, size + 1), inner))
+        case algebra.Join(inputs=inputs, on=on):
+            step = path[0]
+            added = _starts(inputs)[step] + width(inputs[step])
+            widened = tuple(
+                _exposed(source, path[1:]) if i == step else source for i, source in enumerate(inputs)
+            )
+            moved = tuple(remap(test, lambda column: column + (column >= added)) for test in on)
+            joined = algebra.Join(widened, moved)
+            return algebra.Project(joined, (*range(added), *range(added + 1, size + 1), added))
+        case _:
+            return algebra.Project(rel, (*range(size), size - 1))

@@ -28,7 +28,14 @@ def share_subplans(rel: Rel) -> Rel:
         id_ = f"s{number}"
         taken.add(id_)
         get = algebra.LocalGet(id_, algebra.types(repeated))
-        rel = algebra.Let(id_, repeated, transform_down(rel, lambda n, of=repeated, to=get: to if n == of else n))
+        rel = algebra.Let(id_, repeated, _replaced(rel, repeated, get))
+
+
+def _replaced(rel: Rel, old: Rel, new: Rel) -> Rel:
+    def rewrite(node: Rel) -> Rel:
+        return new if node == old else node
+
+    return transform_down(rel, rewrite)
 
 
 def _repeated(rel: Rel) -> Rel | None:
@@ -45,7 +52,11 @@ def _candidates(rel: Rel) -> list[Rel]:
     while stack:
         node, joined = stack.pop()
         stateless = all(isinstance(part, STATELESS) for part in walk(node))
-        if not isinstance(node, (*LEAVES, *SELECTIONS)) and not (joined and stateless) and not free_locals(node):
+        if (
+            not isinstance(node, (*LEAVES, *SELECTIONS))
+            and not (joined and stateless)
+            and not free_locals(node)
+        ):
             found.append(node)
         below = isinstance(node, algebra.Join) or (joined and isinstance(node, SELECTIONS))
         stack += [(child, below) for child in reversed(children(node))]

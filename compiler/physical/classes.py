@@ -1,22 +1,33 @@
 """Equivalence classes of a join: scalars of several relations that the predicates equate."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
+from kpg.compiler.physical.mfp import same_words
 from kpg.compiler.physical.problem import Problem, Slots
 from kpg.runtime.scalar import Call, Column, Scalar
-from kpg.runtime.types import BOOLEAN, Type
+from kpg.runtime.types import BOOLEAN
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Class:
-    """Scalars whose words are equal in every result row.
+    """Scalars whose words are equal in every result row, with the relations that each reads.
 
     ``strict``: an SQL equality is among the reasons, so that NULL is no match.
     """
 
     members: tuple[Scalar, ...]
+    slots: tuple[Slots, ...]
     strict: bool
+
+    def available(self, bound: Slots) -> list[Scalar]:
+        """The members that can be computed from the bound relations."""
+        return [member for member, slots in zip(self.members, self.slots, strict=True) if slots <= bound]
+
+    def member_in(self, slot: int) -> Scalar | None:
+        """A member over one relation alone."""
+        alone = frozenset((slot,))
+        return next((m for m, slots in zip(self.members, self.slots, strict=True) if slots == alone), None)
 
     def test(self, left: Scalar, right: Scalar) -> Call:
         """The predicate that two members are equal."""
@@ -29,10 +40,14 @@ class Classes:
 
     classes: tuple[Class, ...]
     rest: tuple[Scalar, ...]
+    by_member: dict[Scalar, Class] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.by_member.update((member, one) for one in self.classes for member in one.members)
 
     def of(self, scalar: Scalar) -> Class | None:
         """The class that a scalar is a member of."""
-        return next((one for one in self.classes if scalar in one.members), None)
+        return self.by_member.get(scalar)
 
 
 def classify(problem: Problem) -> Classes:
@@ -51,7 +66,12 @@ def classify(problem: Problem) -> Classes:
             members = group[0] | members
             strict = strict or group[1]
         groups.append((members, strict))
-    return Classes(tuple(Class(tuple(members), strict) for members, strict in groups), tuple(rest))
+    return Classes(tuple(_class(problem, members, strict) for members, strict in groups), tuple(rest))
+
+
+def _class(problem: Problem, members: Iterable[Scalar], strict: bool) -> Class:
+    ordered = tuple(sorted(members, key=lambda member: not isinstance(member, Column)))
+    return Class(ordered, tuple(map(problem.slots, ordered)), strict)
 
 
 def _links(problem: Problem, predicate: Scalar) -> bool:
@@ -60,18 +80,3 @@ def _links(problem: Problem, predicate: Scalar) -> bool:
     left, right = predicate.args
     one, other = problem.slots(left), problem.slots(right)
     return bool(one and other and one.isdisjoint(other)) and same_words(left.type, right.type)
-
-
-def same_words(left: Type, right: Type) -> bool:
-    """Whether equal values of the two types are equal words."""
-    if left.is_text and right.is_text:
-        return True
-    if left.is_integer and right.is_integer:
-        return True
-    return left.kind is right.kind and left.scale == right.scale
-
-
-def available(problem: Problem, one: Class, bound: Slots) -> Iterator[Scalar]:
-    """The members that can be computed from the bound relations, plain columns first."""
-    members = [member for member in one.members if problem.slots(member) <= bound]
-    yield from sorted(members, key=lambda member: not isinstance(member, Column))

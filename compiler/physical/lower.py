@@ -1,13 +1,13 @@
 """Relational algebra to dataflow nodes, the map-filter-project above each relation pushed into it."""
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.physical.context import Planning
 from kpg.compiler.physical.join import plan_join
 from kpg.compiler.physical.late import late_columns
-from kpg.compiler.physical.mfp import compose, conjuncts, identity
+from kpg.compiler.physical.mfp import compose, conjuncts, identity, written_size
 from kpg.compiler.physical.problem import problem_of
 from kpg.compiler.physical.reduce import plan_reduce
 from kpg.compiler.physical.topk import plan_topk
@@ -16,6 +16,9 @@ from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.scalar import Column, Fetch, Scalar, remap
 from kpg.runtime.types import ROWID
+
+MOST_NODES: Final = 5000
+"""A map is a step of its own where writing it out in the step above would take more scalar nodes."""
 
 
 def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
@@ -27,12 +30,12 @@ def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
         case algebra.Constant(rows=rows, types=types):
             return builder.linear(builder.add(plan.Constant(rows, types)), mfp)
         case algebra.LocalGet(id=id_):
-            outside = planning.local[id_]
-            value = planning.bound[id_]
-            return builder.linear(lower(outside, value, identity(algebra.types(value))), mfp)
+            return _local(planning, id_, mfp)
         case algebra.Map(input=source, scalars=scalars):
-            columns = identity(algebra.types(source)).outputs
-            return lower(planning, source, compose(mfp, (*columns, *scalars)))
+            values = (*identity(algebra.types(source)).outputs, *scalars)
+            if written_size(mfp, values) > MOST_NODES:
+                return builder.linear(lower(planning, source, Mfp((), values)), mfp)
+            return lower(planning, source, compose(mfp, values))
         case algebra.Filter(input=source, predicates=predicates):
             return lower(planning, source, Mfp(conjuncts((*predicates, *mfp.predicates)), mfp.outputs))
         case algebra.Project(input=source, columns=chosen):
@@ -61,6 +64,17 @@ def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
             raise NotSupportedError("a recursive relation cannot be planned")
         case _:
             assert_never(rel)
+
+
+def _local(planning: Planning, id_: str, mfp: Mfp) -> Ref:
+    """A let's value: equal nodes are one, so state is shared whatever is asked of it; joins are run once."""
+    outside, value = planning.local[id_], planning.bound[id_]
+    core = value
+    while isinstance(core, algebra.Map | algebra.Filter | algebra.Project):
+        core = core.input
+    if isinstance(core, algebra.Distinct | algebra.Threshold | algebra.Reduce | algebra.Get):
+        return lower(outside, value, mfp)
+    return planning.builder.linear(lower(outside, value, identity(algebra.types(value))), mfp)
 
 
 def _get(planning: Planning, get: algebra.Get, mfp: Mfp) -> Ref:

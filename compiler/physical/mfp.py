@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from kpg.runtime.plan import Mfp
-from kpg.runtime.scalar import Call, Column, Literal, Scalar, transform
+from kpg.runtime.scalar import Call, Column, Literal, Scalar, transform, walk
 from kpg.runtime.types import Type
 
 
@@ -49,3 +49,22 @@ def is_identity(mfp: Mfp, width: int) -> bool:
     """Whether the mfp gives every row of ``width`` columns as it is."""
     places = tuple(output.index if isinstance(output, Column) else -1 for output in mfp.outputs)
     return not mfp.predicates and places == tuple(range(width))
+
+
+def same_words(left: Type, right: Type) -> bool:
+    """Whether equal values of the two types are equal words."""
+    if left.is_text and right.is_text:
+        return True
+    if left.is_integer and right.is_integer:
+        return True
+    return left.kind is right.kind and left.scale == right.scale
+
+
+def written_size(mfp: Mfp, values: Sequence[Scalar]) -> int:
+    """How many scalar nodes ``mfp`` has once ``values`` are substituted for its columns."""
+    sizes = [sum(1 for _ in walk(value)) for value in values]
+    return sum(
+        sizes[node.index] if isinstance(node, Column) else 1
+        for scalar in (*mfp.predicates, *mfp.outputs)
+        for node in walk(scalar)
+    )

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from kpg.compiler.physical.classes import Class, Classes, available
+from kpg.compiler.physical.classes import Class, Classes
 from kpg.compiler.physical.estimate import selectivity
 from kpg.compiler.physical.problem import Problem, Slots
 from kpg.runtime.scalar import Scalar
@@ -29,10 +29,8 @@ def step_to(problem: Problem, classes: Classes, bound: Slots, slot: int) -> Step
     """
     key: list[tuple[Class, Scalar]] = []
     for one in classes.classes:
-        if next(available(problem, one, bound), None) is None:
-            continue
-        member = next((m for m in one.members if problem.slots(m) == {slot}), None)
-        if member is not None:
+        member = one.member_in(slot)
+        if member is not None and one.available(bound):
             key.append((one, member))
     relation = problem.relations[slot]
     by_rowid = [pair for pair in key if relation.table is not None and pair[1] == relation.rowid]

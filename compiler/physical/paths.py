@@ -8,7 +8,7 @@ columns are fetched where they are used unless they came along in a key.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kpg.compiler.physical.classes import Class, Classes, available
+from kpg.compiler.physical.classes import Class, Classes
 from kpg.compiler.physical.order import Step
 from kpg.compiler.physical.problem import Problem, Slots
 from kpg.runtime.errors import InternalError
@@ -77,7 +77,8 @@ class PathBuilder:
         """What can be checked now: equalities that the lookup does not cover, then other predicates."""
         tests: list[Scalar] = []
         for one in self.classes.classes:
-            fresh = [m for m in available(self.problem, one, bound) if not self.problem.slots(m) <= before]
+            known_before = one.available(before)
+            fresh = [member for member in one.available(bound) if member not in known_before]
             if not fresh:
                 continue
             if one in self.first:
@@ -112,7 +113,7 @@ class PathBuilder:
         yield from self.problem.outputs
         yield from self.pending
         for one, member in self.first.items():
-            if any(not self.problem.slots(other) <= bound for other in one.members):
+            if len(one.available(bound)) < len(one.members):
                 yield member
 
     def _carried(self, needed: Iterable[Scalar], places: Places) -> list[Scalar]:

@@ -5,7 +5,8 @@ are ``Fetch`` scalars over it. A derived relation is present with its columns (o
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import LAX, NEVER_NULL, nullable, unique_keys
@@ -15,6 +16,7 @@ from kpg.compiler.physical.context import Planning
 from kpg.compiler.physical.estimate import filtered, rows
 from kpg.compiler.physical.late import late_columns
 from kpg.compiler.physical.mfp import conjuncts, substitute
+from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap
 from kpg.runtime.types import ROWID, Type
@@ -34,7 +36,7 @@ class Relation:
     rows: float
     passing: float
     """The share of rows that the filters inside a derived relation keep."""
-    never_null: frozenset[int]
+    never_null: frozenset[Scalar]
     types: tuple[Type, ...]
 
     @property
@@ -61,32 +63,37 @@ class Problem:
     relations: tuple[Relation, ...]
     predicates: tuple[Scalar, ...]
     outputs: tuple[Scalar, ...]
+    known: dict[Scalar, Slots] = field(default_factory=dict, compare=False, repr=False)
+    """What :meth:`slots` has found."""
 
     def slots(self, scalar: Scalar) -> Slots:
         """The relations that a scalar reads, by their place in the problem."""
-        found = columns(scalar)
-        return frozenset(
-            index
-            for index, relation in enumerate(self.relations)
-            if any(relation.start <= column < relation.stop for column in found)
-        )
+        result = self.known.get(scalar)
+        if result is None:
+            result = self.known[scalar] = frozenset(map(self._owner, columns(scalar)))
+        return result
+
+    def _owner(self, column: int) -> int:
+        for index, relation in enumerate(self.relations):
+            if relation.start <= column < relation.stop:
+                return index
+        raise InternalError(f"no relation of the join has column {column}")
 
     def can_be_null(self, scalar: Scalar) -> bool:
         """Whether a scalar can be NULL, judged by the columns it reads."""
+        if any(scalar in relation.never_null for relation in self.relations):
+            return False
         match scalar:
-            case Column(index=index):
-                return not any(index in relation.never_null for relation in self.relations)
-            case Fetch(column=column, rowid=Column(index=index)):
-                owner = next(r for r in self.relations if r.start <= index < r.stop)
-                return owner.table is None or owner.start + column not in owner.never_null
             case Call(function=function, args=args):
                 if function in NEVER_NULL:
                     return False
                 return function in LAX or any(self.can_be_null(arg) for arg in args)
             case Literal(value=value):
                 return value is None
-            case If() | Fetch():
+            case Column() | If() | Fetch():
                 return True
+            case _:
+                assert_never(scalar)
 
 
 def problem_of(planning: Planning, join: algebra.Join, mfp: Mfp) -> Problem:
@@ -140,7 +147,7 @@ def relation_of(planning: Planning, core: Rel, start: int) -> Relation:
     size = rows(core, planning.statistics, planning.bound)
     if isinstance(core, algebra.Get) and core.is_table and len(core.keys) > 1:
         planning.access.primary.setdefault(core.name, core.keys[0])
-    present = frozenset(start + index for index, flag in enumerate(flags) if not flag)
+    present = frozenset(column for column, flag in zip(base, flags, strict=True) if not flag)
     return Relation(start, stop, core, keys, size, filtered(core), present, algebra.types(core))
 
 

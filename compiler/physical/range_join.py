@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kpg.compiler.physical.classes import Classes, same_words
+from kpg.compiler.physical.classes import Classes
+from kpg.compiler.physical.mfp import same_words
 from kpg.compiler.physical.problem import Problem
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Call, Column, Scalar, children, with_children

@@ -11,6 +11,7 @@ from kpg.compiler.algebra.facts import can_be_null, nullable
 from kpg.compiler.algebra.rel import AggregateCall
 from kpg.compiler.physical.context import Planning
 from kpg.compiler.physical.join import plan_join
+from kpg.compiler.physical.late import late_columns
 from kpg.compiler.physical.mfp import compose
 from kpg.compiler.physical.problem import Problem, Relation
 from kpg.compiler.physical.topk import SortKey, ordered_rows
@@ -18,7 +19,7 @@ from kpg.runtime import plan
 from kpg.runtime.functions import AggregateKind, resolve_aggregate
 from kpg.runtime.functions.render import render
 from kpg.runtime.plan import Mfp, Ref
-from kpg.runtime.scalar import Call, Column, Literal, Scalar
+from kpg.runtime.scalar import Call, Column, Literal, Scalar, remap
 from kpg.runtime.types import BIGINT, BOOLEAN
 
 DESCENDING = frozenset({"max", "bool_or"})
@@ -52,7 +53,14 @@ class Rows:
 
 
 def plan_reduce(planning: Planning, reduce: algebra.Reduce, mfp: Mfp) -> Ref:
-    """The mfp over the groups."""
+    """The mfp over the groups; keys that can be fetched by a rowid among the keys are not kept."""
+    late = late_columns(reduce, planning.bound)[: len(reduce.keys)]
+    kept = [index for index, key in enumerate(late) if isinstance(key, Column)]
+    if len(kept) < len(late):
+        narrow = algebra.Reduce(reduce.input, tuple(reduce.keys[index] for index in kept), reduce.aggregates)
+        keys = [remap(key, kept.index) for key in late]
+        calls = [Column(len(kept) + index, call.type) for index, call in enumerate(reduce.aggregates)]
+        return plan_reduce(planning, narrow, compose(mfp, [*keys, *calls]))
     rows = _rows(planning, reduce)
     if not reduce.aggregates and reduce.keys:
         ref = planning.builder.add(plan.Distinct(rows.ref))

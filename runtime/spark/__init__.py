@@ -1,1 +1,1 @@
-""""""
+"""Bulk load through Spark."""

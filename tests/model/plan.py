@@ -4,6 +4,7 @@ A join is evaluated along every one of its paths, which must agree. Order words 
 compare as the words do.
 """
 
+import datetime
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -99,6 +100,9 @@ def _order_value(value: Any, descending: bool, nulls_first: bool, part: int) -> 
     if isinstance(value, str):
         head = value.encode()[part * TEXT_BYTES : (part + 1) * TEXT_BYTES].ljust(TEXT_BYTES, b"\0")
         value = int.from_bytes(head, "big")
+    if isinstance(value, datetime.date):
+        value = datetime.datetime.combine(value, datetime.time.min) if type(value) is datetime.date else value
+        value -= datetime.datetime(1970, 1, 1)
     return (1, -value if descending else value)
 
 

@@ -25,8 +25,8 @@ def run(shop: Database, request: pytest.FixtureRequest) -> Iterator[Database]:
         with pytest.raises(kpg.InterfaceError):
             shop.sql("COMMIT")
     assert shop.view("total").fetchall() == BEFORE
-    result = shop.sql("SELECT id FROM item ORDER BY id")
-    assert list(result) == [(1,), (2,), (3,)]  # type: ignore[arg-type]
+    result = shop.query("SELECT id FROM item ORDER BY id")
+    assert list(result) == [(1,), (2,), (3,)]
     shop.insert("item", [(4, "b", 1)])
     shop.verify("total")
     assert shop.view("total").fetchall()[1] == ("b", Decimal("2.00"))
@@ -122,7 +122,7 @@ def test_text_too_long(db: Database) -> None:
     error = fails(db, "INSERT INTO t VALUES ('ab'), ('abc')")
     assert isinstance(error, kpg.DataError)
     assert "'abc'" in error.message
-    assert len(db.sql("SELECT * FROM t")) == 0  # type: ignore[arg-type]
+    assert len(db.query("SELECT * FROM t")) == 0
 
 
 def test_duplicate_key(run: Database) -> None:
@@ -178,7 +178,7 @@ def test_overflow_in_a_view(shop: Database) -> None:
     assert isinstance(error, kpg.DataError)
     assert "overflow" in error.message
     assert shop.view("s").fetchall() == [(2**62,)]
-    assert list(shop.sql("SELECT count(*) FROM big")) == [(1,)]  # type: ignore[arg-type]
+    assert list(shop.query("SELECT count(*) FROM big")) == [(1,)]
 
 
 def test_scalar_subquery_with_two_rows(run: Database) -> None:

@@ -27,7 +27,7 @@ def pressed(shop: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
 def unharmed(db: Database, monkeypatch: pytest.MonkeyPatch) -> bool:
     monkeypatch.undo()
     kinds = [row[0] for row in db.view("total")]
-    ids = [row[0] for row in db.sql("SELECT id FROM item ORDER BY id")]  # type: ignore[union-attr]
+    ids = [row[0] for row in db.query("SELECT id FROM item ORDER BY id")]
     db.insert("item", [(9, "z", 1)])
     db.verify("total")
     return kinds == BEFORE and ids == [1, 2, 3] and len(db.view("total")) == 3

@@ -114,13 +114,11 @@ def test_subscriber_may_change_the_database(shop: Database) -> None:
     shop.sql("CREATE TABLE log (n INT)")
     shop.view("total").subscribe(lambda changes: shop.insert("log", [(len(changes),)]))
     shop.delete("item", [(3,)])
-    assert list(shop.sql("SELECT n FROM log")) == [(1,)]  # type: ignore[arg-type]
+    assert list(shop.query("SELECT n FROM log")) == [(1,)]
 
 
 def test_stats(shop: Database) -> None:
-    stats = shop.view("total").stats
-    assert stats.install_seconds > 0
-    assert stats.arrangements_built >= 1
+    assert shop.view("total").stats.install_seconds > 0
     shop.delete("item", [(3,)])
     assert shop.view("total").stats.last_step_seconds > 0
 
@@ -175,7 +173,7 @@ def test_hidden_sort_column(shop: Database) -> None:
     shop.sql("UPDATE item SET price = 9 WHERE id = 3")
     assert view.fetchall() == [("b",), ("a",), ("a",)]
     assert list(view.changes()) == []
-    assert sorted(shop.sql("SELECT kind FROM names WHERE kind > 'a'")) == [("b",)]  # type: ignore[arg-type]
+    assert sorted(shop.query("SELECT kind FROM names WHERE kind > 'a'")) == [("b",)]
 
 
 @pytest.mark.parametrize("stage", ["ast", "logical", "steps", "optimized", "physical"])
