@@ -1,6 +1,7 @@
 """What the measuring programs share: machine and versions, medians, ratios, JSON."""
 
 import argparse
+import ctypes
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,8 @@ from rich.table import Table
 
 from kpg.tpch.machine import describe, machine, versions
 from kpg.tpch.report import geometric_mean, quantile
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class Measurement:
     @property
     def ratios(self) -> dict[str, float]:
         """How many times better than each reference the median is."""
+        if self.median == 0:
+            return {}
         ratios = {name: self.median / value for name, value in self.references.items() if value > 0}
         less_is_better = self.unit in ("s", "bytes")
         return {name: 1 / ratio for name, ratio in ratios.items()} if less_is_better else ratios
@@ -47,6 +52,17 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=int, default=3, help="times that each figure is measured")
     parser.add_argument("--json", type=Path, help="file for the raw figures")
     return parser
+
+
+def keep_memory() -> None:
+    """Have the allocator (of glibc) keep what is freed, so that only the first run pays for fresh pages.
+
+    In a virtual machine whose host takes free pages back, the first touch of a gigabyte may cost seconds.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_MAX, 0)
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from _common import Measurement, arguments, report, timed
+from _common import Measurement, arguments, keep_memory, report, timed
 from _tpch import Encoded, add_arguments, folder, install, worker_of
 
 from kpg import Database
@@ -92,6 +92,7 @@ def main() -> None:
     add_arguments(parser, 0.1)
     parser.add_argument("--rounds", type=int, default=200, help="orders to insert and delete")
     options = parser.parse_args()
+    keep_memory()
     data = Encoded.of(folder(options), TABLES)
     orders = list(new_orders(folder(options), options.rounds + WARM_UP))
     measured = [one for number in options.queries for one in measure(number, data, orders)]

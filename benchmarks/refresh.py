@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from _common import Measurement, arguments, report, timed
+from _common import Measurement, arguments, keep_memory, report, timed
 from _tpch import Encoded, add_arguments, folder, install
 
 from kpg import Database
@@ -88,6 +88,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-alone", action="store_true", help="leave out the views on their own")
     options = parser.parse_args()
+    keep_memory()
     refreshes = batches(options)
     rerun = duckdb_seconds(options, refreshes)
     data = Encoded.of(folder(options), TABLES)

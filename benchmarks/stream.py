@@ -6,25 +6,23 @@ The tables that a query reads arrive round-robin, one tuple of each in turn, ins
 logical batches (epochs) of ``--logical`` tuples of which a step takes ``--physical``; all state is kept.
 The query is installed over empty tables in a new engine. Before the clock starts the tuples are in memory,
 encoded and cut into batches, as K-Pg's are: on the clock are the row store with its key index, the
-closing of epochs, and the steps. ``--history`` checks instead that views change alike however many epochs
-a step takes. K-Pg's and DBToaster's figures are from the paper: scale factor 10, another machine.
+closing of epochs, and the steps. A run that is not counted comes first. ``--history`` checks instead that
+views change alike however many epochs a step takes. K-Pg's and DBToaster's figures are from the paper:
+scale factor 10, another machine.
 """
 
 import argparse
-import cProfile
 import gc
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
-from _common import Measurement, arguments, report
-from _stream import Elapsed, Epoch, epochs, ready, replay
+from _common import Measurement, arguments, keep_memory, report
+from _profile import print_functions, print_operators
+from _stream import Elapsed, epochs, ready, replay
 from _tpch import Encoded, add_arguments, folder, tables_of, worker_of
 
 from kpg import Database
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.worker import Worker
 from kpg.tpch.compare import Order, difference, without_limit
 from kpg.tpch.generate import data_folder
 from kpg.tpch.oracle import Oracle
@@ -41,8 +39,6 @@ DBTOASTER = (
     *(131_964, 971_313, 8_776_165, 1_871_407, 407_540, 815_903),
 )
 HISTORY_PHYSICAL = (1, 10, 1_000, 100_000)
-WARM_UP = 20
-PROFILED = 12
 
 
 def measure(number: int, whole: Encoded, options: argparse.Namespace) -> Measurement:
@@ -54,10 +50,10 @@ def measure(number: int, whole: Encoded, options: argparse.Namespace) -> Measure
     for run in range(options.runs + 1):
         database = ready(data, number, known_sizes=options.known_sizes)
         gc.collect()
+        elapsed = replay(worker_of(database), stream, options.physical)
         if run == 0:
-            replay(worker_of(database), stream[:WARM_UP], 1)
             continue
-        times.append(replay(worker_of(database), stream, options.physical))
+        times.append(elapsed)
         share = 100 * times[-1].processor / times[-1].wall
         print(f"q{number}: {tuples / times[-1].wall:,.0f} a second, {share:.0f}% of a core", file=sys.stderr)
     if options.check:
@@ -82,29 +78,6 @@ def check(database: Database, number: int, options: argparse.Namespace) -> None:
         wrong = difference(found, expected, Order.of(text), lambda: oracle.query(without_limit(text))[0])
     if wrong is not None:
         sys.exit(f"q{number} differs from DuckDB: {wrong}")
-
-
-def print_operators(number: int, worker: Worker, seconds: float) -> None:
-    """The operators' flushes, the costliest first; the rest is the row store and the upkeep of traces."""
-    found = sorted(worker.operators(), key=lambda one: -one.seconds)
-    rest = seconds - sum(one.seconds for one in found)
-    print(f"\nq{number}: {seconds:.2f} s, of which {rest:.2f} s outside the operators' flushes")
-    for one in found[:PROFILED]:
-        share = f"{one.seconds:7.3f} s {100 * one.seconds / seconds:5.1f}%"
-        flow = f"{one.updates_in:>11,} in {one.updates_out:>11,} out {one.rows:>11,} held"
-        print(f"{share} {flow}  {one.position:>3} {one.description} <- {one.inputs}")
-
-
-def print_functions(worker: Worker, stream: Sequence[Epoch], physical: int) -> None:
-    """Another run under Python's profiler: the functions by their own time, kernels under their callers'."""
-    profile = cProfile.Profile()
-    profile.runcall(replay, worker, stream, physical)
-    total = sum(entry.inlinetime for entry in profile.getstats())
-    for entry in sorted(profile.getstats(), key=lambda entry: -entry.inlinetime)[:PROFILED]:
-        where = entry.code
-        name = where if isinstance(where, str) else f"{Path(where.co_filename).stem}.{where.co_qualname}"
-        share = f"{entry.inlinetime:7.3f} s {100 * entry.inlinetime / total:5.1f}%"
-        print(f"{share} {entry.totaltime:9.3f} s with callees {entry.callcount:>9,} calls  {name}")
 
 
 def history(number: int, data: Encoded, options: argparse.Namespace, physical: int) -> Updates:
@@ -147,6 +120,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="print the time of each operator")
     parser.add_argument("--history", action="store_true", help="compare histories instead of measuring")
     options = parser.parse_args()
+    keep_memory()
     path = folder(options)
     whole = Encoded.of(path, sorted({table for number in options.queries for table in tables_of(number)}))
     if options.history:

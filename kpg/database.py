@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from kpg import modify
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parameters import Binder, Parameters, numbered
 from kpg.compiler.sql.parse import parse
 from kpg.engine import Engine
-from kpg.parameters import Binder, Parameters, numbered
 from kpg.result import Result
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.types import BIGINT, TEXT

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kpg.runtime.data.table import Table
 from kpg.runtime.data.values import show
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
+from kpg.runtime.program import Program
 from kpg.runtime.types import ERROR, Schema
 
 Words = NDArray[np.int64]
@@ -51,6 +52,40 @@ def upsert(table: Table, data: Any) -> int:
     table.delete(np.unique(old[old >= 0]))
     table.insert(words)
     return int(words.shape[1])
+
+
+def insert_missing(table: Table, words: Words) -> int:
+    """Insert the rows whose primary key is not there, the first of each key; how many."""
+    keys = np.ascontiguousarray(words[list(table.schema.primary_key)])
+    absent = np.flatnonzero(table.find(keys) < 0)
+    _, first = np.unique(keys[:, absent], axis=1, return_index=True)
+    table.insert(np.ascontiguousarray(words[:, absent[np.sort(first)]]))
+    return int(first.shape[0])
+
+
+def merge(table: Table, words: Words, update: Program) -> int:
+    """Insert the rows whose primary key is not there, and ``update`` those that are; how many in all.
+
+    ``update`` maps a row of the table next to the one to insert to what takes its place. IntegrityError if a
+    row would be updated twice.
+    """
+    key = table.schema.primary_key
+    old = table.find(np.ascontiguousarray(words[list(key)]))
+    there = np.flatnonzero(old >= 0)
+    rowids = old[there]
+    _, first = np.unique(rowids, return_index=True)
+    if first.size < rowids.size:
+        again = int(there[np.setdiff1d(np.arange(rowids.size), first)[0]])
+        raise IntegrityError(
+            f"ON CONFLICT would update row {_shown(table, key, words[list(key)], again)} "
+            f"of table {table.name} twice",
+            hint="give each key once",
+        )
+    new, kept = update.run(np.concatenate((table.columns[:, rowids], words[:, there])))
+    new = checked(new, table)
+    table.delete(rowids if kept is None else rowids[kept])
+    table.insert(np.concatenate((words[:, old < 0], new), axis=1))
+    return int((old < 0).sum()) + int(new.shape[1])
 
 
 def checked(words: Words, table: Table) -> Words:

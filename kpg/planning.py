@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlglot import exp
 
 from kpg.compiler import pipeline
 from kpg.compiler.algebra.rel import Constant, Get, OrderBy, Rel
@@ -15,6 +14,7 @@ from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import Catalog, Statistics
 from kpg.compiler.explain import STAGES as COMPILER_STAGES
 from kpg.compiler.explain import table_key
+from kpg.compiler.sql import change
 from kpg.compiler.sql import query as front
 from kpg.compiler.sql import statements as ast
 from kpg.reading import Reader
@@ -71,20 +71,17 @@ def plan(statement: Query, catalog: Catalog, statistics: Statistics) -> Planned:
     return plan_bound(bind(statement, catalog), catalog, statistics)
 
 
-def plan_view(statement: ast.CreateView, catalog: Catalog, statistics: Statistics) -> Planned:
-    """The plan of a view, under its column names."""
+def plan_view(
+    statement: ast.CreateView | ast.CreateTableAs, catalog: Catalog, statistics: Statistics
+) -> Planned:
+    """The plan of a view's or table's query, under the column names of these."""
     return plan_bound(front.lower_view(statement, catalog), catalog, statistics)
 
 
 def relations_of(rel: Rel, query: ast.Select, catalog: Catalog) -> frozenset[str]:
     """The tables and views that a query depends on: those it reads, and the views it names."""
-    read = {node.name for node in walk(rel) if isinstance(node, Get)}
-    common = {with_.alias.lower() for with_ in query.query.find_all(exp.CTE)}
-    for table in query.query.find_all(exp.Table):
-        entry = catalog.find(table.name)
-        if entry is not None and table.name.lower() not in common:
-            read.add(entry.name)
-    return frozenset(read)
+    read = frozenset(node.name for node in walk(rel) if isinstance(node, Get))
+    return read | front.named_relations(query, catalog)
 
 
 def table_keys(plan: ir.Plan) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -96,16 +93,16 @@ def table_keys(plan: ir.Plan) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def bind(statement: Query, catalog: Catalog) -> front.Bound:
-    """A statement as a relation: see the functions of ``kpg.compiler.sql.query``."""
+    """A statement as a relation: see the functions of ``kpg.compiler.sql.query`` and ``change``."""
     match statement:
         case ast.Select():
             return front.lower_query(statement, catalog)
         case ast.Insert():
-            return front.lower_insert(statement, catalog)
+            return change.lower_insert(statement, catalog)
         case ast.Delete():
-            return front.lower_delete(statement, catalog)
+            return change.lower_delete(statement, catalog)
         case ast.Update():
-            return front.lower_update(statement, catalog)
+            return change.lower_update(statement, catalog)
 
 
 def constant_words(rel: Rel, dictionary: Dictionary) -> Words | None:

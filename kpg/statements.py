@@ -1,19 +1,23 @@
 """What each parsed statement does to the database, and what it gives back."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
 from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.change import lower_conflict
 from kpg.engine import Engine
-from kpg.modify import checked
+from kpg.modify import checked, insert_missing, merge
 from kpg.planning import Planned, bind, constant_words, explain, plan, plan_bound, plan_view, relations_of
 from kpg.reading import expand
 from kpg.result import Affected, Explanation, Result
-from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Type
+from kpg.runtime.errors import DataError, ProgrammingError
+from kpg.runtime.program import Program
+from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Schema, Type
+from kpg.verify import verify
 from kpg.view import Maintained
 
 if TYPE_CHECKING:
@@ -34,6 +38,8 @@ def execute(engine: Engine, statement: ast.Statement) -> Outcome:
         case ast.Insert() | ast.Delete() | ast.Update() | ast.CopyFrom():
             with engine.transactions.statement(changes=True):
                 return Affected(_change(engine, statement))
+        case ast.CreateTableAs():
+            return _create_table_as(engine, statement)
         case _:
             with engine.transactions.statement(changes=False):
                 return _other(engine, statement)
@@ -81,6 +87,8 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
             return show_tables(engine)
         case ast.Describe():
             return describe(engine, statement.name)
+        case ast.VerifyView():
+            return _verify(engine, statement.name)
         case _:
             raise AssertionError(statement)
     return None
@@ -97,8 +105,13 @@ def _insert(engine: Engine, table: "Table", statement: ast.Insert) -> int:
         data, diff = engine.run(plan_bound(bound, engine.reading_catalog, engine.statistics))
         words = expand(data, diff)
     words = checked(words, table)
-    table.insert(words)
-    return int(words.shape[1])
+    if statement.conflict is None:
+        table.insert(words)
+        return int(words.shape[1])
+    update = lower_conflict(statement, engine.reading_catalog)
+    if update is None:
+        return insert_missing(table, words)
+    return merge(table, words, Program(update, engine.worker))
 
 
 def _delete(engine: Engine, table: "Table", statement: ast.Delete) -> int:
@@ -110,6 +123,12 @@ def _delete(engine: Engine, table: "Table", statement: ast.Delete) -> int:
 def _update(engine: Engine, table: "Table", statement: ast.Update) -> int:
     """The plan gives the rowid and all columns of the new row."""
     data, _ = engine.run(_planned(engine, statement))
+    if np.unique(data[0]).shape[0] < data.shape[1]:
+        raise DataError(
+            f"UPDATE would change a row of table {table.name} twice, to different values",
+            span=statement.span,
+            hint="each row must meet one row of FROM, or rows that give the same values",
+        )
     words = checked(np.ascontiguousarray(data[1:]), table)
     table.delete(data[0])
     table.insert(words)
@@ -119,6 +138,31 @@ def _update(engine: Engine, table: "Table", statement: ast.Update) -> int:
 def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
     if not (statement.if_not_exists and isinstance(engine.catalog.find(statement.name), TableEntry)):
         engine.create_table(statement.name, statement.schema)
+
+
+def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
+    if statement.if_not_exists and isinstance(engine.catalog.find(statement.name), TableEntry):
+        return Affected(0)
+    with engine.transactions.statement(changes=False):
+        engine.refuse_in_transaction("CREATE TABLE")
+        planned = plan_view(statement, engine.catalog, engine.statistics)
+        schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
+        words = expand(*engine.run(planned))[: len(schema.columns)]
+        engine.create_table(statement.name, schema)
+    try:
+        with engine.transactions.statement(changes=True):
+            engine.table(statement.name).insert(np.ascontiguousarray(words))
+    except BaseException:
+        engine.drop(statement.name)
+        raise
+    return Affected(int(words.shape[1]))
+
+
+def _verify(engine: Engine, name: str) -> Result:
+    """The view's name and its number of rows, if it is what its query says."""
+    view = engine.view(name)
+    verify(engine, view)
+    return listing({"view": (TEXT, [view.name]), "rows": (BIGINT, [view.count()])})
 
 
 def _create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:

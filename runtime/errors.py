@@ -5,6 +5,12 @@ wrote) and *what to do next* (``hint``). ``str(error)`` renders all three, with 
 """
 
 from dataclasses import dataclass
+from typing import Final
+
+MOST_SHOWN: Final = 100
+"""How many characters of a line a message shows at most."""
+BEFORE: Final = 30
+"""How many of them may stand before the place, where the line is longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +22,24 @@ class Span:
     end: int
 
     def render(self) -> str:
-        """The line that holds the span's start, with carets under the span."""
+        """The line that holds the span's start, with carets under the span.
+
+        Of a long line, only what surrounds the start, with … where something is left out.
+        """
         line_start = self.source.rfind("\n", 0, self.start) + 1
         line_end = self.source.find("\n", self.start)
         line_end = len(self.source) if line_end < 0 else line_end
         number = self.source.count("\n", 0, self.start) + 1
         prefix = f"line {number}: "
-        width = max(1, min(self.end, line_end) - self.start)
-        caret = " " * (len(prefix) + self.start - line_start) + "^" * width
-        return f"{prefix}{self.source[line_start:line_end]}\n{caret}"
+        first, last = line_start, line_end
+        if line_end - line_start > MOST_SHOWN:
+            first = max(line_start, min(self.start - BEFORE, line_end - MOST_SHOWN))
+            last = min(line_end, first + MOST_SHOWN)
+            prefix += "…" if first > line_start else ""
+        shown = self.source[first:last] + ("…" if last < line_end else "")
+        width = max(1, min(self.end, last) - self.start)
+        caret = " " * (len(prefix) + self.start - first) + "^" * width
+        return f"{prefix}{shown}\n{caret}"
 
 
 class Error(Exception):

@@ -16,7 +16,7 @@ MOST_LINES_OF_A_KERNEL = 600
 DOORS = {
     "numba": ("runtime/kernels/",),
     "pyspark": ("runtime/spark/",),
-    "sqlglot": ("compiler/sql/", "kpg/parameters.py", "kpg/planning.py"),
+    "sqlglot": ("compiler/sql/",),
     "duckdb": ("tpch/",),
     "typer": ("kpg/cli/",),
     "prompt_toolkit": ("kpg/cli/",),

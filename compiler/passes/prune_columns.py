@@ -109,7 +109,7 @@ class _Pruning:
         return pruned, [*range(keys), *(keys + index for index in places)]
 
     def _ordered(self, rel: algebra.TopK | algebra.Single, asked: Columns) -> tuple[Rel, list[int]]:
-        chosen = sorted(asked) or [0]
+        chosen = sorted(asked) or list(range(width(rel)))[:1]
         place = {column: index for index, column in enumerate(chosen)}
         source = self.exact(rel.input, chosen)
         group = tuple(place[column] for column in rel.group)
@@ -126,7 +126,7 @@ class _Pruning:
     def _let(self, let: algebra.Let, asked: Columns) -> tuple[Rel, list[int]]:
         """The body tells what is needed of the value; then both are narrowed to it."""
         body, kept = self.some(let.body, asked)
-        chosen = sorted(self.needed.pop(let.id, set())) or [0]
+        chosen = sorted(self.needed.pop(let.id, set())) or list(range(width(let.value)))[:1]
         value = self.exact(let.value, chosen)
         types = algebra.types(value)
         place = {column: index for index, column in enumerate(chosen)}

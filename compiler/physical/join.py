@@ -13,7 +13,8 @@ from kpg.compiler.physical.range_join import Threshold, find_threshold
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import Mfp, Ref
-from kpg.runtime.scalar import Column, Fetch, Scalar, children, columns, remap, with_children
+from kpg.runtime.scalar import Call, Column, Fetch, Scalar, children, columns, remap, with_children
+from kpg.runtime.types import BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ def _stream(planning: Planning, problem: Problem, classes: Classes, slot: int) -
         return Stream(planning.builder.add(plan.Source(relation.table)), (relation.rowid,))
     own = [p for p in classes.rest if is_settled(problem, p, frozenset((slot,)))]
     items = _demanded(problem, classes, relation, own)
+    own += [Call("is_not_null", (member,), BOOLEAN) for member in _compared(problem, classes, slot)]
 
     def local(scalar: Scalar) -> Scalar:
         return remap(scalar, lambda column: column - relation.start)
@@ -66,16 +68,23 @@ def _stream(planning: Planning, problem: Problem, classes: Classes, slot: int) -
     return Stream(planning.lower(planning, relation.source, mfp), items)
 
 
+def _compared(problem: Problem, classes: Classes, slot: int) -> list[Scalar]:
+    """What the relation's rows are compared by and could be NULL, for which there is no match."""
+    members = (one.member_in(slot) for one in classes.classes if one.strict)
+    return [member for member in members if member is not None and problem.can_be_null(member)]
+
+
 def _demanded(
     problem: Problem, classes: Classes, relation: Relation, own: Sequence[Scalar]
 ) -> tuple[Scalar, ...]:
-    """The columns of a derived relation that anything but its own predicates reads; at least one."""
+    """The columns of a derived relation that more than its own predicates reads; one, if it has any."""
     scalars = [*problem.outputs, *(p for p in classes.rest if p not in own)]
     scalars += [member for one in classes.classes for member in one.members]
     used = frozenset[int]().union(*(columns(scalar) for scalar in scalars))
     chosen = [column for column in range(relation.start, relation.stop) if column in used]
     return tuple(
-        Column(column, relation.types[column - relation.start]) for column in chosen or [relation.start]
+        Column(column, relation.types[column - relation.start])
+        for column in chosen or range(relation.start, relation.stop)[:1]
     )
 
 

@@ -32,10 +32,7 @@ def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
         case algebra.LocalGet(id=id_):
             return _local(planning, id_, mfp)
         case algebra.Map(input=source, scalars=scalars):
-            values = (*identity(algebra.types(source)).outputs, *scalars)
-            if written_size(mfp, values) > MOST_NODES:
-                return builder.linear(lower(planning, source, Mfp((), values)), mfp)
-            return lower(planning, source, compose(mfp, values))
+            return _map(planning, source, scalars, mfp)
         case algebra.Filter(input=source, predicates=predicates):
             return lower(planning, source, Mfp(conjuncts((*predicates, *mfp.predicates)), mfp.outputs))
         case algebra.Project(input=source, columns=chosen):
@@ -64,6 +61,13 @@ def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
             raise NotSupportedError("a recursive relation cannot be planned")
         case _:
             assert_never(rel)
+
+
+def _map(planning: Planning, source: Rel, scalars: tuple[Scalar, ...], mfp: Mfp) -> Ref:
+    values = (*identity(algebra.types(source)).outputs, *scalars)
+    if written_size(mfp, values) > MOST_NODES:
+        return planning.builder.linear(lower(planning, source, Mfp((), values)), mfp)
+    return lower(planning, source, compose(mfp, values))
 
 
 def _local(planning: Planning, id_: str, mfp: Mfp) -> Ref:

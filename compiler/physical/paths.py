@@ -87,13 +87,17 @@ class PathBuilder:
             else:
                 self.first[one] = fresh[0]
                 known = _computed(fresh[0], places)
-                if one.strict and self.problem.can_be_null(fresh[0]):
+                if one.strict and self.problem.can_be_null(fresh[0]) and not self._is_own(fresh[0]):
                     tests.append(Call("is_not_null", (known,), BOOLEAN))
                 fresh = fresh[1:]
             tests += [one.test(known, _computed(member, places)) for member in fresh]
         ready = [p for p in self.pending if self.problem.slots(p) <= bound]
         self.pending = [p for p in self.pending if p not in ready]
         return (*tests, *(self._located(predicate, places) for predicate in ready))
+
+    def _is_own(self, member: Scalar) -> bool:
+        """Whether a member is of a relation that has left out its NULLs already."""
+        return any(self.classes.by_member[member].member_in(slot) == member for slot in self.settled)
 
     def _stage(
         self, index: int, tests: tuple[Scalar, ...], places: Places, bound: Slots

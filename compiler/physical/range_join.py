@@ -9,6 +9,7 @@ from kpg.compiler.physical.mfp import same_words
 from kpg.compiler.physical.problem import Problem
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Call, Column, Scalar, children, with_children
+from kpg.runtime.types import BOOLEAN
 
 SIGNS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 MIRRORED: Final = {"lt": ">", "le": ">=", "gt": "<", "ge": "<="}
@@ -70,7 +71,8 @@ def _split(problem: Problem, found: _Found) -> Threshold:
         carried.update(dict.fromkeys(_leaves(output, found.value)))
     items = tuple(carried)
     left = Problem(relations, others, items)
-    right = Problem((problem.relations[found.slot],), own, (found.bound,))
+    known = Call("is_not_null", (found.bound,), BOOLEAN)
+    right = Problem((problem.relations[found.slot],), (*own, known), (found.bound,))
     outputs = tuple(_over(output, items) for output in problem.outputs)
     return Threshold(left, right, found.comparison, Mfp((), outputs))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.algebra.facts import can_be_null, nullable
+from kpg.compiler.algebra.facts import can_be_null, nullable, rejected_nulls
 from kpg.compiler.algebra.rel import AggregateCall
 from kpg.compiler.physical.context import Planning
 from kpg.compiler.physical.join import plan_join
@@ -67,11 +67,25 @@ def plan_reduce(planning: Planning, reduce: algebra.Reduce, mfp: Mfp) -> Ref:
         return planning.builder.linear(ref, mfp)
     pieces = _pieces(planning, rows, reduce.aggregates)
     only = pieces[0]
-    if len(pieces) == 1 and (reduce.keys or kind(reduce.aggregates[0]) is AggregateKind.ACCUMULABLE):
+    whole = bool(reduce.keys) or _always_whole(reduce, mfp)
+    if len(pieces) == 1 and whole:
         return planning.builder.linear(only.ref, compose(mfp, _placed(reduce, only.calls)))
-    if reduce.keys or all(kind(call) is AggregateKind.ACCUMULABLE for call in reduce.aggregates):
+    if whole:
         return _joined(planning, reduce, pieces, mfp)
     return _one_row(planning, rows, reduce, pieces, mfp)
+
+
+def _always_whole(reduce: algebra.Reduce, mfp: Mfp) -> bool:
+    """Whether no piece of an aggregation without keys lacks its row when the others' is asked for.
+
+    Accumulable ones always have it. The others lack it over no rows, when they are NULL: that does not
+    matter if the mfp rejects it.
+    """
+    rejected = frozenset[int]().union(*(rejected_nulls(predicate) for predicate in mfp.predicates))
+    kinds = [kind(call) for call in reduce.aggregates]
+    return all(one is AggregateKind.ACCUMULABLE for one in kinds) or any(
+        one is not AggregateKind.ACCUMULABLE and place in rejected for place, one in enumerate(kinds)
+    )
 
 
 def kind(call: AggregateCall) -> AggregateKind:

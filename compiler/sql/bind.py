@@ -5,16 +5,15 @@ from dataclasses import replace
 from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog
-from kpg.compiler.sql.bind_from import one_row
 from kpg.compiler.sql.bind_scalar import MAX_DEPTH, bind_expression
 from kpg.compiler.sql.bind_select import bind_select, output_column, sort_key
-from kpg.compiler.sql.calls import brought
+from kpg.compiler.sql.bind_values import bind_values
 from kpg.compiler.sql.scope import Binding, Common, Scope
 from kpg.compiler.sql.shape import brought_query, settled_query
 from kpg.compiler.sql.syntax import construct_name, only
-from kpg.compiler.sql.tree import Map, Query, Resolved, Rows, SetOperation, SortKey, TopK, free
+from kpg.compiler.sql.tree import Query, Resolved, SetOperation, SortKey, TopK, free
 from kpg.runtime.functions import common_type
-from kpg.runtime.scalar import Column, Literal, Scalar
+from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import UNKNOWN
 
 SET_OPERATIONS = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}
@@ -67,7 +66,7 @@ def _bind_body(binding: Binding, around: Scope, node: exp.Expr) -> Query:
             order = _output_order(binding, query, node)
         case exp.Values():
             only(node, binding.source, "expressions", "alias", *MODIFIERS)
-            query = _values(binding, around, node)
+            query = bind_values(binding, around, node)
             order = _output_order(binding, query, node)
         case exp.Subquery() if isinstance(node.this, exp.Query | exp.Values):
             only(node, binding.source, "this", "alias", *MODIFIERS)
@@ -133,60 +132,6 @@ def _set_operation(binding: Binding, scope: Scope, node: exp.SetOperation) -> Qu
     result = SetOperation(kind, not node.args.get("distinct"), sides[0], sides[1], ids)
     columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
     return Query(result, columns, left.names)
-
-
-def _values(binding: Binding, around: Scope, node: exp.Values) -> Query:
-    scope = around.without_aggregates("VALUES")
-    rows = [
-        [
-            binding.expression(scope, part)
-            for part in (row.expressions if isinstance(row, exp.Tuple) else [row])
-        ]
-        for row in node.expressions
-    ]
-    width = len(rows[0])
-    for row, syntax in zip(rows, node.expressions, strict=True):
-        if len(row) != width:
-            binding.wrong(f"a row of {len(row)} values in VALUES with rows of {width}", syntax)
-    for index in range(width):
-        _unify_column(binding, rows, index, node)
-    types = tuple(scalar.type for scalar in rows[0])
-    names = tuple(f"column{index + 1}" for index in range(width))
-    ids = tuple(binding.fresh() for _ in types)
-    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
-    constant = [tuple(s for s in row if isinstance(s, Literal)) for row in rows]
-    if all(len(row) == width for row in constant):
-        return Query(Rows(tuple(constant), ids, types), columns, names)
-    return _computed_values(binding, rows, names)
-
-
-def _unify_column(binding: Binding, rows: list[list[Scalar]], index: int, node: exp.Expr) -> None:
-    """Brings one column of VALUES to a type; strings and NULLs alone leave it UNKNOWN."""
-    kinds = {row[index].type: None for row in rows}
-    if set(kinds) == {UNKNOWN}:
-        return
-    target = common_type(tuple(kinds))
-    if target is None:
-        binding.wrong(f"column {index + 1} of VALUES has no common type", node, "add a CAST")
-    for row in rows:
-        row[index] = brought(binding, row[index], target, node)
-
-
-def _computed_values(binding: Binding, rows: list[list[Scalar]], names: tuple[str, ...]) -> Query:
-    """VALUES with rows that are not constant: a union of one-row queries."""
-    queries = [_one_row(binding, row, names) for row in rows]
-    result = queries[0]
-    for query in queries[1:]:
-        ids = tuple(binding.fresh() for _ in names)
-        columns = tuple(Column(id_, c.type) for id_, c in zip(ids, query.columns, strict=True))
-        result = Query(SetOperation("union", True, result, query, ids), columns, names)
-    return result
-
-
-def _one_row(binding: Binding, row: list[Scalar], names: tuple[str, ...]) -> Query:
-    ids = tuple(binding.fresh() for _ in row)
-    node = Map(one_row(binding), ids, tuple(row))
-    return Query(node, tuple(Column(id_, scalar.type) for id_, scalar in zip(ids, row, strict=True)), names)
 
 
 def _output_order(binding: Binding, query: Query, node: exp.Expr) -> tuple[SortKey, ...]:

@@ -1,16 +1,20 @@
 """Calls of registered functions with their arguments brought to the types that these take."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.literals import convert, from_text
+from kpg.compiler.sql.literals import convert, from_text, rounded
 from kpg.compiler.sql.scope import Binding
 from kpg.compiler.sql.syntax import span_of
-from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.functions import common_type, resolve
+from kpg.runtime.functions.render import render_literal
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN, Type
+from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN, ColumnDef, Kind, Type
+
+DATED: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
 
 
 def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> Scalar:
@@ -32,6 +36,30 @@ def brought(binding: Binding, scalar: Scalar, type_: Type, node: exp.Expr) -> Sc
             binding.wrong(f"'{scalar.value}' is not of type {type_}", node)
         return Literal(value.value, type_)
     return coerce(scalar, type_)
+
+
+def assigned(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr) -> Scalar:
+    """The scalar as a value to store in a column; constants are rounded and checked at once.
+
+    Raises ProgrammingError if the types do not fit, DataError if a constant is out of range.
+    """
+    check_assignable(binding, scalar.type, column, node)
+    if isinstance(scalar, Literal) and scalar.type.is_exact and column.type.is_exact:
+        value = rounded(scalar, column.type)
+        if value is None:
+            message = f'{render_literal(scalar)} is out of range for column "{column.name}" {column.type}'
+            raise DataError(message, span=span_of(node, binding.source))
+        return value
+    return brought(binding, scalar, column.type, node)
+
+
+def check_assignable(binding: Binding, source: Type, column: ColumnDef, node: exp.Expr) -> None:
+    """Refuses to store a value of a kind that the column's type does not take without a CAST."""
+    target = column.type
+    if source.kind in (target.kind, UNKNOWN.kind) or {source.kind, target.kind} == DATED:
+        return
+    if not (source.is_numeric and target.is_numeric) and not (source.is_text and target.is_text):
+        binding.wrong(f'column "{column.name}" is {target}, not {source}', node, "add a CAST")
 
 
 def coerce(scalar: Scalar, type_: Type) -> Scalar:

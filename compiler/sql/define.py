@@ -3,9 +3,11 @@
 from typing import Final
 
 from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.tokenizer_core import TokenType
 
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.syntax import construct_name, only, refuse, span_of, wrong
+from kpg.compiler.sql.syntax import construct_name, only, refuse, wrong
 from kpg.runtime import types as t
 from kpg.runtime.errors import Span
 from kpg.runtime.types import ColumnDef, Kind, Schema, Type
@@ -60,8 +62,8 @@ def _decimal(node: exp.DataType, parameters: list[int], source: str) -> Type:
     return t.decimal(precision, scale)
 
 
-def create(tree: exp.Create, source: str, span: Span) -> ast.CreateTable | ast.CreateView:
-    """CREATE TABLE or CREATE [MATERIALIZED] VIEW."""
+def create(tree: exp.Create, source: str, span: Span) -> ast.CreateTable | ast.CreateTableAs | ast.CreateView:
+    """CREATE TABLE, CREATE TABLE AS or CREATE [MATERIALIZED] VIEW."""
     only(tree, source, "this", "kind", "replace", "exists", "expression", "properties")
     materialized = False
     properties = tree.args.get("properties")
@@ -72,25 +74,25 @@ def create(tree: exp.Create, source: str, span: Span) -> ast.CreateTable | ast.C
     query = tree.args.get("expression")
     if tree.kind == "VIEW" and query is not None:
         name, columns = _view_name(tree.this, source)
-        select = ast.Select(query, span_of(query, source) or span)
         exists, replace = bool(tree.args.get("exists")), bool(tree.args.get("replace"))
-        return ast.CreateView(name, columns, _whole(select, span), materialized, replace, exists, span)
+        return ast.CreateView(name, columns, _whole(query, span), materialized, replace, exists, span)
     if tree.kind != "TABLE" or materialized:
         refuse(f"CREATE {tree.kind}", tree, source)
-    if query is not None or tree.args.get("replace"):
-        refuse("CREATE TABLE AS" if query is not None else "CREATE OR REPLACE TABLE", tree, source)
+    if tree.args.get("replace"):
+        refuse("CREATE OR REPLACE TABLE", tree, source)
+    if query is not None:
+        name, columns = _view_name(tree.this, source)
+        place = span_of(query, source) or span
+        exists = bool(tree.args.get("exists"))
+        return ast.CreateTableAs(name, columns, ast.Select(query, place), exists, span)
     return _create_table(tree, source, span)
 
 
-def _whole(select: ast.Select, span: Span) -> ast.Select:
-    """The query with its text up to the end of the statement, from its first keyword on."""
-    text = span.source[: select.span.start].lower()
-    start = max(text.rfind("select"), text.rfind("with"), text.rfind("values"), span.start)
-    found = text.rfind(" as", span.start)
-    begin = found + len(" as") if found >= 0 else start
-    while begin < span.end and span.source[begin].isspace():
-        begin += 1
-    return ast.Select(select.query, Span(span.source, begin, span.end))
+def _whole(query: exp.Expr, span: Span) -> ast.Select:
+    """The query of a CREATE VIEW with its text: all that follows the first AS."""
+    tokens = Postgres().tokenize(span.source[span.start : span.end])
+    place = next(index for index, token in enumerate(tokens) if token.token_type is TokenType.ALIAS)
+    return ast.Select(query, Span(span.source, span.start + tokens[place + 1].start, span.end))
 
 
 def _view_name(target: exp.Expr, source: str) -> tuple[str, tuple[str, ...]]:

@@ -3,7 +3,9 @@
 A quoted string has type UNKNOWN until its context gives it one, as in Postgres.
 """
 
+import math
 import re
+import struct
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Final
@@ -47,7 +49,8 @@ FALSE_WORDS: Final = ("f", "false", "n", "no", "off", "0")
 def number(text: str) -> Literal | None:
     """An unsigned number of the SQL text: INTEGER, BIGINT, DECIMAL, or DOUBLE with an exponent."""
     if "e" in text.lower():
-        return Literal(float_to_word(float(text)), DOUBLE)
+        double = float(text)
+        return None if math.isinf(double) else Literal(float_to_word(double), DOUBLE)
     value = Decimal(text)
     if value == value.to_integral_value() and "." not in text:
         if value > MAX_WORD:
@@ -101,7 +104,9 @@ def _word_of(text: str, type_: Type) -> int | str | None:
         case Kind.DECIMAL:
             return _scaled(Decimal(text), type_)
         case Kind.REAL | Kind.DOUBLE:
-            return float_to_word(float(text))
+            value = float(text)
+            too_large = math.isinf(value) and "inf" not in text.lower()
+            return None if too_large else _float(value, type_)
         case Kind.DATE:
             return (date.fromisoformat(text) - EPOCH).days
         case Kind.TIMESTAMP:
@@ -129,9 +134,9 @@ def _in_range(value: int, type_: Type) -> int | None:
 
 def _scaled(value: Decimal, type_: Type) -> int | None:
     """The word of a decimal, rounded half away from zero; None if it has too many digits."""
-    if not value.is_finite():
+    if not value.is_finite() or value.adjusted() > MAX_DECIMAL_PRECISION:
         return None
-    word = int((value.scaleb(type_.scale)).to_integral_value("ROUND_HALF_UP"))
+    word = _whole(value.scaleb(type_.scale))
     return word if abs(word) < 10**type_.precision else None
 
 
@@ -150,11 +155,38 @@ def convert(literal: Literal, type_: Type) -> Scalar | None:
         return None
     exact = _exact(value, source)
     if type_.is_float:
-        return Literal(float_to_word(float(exact)), type_) if exact.is_finite() else None
+        return _as_float(exact, type_)
     if source.is_float or exact != round(exact, type_.scale):
         return None
     word = _in_range(int(exact), type_) if type_.is_integer else _scaled(exact, type_)
     return None if word is None else Literal(word, type_)
+
+
+def rounded(literal: Literal, type_: Type) -> Literal | None:
+    """An exact number as a value of another exact type, half away from zero; None if it is out of range."""
+    if not isinstance(literal.value, int):
+        return Literal(None, type_)
+    value = _exact(literal.value, literal.type)
+    word = _scaled(value, type_) if type_.kind is Kind.DECIMAL else _in_range(_whole(value), type_)
+    return None if word is None else Literal(word, type_)
+
+
+def _whole(value: Decimal) -> int:
+    return int(value.to_integral_value("ROUND_HALF_UP"))
+
+
+def _float(value: float, type_: Type) -> int:
+    """The word of a float, for REAL rounded to single precision; OverflowError if it is too large for that."""
+    if type_.kind is Kind.REAL:
+        (value,) = struct.unpack("<f", struct.pack("<f", value))
+    return float_to_word(value)
+
+
+def _as_float(value: Decimal, type_: Type) -> Literal | None:
+    try:
+        return Literal(_float(float(value), type_), type_) if value.is_finite() else None
+    except OverflowError:
+        return None
 
 
 def _exact(word: int, type_: Type) -> Decimal:

@@ -18,7 +18,7 @@ from kpg.compiler.sql.define import create, drop
 from kpg.compiler.sql.syntax import construct_name, only, refuse, span_of, wrong
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
-STAGES: Final = ("logical", "optimized", "physical")
+STAGES: Final = ("ast", "logical", "steps", "optimized", "physical", "arrangements")
 TRANSACTION_NOISE: Final = ("transaction", "work")
 JOIN_PARTS: Final = ("method", "side", "kind")
 OPTIONS: Final = ("format", "header", "delimiter", "null", "quote")
@@ -97,6 +97,8 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
     match words:
         case ["explain", *_]:
             return _explain(tokens, text, span)
+        case ["verify", "view", *_]:
+            return _verify(tokens, text, span)
         case ["show", "tables"]:
             return ast.ShowTables(span)
         case ["begin", *rest] | ["start", "transaction", *rest]:
@@ -117,6 +119,14 @@ def _transaction(statement: ast.Statement, tokens: list[Token], start: int, text
         span = Span(text, rest[0].start, rest[-1].end + 1)
         raise NotSupportedError(f"{span.source[span.start : span.end].upper()} is not supported", span=span)
     return statement
+
+
+def _verify(tokens: list[Token], text: str, span: Span) -> ast.VerifyView:
+    rest = tokens[2:]
+    if len(rest) != 1:
+        place = Span(text, rest[1].start, tokens[-1].end + 1) if rest else span
+        raise ProgrammingError("VERIFY VIEW takes the name of one view", span=place)
+    return ast.VerifyView(rest[0].text, span)
 
 
 def _explain(tokens: list[Token], text: str, span: Span) -> ast.Explain:
@@ -167,9 +177,9 @@ def _convert(tree: exp.Expr, text: str, span: Span) -> ast.Statement:
         case exp.Insert():
             return _insert(tree, text, span)
         case exp.Delete():
-            only(tree, text, "this", "where")
+            only(tree, text, "this", "using", "where")
             name, alias = _target(tree.this, text)
-            return ast.Delete(name, alias, _condition(tree), span)
+            return ast.Delete(name, alias, tuple(tree.args.get("using") or ()), _condition(tree), span)
         case exp.Update():
             return _update(tree, text, span)
         case exp.Copy():
@@ -204,7 +214,7 @@ def _target(table: exp.Expr, text: str) -> tuple[str, str]:
 
 
 def _insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
-    only(tree, text, "this", "expression")
+    only(tree, text, "this", "expression", "conflict")
     target, columns = tree.this, ()
     if isinstance(target, exp.Schema):
         only(target, text, "this", "expressions")
@@ -214,19 +224,43 @@ def _insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
     if query is None:
         refuse("INSERT without VALUES or a query", target, text)
     place = span_of(query, text) or span
-    return ast.Insert(_target(target, text)[0], columns, ast.Select(query, place), span)
+    clause = tree.args.get("conflict")
+    conflict = _conflict(clause, text, span) if clause is not None else None
+    name, alias = _target(target, text)
+    return ast.Insert(name, alias, columns, ast.Select(query, place), conflict, span)
+
+
+def _conflict(clause: exp.Expr, text: str, span: Span) -> ast.Conflict:
+    only(clause, text, "expressions", "action", "conflict_keys", "where")
+    columns = []
+    for key in clause.args.get("conflict_keys") or ():
+        named = key.this if isinstance(key, exp.Ordered) else key
+        if not isinstance(named, exp.Column):
+            refuse(f"ON CONFLICT over {construct_name(named)}", key, text)
+        columns.append(named.name)
+    assignments = _assignments(clause.expressions, text)
+    return ast.Conflict(tuple(columns), assignments, _condition(clause), span_of(clause, text) or span)
 
 
 def _update(tree: exp.Update, text: str, span: Span) -> ast.Update:
-    only(tree, text, "this", "where", "expressions")
+    only(tree, text, "this", "where", "expressions", "from_")
+    assignments = _assignments(tree.expressions, text)
+    source = tree.args.get("from_")
+    if source is not None:
+        only(source, text, "this")
+    name, alias = _target(tree.this, text)
+    sources = () if source is None else (source.this,)
+    return ast.Update(name, alias, assignments, sources, _condition(tree), span)
+
+
+def _assignments(parts: list[exp.Expr], text: str) -> tuple[tuple[exp.Identifier, exp.Expr], ...]:
     assignments = []
-    for assignment in tree.expressions:
+    for assignment in parts:
         if not isinstance(assignment, exp.EQ) or not isinstance(assignment.this, exp.Column):
             refuse(f"SET with {construct_name(assignment)}", assignment, text)
         only(assignment.this, text, "this")
         assignments.append((assignment.this.this, assignment.expression))
-    name, alias = _target(tree.this, text)
-    return ast.Update(name, alias, tuple(assignments), _condition(tree), span)
+    return tuple(assignments)
 
 
 def _copy(tree: exp.Copy, text: str, span: Span) -> ast.CopyFrom | ast.CopyTo:

@@ -36,6 +36,17 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateTableAs:
+    """CREATE TABLE AS query; ``columns`` renames the query's columns if not empty."""
+
+    name: str
+    columns: tuple[str, ...]
+    query: Select
+    if_not_exists: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class CreateView:
     """CREATE [OR REPLACE] [MATERIALIZED] VIEW; ``columns`` renames the query's columns if not empty."""
 
@@ -60,32 +71,49 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class Conflict:
+    """ON CONFLICT [(columns)] DO UPDATE SET column = expression, ... [WHERE condition].
+
+    Without assignments, DO NOTHING.
+    """
+
+    columns: tuple[str, ...]
+    assignments: tuple[tuple[exp.Identifier, exp.Expr], ...]
+    where: exp.Expr | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
-    """INSERT INTO table [(columns)] query; no columns means all, in order."""
+    """INSERT INTO table [AS alias] [(columns)] query; no columns means all, in order."""
 
     table: str
+    alias: str
     columns: tuple[str, ...]
     query: Select
+    conflict: Conflict | None
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """DELETE FROM table [AS alias] [WHERE condition]."""
+    """DELETE FROM table [AS alias] [USING relation, ...] [WHERE condition]."""
 
     table: str
     alias: str
+    using: tuple[exp.Expr, ...]
     where: exp.Expr | None
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """UPDATE table [AS alias] SET column = expression, ... [WHERE condition]."""
+    """UPDATE table [AS alias] SET column = expression, ... [FROM relation, ...] [WHERE condition]."""
 
     table: str
     alias: str
     assignments: tuple[tuple[exp.Identifier, exp.Expr], ...]
+    sources: tuple[exp.Expr, ...]
     where: exp.Expr | None
     span: Span
 
@@ -115,7 +143,7 @@ class CopyTo:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN [LOGICAL | OPTIMIZED | PHYSICAL] query; ``stage`` is that word in lower case."""
+    """EXPLAIN [stage] query; ``stage`` is one of ``parse.STAGES``, ``physical`` without one."""
 
     stage: str
     statement: "Select | CreateView"
@@ -152,6 +180,14 @@ class Describe:
 
 
 @dataclass(frozen=True, slots=True)
+class VerifyView:
+    """VERIFY VIEW view."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class ShowTables:
     """SHOW TABLES."""
 
@@ -161,6 +197,7 @@ class ShowTables:
 Statement = (
     Select
     | CreateTable
+    | CreateTableAs
     | CreateView
     | Drop
     | Insert
@@ -173,5 +210,6 @@ Statement = (
     | Commit
     | Rollback
     | Describe
+    | VerifyView
     | ShowTables
 )

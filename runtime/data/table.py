@@ -22,6 +22,9 @@ Words = NDArray[np.int64]
 
 FIRST_CAPACITY: Final = 256
 
+GROWTH: Final = 8
+"""Factor by which a full table grows; memory that is not written to yet is not taken."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -113,7 +116,7 @@ class Table:
                 raise self._null_error(words, *divmod(position, n))
         start, end = self.count, self.count + n
         if end > self._live.shape[0]:
-            self._grow(max(end, 2 * self._live.shape[0]))
+            self._grow(max(end, GROWTH * self._live.shape[0]))
         kernels.append(self.columns, self._live, words, start)
         rowids = np.arange(start, end, dtype=np.int64)
         if self._key:

@@ -11,7 +11,11 @@ from typing import Any
 
 
 class Device:
-    """A function callable from the kernels of its file; compiled together with the first of them."""
+    """A function callable from the kernels of its file, and inlined there.
+
+    Inlined, because a call with arrays counts references to each of them. For the same reason a call in
+    the innermost loop is better written out.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -24,7 +28,7 @@ class Device:
         """What a kernel calls in the compiled code."""
         import numba
 
-        compiled: Callable[..., Any] = numba.njit(self.function, nogil=True)
+        compiled: Callable[..., Any] = numba.njit(self.function, nogil=True, inline="always")
         return compiled
 
 

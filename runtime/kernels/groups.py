@@ -2,7 +2,8 @@
 
 The table is two arrays: ``slots int64[capacity]`` (group number + 1, or 0), and
 ``rows int64[groups, 1 + nk + na]``: when the group was last touched, its key, and its accumulators, so
-that a group is one place in memory.
+that a group is one place in memory. The probe is written out in the loops that use it, because a call
+with arrays costs reference counting, many times the probe's own cost.
 The first accumulator counts the group's rows; each aggregate has words of its own from its offset among
 the accumulators, in ``spec int64[naggs, 3]`` (kind, operand column or -1 for none, offset):
 
@@ -52,21 +53,8 @@ def hash_key(rows, group, width):
 
 
 @device
-def find_group(data, row, slot, nk, slots, rows, free, state):
-    """The row's group, sought from its home slot; allotted with zero accumulators if it is new."""
-    mask = slots.shape[0] - 1
-    while True:
-        group = slots[slot] - 1
-        if group < 0:
-            break
-        same = True
-        for c in range(nk):
-            if rows[group, 1 + c] != data[c, row]:
-                same = False
-                break
-        if same:
-            return group
-        slot = (slot + 1) & mask
+def new_group(data, row, slot, nk, slots, rows, free, state):
+    """A group with the row's key and zero accumulators, at the empty slot."""
     if state[1] > 0:
         state[1] -= 1
         group = free[state[1]]
@@ -210,14 +198,13 @@ def double_word(row, offset):
 
 @device
 def touch(group, marker, nk, rows, touched, old, state):
-    """Remember the accumulators of a group at its first touch since ``marker``."""
-    if rows[group, 0] != marker:
-        rows[group, 0] = marker
-        entry = state[2]
-        touched[entry] = group
-        for a in range(old.shape[1]):
-            old[entry, a] = rows[group, 1 + nk + a]
-        state[2] = entry + 1
+    """Remember the accumulators of a group that is touched first since ``marker``."""
+    rows[group, 0] = marker
+    entry = state[2]
+    touched[entry] = group
+    for a in range(old.shape[1]):
+        old[entry, a] = rows[group, 1 + nk + a]
+    state[2] = entry + 1
 
 
 @device
@@ -237,6 +224,57 @@ def add_row(data, row, diff, group, base, acc, spec):
             add128(acc, group, offset + 1, word, diff)
         elif spec[s, 0] == SUM_DOUBLE:
             add_double(acc, group, offset + 1, word, diff)
+
+
+@device
+def add_counts(data, column, start, stop, diff, groups, offset, acc):
+    """Add a block of rows to one count."""
+    step = 0 if diff.shape[0] == 1 else 1
+    for row in range(start, stop):
+        if column < 0 or data[column, row] != NULL:
+            acc[groups[row - start], offset] += diff[row * step]
+
+
+@device
+def add_sums(data, column, start, stop, diff, groups, offset, acc):
+    """Add a block of rows to one exact sum."""
+    if diff.shape[0] == 1 and diff[0] == 1:
+        for row in range(start, stop):
+            word = data[column, row]
+            if word != NULL:
+                group = groups[row - start]
+                acc[group, offset] += 1
+                total = acc[group, offset + 1] + word
+                carry = 1 if (total ^ NULL) < (word ^ NULL) else 0
+                acc[group, offset + 1] = total
+                acc[group, offset + 2] += (word >> 63) + carry
+        return
+    step = 0 if diff.shape[0] == 1 else 1
+    for row in range(start, stop):
+        word = data[column, row]
+        if word != NULL:
+            acc[groups[row - start], offset] += diff[row * step]
+            add128(acc, groups[row - start], offset + 1, word, diff[row * step])
+
+
+@device
+def add_block(data, start, stop, diff, groups, base, acc, spec):
+    """Add a block of rows, whose groups are known, one aggregate after the other."""
+    add_counts(data, -1, start, stop, diff, groups, base, acc)
+    step = 0 if diff.shape[0] == 1 else 1
+    for s in range(spec.shape[0]):
+        offset = base + spec[s, 2]
+        column = spec[s, 1]
+        if spec[s, 0] == COUNT:
+            add_counts(data, column, start, stop, diff, groups, offset, acc)
+        elif spec[s, 0] == SUM:
+            add_sums(data, column, start, stop, diff, groups, offset, acc)
+        else:
+            for row in range(start, stop):
+                word = data[column, row]
+                if word != NULL:
+                    acc[groups[row - start], offset] += diff[row * step]
+                    add_double(acc, groups[row - start], offset + 1, word, diff[row * step])
 
 
 @device
@@ -261,8 +299,8 @@ def prefetch(data, order, start, stop, nk, slots, rows, homes, groups):
 )
 def accumulate(data, diff, nk, spec, slots, rows, marker, free, touched, old, state):
     """Add all rows, which bear one time; entries record the groups touched since ``marker``."""
-    step = 0 if diff.shape[0] == 1 else 1
     n = data.shape[1]
+    mask = slots.shape[0] - 1
     homes = np.empty(BLOCK, np.int64)
     groups = np.empty(BLOCK, np.int64)
     natural = np.empty(0, np.int64)
@@ -270,9 +308,23 @@ def accumulate(data, diff, nk, spec, slots, rows, marker, free, touched, old, st
         stop = min(start + BLOCK, n)
         state[4] ^= prefetch(data, natural, start, stop, nk, slots, rows, homes, groups)
         for row in range(start, stop):
-            group = find_group(data, row, homes[row - start], nk, slots, rows, free, state)
-            touch(group, marker, nk, rows, touched, old, state)
-            add_row(data, row, diff[row * step], group, 1 + nk, rows, spec)
+            slot = homes[row - start]
+            while True:
+                group = slots[slot] - 1
+                if group < 0:
+                    break
+                same = True
+                for c in range(nk):
+                    same = same and rows[group, 1 + c] == data[c, row]
+                if same:
+                    break
+                slot = (slot + 1) & mask
+            if group < 0:
+                group = new_group(data, row, slot, nk, slots, rows, free, state)
+            if rows[group, 0] != marker:
+                touch(group, marker, nk, rows, touched, old, state)
+            groups[row - start] = group
+        add_block(data, start, stop, diff, groups, 1 + nk, rows, spec)
 
 
 @kernel(
@@ -288,6 +340,7 @@ def accumulate_times(
     """
     step = 0 if diff.shape[0] == 1 else 1
     n = data.shape[1]
+    mask = slots.shape[0] - 1
     homes = np.empty(BLOCK, np.int64)
     groups = np.empty(BLOCK, np.int64)
     first = state[2]
@@ -295,8 +348,21 @@ def accumulate_times(
         if i % BLOCK == 0:
             state[4] ^= prefetch(data, order, i, min(i + BLOCK, n), nk, slots, rows, homes, groups)
         row = order[i]
-        group = find_group(data, row, homes[i % BLOCK], nk, slots, rows, free, state)
-        touch(group, marker, nk, rows, touched, old, state)
+        slot = homes[i % BLOCK]
+        while True:
+            group = slots[slot] - 1
+            if group < 0:
+                break
+            same = True
+            for c in range(nk):
+                same = same and rows[group, 1 + c] == data[c, row]
+            if same:
+                break
+            slot = (slot + 1) & mask
+        if group < 0:
+            group = new_group(data, row, slot, nk, slots, rows, free, state)
+        if rows[group, 0] != marker:
+            touch(group, marker, nk, rows, touched, old, state)
         add_row(data, row, diff[row * step], group, 1 + nk, rows, spec)
         last = i + 1 == n
         if not last:

@@ -55,18 +55,19 @@ def _plain(scalar: Scalar) -> Scalar:
 
 
 def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
+    """The error of an operation; columns of tables by name, others, which have none, by their value."""
+
     def fetched(fetch: Fetch) -> str:
         schema = getattr(context.store(fetch.table), "schema", None)
         return f"{fetch.table}.#{fetch.column}" if schema is None else str(schema.names[fetch.column])
 
+    def value(part: Scalar) -> str:
+        return show(_evaluate(part, context, row), part.type, context.dictionary)
+
     plain = _plain(scalar)
-    operands = [child for child in children(plain) if not isinstance(child, Literal)]
-    shown = [
-        f"{render(child, fetched=fetched)} is "
-        f"{show(_evaluate(child, context, row), child.type, context.dictionary)}"
-        for child in operands
-    ]
-    where = render(plain, fetched=fetched)
+    operands = [child for child in children(plain) if not isinstance(child, Literal | Column)]
+    shown = [f"{render(child, value, fetched)} is {value(child)}" for child in operands]
+    where = render(plain, value, fetched)
     detail = f" ({', '.join(shown)})" if shown else ""
     return DataError(f"{_kind(scalar, context, row)} in {where}{detail}", hint=_hint(scalar))
 
@@ -77,7 +78,7 @@ def _kind(scalar: Scalar, context: Context, row: Words) -> str:
     if not isinstance(scalar, Call):
         return "error"
     if scalar.function == "cast":
-        return f"value is not a {scalar.type}" if scalar.args[0].type.is_text else "value out of range"
+        return f"value is not of type {scalar.type}" if scalar.args[0].type.is_text else "value out of range"
     if scalar.function in ("div", "mod") and _evaluate(scalar.args[1], context, row) == 0:
         return "division by zero"
     if scalar.type.is_numeric and all(arg.type.is_numeric for arg in scalar.args):

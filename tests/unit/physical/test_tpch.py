@@ -20,10 +20,33 @@ from tests.unit.sql.oracle import assert_same, catalog_of, database_of
 
 SCRIPT = "; ".join(create_statements().values())
 CATALOG = catalog_of(SCRIPT)
-DATA = tiny_data(seed=7)
+DATA = tiny_data(seed=6)
 
 Shape = tuple[tuple[int, ...], int, int, int, int, int, int]
-SHAPES: dict[int, Shape] = {}
+SHAPES: dict[int, Shape] = {
+    1: ((), 0, 0, 0, 1, 0, 0),
+    2: ((5, 6), 8, 3, 0, 0, 0, 2),
+    3: ((3,), 4, 1, 0, 1, 0, 1),
+    4: ((2,), 2, 0, 1, 1, 0, 0),
+    5: ((6,), 9, 0, 0, 1, 0, 0),
+    6: ((), 0, 0, 0, 1, 0, 0),
+    7: ((6,), 9, 0, 0, 1, 0, 0),
+    8: ((8,), 13, 0, 0, 1, 0, 0),
+    9: ((6,), 9, 0, 0, 1, 0, 0),
+    10: ((4,), 6, 1, 0, 1, 0, 1),
+    11: ((3,), 4, 3, 0, 2, 1, 0),
+    12: ((2,), 2, 0, 0, 1, 0, 0),
+    13: ((2,), 2, 0, 1, 2, 0, 0),
+    14: ((2,), 2, 0, 0, 1, 0, 0),
+    15: ((3,), 1, 5, 0, 1, 0, 1),
+    16: ((2, 3), 4, 0, 1, 1, 0, 0),
+    17: ((2, 3), 2, 1, 0, 2, 0, 0),
+    18: ((4,), 4, 2, 0, 2, 0, 1),
+    19: ((2,), 2, 0, 0, 1, 0, 0),
+    20: ((3, 5), 7, 1, 1, 1, 0, 0),
+    21: ((5, 2), 6, 2, 2, 1, 0, 1),
+    22: ((2,), 2, 2, 1, 2, 1, 0),
+}
 """Inputs of the joins; arrangements of base tables, other ones; distincts, reduces, range joins, top-ks."""
 
 
@@ -104,4 +127,20 @@ def test_q15_keeps_its_maximum_in_order() -> None:
 def test_queries_share_arrangements() -> None:
     """What all 22 need of the base tables, each planned by itself."""
     keys = sorted({key for number in QUERIES for key in shared(planned(number))})
-    assert keys == []
+    assert keys == [
+        ("customer", (0,)),
+        ("customer", (3,)),
+        ("lineitem", (0, 3)),
+        ("lineitem", (1,)),
+        ("lineitem", (2,)),
+        ("nation", (0,)),
+        ("nation", (2,)),
+        ("orders", (0,)),
+        ("orders", (1,)),
+        ("part", (0,)),
+        ("partsupp", (0, 1)),
+        ("partsupp", (1,)),
+        ("region", (0,)),
+        ("supplier", (0,)),
+        ("supplier", (3,)),
+    ]

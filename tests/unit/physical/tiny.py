@@ -13,7 +13,7 @@ BRANDS = ("Brand#12", "Brand#23", "Brand#34", "Brand#45")
 TYPES = ("ECONOMY ANODIZED STEEL", "MEDIUM POLISHED BRASS", "PROMO PLATED BRASS")
 CONTAINERS = ("SM CASE", "MED BOX", "LG BOX")
 SIZES = (3, 9, 14, 15, 49)
-SUPPLIERS, CUSTOMERS, PARTS, ORDERS = 6, 8, 8, 40
+SUPPLIERS, CUSTOMERS, PARTS, ORDERS = 12, 12, 12, 100
 
 
 def tiny_data(seed: int) -> Mapping[str, Sequence[Row]]:
@@ -29,7 +29,7 @@ def tiny_data(seed: int) -> Mapping[str, Sequence[Row]]:
         "partsupp": [
             (part, supplier, pick.randint(1, 99), _money(pick, 100), "")
             for part in range(PARTS)
-            for supplier in pick.sample(range(SUPPLIERS), 3)
+            for supplier in pick.sample(range(SUPPLIERS), 6)
         ],
         "orders": orders,
         "lineitem": [
@@ -46,9 +46,13 @@ def _day(pick: random.Random, first: int, last: int) -> datetime.date:
     return datetime.date(pick.randint(first, last), pick.randint(1, 12), pick.randint(1, 28))
 
 
+def _days(pick: random.Random) -> list[datetime.date]:
+    return [_day(pick, 1994, 1996) for _ in range(3)]
+
+
 def _supplier(pick: random.Random, key: int) -> Row:
     comment = pick.choice(("", "Customer and Complaints"))
-    return (key, f"Supplier#{key}", "", pick.randrange(len(NATIONS)), "", _money(pick, 1000), comment)
+    return (key, f"Supplier#{key}", "", key % len(NATIONS), "", _money(pick, 1000), comment)
 
 
 def _customer(pick: random.Random, key: int) -> Row:
@@ -64,17 +68,27 @@ def _part(pick: random.Random, key: int) -> Row:
 
 
 def _order(pick: random.Random, key: int) -> Row:
-    # Customers 6 and 7 never order, for the sake of NOT EXISTS.
-    customer, comment = pick.randrange(CUSTOMERS - 2), pick.choice(("", "special requests"))
+    # The last six customers never order, for the sake of NOT EXISTS.
+    customer, comment = pick.randrange(CUSTOMERS - 6), pick.choice(("", "special requests"))
     status, total = pick.choice("FO"), _money(pick, 1000)
-    return (key, customer, status, total, _day(pick, 1993, 1996), pick.choice(("1-URGENT", "5-LOW")), "", 0, comment)
+    return (
+        key,
+        customer,
+        status,
+        total,
+        _day(pick, 1993, 1996),
+        pick.choice(("1-URGENT", "5-LOW")),
+        "",
+        0,
+        comment,
+    )
 
 
 def _line(pick: random.Random, order: int, number: int) -> Row:
     choose: Callable[[Sequence[str]], str] = pick.choice
-    quantity = Decimal(pick.choice((1, 5, 12, 45, 50)))
+    quantity = Decimal(pick.choice((1, 5, 12, 48, 50, 50)))
     charges = (quantity, _money(pick, 1000), Decimal(pick.choice((5, 6, 7))).scaleb(-2), Decimal("0.02"))
-    days = (_day(pick, 1994, 1996), _day(pick, 1994, 1996), _day(pick, 1994, 1996))
+    days = sorted(_day(pick, 1994, 1996) for _ in range(3)) if pick.random() < 0.5 else _days(pick)
     flags = (choose("RAN"), choose("OF"))
     rest = (choose(("DELIVER IN PERSON", "NONE")), choose(("AIR", "MAIL", "SHIP")), "")
     keys = (order, pick.randrange(PARTS), pick.randrange(SUPPLIERS), number)

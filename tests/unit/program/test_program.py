@@ -102,9 +102,9 @@ def test_values_survive_a_filter_that_follows_their_use() -> None:
 
 
 def test_an_error_in_an_output_row_is_raised_with_its_operands() -> None:
-    with pytest.raises(DataError, match=r"division by zero in #0 / #1 \(#0 is 5, #1 is 0\)"):
+    with pytest.raises(DataError, match=r"division by zero in 5 / 0$"):
         run([], [call("div", A, B)], words([4, 5], [2, 0]))
-    with pytest.raises(DataError, match=r"INTEGER out of range in #0 \+ 1"):
+    with pytest.raises(DataError, match=r"INTEGER out of range in \d+ \+ 1"):
         run([], [call("add", A, integer(1))], words([2**31 - 1]))
 
 
@@ -215,7 +215,7 @@ def test_functions_of_two_columns_see_only_rows_that_cheap_predicates_leave() ->
 def test_cast_of_text_that_means_nothing_names_the_text() -> None:
     engine = Engine()
     data = engine.dictionary.intern(["12", "x1"]).reshape(1, -1)
-    with pytest.raises(DataError, match=r"value is not a INTEGER in CAST\(#0 AS INTEGER\) \(#0 is 'x1'\)"):
+    with pytest.raises(DataError, match=r"value is not of type INTEGER in CAST\('x1' AS INTEGER\)"):
         run([], [Call("cast", (Column(0, TEXT),), INTEGER)], data, engine)
 
 

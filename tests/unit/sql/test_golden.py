@@ -6,8 +6,9 @@ import pytest
 
 from kpg.compiler.algebra.text import parse as parse_plan
 from kpg.compiler.algebra.text import relations, render
+from kpg.compiler.sql.change import lower_delete, lower_insert, lower_update
 from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.query import Bound, lower_delete, lower_insert, lower_query, lower_update, lower_view
+from kpg.compiler.sql.query import Bound, lower_query, lower_view
 from kpg.compiler.sql.statements import CreateView, Delete, Insert, Select, Update
 from kpg.runtime.errors import Error
 from kpg.tpch.schema import create_statements, query_text

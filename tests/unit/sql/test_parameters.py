@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kpg.compiler.sql.parameters import Binder, Parameters, numbered, to_literal
 from kpg.compiler.sql.parse import parse
-from kpg.parameters import Binder, Parameters, numbered, to_literal
 from kpg.runtime.errors import InterfaceError
 
 
