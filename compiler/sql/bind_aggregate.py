@@ -10,7 +10,17 @@ from kpg.compiler.sql.scope import Aggregates, Binding, Scope
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import used
 from kpg.runtime.scalar import Column, If, Literal, Scalar
-from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, MAX_DECIMAL_PRECISION, TEXT, Kind, Type, decimal
+from kpg.runtime.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    MAX_DECIMAL_PRECISION,
+    TEXT,
+    Kind,
+    Type,
+    decimal,
+    float_to_word,
+)
 
 SIMPLE: Final[dict[type[exp.Expr], str]] = {
     exp.Count: "count",
@@ -23,6 +33,14 @@ SIMPLE: Final[dict[type[exp.Expr], str]] = {
     exp.LogicalOr: "max",
     exp.GroupConcat: "string_agg",
 }
+SPREADS: Final[dict[type[exp.Expr], tuple[bool, bool]]] = {
+    exp.Stddev: (True, True),
+    exp.StddevSamp: (True, True),
+    exp.StddevPop: (False, True),
+    exp.Variance: (True, False),
+    exp.VariancePop: (False, False),
+}
+"""Of a sample (of n values, divided by n - 1) or of all values; and whether its square root."""
 ORDER_BLIND: Final = frozenset({"min", "max"})
 
 
@@ -33,7 +51,7 @@ def bind_aggregate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if isinstance(node, exp.Filter):
         only(node, binding.source, "this", "expression")
         kept, aggregate = node.expression.this, node.this
-    if type(aggregate) not in SIMPLE:
+    if type(aggregate) not in SIMPLE and type(aggregate) not in SPREADS:
         binding.refuse(f"aggregate {construct_name(aggregate)}", aggregate)
     if scope.aggregates is None:
         binding.wrong(f"an aggregate is not allowed in {scope.clause}", node)
@@ -44,6 +62,8 @@ def bind_aggregate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         test = condition(binding, binding.expression(inner, kept), kept, "FILTER")
         args = args or [Literal(1, BIGINT)]
         args[0] = If(test, args[0], Literal(None, args[0].type), args[0].type)
+    if type(aggregate) in SPREADS:
+        return _spread(binding, scope.aggregates, aggregate, args[0], distinct)
     return _collected(binding, scope.aggregates, aggregate, args, distinct)
 
 
@@ -53,7 +73,7 @@ def _arguments(binding: Binding, scope: Scope, node: exp.Expr) -> tuple[list[Sca
     if operand is None or node.args.get("expressions"):
         binding.wrong(f"{construct_name(node)} takes one argument", node)
     if isinstance(operand, exp.Order):
-        binding.refuse("ORDER BY in an aggregate", node)
+        operand = _ordered(binding, scope, operand, node)
     distinct = isinstance(operand, exp.Distinct)
     if distinct:
         only(operand, binding.source, "expressions")
@@ -72,6 +92,19 @@ def _arguments(binding: Binding, scope: Scope, node: exp.Expr) -> tuple[list[Sca
             binding.wrong("string_agg takes a text and a separator", node)
         args = [brought(binding, arg, TEXT, node) for arg in (*args, binding.expression(scope, separator))]
     return args, distinct
+
+
+def _ordered(binding: Binding, scope: Scope, order: exp.Order, node: exp.Expr) -> exp.Expr:
+    """The operand without its ORDER BY, which may only say what string_agg does anyhow."""
+    only(order, binding.source, "this", "expressions")
+    (key, *rest) = order.expressions
+    operand = order.this.expressions[0] if isinstance(order.this, exp.Distinct) else order.this
+    same = binding.expression(scope, key.this) == binding.expression(scope, operand)
+    if rest or key.args.get("desc") or not same or not isinstance(node, exp.GroupConcat):
+        hint = "string_agg can be ordered by its own text, ascending"
+        binding.refuse("this ORDER BY in an aggregate", order, hint)
+    result: exp.Expr = order.this
+    return result
 
 
 def _check_level(binding: Binding, scope: Scope, args: list[Scalar], node: exp.Expr) -> None:
@@ -99,6 +132,33 @@ def _collected(
         return call(binding, "div", [coerce(total, DOUBLE), coerce(number, DOUBLE)], node)
     distinct = distinct and name not in ORDER_BLIND
     return _column(binding, into, AggregateCall(name, tuple(args), distinct, args[0].type))
+
+
+def _spread(binding: Binding, into: Aggregates, node: exp.Expr, value: Scalar, distinct: bool) -> Scalar:
+    """Variance or standard deviation, in DOUBLE, by the sums of the values and of their squares.
+
+    A difference that rounding has made negative is zero.
+    """
+    if not value.type.is_numeric:
+        binding.wrong(f"{construct_name(node)} needs a number, not {value.type}", node)
+    if distinct:
+        binding.refuse(f"DISTINCT in {construct_name(node)}", node)
+    sample, root = SPREADS[type(node)]
+
+    def apply(name: str, *args: Scalar) -> Scalar:
+        return call(binding, name, args, node)
+
+    def total(of: Scalar) -> Scalar:
+        return _column(binding, into, AggregateCall("sum", (of,), False, DOUBLE))
+
+    value = coerce(value, DOUBLE)
+    number = coerce(_column(binding, into, AggregateCall("count", (value,), False, BIGINT)), DOUBLE)
+    zero, one = (Literal(float_to_word(constant), DOUBLE) for constant in (0.0, 1.0))
+    squares, plain = total(apply("mul", value, value)), total(value)
+    excess = apply("sub", squares, apply("div", apply("mul", plain, plain), apply("nullif", number, zero)))
+    divisor = apply("nullif", apply("sub", number, one) if sample else number, zero)
+    variance = apply("div", If(apply("lt", excess, zero), zero, excess, DOUBLE), divisor)
+    return apply("sqrt", variance) if root else variance
 
 
 def _sum_type(type_: Type) -> Type:

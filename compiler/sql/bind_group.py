@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from kpg.compiler.algebra.rel import Get
 from kpg.compiler.sql.calls import settled
 from kpg.compiler.sql.scope import Aggregates, Binding, Scope, resolve_name
 from kpg.compiler.sql.syntax import construct_name, only
-from kpg.compiler.sql.tree import Group, Node, used
+from kpg.compiler.sql.tree import Group, Ids, Node, Scan, used, walk
 from kpg.runtime.errors import Error
 from kpg.runtime.scalar import Column, Scalar, children, with_children
 
@@ -81,24 +82,43 @@ def grouped(source: Node, keys: list[Key], collector: Aggregates) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """Turns expressions over the input rows into expressions over groups."""
+    """Turns expressions over the input rows into expressions over groups.
+
+    Columns of a table whose primary key is among the keys become keys where they are used.
+    """
 
     binding: Binding
     scope: Scope
     keys: list[Key]
+    source: Node
 
     def over_groups(self, scalar: Scalar, node: exp.Expr) -> Scalar:
         """The scalar with keys for the parts that equal them; ProgrammingError if other columns remain."""
         result = self._replaced(scalar)
-        allowed = {key.column.index for key in self.keys}
-        own = {known.column.index for known in self.scope.fields}
-        stray = (used(result, self.binding.subqueries) & own) - allowed
+        own = {known.column.index: known.column for known in self.scope.fields}
+        stray = used(result, self.binding.subqueries) & own.keys()
+        stray -= {key.column.index for key in self.keys}
+        if stray:
+            brought = stray & self._determined()
+            self.keys.extend(Key(own[id_], own[id_]) for id_ in sorted(brought))
+            stray -= brought
         if stray:
             place, name = self._place(stray, node)
             self.binding.wrong(
                 f'column "{name}" must be in GROUP BY or inside an aggregate', place, "add it to GROUP BY"
             )
         return result
+
+    def _determined(self) -> Ids:
+        """The columns of the tables in the source whose primary keys are group keys."""
+        grouped = {key.column.index for key in self.keys if key.scalar == key.column}
+        found: set[int] = set()
+        for node in walk(self.source):
+            match node:
+                case Scan(rel=Get(is_table=True, keys=keys), ids=ids):
+                    if any(grouped.issuperset(ids[place] for place in key) for key in keys):
+                        found.update(ids)
+        return frozenset(found)
 
     def _replaced(self, scalar: Scalar) -> Scalar:
         for key in self.keys:

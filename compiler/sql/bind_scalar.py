@@ -11,7 +11,7 @@ from sqlglot import exp
 from kpg.compiler.sql.bind_aggregate import bind_aggregate
 from kpg.compiler.sql.bind_predicate import bind_predicate
 from kpg.compiler.sql.bind_subquery import bind_quantified, bind_subquery
-from kpg.compiler.sql.calls import call, coerce, condition, unified
+from kpg.compiler.sql.calls import call, coerce, condition, settled, unified
 from kpg.compiler.sql.define import sql_type
 from kpg.compiler.sql.functions import FIELDS, FUNCTIONS, UNITS
 from kpg.compiler.sql.literals import DAY_MICROSECONDS, from_text, interval, negated, number, shifted
@@ -180,12 +180,29 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         name, operands = str(node.this).lower(), node.expressions
     elif isinstance(node, exp.Window):
         binding.refuse("a window function (OVER)", node)
+    elif type(node) is exp.Concat:
+        return _concat(binding, scope, node)
     else:
         binding.refuse(construct_name(node), node)
     args = [binding.expression(scope, operand) for operand in operands]
     if name in ("coalesce", "greatest", "least", "nullif"):
         args = unified(binding, args, list(operands), f"arguments of {name.upper()}")
     return call(binding, name, args, node)
+
+
+def _concat(binding: Binding, scope: Scope, node: exp.Concat) -> Scalar:
+    """CONCAT: the arguments as text, one after the other, NULLs left out."""
+    empty = Literal("", TEXT)
+    texts: list[Scalar] = []
+    for part in node.expressions:
+        value = settled(binding.expression(scope, part))
+        if not value.type.is_text and not castable(value.type, TEXT):
+            binding.wrong(f"cannot cast {value.type} to {TEXT}", part)
+        texts.append(call(binding, "coalesce", [coerce(value, TEXT), empty], node))
+    result = texts[0]
+    for text in texts[1:]:
+        result = call(binding, "concat", [result, text], node)
+    return result
 
 
 def _listed(part: object) -> list[exp.Expr]:

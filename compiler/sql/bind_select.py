@@ -52,7 +52,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     distinct_on = _distinct_on(binding, inner, items, node)
     order = _order_scalars(binding, inner, items, node)
     if node.args.get("group") is not None or collector.calls or kept is not None:
-        grouping = Grouping(binding, inner, keys)
+        grouping = Grouping(binding, inner, keys, source)
         items = [replace(item, scalar=grouping.over_groups(item.scalar, item.syntax)) for item in items]
         kept = grouping.over_groups(kept, node) if kept is not None else None
         order = [(grouping.over_groups(scalar, key), key) for scalar, key in order]
@@ -156,6 +156,8 @@ def _default_name(node: exp.Expr) -> str:
             return str(node.this).lower()
         case exp.Subquery(this=exp.Select(expressions=[only_column])):
             return only_column.alias or _default_name(only_column)
+        case exp.GroupConcat() | exp.LogicalAnd() | exp.LogicalOr():
+            return {exp.GroupConcat: "string_agg", exp.LogicalAnd: "bool_and"}.get(type(node), "bool_or")
         case exp.Func() if not isinstance(node, exp.Binary | exp.Connector):
             return node.sql_name().lower()
         case _:

@@ -82,14 +82,12 @@ def create(tree: exp.Create, source: str, span: Span) -> ast.CreateTable | ast.C
         refuse("CREATE OR REPLACE TABLE", tree, source)
     if query is not None:
         name, columns = _view_name(tree.this, source)
-        place = span_of(query, source) or span
-        exists = bool(tree.args.get("exists"))
-        return ast.CreateTableAs(name, columns, ast.Select(query, place), exists, span)
+        return ast.CreateTableAs(name, columns, _whole(query, span), bool(tree.args.get("exists")), span)
     return _create_table(tree, source, span)
 
 
 def _whole(query: exp.Expr, span: Span) -> ast.Select:
-    """The query of a CREATE VIEW with its text: all that follows the first AS."""
+    """The query of a CREATE with its text: all that follows the first AS."""
     tokens = Postgres().tokenize(span.source[span.start : span.end])
     place = next(index for index, token in enumerate(tokens) if token.token_type is TokenType.ALIAS)
     return ast.Select(query, Span(span.source, span.start + tokens[place + 1].start, span.end))

@@ -176,7 +176,7 @@ def _whole(value: Decimal) -> int:
 
 
 def _float(value: float, type_: Type) -> int:
-    """The word of a float, for REAL rounded to single precision; OverflowError if it is too large for that."""
+    """The word of a float, rounded to single precision for REAL; OverflowError if that is too small."""
     if type_.kind is Kind.REAL:
         (value,) = struct.unpack("<f", struct.pack("<f", value))
     return float_to_word(value)

@@ -231,6 +231,8 @@ def _insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
 
 
 def _conflict(clause: exp.Expr, text: str, span: Span) -> ast.Conflict:
+    if clause.args.get("constraint") is not None:
+        refuse("ON CONFLICT ON CONSTRAINT", clause, text)
     only(clause, text, "expressions", "action", "conflict_keys", "where")
     columns = []
     for key in clause.args.get("conflict_keys") or ():
@@ -256,8 +258,10 @@ def _update(tree: exp.Update, text: str, span: Span) -> ast.Update:
 def _assignments(parts: list[exp.Expr], text: str) -> tuple[tuple[exp.Identifier, exp.Expr], ...]:
     assignments = []
     for assignment in parts:
-        if not isinstance(assignment, exp.EQ) or not isinstance(assignment.this, exp.Column):
+        if not isinstance(assignment, exp.EQ):
             refuse(f"SET with {construct_name(assignment)}", assignment, text)
+        if not isinstance(assignment.this, exp.Column):
+            refuse("SET of anything but one column", assignment, text)
         only(assignment.this, text, "this")
         assignments.append((assignment.this.this, assignment.expression))
     return tuple(assignments)

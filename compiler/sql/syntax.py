@@ -74,6 +74,8 @@ def construct_name(node: exp.Expr) -> str:
     """The SQL word for a kind of syntax node, as far as sqlglot's class name gives it."""
     if type(node) in NAMES:
         return NAMES[type(node)]
+    if isinstance(node, exp.Var):
+        return node.name.upper()
     name = type(node).__name__
     words = "".join(
         f" {c}" if c.isupper() and i and not name[i - 1].isupper() else c for i, c in enumerate(name)

@@ -202,13 +202,13 @@ def _expected(type_: Type) -> str:
         case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT | Kind.ROWID:
             return "an int"
         case Kind.DECIMAL:
-            return "a Decimal or an int"
+            return "a Decimal, an int, or a text such as '2.50'"
         case Kind.REAL | Kind.DOUBLE:
             return "a float"
         case Kind.DATE:
-            return "a datetime.date"
+            return "a datetime.date, or a text such as '1998-12-01'"
         case Kind.TIMESTAMP:
-            return "a datetime.datetime without time zone"
+            return "a datetime.datetime without time zone, or a text such as '1998-12-01 12:30:00'"
         case Kind.INTERVAL_MONTH:
             return "a number of months (int)"
         case Kind.INTERVAL_DAY:
@@ -289,6 +289,8 @@ def _decimal(scale: int, limit: int, value: Any) -> int:
         word = int(scaled)
         if word != scaled:
             raise Unfit
+    elif isinstance(value, str):
+        return _decimal(scale, limit, _parsed(decimal.Decimal, value))
     elif isinstance(value, (float, np.floating)):
         word = decimal_of_float(float(value), scale)
     else:
@@ -329,7 +331,17 @@ def _real(value: Any) -> int:
     return float_to_word(rounded)
 
 
+def _parsed(parse: Callable[[str], Any], text: str) -> Any:
+    """What a text means; Unfit if nothing."""
+    try:
+        return parse(text)
+    except (ValueError, decimal.InvalidOperation):
+        raise Unfit from None
+
+
 def _date(value: Any) -> int:
+    if isinstance(value, str):
+        value = _parsed(datetime.date.fromisoformat, value)
     if isinstance(value, datetime.datetime):
         if value.tzinfo is not None or value.time() != datetime.time():
             raise Unfit
@@ -339,6 +351,8 @@ def _date(value: Any) -> int:
 
 
 def _timestamp(value: Any) -> int:
+    if isinstance(value, str):
+        value = _parsed(datetime.datetime.fromisoformat, value)
     if isinstance(value, datetime.datetime):
         if value.tzinfo is not None:
             if value.utcoffset():

@@ -191,13 +191,48 @@ def matches(arena: Bytes, start: int, stop: int, pattern: Words) -> bool:
         if restart < 0:
             return False
         restart_position += 1
-        while restart_position < stop and arena[restart_position] & 0xC0 == 0x80:
-            restart_position += 1
+        first = pattern[restart]
+        if first < 0:
+            while restart_position < stop and arena[restart_position] & 0xC0 == 0x80:
+                restart_position += 1
+        else:
+            while restart_position < stop and arena[restart_position] != first:
+                restart_position += 1
         position = restart_position
         token = restart
     while token < length and pattern[token] == ANY_STRING:
         token += 1
     return token == length
+
+
+@kernel("void(int64[::1], uint8[::1], int64[::1], uint8[::1], int64[::1], int64[::1])")
+def contains(codes: Words, arena: Bytes, offsets: Words, parts: Bytes, bounds: Words, out: Words) -> None:
+    """1 where string ``codes[i]`` has all parts, one after the other without overlap, else 0.
+
+    Part p is ``parts[bounds[p]:bounds[p + 1]]``, not empty: the pattern ``%part%part%`` of LIKE.
+    """
+    for i in range(codes.shape[0]):
+        position = offsets[codes[i]]
+        stop = offsets[codes[i] + 1]
+        found = 1
+        for part in range(bounds.shape[0] - 1):
+            begin = bounds[part]
+            length = bounds[part + 1] - begin
+            first = parts[begin]
+            found = 0
+            while position + length <= stop:
+                if arena[position] == first:
+                    same = 1
+                    while same < length and arena[position + same] == parts[begin + same]:
+                        same += 1
+                    if same == length:
+                        found = 1
+                        break
+                position += 1
+            if found == 0:
+                break
+            position += length
+        out[i] = found
 
 
 @kernel("void(int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1])")

@@ -5,7 +5,7 @@ result's word xor MIN_WORD, so that 0, what fresh memory holds, means "not compu
 happens to be MIN_WORD is computed again).
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -111,18 +111,43 @@ def _literal(arg: object) -> Hashable:
     return (arg.value, arg.type) if isinstance(arg, Literal) else None
 
 
+def _matcher(tokens: Sequence[int], dictionary: Dictionary) -> Callable[[Words], Words]:
+    """Tells which codes are of strings that match a LIKE pattern."""
+    pattern = np.array(tokens, dtype=np.int64)
+    parts = _parts(tokens)
+    data = np.frombuffer(b"".join(parts), np.uint8).copy()
+    bounds = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+
+    def match(codes: Words) -> Words:
+        out = np.empty(len(codes), dtype=np.int64)
+        if parts:
+            kernels.contains(codes, dictionary.arena, dictionary.offsets, data, bounds, out)
+        else:
+            kernels.like(codes, dictionary.arena, dictionary.offsets, pattern, out)
+        return out
+
+    return match
+
+
+def _parts(tokens: Sequence[int]) -> list[bytes]:
+    """The literal parts of a pattern ``%part%part%``; none if it is of another form."""
+    open_ended = len(tokens) > 2 and tokens[0] == tokens[-1] == kernels.ANY_STRING
+    if not open_ended or kernels.ANY_CHARACTER in tokens:
+        return []
+    parts: list[list[int]] = [[]]
+    for token in tokens:
+        if token == kernels.ANY_STRING:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return [bytes(part) for part in parts if part]
+
+
 def _computation(
     call: Call, implementation: Distinct | Matcher, dictionary: Dictionary
 ) -> Callable[[Words], Words]:
     if isinstance(implementation, Matcher):
-        pattern = np.array(implementation.pattern(call), dtype=np.int64)
-
-        def match(codes: Words) -> Words:
-            out = np.empty(len(codes), dtype=np.int64)
-            kernels.like(codes, dictionary.arena, dictionary.offsets, pattern, out)
-            return out
-
-        return match
+        return _matcher(implementation.pattern(call), dictionary)
     function = implementation.build(call)
     position = next(i for i, arg in enumerate(call.args) if not isinstance(arg, Literal))
     values = [_python(arg, dictionary) for arg in call.args]

@@ -6,7 +6,7 @@ import pytest
 
 from kpg.compiler.algebra.text import parse as parse_plan
 from kpg.compiler.algebra.text import relations, render
-from kpg.compiler.sql.change import lower_delete, lower_insert, lower_update
+from kpg.compiler.sql.change import lower_conflict, lower_delete, lower_insert, lower_update
 from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.query import Bound, lower_query, lower_view
 from kpg.compiler.sql.statements import CreateView, Delete, Insert, Select, Update
@@ -32,6 +32,8 @@ def lowered(text: str) -> Bound:
         case CreateView():
             return lower_view(statement, SMALL)
         case Insert():
+            if statement.conflict is not None:
+                lower_conflict(statement, SMALL)
             return lower_insert(statement, SMALL)
         case Delete():
             return lower_delete(statement, SMALL)
