@@ -205,11 +205,14 @@ def matches(arena: Bytes, start: int, stop: int, pattern: Words) -> bool:
     return token == length
 
 
-@kernel("void(int64[::1], uint8[::1], int64[::1], uint8[::1], int64[::1], int64[::1])")
-def contains(codes: Words, arena: Bytes, offsets: Words, parts: Bytes, bounds: Words, out: Words) -> None:
+@kernel("void(int64[::1], uint8[::1], int64[::1], uint8[::1], int64[::1], int64[:, ::1], int64[::1])")
+def contains(
+    codes: Words, arena: Bytes, offsets: Words, parts: Bytes, bounds: Words, shifts: Words, out: Words
+) -> None:
     """1 where string ``codes[i]`` has all parts, one after the other without overlap, else 0.
 
     Part p is ``parts[bounds[p]:bounds[p + 1]]``, not empty: the pattern ``%part%part%`` of LIKE.
+    Horspool's search: ``shifts[p, byte]`` is how far to go on when ``byte`` stands under the part's end.
     """
     for i in range(codes.shape[0]):
         position = offsets[codes[i]]
@@ -218,20 +221,20 @@ def contains(codes: Words, arena: Bytes, offsets: Words, parts: Bytes, bounds: W
         for part in range(bounds.shape[0] - 1):
             begin = bounds[part]
             length = bounds[part + 1] - begin
-            first = parts[begin]
             found = 0
             while position + length <= stop:
-                if arena[position] == first:
-                    same = 1
-                    while same < length and arena[position + same] == parts[begin + same]:
-                        same += 1
-                    if same == length:
-                        found = 1
-                        break
-                position += 1
+                end = length - 1
+                byte = arena[position + end]
+                same = end if byte == parts[begin + end] else -1
+                while same > 0 and arena[position + same - 1] == parts[begin + same - 1]:
+                    same -= 1
+                if same == 0:
+                    found = 1
+                    position += length
+                    break
+                position += shifts[part, byte]
             if found == 0:
                 break
-            position += length
         out[i] = found
 
 

@@ -117,16 +117,23 @@ def _matcher(tokens: Sequence[int], dictionary: Dictionary) -> Callable[[Words],
     parts = _parts(tokens)
     data = np.frombuffer(b"".join(parts), np.uint8).copy()
     bounds = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+    shifts = np.array([_shifts(part) for part in parts], dtype=np.int64).reshape(-1, 256)
 
     def match(codes: Words) -> Words:
         out = np.empty(len(codes), dtype=np.int64)
         if parts:
-            kernels.contains(codes, dictionary.arena, dictionary.offsets, data, bounds, out)
+            kernels.contains(codes, dictionary.arena, dictionary.offsets, data, bounds, shifts, out)
         else:
             kernels.like(codes, dictionary.arena, dictionary.offsets, pattern, out)
         return out
 
     return match
+
+
+def _shifts(part: bytes) -> list[int]:
+    """How far a search may go on for each byte under the part's end."""
+    last = {byte: place for place, byte in enumerate(part[:-1])}
+    return [len(part) - 1 - last.get(byte, -1) for byte in range(256)]
 
 
 def _parts(tokens: Sequence[int]) -> list[bytes]:
