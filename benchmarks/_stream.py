@@ -66,7 +66,8 @@ def ready(data: Encoded, number: int, *, known_sizes: bool) -> Database:
     """A new database with empty tables and the query installed."""
     database = data.empty_database()
     if known_sizes:
-        database._engine.statistics = Sizes({name: words.shape[1] for name, words in data.words.items()})
+        sizes = {name: words.shape[1] for name, words in data.words.items()}
+        database._engine.statistics = Sizes(sizes)  # type: ignore[assignment]
     install(database, number)
     return database
 

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from _common import Measurement, arguments, report, timed
@@ -66,7 +67,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="kernels-") as name:
             first.append(start(Path(name)))
             second.append(start(Path(name)))
-            helps.append(timed(lambda cache=Path(name): help_text(cache)))
+            helps.append(timed(partial(help_text, Path(name))))
     measured = [
         Measurement(f"{kind}: {stage}", "s", tuple(run[stage] for run in runs))
         for kind, runs in (("first", first), ("second", second))

@@ -10,6 +10,7 @@ the worker takes of it.
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,8 @@ def measure(number: int, data: Encoded, orders: list[Order]) -> Iterator[Measure
     worker.step = steps  # type: ignore[method-assign]
     commits = []
     for order in orders:
-        commits.append(timed(lambda order=order: order.insert(database)))
-        commits.append(timed(lambda order=order: order.delete(database)))
+        commits.append(timed(partial(order.insert, database)))
+        commits.append(timed(partial(order.delete, database)))
     for name, seconds in (("commit", commits), ("step", steps.seconds)):
         values = tuple(seconds[2 * WARM_UP :])
         quantiles = {f"p{percent}": quantile(values, percent / 100) for percent in (50, 95, 99)}

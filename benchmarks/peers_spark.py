@@ -10,6 +10,7 @@ starts anew for every change of the data, which is what a maintained view saves.
 import argparse
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from _common import Measurement, arguments, report, timed
@@ -53,15 +54,18 @@ def session(options: argparse.Namespace) -> "SparkSession":
     return spark
 
 
+def run(spark: "SparkSession", text: str) -> None:
+    """Run a query and fetch its rows."""
+    spark.sql(text).collect()
+
+
 def measure(spark: "SparkSession", options: argparse.Namespace) -> Iterator[Measurement]:
     """Spark's seconds for each query, beside DuckDB's."""
     with Oracle(folder(options)) as oracle:
         for number in options.queries:
             text = query_text(number)
             duckdb = [oracle.query(text)[1] for _ in range(options.runs + 1)][1:]
-            spark_seconds = [
-                timed(lambda text=text: spark.sql(text).collect()) for _ in range(options.runs + 1)
-            ]
+            spark_seconds = [timed(partial(run, spark, text)) for _ in range(options.runs + 1)]
             yield Measurement(f"q{number}", "s", tuple(spark_seconds[1:]), {"DuckDB": quantile(duckdb, 0.5)})
             print(f"q{number}: {spark_seconds[-1]:.3f} s", file=sys.stderr)
 

@@ -14,6 +14,7 @@ import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from _common import Measurement, arguments, keep_memory, report, timed
 from _tpch import Encoded, add_arguments, folder, install
@@ -60,7 +61,7 @@ def together(
     commits: list[float] = []
     steps: dict[int, list[float]] = {number: [] for number in options.queries}
     for batch in refreshes:
-        commits.append(timed(lambda batch=batch: apply(database, batch)))
+        commits.append(timed(partial(apply, database, batch)))
         for number, seconds in steps.items():
             seconds.append(database.view(f"q{number}").stats.last_step_seconds)
     views = [
@@ -75,7 +76,7 @@ def alone(data: Encoded, refreshes: Sequence[Batch], number: int, rerun: float) 
     """The transaction with one view installed."""
     database: Database = data.database()
     install(database, number)
-    commits = [timed(lambda batch=batch: apply(database, batch)) for batch in refreshes]
+    commits = [timed(partial(apply, database, batch)) for batch in refreshes]
     gc.collect()
     return Measurement(f"commit q{number}", "s", tuple(commits[1:]), {"DuckDB": rerun})
 

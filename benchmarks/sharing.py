@@ -13,6 +13,7 @@ import multiprocessing
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from _common import Measurement, arguments, report, timed
@@ -58,13 +59,13 @@ def run(task: Task) -> Engine:
     installs, added = [], []
     for number in task.queries:
         before = state_bytes(database)
-        installs.append(timed(lambda number=number: install(database, number)))
+        installs.append(timed(partial(install, database, number)))
         added.append(state_bytes(database) - before)
     memory = resident() - empty
     again = [reinstall(database, number, task.runs) for number in task.queries] if task.again else []
     tables = sum(table.bytes for table in worker_of(database).tables.values())
     state = state_bytes(database)
-    refreshes = [timed(lambda batch=batch: apply(database, batch)) for batch in batches]
+    refreshes = [timed(partial(apply, database, batch)) for batch in batches]
     return Engine(installs, again, added, tables, state, memory, refreshes[1:])
 
 
@@ -73,7 +74,7 @@ def reinstall(database: Database, number: int, runs: int) -> list[float]:
     seconds = []
     for _ in range(runs):
         database.sql(f"drop materialized view q{number}")
-        seconds.append(timed(lambda: install(database, number)))
+        seconds.append(timed(partial(install, database, number)))
     return seconds
 
 

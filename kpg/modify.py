@@ -81,10 +81,11 @@ def merge(table: Table, words: Words, update: Program) -> int:
             f"of table {table.name} twice",
             hint="give each key once",
         )
-    new, kept = update.run(np.concatenate((table.columns[:, rowids], words[:, there])))
+    pairs = np.concatenate((table.columns[:, rowids], words[:, there]))
+    new, kept = update.run(np.ascontiguousarray(pairs))
     new = checked(new, table)
     table.delete(rowids if kept is None else rowids[kept])
-    table.insert(np.concatenate((words[:, old < 0], new), axis=1))
+    table.insert(np.ascontiguousarray(np.concatenate((words[:, old < 0], new), axis=1)))
     return int((old < 0).sum()) + int(new.shape[1])
 
 

@@ -7,6 +7,7 @@ from sqlglot import exp
 from kpg.compiler.sql.calls import call
 from kpg.compiler.sql.functions import COMPARISONS, OPPOSITE
 from kpg.compiler.sql.scope import Binding, Scope
+from kpg.compiler.sql.shape import settled_query
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import Query, Subquery
 from kpg.runtime.scalar import Column, Scalar
@@ -68,7 +69,7 @@ def _any(
 
 
 def _query(binding: Binding, scope: Scope, node: exp.Expr) -> Query:
-    return binding.query(scope, node)
+    return settled_query(binding.query(scope, node))
 
 
 def _register(

@@ -294,18 +294,17 @@ def prefetch(data, order, start, stop, nk, slots, rows, homes, groups):
 
 
 @kernel(
-    "void(int64[:, ::1], int64[::1], int64, int64[:, ::1], int64[::1], int64[:, ::1], int64, int64[::1],"
-    " int64[::1], int64[:, ::1], int64[::1])"
+    "void(int64[:, ::1], int64[::1], int64, int64, int64, int64[:, ::1], int64[::1], int64[:, ::1], int64,"
+    " int64[::1], int64[::1], int64[:, ::1], int64[::1])"
 )
-def accumulate(data, diff, nk, spec, slots, rows, marker, free, touched, old, state):
-    """Add all rows, which bear one time; entries record the groups touched since ``marker``."""
-    n = data.shape[1]
+def accumulate(data, diff, first, last, nk, spec, slots, rows, marker, free, touched, old, state):
+    """Add rows ``first .. last``, which bear one time; entries record the groups touched since ``marker``."""
     mask = slots.shape[0] - 1
     homes = np.empty(BLOCK, np.int64)
     groups = np.empty(BLOCK, np.int64)
     natural = np.empty(0, np.int64)
-    for start in range(0, n, BLOCK):
-        stop = min(start + BLOCK, n)
+    for start in range(first, last, BLOCK):
+        stop = min(start + BLOCK, last)
         state[4] ^= prefetch(data, natural, start, stop, nk, slots, rows, homes, groups)
         for row in range(start, stop):
             slot = homes[row - start]

@@ -16,6 +16,8 @@ from kpg.runtime.trace.updates import Updates
 
 Words = NDArray[np.int64]
 MINIMUM = 64
+PORTION = 1 << 14
+"""Rows for which room is made at a time, as if each were a new group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,15 @@ class GroupTable:
 
     def accumulate(self, updates: Updates) -> None:
         """Add updates that all bear the step's one time."""
-        self._reserve(len(updates))
+        n = len(updates)
+        for first in range(0, n, PORTION):
+            last = min(first + PORTION, n)
+            self._reserve(last - first)
+            self._accumulate(updates.data, updates.diff, first, last)
+
+    def _accumulate(self, data: Words, diff: Words, first: int, last: int) -> None:
         kernels.accumulate(
-            updates.data, updates.diff, self.key, self.spec, self.slots, self.table,
+            data, diff, first, last, self.key, self.spec, self.slots, self.table,
             self.marker, self.free, self.touched, self.old, self.state,
         )  # fmt: skip
 
@@ -95,10 +103,7 @@ class GroupTable:
             nothing = np.empty((0, 1), np.int64)
             if self.spec.shape[0]:
                 nothing = np.full((int(self.spec[:, 1].max()) + 1, 1), kernels.NULL, np.int64)
-            kernels.accumulate(
-                nothing, np.zeros(1, np.int64), 0, self.spec, self.slots, self.table,
-                self.marker, self.free, self.touched, self.old, self.state,
-            )  # fmt: skip
+            self._accumulate(nothing, np.zeros(1, np.int64), 0, 1)
         self.old[0, 0] = kernels.NULL
 
     def emit(self, single_time: bool) -> tuple[Words, Words, Words]:

@@ -278,6 +278,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "mod": _remainder,
     "neg": lambda x: -x,
     "abs": abs,
+    "sqrt": math.sqrt,
     "sign": lambda x: (x > 0) - (x < 0),
     "floor": math.floor,
     "ceil": math.ceil,

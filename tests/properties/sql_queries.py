@@ -243,7 +243,7 @@ class Queries:
             items.append(f"avg({self.pick.choice(('', 'distinct '))}{self.pick.choice(numbers)})")
             found.append("dbl")
         if not keys and not any("(" in item for item in items):
-            items[0], found[0] = "count(*)", "int"
+            items[0] = self._aggregate(types[0], here)
         return Query(f"select {_listed(items)} from {source}{group}{having}", tuple(found))
 
     def _key_value(self, type_: str, scopes: Scopes, keys: Scope) -> str:

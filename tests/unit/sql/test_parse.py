@@ -2,8 +2,9 @@
 
 import pytest
 
+from kpg import planning
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.parse import parse, parse_query
+from kpg.compiler.sql.parse import STAGES, parse, parse_query
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import DATE, INTEGER, REAL, TEXT, ColumnDef, Kind, Schema, Type, decimal
 
@@ -70,6 +71,10 @@ def test_copy() -> None:
         ("rollback", ast.Rollback),
         ("abort", ast.Rollback),
         ("show tables", ast.ShowTables),
+        ("verify view v", ast.VerifyView),
+        ("create table t as select 1", ast.CreateTableAs),
+        ("delete from t using u, v where true", ast.Delete),
+        ("update t set a = 1 from u", ast.Update),
         ("describe t", ast.Describe),
         ("drop materialized view if exists v", ast.Drop),
         ("insert into t values (1)", ast.Insert),
@@ -81,6 +86,33 @@ def test_copy() -> None:
 )
 def test_kinds(text: str, kind: type) -> None:
     assert isinstance(one(text), kind)
+
+
+def test_insert_on_conflict() -> None:
+    statement = one(
+        "insert into t as x (a, b) values (1, 2) on conflict (a) do update set b = excluded.b where true"
+    )
+    assert isinstance(statement, ast.Insert) and statement.conflict is not None
+    assert (statement.alias, statement.columns, statement.conflict.columns) == ("x", ("a", "b"), ("a",))
+    assert [target.name for target, _ in statement.conflict.assignments] == ["b"]
+    assert statement.conflict.where is not None
+    nothing = one("insert into t values (1) on conflict do nothing")
+    assert isinstance(nothing, ast.Insert) and nothing.conflict is not None
+    assert (nothing.conflict.columns, nothing.conflict.assignments) == ((), ())
+
+
+def test_create_table_as_keeps_its_names() -> None:
+    statement = one("create table if not exists t (x, y) as (select 1, 2)")
+    assert isinstance(statement, ast.CreateTableAs)
+    assert (statement.name, statement.columns, statement.if_not_exists) == ("t", ("x", "y"), True)
+    assert statement.query.text == "(select 1, 2)"
+
+
+def test_stages_are_those_that_plans_are_explained_at() -> None:
+    assert STAGES == planning.STAGES
+    for stage in STAGES:
+        statement = one(f"explain {stage} select 1")
+        assert isinstance(statement, ast.Explain) and statement.stage == stage
 
 
 def test_explain_names_a_stage() -> None:
@@ -95,6 +127,8 @@ def test_explain_names_a_stage() -> None:
         ("select 1 +", "syntax error at the end of the statement", "+"),
         ("select a b c", 'syntax error at "c"', "c"),
         ("select 1; select 'abc", "a string, name or comment does not end", "'abc"),
+        ("verify view", "VERIFY VIEW takes the name of one view", "verify view"),
+        ("verify view a b", "VERIFY VIEW takes the name of one view", "b"),
         ("vacuum t", 'syntax error at "vacuum"', "vacuum"),
         ("create table t (a int, A int)", 'column "A" is defined twice', "A"),
         ("create table t (a int, primary key (b))", 'primary key column "b" does not exist', None),
@@ -117,7 +151,8 @@ def test_mistakes(text: str, message: str, place: str | None) -> None:
         ("create table t (a int default 3)", "DEFAULT is not supported"),
         ("create table t (a json)", "type JSON is not supported"),
         ("create table t (a decimal(30, 2))", "DECIMAL(30, 2) is not supported"),
-        ("create table t as select 1", "CREATE TABLE AS is not supported"),
+        ("create table t as select 1 with no data", "CREATE with WITH DATA PROPERTY is not supported"),
+        ("create or replace table t as select 1", "CREATE OR REPLACE TABLE is not supported"),
         ("create index i on t (a)", "CREATE INDEX is not supported"),
         ("alter table t add column b int", "ALTER is not supported"),
         ("begin isolation level serializable", "ISOLATION LEVEL SERIALIZABLE is not supported"),

@@ -7,7 +7,9 @@ import duckdb
 import pytest
 
 from kpg.compiler.catalog import Catalog
-from tests.unit.sql.oracle import Data, catalog_of, check, database_of
+from kpg.compiler.sql.parse import parse_query
+from kpg.compiler.sql.query import lower_query
+from tests.unit.sql.oracle import Data, assert_same, catalog_of, check, database_of, model_rows
 
 TABLES = """
 create table r (k integer primary key, a integer, b integer, s varchar, d date, p decimal(8, 2));
@@ -87,6 +89,7 @@ SIMPLE = [
     "select (a, b) = (1, 2), (a, b) in ((1, 2), (3, 4)) from q",
     "values (1, 'a'), (2, null), (null, 'c')",
     "select * from (values (1, date '1994-01-01'), (2, null)) as v(n, day) where n > 1 or day is not null",
+    "select concat(a, '-', s, null, p, d) from r",
     "select a as b, b as a from q order by a",
     "select a, b from q order by 2 desc, a nulls first limit 3 offset 1",
 ]
@@ -121,9 +124,32 @@ GROUPS = [
     "select a as g, count(distinct b), sum(distinct c) from q group by g",
     "select count(*) filter (where a > 1), sum(b) filter (where c is null) from q",
     "select bool_and(a > 1), bool_or(b > 3) from q",
+    "select a, stddev(b), stddev_samp(c), stddev_pop(b + 0.5) from q group by a",
+    "select a, variance(c), var_pop(b), var_samp(b) from q group by a",
+    "select stddev_pop(p), var_samp(p) filter (where p > 0) from r",
+    "select variance(a), stddev_pop(a) from e",
+    "select a, string_agg(s, ',' order by s), string_agg(distinct s, ';' order by s) from r group by a",
     "select a from q group by a having count(*) > 1 and min(b) < 3",
     "select sum(n) from (select count(*) as n from q group by a) t",
     "select a, sum(b) from q group by a order by sum(b) desc, a nulls last limit 2",
+]
+DETERMINED = [
+    (
+        "select k, s, a + b, count(*) from r group by k",
+        "select k, s, a + b, count(*) from r group by k, s, a, b",
+    ),
+    (
+        "select s, count(q.b) from r left join q on r.a = q.a group by r.k having p > 0 order by d, k",
+        "select s, count(q.b) from r left join q on r.a = q.a group by r.k, s, p, d having p > 0",
+    ),
+    (
+        "select r.s, count(*) from q left join r on r.k = q.c group by r.k",
+        "select r.s, count(*) from q left join r on r.k = q.c group by r.k, r.s",
+    ),
+    (
+        "select (select max(b) from q where q.a = r.a) from r group by k",
+        "select (select max(b) from q where q.a = r.a) from r group by k, a",
+    ),
 ]
 SETS = [
     "select a from q union select x from u",
@@ -217,3 +243,11 @@ def test_query(query: str, oracle: Oracle) -> None:
 @pytest.mark.parametrize("query", SUBQUERIES)
 def test_subquery(query: str, oracle: Oracle) -> None:
     agree(query, oracle)
+
+
+@pytest.mark.parametrize(("query", "spelt_out"), DETERMINED)
+def test_group_by_a_primary_key_determines_the_table(query: str, spelt_out: str, oracle: Oracle) -> None:
+    catalog, databases = oracle
+    for data, connection in databases:
+        rows = model_rows(lower_query(parse_query(query), catalog), data)
+        assert_same(rows, connection.execute(spelt_out).fetchall())

@@ -1,0 +1,45 @@
+"""How errors show the place that they are about."""
+
+import pytest
+
+from kpg.runtime.errors import Error, ProgrammingError, Span
+
+
+def at(source: str, place: str) -> Span:
+    start = source.index(place)
+    return Span(source, start, start + len(place))
+
+
+def test_the_line_with_carets_under_the_place() -> None:
+    assert at("select a,\n  bb\nfrom t", "bb").render() == "line 2:   bb\n          ^^"
+
+
+def test_a_place_over_several_lines_is_marked_in_its_first() -> None:
+    assert at("select (a\n  + b)", "(a\n  + b)").render() == "line 1: select (a\n               ^^"
+
+
+def test_the_end_of_a_text_has_a_caret_too() -> None:
+    assert Span("select", 6, 6).render() == "line 1: select\n              ^"
+
+
+LONG = "select " + ", ".join(f"column_{number}" for number in range(1000)) + " from t"
+
+
+@pytest.mark.parametrize("place", ["select", "column_0,", "column_500", "column_999", "from t", "t", LONG])
+def test_a_long_line_is_cropped_around_the_place(place: str) -> None:
+    start = LONG.rindex(place)
+    line, carets = Span(LONG, start, start + len(place)).render().split("\n")
+    assert len(line) <= 110 and len(carets) <= len(line)
+    first, last = carets.index("^"), carets.rindex("^") + 1
+    assert place.startswith(line[first:last])
+    assert last - first == len(place) or line[last:] == "…"
+    cropped = line.removeprefix("line 1: ")
+    assert cropped.startswith("…") == (not LONG.startswith(cropped.strip("…")))
+    assert cropped.endswith("…") == (not LONG.endswith(cropped.strip("…")))
+    assert cropped.strip("…") in LONG
+
+
+def test_an_error_is_message_place_and_hint() -> None:
+    error = ProgrammingError("no such column", span=at("select x", "x"), hint="try y")
+    assert str(error) == "no such column\nline 1: select x\n               ^\nhint: try y"
+    assert isinstance(error, Error) and error.message == "no such column"
