@@ -13,7 +13,7 @@ from kpg.runtime.data.table import Table
 from kpg.runtime.data.values import show
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
 from kpg.runtime.program import Program
-from kpg.runtime.types import ERROR, Schema
+from kpg.runtime.types import ERROR, ColumnDef, Schema
 
 Words = NDArray[np.int64]
 
@@ -90,18 +90,37 @@ def merge(table: Table, words: Words, update: Program) -> int:
 
 
 def checked(words: Words, table: Table) -> Words:
-    """New rows that expressions have computed, if their values fit the columns; DataError if not."""
+    """New rows that expressions have computed, if their values fit the columns; DataError if not.
+
+    Texts that are too long by blanks are cut.
+    """
     for index, column in enumerate(table.schema.columns):
         values = words[index]
         if (values == ERROR).any():
             raise DataError(f"the value for column {column.name} of table {table.name} failed to compute")
-        limit = column.type.precision if column.type.is_text else 0
-        for text in table.dictionary.decode(np.unique(values)) if limit else ():
-            if text is not None and len(text.rstrip(" ")) > limit:
-                raise DataError(
-                    f"value '{text}' is too long for column {column.name} {column.type} of table {table.name}"
-                )
+        if column.type.is_text and column.type.precision:
+            cut = _cut(values, column, table)
+            if cut:
+                words = words.copy()
+                for word, shorter in cut.items():
+                    words[index, values == word] = shorter
     return words
+
+
+def _cut(values: Words, column: ColumnDef, table: Table) -> dict[int, int]:
+    """The texts that are too long by blanks, and what they become; DataError if one is too long without."""
+    limit = column.type.precision
+    cut: dict[int, int] = {}
+    distinct = np.unique(values)
+    for word, text in zip(distinct.tolist(), table.dictionary.decode(distinct), strict=True):
+        if text is None or len(text) <= limit:
+            continue
+        if len(text.rstrip(" ")) > limit:
+            raise DataError(
+                f"value '{text}' is too long for column {column.name} {column.type} of table {table.name}"
+            )
+        cut[word] = table.dictionary.code(text[:limit])
+    return cut
 
 
 def _encode(data: Any, schema: Schema, table: Table) -> Words:

@@ -51,6 +51,9 @@ class Kind(enum.Enum):
     VARCHAR = "VARCHAR"
     ROWID = "ROWID"
 
+    # Members are singletons; the planner hashes types by the ten thousand.
+    __hash__ = object.__hash__
+
 
 INTEGER_KINDS: Final = frozenset({Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT})
 FLOAT_KINDS: Final = frozenset({Kind.REAL, Kind.DOUBLE})

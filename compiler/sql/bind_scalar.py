@@ -13,7 +13,7 @@ from kpg.compiler.sql.bind_predicate import bind_predicate
 from kpg.compiler.sql.bind_subquery import bind_quantified, bind_subquery
 from kpg.compiler.sql.calls import call, coerce, condition, settled, unified
 from kpg.compiler.sql.define import sql_type
-from kpg.compiler.sql.functions import FIELDS, FUNCTIONS, UNITS
+from kpg.compiler.sql.functions import FIELDS, NAMED_BY, UNITS, function_of
 from kpg.compiler.sql.literals import DAY_MICROSECONDS, from_text, interval, negated, number, shifted
 from kpg.compiler.sql.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.syntax import construct_name, only, span_of
@@ -170,10 +170,10 @@ def _date_part(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 
 
 def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
-    known = FUNCTIONS.get(type(node))
+    known = function_of(node)
     if known is not None:
         name, parts = known
-        only(node, binding.source, *parts, "ignore_nulls")
+        only(node, binding.source, *parts, "ignore_nulls", *NAMED_BY.get(type(node), ()))
         operands = [part for name_ in parts for part in _listed(node.args.get(name_))]
     elif isinstance(node, exp.Anonymous):
         only(node, binding.source, "this", "expressions")
@@ -185,6 +185,8 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     else:
         binding.refuse(construct_name(node), node)
     args = [binding.expression(scope, operand) for operand in operands]
+    if isinstance(node, exp.Pad) and len(args) == 2:
+        args.append(Literal(" ", TEXT))
     if name in ("coalesce", "greatest", "least", "nullif"):
         args = unified(binding, args, list(operands), f"arguments of {name.upper()}")
     return call(binding, name, args, node)

@@ -9,6 +9,7 @@ from sqlglot import exp
 from kpg.compiler.sql.bind_from import bind_from
 from kpg.compiler.sql.bind_group import Grouping, Item, bind_keys, grouped
 from kpg.compiler.sql.bind_predicate import bind_condition
+from kpg.compiler.sql.functions import OUTPUT_NAMES
 from kpg.compiler.sql.literals import conjuncts
 from kpg.compiler.sql.scope import Aggregates, Binding, Scope
 from kpg.compiler.sql.syntax import only
@@ -156,8 +157,8 @@ def _default_name(node: exp.Expr) -> str:
             return str(node.this).lower()
         case exp.Subquery(this=exp.Select(expressions=[only_column])):
             return only_column.alias or _default_name(only_column)
-        case exp.GroupConcat() | exp.LogicalAnd() | exp.LogicalOr():
-            return {exp.GroupConcat: "string_agg", exp.LogicalAnd: "bool_and"}.get(type(node), "bool_or")
+        case exp.Func() if type(node) in OUTPUT_NAMES:
+            return OUTPUT_NAMES[type(node)]
         case exp.Func() if not isinstance(node, exp.Binary | exp.Connector):
             return node.sql_name().lower()
         case _:

@@ -31,12 +31,49 @@ FUNCTIONS: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.Floor: ("floor", ("this",)),
     exp.Ceil: ("ceil", ("this",)),
     exp.Sqrt: ("sqrt", ("this",)),
+    exp.Exp: ("exp", ("this",)),
+    exp.Ln: ("ln", ("this",)),
+    exp.Log: ("log", ("this", "expression")),
+    exp.Pow: ("power", ("this", "expression")),
+    exp.Sign: ("sign", ("this",)),
+    exp.Trunc: ("trunc", ("this",)),
+    exp.Reverse: ("reverse", ("this",)),
+    exp.SplitPart: ("split_part", ("this", "delimiter", "part_index")),
+    exp.Contains: ("contains", ("this", "expression")),
+    exp.EndsWith: ("ends_with", ("this", "expression")),
+    exp.RegexpLike: ("regexp_matches", ("this", "expression")),
     exp.Left: ("left", ("this", "expression")),
     exp.Right: ("right", ("this", "expression")),
     exp.StrPosition: ("position", ("this", "substr")),
     exp.Replace: ("replace", ("this", "expression", "replacement")),
     exp.StartsWith: ("starts_with", ("this", "expression")),
 }
+
+OUTPUT_NAMES: Final[dict[type[exp.Expr], str]] = {
+    exp.GroupConcat: "string_agg",
+    exp.LogicalAnd: "bool_and",
+    exp.LogicalOr: "bool_or",
+    exp.StrPosition: "position",
+    exp.TimestampTrunc: "date_trunc",
+    exp.Pow: "power",
+}
+"""The names that Postgres gives to columns of a function, where sqlglot has another."""
+
+
+NAMED_BY: Final[dict[type[exp.Expr], tuple[str, ...]]] = {exp.Trim: ("position",), exp.Pad: ("is_left",)}
+"""The parts of a node that say which function it is, and are no arguments."""
+
+
+def function_of(node: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
+    """The registered function that a node calls, and the parts of the node that are its arguments."""
+    match node:
+        case exp.Trim(args={"position": "LEADING" | "TRAILING" as side}):
+            return "ltrim" if side == "LEADING" else "rtrim", ("this", "expression")
+        case exp.Pad(args=args):
+            return "lpad" if args.get("is_left") else "rpad", ("this", "expression", "fill_pattern")
+        case _:
+            return FUNCTIONS.get(type(node))
+
 
 COMPARISONS: Final[dict[type[exp.Expr], str]] = {
     exp.EQ: "eq",

@@ -77,8 +77,8 @@ def _not_false(ctx: Lowering, current: Lowered, tested: Tested) -> list[tuple[Sc
     result = [comparison]
     if len(comparison) == 1 and isinstance(comparison[0], Call):
         for side in comparison[0].args:
-            where_it_is = current if current.has(columns(side)) else tested.rows
-            if ctx.can_be_null(where_it_is, side):
+            whole = [rows for rows in (current, tested.rows) if rows.has(columns(side))]
+            if not whole or ctx.can_be_null(whole[0], side):
                 result.append((Call("is_null", (side,), BOOLEAN),))
     elif comparison:
         result.append((Call("is_null", (Call("and", comparison, BOOLEAN),), BOOLEAN),))

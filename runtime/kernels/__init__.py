@@ -6,15 +6,21 @@ compiled, or read from the disk cache, when the kernel is first called, so that 
 import numba. A function that kernels of the same file call is declared ``@device``.
 """
 
+import logging
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+_logger = logging.getLogger("kpg")
+_told: list[str] = []
 
 
 class Device:
-    """A function callable from the kernels of its file, and inlined there.
+    """A function callable from the kernels of its file; compiled together with the first of them.
 
-    Inlined, because a call with arrays counts references to each of them. For the same reason a call in
-    the innermost loop is better written out.
+    A call with arrays counts references to each of them, which costs tens of nanoseconds unless LLVM
+    sees through it: in an innermost loop the code is better written out.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -28,7 +34,7 @@ class Device:
         """What a kernel calls in the compiled code."""
         import numba
 
-        compiled: Callable[..., Any] = numba.njit(self.function, nogil=True, inline="always")
+        compiled: Callable[..., Any] = numba.njit(self.function, nogil=True)
         return compiled
 
 
@@ -63,8 +69,27 @@ class Kernel:
         for name, value in list(namespace.items()):
             if isinstance(value, Device):
                 namespace[name] = value.build()
+        if not self._is_cached(numba):
+            _tell()
         compiled: Callable[..., Any] = numba.njit(self.signature, cache=True, nogil=True)(self.function)
         return compiled
+
+    def _is_cached(self, numba: Any) -> bool:
+        """Whether the disk cache seems to have the machine code."""
+        folder = Path(numba.njit(cache=True)(self.function)._cache.cache_path)
+        stem = Path(self.function.__code__.co_filename).stem
+        return any(folder.glob(f"{stem}.{self.function.__qualname__}-*.nbc"))
+
+
+def _tell() -> None:
+    """Say once that compiling takes its time: on a terminal to the user, else to the log."""
+    if not _told:
+        _told.append("told")
+        message = "kpg compiles its kernels for this machine, once: about half a minute"
+        if sys.stderr.isatty():
+            print(message, file=sys.stderr, flush=True)
+        else:
+            _logger.info(message)
 
 
 def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:

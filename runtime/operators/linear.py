@@ -8,12 +8,22 @@ from kpg.runtime.program import Program
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.errors import DataError
 from kpg.runtime.trace.updates import Updates
 
 
 def apply(program: Program, updates: Updates) -> Updates:
-    """Rows that pass the program's predicates, mapped; times and diffs go along."""
-    data, kept = program.run(updates.data)
+    """Rows that pass the program's predicates, mapped; times and diffs go along.
+
+    Raises DataError if the program fails on a row that is there: one whose updates cancel out is not.
+    """
+    try:
+        data, kept = program.run(updates.data)
+    except DataError:
+        net = updates.consolidate()
+        if len(net) == len(updates):
+            raise
+        return apply(program, net)
     return updates.with_data(data) if kept is None else _selected(updates, data, kept)
 
 

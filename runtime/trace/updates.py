@@ -123,7 +123,8 @@ class Updates:
         if n == 0:
             return self
         order = np.empty(n, np.int64)
-        found = sort.sort_order(self.data, self.time, order)
+        sorter = sort.short_order if n <= sort.FEW else sort.sort_order
+        found = sorter(self.data, self.time, order)
         if found & sort.DISTINCT and self.diff.all():
             return self if found & sort.IDENTITY else self.take(order)
         return self._grouped(order)

@@ -66,6 +66,13 @@ def test_a_constant_that_does_not_fit_is_shown(
     assert place is None or span.source[span.start : span.end] == place
 
 
+def test_blanks_that_are_too_many_are_cut(db: Database) -> None:
+    db.sql("CREATE TABLE t (v VARCHAR(3), c CHAR(3))")
+    db.sql("INSERT INTO t VALUES ('ab   ', 'ab   '), ('abc   ', 'abc   '), ('ab ', NULL)")
+    found = rows(db, "SELECT v || '|', c || '|' FROM t ORDER BY 1, 2")
+    assert found == [("ab |", "ab|"), ("ab |", None), ("abc|", "abc|")]
+
+
 def test_failures_name_columns_or_values(db: Database) -> None:
     db.sql("CREATE TABLE t (i INT, b BIGINT); INSERT INTO t VALUES (0, 3000000000)")
     cases = {
@@ -119,7 +126,8 @@ def test_conflicts_that_are_errors(counts: Database) -> None:
         counts.sql(f"INSERT INTO word VALUES ('x', 1, ''), ('x', 2, '') {merge}")
     with pytest.raises(kpg.DataError, match=r"INTEGER out of range in 1 \+ 2147483647"):
         counts.sql(
-            "INSERT INTO word VALUES ('a', 2147483647, '') ON CONFLICT (w) DO UPDATE SET n = word.n + EXCLUDED.n"
+            "INSERT INTO word VALUES ('a', 2147483647, '') "
+            "ON CONFLICT (w) DO UPDATE SET n = word.n + EXCLUDED.n"
         )
     assert rows(counts, "SELECT w, n FROM word ORDER BY w") == [("a", 1), ("b", 5)]
 
