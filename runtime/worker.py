@@ -134,9 +134,7 @@ class Worker:
         """Start capturing the view's changes."""
         if installed.capture is None:
             output = installed.output
-            place = Place(
-                "", f"Capture {installed.name}", self.next_position(), (output,), self.cursor, ()
-            )
+            place = Place("", f"Capture {installed.name}", self.next_position(), (output,), self.cursor, ())
             capture = Capture(place)
             output.consumers.append((capture, 0))
             installed.capture = capture

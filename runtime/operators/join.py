@@ -1,15 +1,17 @@
 """``plan.Join``: a delta join over shared arrangements, without intermediate state."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
-from kpg.runtime.program import Program
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.errors import DataError
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.linear import apply
+from kpg.runtime.operators.linear import apply_all
+from kpg.runtime.program import Program
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.updates import Updates
 
@@ -61,7 +63,7 @@ class Join(Operator):
                 delta = self.deltas[path.relation]
                 if delta:
                     self.deltas[path.relation] = []
-                    for updates in self._follow(path, Updates.concat(delta), hydrating=False):
+                    for updates in self._follow(path, (Updates.concat(delta),), hydrating=False):
                         self.emit(updates, more=len(updates) >= LARGE)
 
     def hydrate(self) -> None:
@@ -69,38 +71,31 @@ class Join(Operator):
 
     def _hydrate(self) -> None:
         """The whole result, along the one path that looks cheapest: every pair is met exactly once."""
-        path = self._cheapest()
-        for updates in self._contents(path.relation):
-            for result in self._follow(path, updates, hydrating=True):
-                self.emit(result, more=len(result) >= LARGE)
+        for result in self.snapshot():
+            self.emit(result, more=len(result) >= LARGE)
         self._clear()
 
     def snapshot(self) -> Iterator[Updates]:
         path = self._cheapest()
-        for updates in self._contents(path.relation):
-            yield from self._follow(path, updates, hydrating=True)
+        return self._follow(path, self._contents(path.relation), hydrating=True)
 
-    def _follow(self, path: JoinPath, updates: Updates, *, hydrating: bool) -> Iterator[Updates]:
-        updates = apply(path.program, updates)
-        return self._stages(path.relation, path.stages, updates, hydrating)
+    def _follow(self, path: JoinPath, parts: Iterable[Updates], *, hydrating: bool) -> Iterator[Updates]:
+        """What changes of the path's relation make of the result; every part goes through at once."""
+        found = apply_all(path.program, parts)
+        for stage in path.stages:
+            if hydrating:
+                order = Order.ANY
+            else:
+                order = Order.THROUGH if stage.relation < path.relation else Order.BEFORE
+            found = apply_all(stage.program, self._matches(stage, found, order))
+        return found
 
-    def _stages(
-        self, relation: int, stages: Sequence[Stage], updates: Updates, hydrating: bool
-    ) -> Iterator[Updates]:
-        if not len(updates):
-            return
-        if not stages:
-            yield updates
-            return
-        stage, rest = stages[0], stages[1:]
-        if hydrating:
-            order = Order.ANY
-        else:
-            order = Order.THROUGH if stage.relation < relation else Order.BEFORE
-        layers = stage.arrangement.layers
-        for matches in lookup(updates, stage.key, layers, stage.keep_stream, stage.keep_batch, order):
-            self.matched += len(matches)
-            yield from self._stages(relation, rest, apply(stage.program, matches), hydrating)
+    def _matches(self, stage: Stage, stream: Iterable[Updates], order: Order) -> Iterator[Updates]:
+        for updates in stream:
+            layers = stage.arrangement.layers
+            for matches in lookup(updates, stage.key, layers, stage.keep_stream, stage.keep_batch, order):
+                self.matched += len(matches)
+                yield matches
 
     def _contents(self, relation: int) -> Iterator[Updates]:
         """All of a relation: what a new input has pushed in this step, or an older one's history."""
@@ -123,8 +118,10 @@ class Join(Operator):
         step = max(1, len(first) // SAMPLE)
         sample = first.take(np.arange(0, len(first), step, dtype=np.int64))
         before = self.matched
-        for _ in self._follow(path, sample, hydrating=True):
-            pass
+        # A sample may hold a row that came without its going, on which a program may fail.
+        with suppress(DataError):
+            for _ in self._follow(path, (sample,), hydrating=True):
+                pass
         touched = self.matched - before
         self.matched = before
         return size * (1.0 + touched / len(sample))

@@ -1,30 +1,40 @@
 """Stateless operators: map-filter-project, concatenation, negation, constants."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from kpg.runtime.program import Program
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import DataError
+from kpg.runtime.program import Program
 from kpg.runtime.trace.updates import Updates
 
 
 def apply(program: Program, updates: Updates) -> Updates:
-    """Rows that pass the program's predicates, mapped; times and diffs go along.
-
-    Raises DataError if the program fails on a row that is there: one whose updates cancel out is not.
-    """
-    try:
-        data, kept = program.run(updates.data)
-    except DataError:
-        net = updates.consolidate()
-        if len(net) == len(updates):
-            raise
-        return apply(program, net)
+    """Rows that pass the program's predicates, mapped; times and diffs go along."""
+    data, kept = program.run(updates.data)
     return updates.with_data(data) if kept is None else _selected(updates, data, kept)
+
+
+def apply_all(program: Program, parts: Iterable[Updates]) -> Iterator[Updates]:
+    """As :func:`apply`, part by part.
+
+    Raises DataError if the program fails on a row that is there. One that came and went, whose updates
+    cancel out over all parts, is not: parts on which the program fails are looked at again together.
+    """
+    failed = []
+    for updates in parts:
+        try:
+            result = apply(program, updates)
+        except DataError:
+            failed.append(updates)
+        else:
+            if len(result):
+                yield result
+    if failed:
+        yield apply(program, Updates.concat(failed).consolidate())
 
 
 def _selected(updates: Updates, data: NDArray[np.int64], kept: NDArray[np.int64]) -> Updates:
@@ -42,15 +52,19 @@ class Linear(Operator):
 
     def absorb(self) -> None:
         for updates in self.take():
-            self.emit(apply(self.program, updates), more=True)
+            try:
+                result = apply(self.program, updates)
+            except DataError:
+                self.pending.append(updates)
+            else:
+                self.emit(result, more=True)
 
     def flush(self) -> None:
-        for updates in self.take():
-            self.emit(apply(self.program, updates))
+        for result in apply_all(self.program, self.take()):
+            self.emit(result)
 
     def snapshot(self) -> Iterator[Updates]:
-        for updates in self.inputs[0].snapshot():
-            yield apply(self.program, updates)
+        yield from apply_all(self.program, self.inputs[0].snapshot())
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -84,4 +84,8 @@ class Changes:
     def _literal(self, table: TableShape, name: str, type_: str) -> str:
         if name in table.key and type_ == "int":
             return str(self.pick.randint(0, 60))
-        return "null" if self.pick.random() < 0.15 and name not in table.key else self.pick.choice(LITERALS[type_])
+        return (
+            "null"
+            if self.pick.random() < 0.15 and name not in table.key
+            else self.pick.choice(LITERALS[type_])
+        )

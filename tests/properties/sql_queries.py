@@ -225,7 +225,9 @@ class Queries:
         pairs = [(a, b) for a, first in left for b, second in right if first == second != "bool"]
         if not pairs:
             return None
-        return " and ".join(f"{a} = {b}" for a, b in self.pick.sample(pairs, min(len(pairs), 1 + self._chance(0.2))))
+        return " and ".join(
+            f"{a} = {b}" for a, b in self.pick.sample(pairs, min(len(pairs), 1 + self._chance(0.2)))
+        )
 
     def _grouped(
         self, scopes: Scopes, here: Scope, source: str, depth: int, types: Sequence[str], final: bool
@@ -234,7 +236,10 @@ class Queries:
         keys = [key for key in keys if key[0] not in LITERALS[key[1]] and "select" not in key[0]]
         known = [*keys, *((self._aggregate(of, here), of) for of in types)]
         around = [*scopes, known]
-        items = [self.value(of, around, 0) if self._chance(0.8) else self._key_value(of, scopes, keys) for of in types]
+        items = [
+            self.value(of, around, 0) if self._chance(0.8) else self._key_value(of, scopes, keys)
+            for of in types
+        ]
         having = f" having {self._comparison(around, 0)}" if self._chance(0.35) else ""
         group = f" group by {', '.join(dict.fromkeys(text for text, _ in keys))}" if keys else ""
         found = list(types)
@@ -270,7 +275,9 @@ class Queries:
         left = self.block(scopes, depth - 1, types)
         text = left.text
         for _ in range(self.pick.choice((1, 1, 2))):
-            word = self.pick.choice(["union", "union all", "except", "except all", "intersect", "intersect all"])
+            word = self.pick.choice(
+                ["union", "union all", "except", "except all", "intersect", "intersect all"]
+            )
             text = f"({text}) {word} ({self.block(scopes, depth - 1, left.types).text})"
         return Query(text, left.types)
 
@@ -291,7 +298,11 @@ class Queries:
         ]
         limit = f" limit {self.pick.choice((0, 1, 2, 3, 5, 10))}" if self._chance(0.7) else ""
         offset = f" offset {self.pick.choice((0, 1, 2, 4))}" if self._chance(0.3) else ""
-        text = f"select * from ({query.text}) as o{next(self.names)}" if query.text.startswith("(") else query.text
+        text = (
+            f"select * from ({query.text}) as o{next(self.names)}"
+            if query.text.startswith("(")
+            else query.text
+        )
         return Query(f"{text} order by {', '.join(order)}{limit}{offset}", query.types, ordered=True)
 
 

@@ -1,19 +1,16 @@
 """Random databases, views and histories: every view is DuckDB's answer after every commit."""
 
 import random
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 import duckdb
 import pytest
 
-import kpg
-from kpg.database import Database
 from kpg.runtime.errors import NotSupportedError
-from tests.properties.sql_changes import Changes, TableShape, random_table
+from tests.properties.sql_changes import Changes, random_table
 from tests.properties.sql_queries import Queries, Query
-from tests.properties.sql_twins import Row, Twins, plain
+from tests.properties.sql_twins import Twins
 
 MOST_TEXT = 1000
 """Longer queries take too long to plan for a test."""

@@ -133,7 +133,12 @@ def test_a_retracted_float_leaves_no_trace() -> None:
 
 @pytest.mark.parametrize(
     ("values", "expected"),
-    [([math.inf, 1.0], math.inf), ([-math.inf], -math.inf), ([math.inf, -math.inf], None), ([math.nan], None)],
+    [
+        ([math.inf, 1.0], math.inf),
+        ([-math.inf], -math.inf),
+        ([math.inf, -math.inf], None),
+        ([math.nan], None),
+    ],
 )
 def test_sums_of_special_floats(values: list[float], expected: float | None) -> None:
     table = GroupTable(0, (Accumulator(kernels.SUM_DOUBLE, 0),))
