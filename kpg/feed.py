@@ -11,7 +11,6 @@ from weakref import WeakSet
 from kpg.reading import Reader
 from kpg.result import Row
 from kpg.runtime.installed import Installed
-from kpg.runtime.render import disconnect
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.worker import Worker
 
@@ -103,6 +102,4 @@ class Feed:
             self._worker.watch(self._installed)
 
     def _stop(self) -> None:
-        if self._installed.capture is not None:
-            disconnect((self._installed.capture,))
-            self._installed.capture = None
+        self._worker.unwatch(self._installed)

@@ -29,7 +29,7 @@ from kpg.runtime.operators.textorder import ExactOrder
 from kpg.runtime.operators.topk import TopK
 from kpg.runtime.plan import Mfp
 from kpg.runtime.program import Program
-from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
+from kpg.runtime.scalar import Call, Column, Fetch, Scalar, columns, remap
 from kpg.runtime.trace.groups import Accumulator, GroupTable
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.spine import Spine
@@ -75,7 +75,8 @@ def render(source: plan.Plan, registry: Mapping[str, Operator], context: Context
         elif isinstance(node, plan.Arrange) and isinstance(built[node.input], Arrange):
             operator = built[node.input]
         if operator is None:
-            operator = _build(node, fingerprint, built, context)
+            name = describe(node, source.nodes, context)
+            operator = _build(node, _Base(fingerprint, name, context), built, context)
             found[fingerprint] = operator
             new.append(operator)
             for port, stream in enumerate(_streams(node, built)):
@@ -157,9 +158,8 @@ def _parameters(node: plan.Node) -> str:
             return ""
 
 
-def _build(node: plan.Node, fingerprint: str, built: list[Operator], context: Context) -> Operator:
+def _build(node: plan.Node, base: "_Base", built: list[Operator], context: Context) -> Operator:
     """One operator: one line per node, the work being in its constructor or a helper."""
-    base = _Base(fingerprint, describe(node), context)
     match node:
         case plan.Source(table=table):
             return Source(base.over((), (table,)), table=context.store(table))
@@ -337,12 +337,25 @@ def _range_join(node: plan.RangeJoin, base: _Base, built: list[Operator], contex
     )
 
 
-def describe(node: plan.Node) -> str:
+def describe(node: plan.Node, nodes: Sequence[plan.Node], context: Context) -> str:
     """A short name for displays."""
     match node:
         case plan.Source(table=table):
             return f"Source {table}"
-        case plan.Arrange(key=key):
-            return f"Arrange by {key} columns"
+        case plan.Arrange(input=ref, key=key):
+            return _table_key(nodes[ref], context) or f"Arrange by {key} columns"
         case _:
             return type(node).__name__
+
+
+def _table_key(node: plan.Node, context: Context) -> str | None:
+    """``table(columns)`` for the rows of an arrangement of a base table by some of its columns."""
+    if not isinstance(node, plan.Linear) or node.mfp.predicates:
+        return None
+    *key, rowid = node.mfp.outputs
+    fetched = [scalar for scalar in key if isinstance(scalar, Fetch)]
+    if not isinstance(rowid, Column) or not fetched or len(fetched) < len(key):
+        return None
+    table = fetched[0].table
+    names = context.store(table).schema.names
+    return f"{table}({', '.join(names[scalar.column] for scalar in fetched)})"

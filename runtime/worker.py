@@ -139,6 +139,12 @@ class Worker:
             output.consumers.append((capture, 0))
             installed.capture = capture
 
+    def unwatch(self, installed: Installed) -> None:
+        """Stop capturing the view's changes, and forget those not drained."""
+        if installed.capture is not None:
+            disconnect((installed.capture,))
+            installed.capture = None
+
     def close_epoch(self) -> bool:
         """End the open epoch with the tables' pending changes; False, and no new epoch, if there are none."""
         changed = False

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-from kpg.runtime.program import Program
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.kernels.collect import range_bounds
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.linear import apply
+from kpg.runtime.operators.linear import apply_all
+from kpg.runtime.program import Program
 from kpg.runtime.trace.batch import Batch
 from kpg.runtime.trace.collect import describe
 from kpg.runtime.trace.lookup import Order, lookup
@@ -136,16 +136,19 @@ class RangeJoin(Operator):
         keep_left = np.arange(updates.data.shape[0], dtype=np.int64)
         keep_right = np.arange(self.right.width, dtype=np.int64)
         key = tuple(range(self.key))
-        for pairs in lookup(updates, key, self.right.layers, keep_left, keep_right, Order.BEFORE):
-            yield apply(self.pair_program, pairs)
+        pairs = lookup(updates, key, self.right.layers, keep_left, keep_right, Order.BEFORE)
+        yield from apply_all(self.pair_program, pairs)
 
     def _right(self, updates: Updates, layers: Sequence[Batch]) -> Iterator[Updates]:
         """Changed thresholds against the left rows of times no later."""
         bounds = Updates(np.ascontiguousarray(updates.data[: self.key + 1]), updates.time, updates.diff)
+        yield from apply_all(self.left_program, self._between(bounds, layers))
+
+    def _between(self, bounds: Updates, layers: Sequence[Batch]) -> Iterator[Updates]:
         for task in ranges(bounds.consolidate(), self.key, self.comparison):
             for rows in scan(layers, task):
                 self.touched += len(rows)
-                yield apply(self.left_program, rows)
+                yield rows
 
     def snapshot(self) -> Iterator[Updates]:
         thresholds = list(self.right.snapshot())
