@@ -350,7 +350,7 @@ def describe(node: plan.Node, nodes: Sequence[plan.Node], context: Context) -> s
 
 def _table_key(node: plan.Node, context: Context) -> str | None:
     """``table(columns)`` for the rows of an arrangement of a base table by some of its columns."""
-    if not isinstance(node, plan.Linear) or node.mfp.predicates:
+    if not isinstance(node, plan.Linear) or node.mfp.predicates or not node.mfp.outputs:
         return None
     *key, rowid = node.mfp.outputs
     fetched = [scalar for scalar in key if isinstance(scalar, Fetch)]

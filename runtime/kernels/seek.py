@@ -82,9 +82,6 @@ def first_positions(
     one = np.uint64(1)  # unsigned, as a signed index costs a test for being negative
     for k in range(count):
         value = wanted[row + k]
-        if k > 0 and value == wanted[row + k - 1]:
-            low[k] = low[k - 1]
-            continue
         base = np.uint64(low[k])
         size = np.uint64(high[k]) - base
         while size > one:

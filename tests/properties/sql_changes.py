@@ -1,32 +1,21 @@
-"""Random tables and random changes to them, as SQL text and as Python data."""
+"""Random tables and random changes to them, as SQL text."""
 
 import random
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
-from typing import Any, Final
 
 from tests.properties.sql_queries import LITERALS, PLAIN, SQL_TYPES, Atom, Queries
-
-VALUES: Final[dict[str, tuple[Any, ...]]] = {
-    "int": (-2, 0, 1, 2, 3, 5),
-    "dec": tuple(map(Decimal, ("-1.50", "0.00", "0.25", "1.50", "2.00", "99.99"))),
-    "dbl": (-0.5, 0.0, 0.25, 1.0, 2.5, 1024.0),
-    "date": (date(1969, 12, 31), date(1994, 1, 31), date(1996, 2, 29), date(2001, 1, 1)),
-    "text": ("", "a", "ab", "a ", "B", "apple", "ä€😀", "a%b"),
-    "bool": (True, False),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """A table: its columns with their types, the names of those in its key, and a wide domain for these."""
+    """A table: its columns with their types, and the names of those in its key."""
 
     name: str
     columns: tuple[Atom, ...]
     key: tuple[str, ...] = ()
 
     def definitions(self) -> list[str]:
+        """The columns as CREATE TABLE has them."""
         return [f"{name} {SQL_TYPES[type_]}" for name, type_ in self.columns]
 
 
@@ -64,15 +53,6 @@ class Changes:
         chosen = self.pick.sample(table.columns, self.pick.choice((1, 1, 2)))
         values = ", ".join(f"{name} = {self.queries.value(of, [scope], 1)}" for name, of in chosen)
         return f"update {table.name} set {values}{where}"
-
-    def fresh_rows(self, table: TableShape, size: int) -> list[tuple[Any, ...]]:
-        """Rows as Python data; their keys are most often new."""
-        return [tuple(self._value(table, name, of) for name, of in table.columns) for _ in range(size)]
-
-    def _value(self, table: TableShape, name: str, type_: str) -> Any:
-        if name in table.key:
-            return self.pick.randint(0, 60) if type_ == "int" else self.pick.choice(VALUES[type_])
-        return None if self.pick.random() < 0.15 else self.pick.choice(VALUES[type_])
 
     def _rows(self, table: TableShape) -> str:
         size = self.pick.choice((1, 1, 2, 4, 8, 20))

@@ -1,16 +1,18 @@
 """Random databases, views and histories: every view is DuckDB's answer after every commit."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 import duckdb
 import pytest
 
+import kpg
 from kpg.runtime.errors import NotSupportedError
 from tests.properties.sql_changes import Changes, random_table
 from tests.properties.sql_queries import Queries, Query
-from tests.properties.sql_twins import Twins
+from tests.properties.sql_twins import Row, Twins, plain
 
 MOST_TEXT = 1000
 """Longer queries take too long to plan for a test."""
@@ -29,6 +31,7 @@ class World:
             self.pick, self.tables, Queries(self.pick, {shape.name: shape.columns for shape in shapes})
         )
         self.made: list[tuple[str, Query]] = []
+        self.committed: list[list[str]] = []
         for shape in shapes:
             self.twins.create(shape.name, shape.definitions(), ", ".join(shape.key) or None)
 
@@ -45,10 +48,10 @@ class World:
                 continue
             return found
 
-    def install(self, depth: int) -> None:
-        """One view more, sometimes one that is expanded where others use it."""
+    def install(self, depth: int, expanded: float = 0.15) -> None:
+        """One view more; ``expanded`` is the chance that it is not kept, but expanded where others use it."""
         name, query = f"v{len(self.made)}", self.query(depth)
-        self.twins.install(name, query.text, expanded=self.pick.random() < 0.15)
+        self.twins.install(name, query.text, expanded=self.pick.random() < expanded)
         self.made.append((name, query))
         if self.pick.random() < 0.4:
             self.queries.relations[name] = query.columns
@@ -87,6 +90,7 @@ class World:
         if fits and not (may_fail and pick.random() < 0.1):
             twins.db.sql("commit")
             twins.duck.execute("commit")
+            self.committed.append(statements)
         else:
             twins.db.sql("rollback")
             twins.duck.execute("rollback")
@@ -150,3 +154,51 @@ def live(seed: int, views: int, steps: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_views_are_what_duckdb_answers(seed: int) -> None:
     live(seed, views=4, steps=8)
+
+
+History = Sequence[Sequence[str]]
+Feeds = dict[str, Counter[tuple[Row, int]]]
+
+
+def replayed(script: str, views: dict[str, str], steps: Sequence[History]) -> Feeds:
+    """The changes of views, each with its time, when every step's transactions are taken in one batch."""
+    with kpg.connect() as db:
+        db.sql(script)
+        for name, query in views.items():
+            db.sql(f"create materialized view {name} as {query}")
+        handles = {name: db.view(name) for name in views}
+        for handle in handles.values():
+            assert not list(handle.changes(snapshot=False))
+        for step in steps:
+            with db.batch() if len(step) > 1 else nullcontext():
+                for statements in step:
+                    with db.transaction():
+                        db.sql("; ".join(statements))
+        found: Feeds = {}
+        for name, handle in handles.items():
+            found[name] = Counter()
+            for row, time, diff in handle.changes():
+                found[name][plain(row), time] += diff
+        return found
+
+
+def grouped(pick: random.Random, history: History) -> list[History]:
+    """The history cut into steps at random."""
+    cuts = sorted(pick.sample(range(1, len(history)), min(3, len(history) - 1))) if len(history) > 1 else []
+    return [history[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(history)], strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(100, 103))
+def test_grouping_into_steps_does_not_change_the_changes(seed: int) -> None:
+    with world(seed) as here:
+        for _ in range(4):
+            here.install(1, expanded=0)
+        for _ in range(8):
+            here.step()
+        script = "; ".join(
+            f"create table {shape.name} ({', '.join(shape.definitions())})" for shape in here.tables.values()
+        )
+        views = dict(here.twins.views)
+        alone = replayed(script, views, [[transaction] for transaction in here.committed])
+        assert replayed(script, views, [here.committed]) == alone
+        assert replayed(script, views, grouped(here.pick, here.committed)) == alone
