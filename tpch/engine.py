@@ -1,5 +1,6 @@
 """What the job needs of a database, so that tests can put another one in its place."""
 
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -45,8 +46,13 @@ class Engine(Protocol):
     def sql(self, query: str, /) -> object:
         """Run a statement."""
 
-    def load(self, name: str, source: object, /, *, mode: str) -> object:
-        """Load a parquet file or a Spark DataFrame into a table; ``mode`` is ``spark`` or ``arrow``."""
+    def load_all(
+        self, sources: Mapping[str, object], *, mode: str, progress: Callable[[str, int], None]
+    ) -> object:
+        """Load files into tables, in one epoch; ``mode`` is ``spark`` or ``arrow``.
+
+        ``progress`` is told of a table and its rows so far, 0 while Spark is at work on it.
+        """
 
     def view(self, name: str, /) -> View:
         """A maintained view by name."""

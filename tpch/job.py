@@ -11,8 +11,8 @@ from kpg import connect
 from kpg.runtime.errors import Error, InterfaceError
 from kpg.tpch.compare import Order, difference, without_limit
 from kpg.tpch.engine import Engine, apply
-from kpg.tpch.generate import data_folder, generate, is_complete
-from kpg.tpch.loading import obstacle, sources
+from kpg.tpch.generate import data_folder, generate, is_complete, table_path
+from kpg.tpch.loading import obstacle
 from kpg.tpch.oracle import Oracle
 from kpg.tpch.progress import stage
 from kpg.tpch.refresh import RefreshStream
@@ -87,14 +87,18 @@ class Job:
             self._console.print(
                 f"{why_not}: loading through pyarrow instead of Spark", highlight=False, soft_wrap=True
             )
-        with (
-            stage(self._console, f"load through {self._report.loader}", len(TABLES)) as advance,
-            sources(folder, spark=why_not is None) as source,
-        ):
-            for table, statement in create_statements().items():
-                advance(table)
-                self._engine.sql(statement)
-                self._engine.load(table, source(table), mode=mode)
+        for statement in create_statements().values():
+            self._engine.sql(statement)
+        seen: set[tuple[str, bool]] = set()
+        with stage(self._console, f"load through {self._report.loader}", 2 * len(TABLES)) as advance:
+
+            def progress(table: str, rows: int) -> None:
+                if (table, rows > 0) not in seen:
+                    seen.add((table, rows > 0))
+                    advance(table)
+
+            paths = {table: str(table_path(folder, table)) for table in TABLES}
+            self._engine.load_all(paths, mode=mode, progress=progress)
         self._report.load_seconds = time.perf_counter() - start
 
     def install(self, queries: Sequence[int]) -> None:

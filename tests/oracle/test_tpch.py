@@ -10,7 +10,6 @@ import kpg
 from kpg.tpch.compare import Order, difference, without_limit
 from kpg.tpch.engine import apply
 from kpg.tpch.generate import table_path
-from kpg.tpch.loading import sources
 from kpg.tpch.oracle import Oracle
 from kpg.tpch.refresh import RefreshStream
 from kpg.tpch.schema import QUERIES, create_statements, query_text
@@ -72,10 +71,10 @@ def test_refreshes_change_every_answer(folder: Path) -> None:
 @pytest.mark.java
 def test_load_through_spark_gives_the_same_answers(folder: Path) -> None:
     database = kpg.connect()
-    with sources(folder, spark=True) as source:
-        for table in ("orders", "lineitem"):
-            database.sql(create_statements()[table])
-            database.load(table, source(table))
+    tables = ("orders", "lineitem")
+    for table in tables:
+        database.sql(create_statements()[table])
+    database.load_all({table: table_path(folder, table) for table in tables}, mode="spark")
     for number in (4, 6, 12):
         database.sql(f"create materialized view q{number} as {query_text(number)}")
     with Oracle(folder) as oracle:

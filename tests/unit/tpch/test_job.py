@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,8 +49,13 @@ class StandIn:
             raise NotSupportedError("no such thing")
         self.connection.execute(query.replace("create materialized view", "create view"))
 
-    def load(self, name: str, source: object, /, *, mode: str) -> None:
-        self.connection.execute(f"insert into {name} from read_parquet('{source}')")
+    def load_all(
+        self, sources: Mapping[str, object], *, mode: str, progress: Callable[[str, int], None]
+    ) -> None:
+        for name, source in sources.items():
+            progress(name, 0)
+            self.connection.execute(f"insert into {name} from read_parquet('{source}')")
+            progress(name, 1)
 
     def view(self, name: str, /) -> StandInView:
         return StandInView(self, name)
