@@ -124,8 +124,8 @@ class Database:
         """Load a file, a folder or glob of files, a Spark data frame, or data in memory; how many rows.
 
         All or nothing. Files go through Spark (``mode="spark"``) or pyarrow (``mode="arrow"``); without
-        a mode, through Spark if it can run here. ``progress`` is called with the table's name and its number
-        of rows so far.
+        a mode, small local ones through pyarrow, others through Spark if it can run here. ``progress`` is
+        called with the table's name and its number of rows so far.
         """
         from kpg.loading import load
 

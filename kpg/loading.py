@@ -27,6 +27,8 @@ Progress = Callable[[str, int], object]
 
 MODES: Final = ("spark", "arrow")
 FORMATS: Final = {".parquet": "parquet", ".csv": "csv"}
+SPARK_FROM: Final = 1 << 28
+"""Bytes from which a local file is loaded through Spark unless ``mode`` says otherwise."""
 log = logging.getLogger("kpg")
 
 
@@ -40,8 +42,9 @@ def load_all(
 ) -> dict[str, int]:
     """Append each source's rows to its table; how many, by table. Nothing is committed.
 
-    Spark data frames go through Spark; files do unless ``mode`` is ``"arrow"`` or Spark cannot run here,
-    which is logged; what is in memory already goes through Arrow.
+    Spark data frames go through Spark; so do files, unless ``mode`` is ``"arrow"``, or there is no mode
+    and the file is local and small, or Spark cannot run here, which is logged. What is in memory goes
+    through Arrow.
     """
     if mode is not None and mode not in MODES:
         raise InterfaceError(f"unknown load mode {mode!r}", hint="the modes are 'spark' and 'arrow'")
@@ -106,7 +109,7 @@ def _goes_through_spark(source: Any, mode: str | None) -> bool:
                 f"Spark cannot load a {type(source).__name__}", hint="give a Spark data frame or a path"
             )
         return False
-    if mode == "arrow":
+    if mode == "arrow" or (mode is None and _is_small_file(source)):
         return False
     problem = unavailable()
     if problem is not None and mode == "spark":
@@ -114,6 +117,12 @@ def _goes_through_spark(source: Any, mode: str | None) -> bool:
     if problem is not None:
         log.warning("loading %s through pyarrow: %s", source, problem.message)
     return problem is None
+
+
+def _is_small_file(source: str | Path) -> bool:
+    """Whether a local file is read sooner than Spark starts."""
+    path = Path(source)
+    return path.suffix.lower() in FORMATS and path.is_file() and path.stat().st_size < SPARK_FROM
 
 
 def _load_spark(sources: Sequence[tuple[Table, Any]], progress: Progress | None) -> dict[str, int]:

@@ -6,7 +6,9 @@ compiled, or read from the disk cache, when the kernel is first called, so that 
 import numba. A function that kernels of the same file call is declared ``@device``.
 """
 
+import importlib
 import logging
+import pkgutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -61,6 +63,11 @@ class Kernel:
             self._compiled = self.compile()
         return self._compiled(*args)
 
+    def prepare(self) -> None:
+        """Compile or load the kernel now, if it is not."""
+        if self._compiled is None:
+            self._compiled = self.compile()
+
     def compile(self) -> Callable[..., Any]:
         """The compiled function, from the disk cache if it is there."""
         import numba
@@ -79,6 +86,15 @@ class Kernel:
         folder = Path(numba.njit(cache=True)(self.function)._cache.cache_path)
         stem = Path(self.function.__code__.co_filename).stem
         return any(folder.glob(f"{stem}.{self.function.__qualname__}-*.nbc"))
+
+
+def every_kernel() -> list[Kernel]:
+    """All kernels, for whoever would rather compile them before they are needed."""
+    found: list[Kernel] = []
+    for module in pkgutil.iter_modules(__path__):
+        names = vars(importlib.import_module(f"{__name__}.{module.name}"))
+        found += [value for value in names.values() if isinstance(value, Kernel)]
+    return found
 
 
 def _tell() -> None:

@@ -101,10 +101,10 @@ class Queries:
         if chance < 0.8:
             return f"{negation}exists ({self._subquery(scopes, depth).text})"
         type_ = self.pick.choice(PLAIN)
-        value, inner = self.value(type_, scopes, 0), self._subquery(scopes, depth, (type_,)).text
+        value = self.value(type_, scopes, 0)
         if chance < 0.94:
-            return f"{value} {negation}in ({inner})"
-        quantifier = self.pick.choice(["any", "all"])
+            return f"{value} {negation}in ({self._subquery(scopes, depth, (type_,)).text})"
+        quantifier, inner = self.pick.choice(["any", "all"]), self.block(scopes, depth - 1, (type_,)).text
         return f"{value} {self.pick.choice(COMPARISONS)} {quantifier} ({inner})"
 
     def value(self, type_: str, scopes: Scopes, depth: int) -> str:

@@ -16,12 +16,19 @@ from kpg.runtime.errors import IntegrityError
 Row = tuple[Any, ...]
 
 
+def oracle() -> duckdb.DuckDBPyConnection:
+    """A DuckDB without the rewrites that make DuckDB 2.0 take an EXISTS over an outer join for empty."""
+    connection = duckdb.connect()
+    connection.execute("set disabled_optimizers = 'statistics_propagation'")
+    return connection
+
+
 @dataclass
 class Twins:
     """One kpg database and one DuckDB, and the queries that kpg keeps as views."""
 
     db: Database = field(default_factory=kpg.connect)
-    duck: duckdb.DuckDBPyConnection = field(default_factory=duckdb.connect)
+    duck: duckdb.DuckDBPyConnection = field(default_factory=oracle)
     views: dict[str, str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
 

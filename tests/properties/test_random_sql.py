@@ -14,7 +14,7 @@ from tests.properties.sql_changes import Changes, random_table
 from tests.properties.sql_queries import Queries, Query
 from tests.properties.sql_twins import Row, Twins, plain
 
-MOST_TEXT = 1000
+MOST_TEXT = 400
 """Longer queries take too long to plan for a test."""
 
 
