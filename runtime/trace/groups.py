@@ -193,7 +193,7 @@ class GroupTable:
         """Room for n more groups and n more entries."""
         allotted = int(self.state[0])
         if allotted + n > self.table.shape[0]:
-            capacity = max(4 * self.table.shape[0], allotted + n)
+            capacity = max(4 * allotted, allotted + n) + n
             self.table = _grown(self.table, capacity, allotted)
             self.free = _grown(self.free, capacity, int(self.state[1]))
         if 2 * (int(self.state[3]) + n) > self.slots.shape[0]:
