@@ -237,7 +237,7 @@ class Database:
 
     def _wrap(self, maintained: Maintained) -> View:
         def check() -> None:
-            assert self._engine
+            _ = self._engine  # raises once the database is closed
 
         return View(maintained, check, lambda stage: self.explain(maintained.sql, stage))
 

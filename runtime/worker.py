@@ -6,7 +6,7 @@ everything. Views are installed and dropped between steps.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -46,7 +46,6 @@ class Worker:
         self.epoch = 0
         """The last epoch whose effects are in all views."""
         self.cursor = Cursor(Step(0, 1))
-        self.on_commit: list[Callable[[], None]] = []
         self._registry: WeakValueDictionary[str, Operator] = WeakValueDictionary()
         self._identities: dict[str, str] = {}
         self._savepoints: dict[str, Savepoint] = {}
@@ -58,7 +57,7 @@ class Worker:
 
     def create_table(self, name: str, schema: Schema) -> Table:
         """A new, empty table."""
-        table = Table(name, schema, self.dictionary)
+        table = Table(name, schema, self.dictionary, self._interrupt)
         self._position += 1
         self.tables[name] = table
         self._identities[name] = f"{name}#{self._position}"
@@ -161,29 +160,36 @@ class Worker:
         """Take all closed epochs, and pending changes as one more, through every view; all or nothing."""
         self.close_epoch()
         if not self._closed:
+            self._settle(self.tables)
             return
         step = Step(self.epoch + 1, self._open_epoch)
         self.cursor.step = step
-        try:
-            with self._interrupt:
+        # Ctrl-C is noticed between operators; during a commit or a rollback it waits for the end.
+        with self._interrupt:
+            try:
                 self._feed()
                 self._run(step)
-        except BaseException:
-            for operator in step.visited:
-                operator.rollback()
-            for _, operator in step.queue:
-                operator.rollback()
-            self.rollback()
-            raise
-        self.epoch = step.time
-        self._commit(step)
+                self._interrupt.check()
+            except BaseException:
+                self._undo(step)
+                raise
+            self.epoch = step.time
+            self._commit(step)
+
+    def _undo(self, step: Step) -> None:
+        for operator in step.visited:
+            operator.rollback()
+        for _, operator in step.queue:
+            operator.rollback()
+        self.rollback()
 
     def rollback(self) -> None:
         """Throw away every change that no step has taken."""
-        for name, table in self.tables.items():
-            table.rollback(self._savepoints[name])
-        self._closed.clear()
-        self._open_epoch = self.epoch + 1
+        with self._interrupt:
+            for name, table in self.tables.items():
+                table.rollback(self._savepoints[name])
+            self._closed.clear()
+            self._open_epoch = self.epoch + 1
 
     def arrangements(self) -> list[ArrangementInfo]:
         """Every index there is, in order of making."""
@@ -242,17 +248,19 @@ class Worker:
         for operator in step.visited:
             operator.commit()
         changed = {closed.table for closed in self._closed}
-        for name in changed:
-            table = self.tables[name]
-            table.commit()
-            self._savepoints[name] = table.savepoint()
+        self._settle(changed)
         self._closed.clear()
         for operator in step.visited:
             operator.maintain()
         for name in changed:
             self._vacuum(name)
-        for notify in self.on_commit:
-            notify()
+
+    def _settle(self, names: Iterable[str]) -> None:
+        """Make what has happened to tables final."""
+        for name in names:
+            table = self.tables[name]
+            table.commit()
+            self._savepoints[name] = table.savepoint()
 
     def _vacuum(self, name: str) -> None:
         """Reclaim a table's dead rows once they outnumber the live ones; amortised O(1) a deletion."""

@@ -15,6 +15,7 @@ from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.data.rowindex import BagIndex, KeyIndex
 from kpg.runtime.data.values import show
 from kpg.runtime.errors import IntegrityError, InternalError, ProgrammingError
+from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.kernels import rows as kernels
 from kpg.runtime.types import Schema
 
@@ -46,18 +47,21 @@ class Savepoint:
 
 
 class Table:
-    """Columns, liveness, key index and undo log of one base table.
+    """Columns, liveness, key index and undo log of one base table. Ctrl-C never leaves a change half made.
 
     ``columns`` is ``int64[ncols, capacity]`` of which the first ``count`` slots are in use; growing
     replaces the array, so read the attribute anew after an insert. ``dead`` of the slots are deleted.
     """
 
-    def __init__(self, name: str, schema: Schema, dictionary: Dictionary) -> None:
+    def __init__(
+        self, name: str, schema: Schema, dictionary: Dictionary, interrupt: DeferredInterrupt | None = None
+    ) -> None:
         if not schema.columns:
             raise ProgrammingError(f"table {name} has no columns", hint="give it at least one column")
         self.name = name
         self.schema = schema
         self.dictionary = dictionary
+        self._interrupt = interrupt or DeferredInterrupt()
         self.columns: Words = np.empty((len(schema.columns), FIRST_CAPACITY), np.int64)
         self.count = 0
         self.dead = 0
@@ -108,8 +112,11 @@ class Table:
         Raises IntegrityError, with nothing changed, for a NULL where none may be, or a primary key that
         a live row or an earlier row of the batch has.
         """
+        with self._interrupt:
+            return self._insert(np.ascontiguousarray(words))
+
+    def _insert(self, words: Words) -> Words:
         n = words.shape[1]
-        words = np.ascontiguousarray(words)
         if self._required.shape[0]:
             position = kernels.first_null(words, self._required)
             if position >= 0:
@@ -131,8 +138,11 @@ class Table:
     def delete(self, rowids: Words) -> None:
         """Delete live rows. IntegrityError, with nothing changed, if one is not live or given twice."""
         rowids = np.array(rowids, np.int64)
-        if not rowids.shape[0]:
-            return
+        if rowids.shape[0]:
+            with self._interrupt:
+                self._delete(rowids)
+
+    def _delete(self, rowids: Words) -> None:
         bad = kernels.kill(self._live, rowids, self.count)
         if bad >= 0:
             raise IntegrityError(

@@ -182,7 +182,7 @@ def compare_bound(layers, layer, row, prefix, key, bound):
 
 @kernel("void(int64[:, ::1], int64, int64[::1], int64, int64, int64[:, ::1])")
 def range_bounds(layers, key, prefix, low, high, bounds):
-    """``bounds int64[layers, 2]``: the rows with key ``prefix`` whose next column is in [low, high)."""
+    """``bounds int64[layers, 2]``: the rows with key ``prefix`` whose next column is in [low, high]."""
     for layer in range(layers.shape[0]):
         for which in range(2):
             bound = low if which == 0 else high
@@ -190,7 +190,7 @@ def range_bounds(layers, key, prefix, low, high, bounds):
             last = layers[layer, ROWS]
             while first < last:
                 middle = (first + last) >> 1
-                if compare_bound(layers, layer, middle, prefix, key, bound) < 0:
+                if compare_bound(layers, layer, middle, prefix, key, bound) < which:
                     first = middle + 1
                 else:
                     last = middle

@@ -26,7 +26,10 @@ Words = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Left rows of ``key`` whose compared column is in [low, high) change by ``diff`` at ``time``."""
+    """Left rows of ``key`` whose compared column is in [low, high) change by ``diff`` at ``time``.
+
+    ``high`` is one beyond the largest word where there is no upper end.
+    """
 
     key: Words
     low: int
@@ -61,12 +64,12 @@ def ranges(bounds: Updates, key: int, comparison: str) -> Iterator[Range]:
 def _stretches(values: list[int], diffs: list[int], comparison: str) -> Iterator[tuple[int, int, int]]:
     """(low, high, sum of the diffs of the thresholds that a row in [low, high) satisfies)."""
     shift = 1 if comparison in (">", "<=") else 0
-    edges = [min(value + shift, MAX_WORD) for value in values]
+    edges = [value + shift for value in values]
     if comparison in (">", ">="):
         total = 0
         for i, diff in enumerate(diffs):
             total += diff
-            yield edges[i], edges[i + 1] if i + 1 < len(edges) else MAX_WORD, total
+            yield edges[i], edges[i + 1] if i + 1 < len(edges) else MAX_WORD + 1, total
     else:
         total = sum(diffs)
         low = MIN_WORD
@@ -79,7 +82,7 @@ def _stretches(values: list[int], diffs: list[int], comparison: str) -> Iterator
 def scan(layers: Sequence[Batch], task: Range) -> Iterator[Updates]:
     """The left updates in a range that are no later than its time, scaled by its diff."""
     bounds = np.empty((len(layers), 2), np.int64)
-    range_bounds(describe(layers), task.key.shape[0], task.key, task.low, task.high, bounds)
+    range_bounds(describe(layers), task.key.shape[0], task.key, task.low, task.high - 1, bounds)
     for layer, (first, last) in zip(layers, bounds.tolist(), strict=True):
         if first == last:
             continue

@@ -75,9 +75,11 @@ class Grouped(Operator):
             table.old[:, 0] = np.iinfo(np.int64).min
         table.new = table.accumulators(numbers)
         table.state[2] = numbers.shape[0]
-        data, diff, _ = self.changes(False)
-        table.touched, table.old, table.new = saved
-        table.state[2] = entries
+        try:
+            data, diff, _ = self.changes(False)
+        finally:
+            table.touched, table.old, table.new = saved
+            table.state[2] = entries
         return data, diff
 
     def size(self) -> int:

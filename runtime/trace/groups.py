@@ -30,7 +30,7 @@ class Accumulator:
 
 def _specification(accumulators: tuple[Accumulator, ...]) -> tuple[Words, int]:
     """The kernels' ``spec`` array and the number of accumulator words."""
-    widths = {kernels.COUNT: 1, kernels.SUM: 3, kernels.SUM_DOUBLE: 1 + kernels.SUM_DOUBLE_WORDS - 1}
+    widths = {kernels.COUNT: 1, kernels.SUM: 3, kernels.SUM_DOUBLE: kernels.SUM_DOUBLE_WORDS}
     spec = np.zeros((len(accumulators), 3), np.int64)
     offset = 1
     for i, accumulator in enumerate(accumulators):

@@ -151,7 +151,7 @@ def live(seed: int, views: int, steps: int) -> None:
             here.twins.db.verify(name)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_views_are_what_duckdb_answers(seed: int) -> None:
     live(seed, views=4, steps=8)
 
@@ -188,7 +188,7 @@ def grouped(pick: random.Random, history: History) -> list[History]:
     return [history[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(history)], strict=True)]
 
 
-@pytest.mark.parametrize("seed", range(100, 103))
+@pytest.mark.parametrize("seed", range(100, 106))
 def test_grouping_into_steps_does_not_change_the_changes(seed: int) -> None:
     with world(seed) as here:
         for _ in range(4):
