@@ -9,6 +9,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.compiler.algebra.rel import Get, Rel
+from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.feed import Feed
 from kpg.planning import LiveStatistics, Planned
@@ -143,10 +145,17 @@ class Engine:
         return self.expanded_catalog() if self.worker.has_pending else self.catalog
 
     def expanded_catalog(self) -> Catalog:
-        """The catalog with every view to be expanded where it is used."""
+        """The catalog with every view to be expanded where it is used, inside other views too."""
+
+        def written_out(node: Rel) -> Rel:
+            view = None if not isinstance(node, Get) or node.is_table else self.catalog.get(node.name)
+            return transform_up(view.rel, written_out) if isinstance(view, ViewEntry) and view.rel else node
+
         catalog = Catalog()
         for entry in self.catalog:
-            catalog.add(replace(entry, materialized=False) if isinstance(entry, ViewEntry) else entry)
+            if isinstance(entry, ViewEntry) and entry.rel is not None:
+                entry = replace(entry, rel=transform_up(entry.rel, written_out), materialized=False)
+            catalog.add(entry)
         return catalog
 
     def _run(self, planned: Planned, isolated: bool) -> tuple[Words, Words]:

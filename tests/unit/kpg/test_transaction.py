@@ -2,6 +2,8 @@
 
 import pytest
 
+import kpg
+
 from kpg.runtime.errors import DataError, InterfaceError
 from kpg.transaction import State, Transactions
 
@@ -160,3 +162,12 @@ def test_batch_inside_a_transaction_is_refused(transactions: Transactions) -> No
     transactions.begin()
     with pytest.raises(InterfaceError, match="a batch cannot start"), transactions.batch():
         pass
+
+
+def test_a_view_of_a_view_sees_the_transactions_own_changes() -> None:
+    db = kpg.connect()
+    db.sql("create table t (a integer); create materialized view v as select a from t")
+    db.sql("create materialized view w as select a + 1 as b from v")
+    with db.transaction():
+        db.insert("t", [(1,)])
+        assert db.query("select * from w").fetchall() == [(2,)]
