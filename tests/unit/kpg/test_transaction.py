@@ -3,7 +3,6 @@
 import pytest
 
 import kpg
-
 from kpg.runtime.errors import DataError, InterfaceError
 from kpg.transaction import State, Transactions
 
