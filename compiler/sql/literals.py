@@ -122,9 +122,8 @@ def _word_of(text: str, type_: Type) -> int | str | None:
 
 
 def fit_text(text: str, type_: Type) -> str | None:
-    """The text as a value of a text type: CHAR(n) without trailing blanks; None if it is too long."""
-    value = text.rstrip(" ") if type_.kind is Kind.CHAR else text
-    return None if type_.precision and len(value) > type_.precision else value
+    """The text as a value of a text type; None if it is too long. Trailing blanks count."""
+    return None if type_.precision and len(text) > type_.precision else text
 
 
 def _in_range(value: int, type_: Type) -> int | None:
