@@ -239,6 +239,52 @@ class Single:
     key: int
 
 
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """In a loop's body: node ``input`` of the list that holds the loop, present from round 0.
+
+    An arrangement stays one: it is looked up where it is, without a copy.
+    """
+
+    input: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """In a loop's body: recursive collection ``index``, of ``types``.
+
+    At round 0 it is ``initial``, a node of the body, or empty; at round r + 1 what ``Loop.results[index]`` is at r.
+    """
+
+    index: int
+    types: tuple[Type, ...]
+    initial: Ref | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Collections defined by each other, computed by rounds; it has no stream: ``Leave`` reads its results.
+
+    References within ``body`` are positions in it, except those of its ``Enter`` nodes. ``results[i]`` is the body
+    node that variable i becomes in the next round; results beyond the variables are only read. With a
+    ``limit`` of n, variables are not carried beyond round n: an error if they had still changed and
+    ``error_at_limit``, else the results of the first n rounds. Source, Constant, Import, Single and RangeJoin stay outside.
+    """
+
+    body: "tuple[Node, ...]"
+    results: tuple[Ref, ...]
+    limit: int | None = None
+    error_at_limit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Result ``result`` of a loop, summed over all rounds: its fixed point. O(change)."""
+
+    loop: Ref
+    result: int
+
+
 Node = (
     Source
     | Import
@@ -255,6 +301,10 @@ Node = (
     | TopK
     | BasicReduce
     | Single
+    | Enter
+    | Variable
+    | Loop
+    | Leave
 )
 
 
@@ -290,6 +340,14 @@ def inputs(node: Node) -> tuple[Ref, ...]:
             return tuple(dict.fromkeys((*node.inputs, *_lookups(node))))
         case RangeJoin(left=left, right=right):
             return tuple(dict.fromkeys((left, right)))
+        case Enter():
+            return ()  # what it names is a node of the enclosing list
+        case Variable(initial=initial):
+            return () if initial is None else (initial,)
+        case Loop(body=body):
+            return tuple(dict.fromkeys(inner.input for inner in body if isinstance(inner, Enter)))
+        case Leave(loop=ref):
+            return (ref,)
         case _:
             assert_never(node)
 
