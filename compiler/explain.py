@@ -6,7 +6,7 @@ from typing import Final, assert_never
 from kpg.compiler.algebra.text import render as render_rel
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.passes import Step
-from kpg.runtime import plan
+from kpg.runtime import plan, user
 from kpg.runtime.functions.render import render as render_scalar
 from kpg.runtime.plan import Lookup, Mfp, Plan, Ref
 from kpg.runtime.scalar import Column, Fetch, Scalar
@@ -23,12 +23,11 @@ def explain_steps(steps: tuple[Step, ...]) -> str:
 
 def explain_plan(query: Plan, catalog: Catalog) -> str:
     """Every node with its inputs, what it computes and what a change of its inputs costs."""
-    printer = _Printer(query, catalog)
-    lines = [line for ref in range(len(query.nodes)) for line in printer.node(ref)]
+    lines = _Printer(query, catalog).lines()
     return "".join(f"{line}\n" for line in [*lines, f"output %{query.output}"])
 
 
-def cost(node: plan.Node) -> str:
+def cost(node: plan.AnyNode) -> str:
     """What a change costs the node."""
     match node:
         case plan.Join():
@@ -39,7 +38,7 @@ def cost(node: plan.Node) -> str:
             return "O(group)"
         case plan.TopK():
             return "O(log group + k)"
-        case plan.BasicReduce():
+        case plan.BasicReduce() | user.UserReduce():
             return "O(group)"
         case plan.Constant():
             return "O(1)"
@@ -54,8 +53,17 @@ def cost(node: plan.Node) -> str:
             | plan.Distinct()
             | plan.Threshold()
             | plan.Single()
+            | plan.Enter()
+            | plan.Variable()
+            | plan.Leave()
+            | user.Input()
+            | user.Apply()
+            | user.Custom()
+            | user.Sink()
         ):
             return "O(change)"
+        case plan.Loop():
+            return "O(change) in each round that it reaches"
         case _:
             assert_never(node)
 
@@ -78,26 +86,38 @@ def table_key(query: Plan, ref: Ref) -> tuple[str, tuple[int, ...]] | None:
 
 
 class _Printer:
-    """Writes the nodes of one plan; scalars name the columns of base tables as the catalog does."""
+    """Writes the nodes of one plan; scalars name the columns of base tables as the catalog does.
 
-    def __init__(self, query: Plan, catalog: Catalog) -> None:
+    In a loop's body, ``%4.1`` is node 1 of the body of node 4.
+    """
+
+    def __init__(self, query: Plan, catalog: Catalog, prefix: str = "%", outer: str = "%") -> None:
         self.query = query
         self.catalog = catalog
+        self.prefix = prefix
+        self.outer = outer
 
-    def node(self, ref: Ref) -> Iterator[str]:
-        """The lines of one node."""
+    def lines(self) -> list[str]:
+        """All lines of all nodes."""
+        return [line for ref in range(len(self.query.nodes)) for line in self._node(ref)]
+
+    def _node(self, ref: Ref) -> Iterator[str]:
         node = self.query.nodes[ref]
-        yield f"%{ref} {self._headline(ref)}  -- {cost(node)}"
+        yield f"{self._ref(ref)} {self._headline(ref)}  -- {cost(node)}"
+        if isinstance(node, plan.Loop):
+            body = _Printer(Plan(node.body, 0), self.catalog, f"{self._ref(ref)}.", self.prefix)
+            yield from (f"  {line}" for line in body.lines())
+            yield f"  results {', '.join(f'{self._ref(ref)}.{result}' for result in node.results)}"
         if isinstance(node, plan.Linear | plan.RangeJoin):
             yield f"    {self._mfp(node.mfp)}"
         if isinstance(node, plan.Join):
             for path in node.paths:
-                yield f"    change of %{node.inputs[path.relation]}: {self._mfp(path.mfp)}"
+                yield f"    change of {self._ref(node.inputs[path.relation])}: {self._mfp(path.mfp)}"
                 yield from (f"      {self._lookup(lookup)}" for lookup in path.lookups)
 
     def _headline(self, ref: Ref) -> str:
         node = self.query.nodes[ref]
-        name = " ".join((type(node).__name__, *(f"%{source}" for source in self._shown_inputs(ref))))
+        name = " ".join((type(node).__name__, *map(self._ref, self._shown_inputs(ref))))
         match node:
             case plan.Source(table=table):
                 return f"{name} {table}"
@@ -120,8 +140,19 @@ class _Printer:
                 return f"{name} by {group}: {count} from {offset}"
             case plan.Single(key=key):
                 return f"{name} by {key}"
+            case plan.Enter(input=source):
+                return f"{name} {self.outer}{source}"
+            case plan.Variable(index=index):
+                return f"{name} {index}"
+            case plan.Leave(result=result):
+                return f"{name} result {result}"
+            case plan.Loop(limit=int(limit), error_at_limit=error):
+                return f"{name}, {'error' if error else 'end'} after {limit} rounds"
             case _:
                 return name
+
+    def _ref(self, ref: Ref) -> str:
+        return f"{self.prefix}{ref}"
 
     def _shown_inputs(self, ref: Ref) -> tuple[Ref, ...]:
         node = self.query.nodes[ref]
@@ -135,7 +166,7 @@ class _Printer:
         return f", shared {table}({', '.join(self._name(table, column) for column in key)})"
 
     def _lookup(self, lookup: Lookup) -> str:
-        return f"lookup %{lookup.arrangement} by ({_columns(lookup.key)}): {self._mfp(lookup.mfp)}"
+        return f"lookup {self._ref(lookup.arrangement)} by ({_columns(lookup.key)}): {self._mfp(lookup.mfp)}"
 
     def _mfp(self, mfp: Mfp) -> str:
         outputs = f"({', '.join(map(self._scalar, mfp.outputs))})"

@@ -28,31 +28,83 @@ from kpg.runtime.errors import (  # noqa: E402
 )
 
 if TYPE_CHECKING:
+    from kpg.collections import (
+        Arranged,
+        Batch,
+        Captured,
+        Collection,
+        Dataflow,
+        Expression,
+        Input,
+        Inspection,
+        LoopScope,
+        Operator,
+        Probe,
+        Variable,
+        case,
+        function,
+        literal,
+    )
     from kpg.database import Database
     from kpg.feed import Subscription
     from kpg.result import Result
     from kpg.view import View
 
 __all__ = [
+    "Arranged",
+    "Batch",
+    "Captured",
+    "Collection",
     "DataError",
     "Database",
     "DatabaseError",
+    "Dataflow",
     "Error",
+    "Expression",
+    "Input",
+    "Inspection",
     "IntegrityError",
     "InterfaceError",
     "InternalError",
+    "LoopScope",
     "NotSupportedError",
     "OperationalError",
+    "Operator",
+    "Probe",
     "ProgrammingError",
     "Result",
     "Subscription",
+    "Variable",
     "View",
+    "case",
     "connect",
     "errors",
+    "function",
+    "literal",
     "types",
 ]
 
-_LAZY = {"Database": "database", "Result": "result", "Subscription": "feed", "View": "view"}
+_LAZY = {
+    "Arranged": "collections",
+    "Batch": "collections",
+    "Captured": "collections",
+    "Collection": "collections",
+    "Database": "database",
+    "Dataflow": "collections",
+    "Expression": "collections",
+    "Input": "collections",
+    "Inspection": "collections",
+    "LoopScope": "collections",
+    "Operator": "collections",
+    "Probe": "collections",
+    "Result": "result",
+    "Subscription": "feed",
+    "Variable": "collections",
+    "View": "view",
+    "case": "collections",
+    "function": "collections",
+    "literal": "collections",
+}
 
 _logging.getLogger("kpg").addHandler(_logging.NullHandler())
 

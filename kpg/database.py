@@ -12,11 +12,12 @@ from kpg.engine import Engine
 from kpg.result import Result
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.types import BIGINT, TEXT
-from kpg.statements import execute, explain_statement, listing, show_tables
+from kpg.statements import execute, explain_statement, is_explained, listing, show_tables
 from kpg.verify import verify
 from kpg.view import Maintained, View
 
 if TYPE_CHECKING:
+    from kpg.collections.dataflow import Dataflow
     from kpg.loading import Progress
     from kpg.runtime.data.table import Table
 
@@ -41,6 +42,8 @@ class Database:
 
     def close(self) -> None:
         """Give everything up; closing twice is allowed. What was read before stays readable."""
+        if self._open is not None:
+            self._open.closed = True
         self._open = None
 
     @property
@@ -142,6 +145,22 @@ class Database:
             tables = [(engine.table(name), source) for name, source in sources.items()]
             return load_all(tables, mode, progress)
 
+    def dataflow(self, name: str | None = None) -> "Dataflow":
+        """A new, empty dataflow: inputs, collections made of them, and outputs. See ``kpg.collections``."""
+        from kpg.collections.dataflow import Dataflow
+
+        engine = self._engine
+        engine.dataflows_made += 1
+        flow = Dataflow(engine, name or str(engine.dataflows_made))
+        if flow.label in engine.dataflows:
+            raise InterfaceError(f"there is a dataflow {flow.name} already", hint="drop() it first")
+        engine.dataflows[flow.label] = flow
+        return flow
+
+    def step(self) -> None:
+        """Take what the inputs of all dataflows hold, before the least of their times, through everything."""
+        self._engine.advance()
+
     def view(self, name: str) -> View:
         """A handle on a maintained view."""
         return self._wrap(self._engine.view(name))
@@ -190,19 +209,17 @@ class Database:
         return columns | {entry.name for entry in catalog}
 
     def explain(self, query: str, stage: str = "physical") -> str:
-        """The plan of a query at a stage of compilation, as EXPLAIN prints it."""
-        (plan,) = self.explanations(query, stage)
+        """The plan of one query at a stage of compilation, as EXPLAIN prints it."""
+        statements = self._parsed(query)
+        if len(statements) != 1 or not is_explained(statements[0]):
+            hint = "run other statements with sql() before"
+            raise InterfaceError("explain takes the text of one query", hint=hint)
+        (plan,) = self._explained(statements, stage)
         return plan
 
     def explanations(self, text: str, stage: str = "physical") -> Iterator[str]:
         """The plans of a script's queries; its other statements are run."""
-        engine = self._engine
-        for statement in parse(text):
-            plan = explain_statement(engine, statement, stage)
-            if plan is None:
-                execute(engine, statement)
-            else:
-                yield plan
+        return self._explained(self._parsed(text), stage)
 
     def verify(self, name: str) -> None:
         """Compute a view from scratch, sharing nothing; InternalError if it differs from what is kept."""
@@ -216,9 +233,26 @@ class Database:
 
     @property
     def _engine(self) -> Engine:
+        self._check_open()
+        assert self._open is not None
+        return self._open
+
+    def _check_open(self) -> None:
         if self._open is None:
             raise InterfaceError("the database is closed", hint="open another one with kpg.connect()")
-        return self._open
+        if self._open.worker.stepping:
+            raise InterfaceError("the database cannot be used by a function that its own step calls")
+
+    def _parsed(self, text: str) -> list[ast.Statement]:
+        with self._engine.transactions.undoing():
+            return parse(text)
+
+    def _explained(self, statements: list[ast.Statement], stage: str) -> Iterator[str]:
+        for statement in statements:
+            if is_explained(statement):
+                yield explain_statement(self._engine, statement, stage)
+            else:
+                execute(self._engine, statement)
 
     def _change(self, name: str, change: "Callable[[Table], int]") -> int:
         engine = self._engine
@@ -236,10 +270,7 @@ class Database:
         return self._wrap(outcome) if isinstance(outcome, Maintained) else outcome
 
     def _wrap(self, maintained: Maintained) -> View:
-        def check() -> None:
-            _ = self._engine  # raises once the database is closed
-
-        return View(maintained, check, lambda stage: self.explain(maintained.sql, stage))
+        return View(maintained, self._check_open, lambda stage: self.explain(maintained.sql, stage))
 
 
 def _refuse_views_with_parameters(parsed: list[ast.Statement], bound: list[ast.Statement]) -> None:

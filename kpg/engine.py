@@ -4,7 +4,10 @@ The statements and the public API are thin layers over this. Invariant: the cata
 worker's tables, and its materialized views are ``views``.
 """
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +31,23 @@ from kpg.view import Maintained
 Words = NDArray[np.int64]
 
 
+Letter = Callable[[], object]
+"""A call that tells somebody of a commit."""
+
+
+class Client(Protocol):
+    """A dataflow, as the engine sees it."""
+
+    def pull(self) -> None:
+        """Bring what is new into the inputs, before a step."""
+
+    def letters(self) -> Iterator[Letter]:
+        """Whom to tell of a commit."""
+
+    def drop(self) -> None:
+        """Give everything up."""
+
+
 class Engine:
     """Tables, views, transactions; Ctrl-C never leaves it half changed. For one thread only."""
 
@@ -40,6 +60,9 @@ class Engine:
         self.transactions = Transactions(self.worker, self._committed)
         self._uses: dict[str, frozenset[str]] = {}
         self._queries = 0
+        self.dataflows: dict[str, Client] = {}
+        self.dataflows_made = 0
+        self.closed = False
 
     def table(self, name: str) -> Table:
         """The row store of a base table, by name in any case."""
@@ -104,6 +127,23 @@ class Engine:
             self.views[entry.name] = maintained
         return maintained
 
+    def advance(self) -> None:
+        """Take what inputs hold through everything, as far as all of them have advanced."""
+        self.refuse_in_transaction("a step")
+        for client in list(self.dataflows.values()):
+            client.pull()
+        self.worker.advance()
+        self._committed()
+
+    def note_uses(self, label: str, uses: frozenset[str]) -> None:
+        """Keep what a dataflow reads from being dropped."""
+        self._uses[label] = uses
+
+    def forget_dataflow(self, label: str) -> None:
+        """A dataflow is gone."""
+        self._uses.pop(label, None)
+        self.dataflows.pop(label, None)
+
     def dependents(self, name: str) -> list[str]:
         """The views that use a relation, directly or through others, those that others use first."""
         found = [view for view, used in self._uses.items() if name in used]
@@ -113,6 +153,9 @@ class Engine:
 
     def drop(self, name: str) -> None:
         """Forget a relation that nothing uses."""
+        if name in self.dataflows:
+            self.dataflows[name].drop()
+            return
         with DeferredInterrupt():
             entry = self.catalog.remove(name)
             if isinstance(entry, TableEntry):
@@ -201,20 +244,29 @@ class Engine:
 
     def _committed(self) -> None:
         """Tell those who listen. The commit stands, whatever they raise."""
-        letters = [
-            (view.name, subscription, changes)
+        letters: list[tuple[str, Letter]] = [
+            (f"a subscriber of view {view.name}", partial(subscription.tell, changes))
             for view in list(self.views.values())
             for subscription, changes in view.feed.distribute()
         ]
+        for label, client in list(self.dataflows.items()):
+            letters += [(f"a callback of {label}", letter) for letter in client.letters()]
+        self._send(letters)
+
+    def tell(self, label: str, letters: Iterable[Letter]) -> None:
+        """Tell a new listener of a dataflow what is there."""
+        self._send([(f"a callback of {label}", letter) for letter in letters])
+
+    def _send(self, letters: Iterable[tuple[str, Letter]]) -> None:
         failure: tuple[str, Exception] | None = None
-        for name, subscription, changes in letters:
+        for name, letter in letters:
             try:
-                subscription.tell(changes)
+                letter()
             except Exception as error:
                 failure = failure or (name, error)
         if failure is not None:
             name, cause = failure
             raise OperationalError(
-                f"a subscriber of view {name} raised {type(cause).__name__}: {cause}",
+                f"{name} raised {type(cause).__name__}: {cause}",
                 hint="the commit itself succeeded, and the other subscribers were told",
             ) from cause

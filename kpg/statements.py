@@ -81,7 +81,7 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
             return Affected(len(result))
         case ast.Explain():
             return Explanation(
-                explain(statement.statement, statement.stage, engine.catalog, engine.statistics)
+                explain(statement.statement, statement.stage, engine.reading_catalog, engine.statistics)
             )
         case ast.ShowTables():
             return show_tables(engine)
@@ -254,12 +254,14 @@ def listing(columns: dict[str, tuple[Type, Sequence[object]]]) -> Result:
     return Result(list(columns), [type_ for type_, _ in columns.values()], table)
 
 
-def explain_statement(engine: Engine, statement: ast.Statement, stage: str) -> str | None:
-    """The plan of a query, of a view's query, or of what an EXPLAIN is about; None for other statements."""
-    match statement:
-        case ast.Explain(statement=inner):
-            return explain(inner, stage, engine.catalog, engine.statistics)
-        case ast.Select() | ast.CreateView():
-            return explain(statement, stage, engine.catalog, engine.statistics)
-        case _:
-            return None
+def is_explained(statement: ast.Statement) -> bool:
+    """Whether :func:`explain_statement` has a plan to show."""
+    return isinstance(statement, ast.Explain | ast.Select | ast.CreateView)
+
+
+def explain_statement(engine: Engine, statement: ast.Statement, stage: str) -> str:
+    """The plan of a query, of a view's query, or of what an EXPLAIN is about, as it would run now."""
+    query = statement.statement if isinstance(statement, ast.Explain) else statement
+    assert isinstance(query, ast.Select | ast.CreateView)
+    with engine.transactions.statement(changes=False):
+        return explain(query, stage, engine.reading_catalog, engine.statistics)

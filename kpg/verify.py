@@ -12,6 +12,8 @@ def verify(engine: Engine, view: Maintained) -> None:
     """Raise InternalError naming a row in which the view differs from its query, if there is one."""
     if engine.worker.has_pending:
         raise InterfaceError("a view cannot be verified while changes are pending", hint="commit first")
+    if not view.sql:
+        raise InterfaceError(f"{view.name} is exported by a dataflow: it has no query to verify")
     planned = plan(parse_query(view.sql), engine.expanded_catalog(), engine.statistics)
     expected, expected_diff = engine.recompute(planned)
     kept, kept_diff = view.installed.rows()

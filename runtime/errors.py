@@ -15,11 +15,22 @@ BEFORE: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch ``source[start:end]`` of a text that the user wrote."""
+    """A stretch ``source[start:end]`` of a text that the user wrote, in ``file`` if it has a name."""
 
     source: str
     start: int
     end: int
+    file: str = ""
+
+    @property
+    def line(self) -> int:
+        """The line of the start, from 1."""
+        return self.source.count("\n", 0, self.start) + 1
+
+    @property
+    def column(self) -> int:
+        """The place of the start in its line, from 1."""
+        return self.start - self.source.rfind("\n", 0, self.start)
 
     def render(self) -> str:
         """The line that holds the span's start, with carets under the span.
@@ -29,8 +40,7 @@ class Span:
         line_start = self.source.rfind("\n", 0, self.start) + 1
         line_end = self.source.find("\n", self.start)
         line_end = len(self.source) if line_end < 0 else line_end
-        number = self.source.count("\n", 0, self.start) + 1
-        prefix = f"line {number}: "
+        prefix = f"{self.file} line {self.line}: ".lstrip()
         first, last = line_start, line_end
         if line_end - line_start > MOST_SHOWN:
             first = max(line_start, min(self.start - BEFORE, line_end - MOST_SHOWN))
@@ -82,6 +92,46 @@ class OperationalError(DatabaseError):
 
 class ProgrammingError(DatabaseError):
     """The text is wrong: syntax, an unknown or ambiguous name, a type error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One fault that was found in a program, as data. ``severity`` is ``error`` or ``warning``.
+
+    ``notes`` are other places that the fault is about, each with what it has to do with it.
+    """
+
+    code: str
+    message: str
+    span: Span | None
+    hint: str | None = None
+    notes: tuple[tuple[str, Span | None], ...] = ()
+    severity: str = "error"
+
+    def render(self) -> str:
+        """The message, the place with a caret under it, the notes and the hint."""
+        parts = [f"{self.severity}: {self.message}" if self.severity != "error" else self.message]
+        if self.span is not None:
+            parts.append(self.span.render())
+        for text, span in self.notes:
+            parts.append(text if span is None else f"{text}\n{span.render()}")
+        if self.hint is not None:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+
+class DatalogError(ProgrammingError):
+    """A Datalog program is wrong; ``diagnostics`` are all its errors and warnings, at least one of them an
+    error.
+    """
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        first = next(found for found in diagnostics if found.severity == "error")
+        super().__init__(first.message, span=first.span, hint=first.hint)
+        self.diagnostics = diagnostics
+
+    def __str__(self) -> str:
+        return "\n\n".join(found.render() for found in self.diagnostics if found.severity == "error")
 
 
 class NotSupportedError(DatabaseError):

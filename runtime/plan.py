@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from kpg.runtime import user
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import Type
 
@@ -253,7 +254,8 @@ class Enter:
 class Variable:
     """In a loop's body: recursive collection ``index``, of ``types``.
 
-    At round 0 it is ``initial``, a node of the body, or empty; at round r + 1 what ``Loop.results[index]`` is at r.
+    At round 0 it is ``initial``, a node of the body, or empty; at round r + 1 what ``Loop.results[index]``
+    is at r.
     """
 
     index: int
@@ -265,13 +267,13 @@ class Variable:
 class Loop:
     """Collections defined by each other, computed by rounds; it has no stream: ``Leave`` reads its results.
 
-    References within ``body`` are positions in it, except those of its ``Enter`` nodes. ``results[i]`` is the body
-    node that variable i becomes in the next round; results beyond the variables are only read. With a
-    ``limit`` of n, variables are not carried beyond round n: an error if they had still changed and
-    ``error_at_limit``, else the results of the first n rounds. Source, Constant, Import, Single and RangeJoin stay outside.
+    References within ``body`` are positions in it, except those of its ``Enter`` nodes. ``results[i]`` is
+    the body node that variable i becomes in the next round; results beyond the variables are only read.
+    With a ``limit`` of n only n rounds are computed: with ``error_at_limit`` it is an error if a
+    variable would still change. Source, Constant, Import, Single and RangeJoin stay outside.
     """
 
-    body: "tuple[Node, ...]"
+    body: "tuple[AnyNode, ...]"
     results: tuple[Ref, ...]
     limit: int | None = None
     error_at_limit: bool = False
@@ -306,6 +308,9 @@ Node = (
     | Loop
     | Leave
 )
+"""What the compiler makes plans of."""
+
+AnyNode = Node | user.Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +320,7 @@ class Plan:
     That is an arrangement, a reduce, distinct, threshold or top-k, or linear operators and sums of these.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[AnyNode, ...]
     output: Ref
 
     def inputs(self, ref: Ref) -> tuple[Ref, ...]:
@@ -323,10 +328,10 @@ class Plan:
         return inputs(self.nodes[ref])
 
 
-def inputs(node: Node) -> tuple[Ref, ...]:
+def inputs(node: AnyNode) -> tuple[Ref, ...]:
     """The nodes that a node reads, streams and arrangements alike, without repetition."""
     match node:
-        case Source() | Import() | Constant():
+        case Source() | Import() | Constant() | user.Input():
             return ()
         case Linear(input=ref) | Negate(input=ref) | Arrange(input=ref) | Reduce(input=ref):
             return (ref,)
@@ -334,7 +339,9 @@ def inputs(node: Node) -> tuple[Ref, ...]:
             return (ref,)
         case BasicReduce(input=ref) | Single(input=ref):
             return (ref,)
-        case Concat(inputs=refs):
+        case user.Apply(input=ref) | user.UserReduce(input=ref) | user.Sink(input=ref):
+            return (ref,)
+        case Concat(inputs=refs) | user.Custom(inputs=refs):
             return tuple(dict.fromkeys(refs))
         case Join():
             return tuple(dict.fromkeys((*node.inputs, *_lookups(node))))

@@ -4,39 +4,46 @@ Shared by the logical algebra and the dataflow IR. Pure data; ``runtime.program`
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import is_
 from typing import assert_never
 
-from kpg.runtime.types import Type
+from kpg.runtime.types import HashedOnce, Type, hash_once
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Column:
+class Column(HashedOnce):
     """Column ``index`` of the input row."""
 
     index: int
     type: Type
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(HashedOnce):
     """A constant: its word, or the ``str`` itself for a text type, or None for NULL."""
 
     value: int | str | None
     type: Type
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(HashedOnce):
     """A registered function (``runtime.functions``) applied to arguments of exactly its types."""
 
     function: str
     args: "tuple[Scalar, ...]"
     type: Type
+    stored: str = field(default="", compare=False, repr=False)
+    """The column that the value of this cast is for, in errors."""
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class If:
+class If(HashedOnce):
     """``then`` where ``condition`` is true, ``otherwise`` where it is false or NULL.
 
     An error in the branch that is not taken is no error.
@@ -48,8 +55,9 @@ class If:
     type: Type
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(HashedOnce):
     """Column ``column`` of the row of ``table`` whose rowid is ``rowid`` (late materialisation).
 
     Only in physical plans: base-table arrangements hold (key, rowid) and columns are read from the
@@ -85,8 +93,8 @@ def with_children(scalar: Scalar, new: tuple[Scalar, ...]) -> Scalar:
     match scalar:
         case Column() | Literal():
             return scalar
-        case Call(function=function, type=type_):
-            return Call(function, new, type_)
+        case Call(function=function, type=type_, stored=stored):
+            return Call(function, new, type_, stored)
         case If(type=type_):
             return If(new[0], new[1], new[2], type_)
         case Fetch(table=table, column=column, type=type_):
@@ -108,7 +116,7 @@ def transform(scalar: Scalar, rewrite: Callable[[Scalar], Scalar]) -> Scalar:
     """Rebuild the scalar bottom-up, applying ``rewrite`` to every node after its children."""
     old = children(scalar)
     new = tuple(transform(child, rewrite) for child in old)
-    return rewrite(scalar if new == old else with_children(scalar, new))
+    return rewrite(scalar if all(map(is_, old, new)) else with_children(scalar, new))
 
 
 def columns(scalar: Scalar) -> frozenset[int]:

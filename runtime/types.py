@@ -23,13 +23,41 @@ way to the place where it is known whether anybody needs it.
 import enum
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 NULL: Final = -(2**63)
 ERROR: Final = NULL + 1
 MIN_WORD: Final = NULL + 2
 MAX_WORD: Final = 2**63 - 1
 MAX_DECIMAL_PRECISION: Final = 18
+
+
+T = TypeVar("T")
+
+
+class HashedOnce:
+    """Base of the dataclasses under :func:`hash_once`: where they keep their hash, which is not pickled."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
+def hash_once(cls: type[T]) -> type[T]:
+    """Class decorator: instances of a frozen :class:`HashedOnce` dataclass compute their hash once.
+
+    Expressions and plans are keys of many tables, and hashing one anew reads all of it.
+    """
+    compute, keep = cls.__hash__, object.__setattr__
+
+    def kept(self: HashedOnce) -> int:
+        known: int | None = getattr(self, "_hash", None)
+        if known is None:
+            known = compute(self)
+            keep(self, "_hash", known)
+        return known
+
+    cls.__hash__ = kept  # type: ignore[method-assign, assignment]
+    return cls
 
 
 class Kind(enum.Enum):
@@ -62,8 +90,9 @@ NUMERIC_KINDS: Final = EXACT_KINDS | FLOAT_KINDS
 TEXT_KINDS: Final = frozenset({Kind.CHAR, Kind.VARCHAR})
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Type:
+class Type(HashedOnce):
     """A SQL type. ``precision`` is DECIMAL's p or CHAR/VARCHAR's n (0: unlimited); ``scale`` DECIMAL's s."""
 
     kind: Kind

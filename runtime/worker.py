@@ -6,18 +6,22 @@ everything. Views are installed and dropped between steps.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.data.table import Change, Savepoint, Table
-from kpg.runtime.dataflow.operator import Cursor, Operator, Place
+from kpg.runtime.dataflow.operator import Operator, Place
+from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.errors import InternalError
+from kpg.runtime.inputs import Inputs
 from kpg.runtime.installed import ArrangementInfo, Capture, Installed, OperatorInfo
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.input import Input
+from kpg.runtime.operators.loop import everything
 from kpg.runtime.operators.source import Source
 from kpg.runtime.plan import Plan
 from kpg.runtime.render import Rendered, disconnect, render
@@ -45,7 +49,6 @@ class Worker:
         self.views: dict[str, Installed] = {}
         self.epoch = 0
         """The last epoch whose effects are in all views."""
-        self.cursor = Cursor(Step(0, 1))
         self._registry: WeakValueDictionary[str, Operator] = WeakValueDictionary()
         self._identities: dict[str, str] = {}
         self._savepoints: dict[str, Savepoint] = {}
@@ -54,6 +57,10 @@ class Worker:
         self._open_epoch = 1
         self._position = 0
         self._interrupt = DeferredInterrupt()
+        self.scope = Scope(Step(0, 1), self._interrupt)
+        self.inputs = Inputs()
+        self.stepping = False
+        """Whether operators run, and with them perhaps functions of the user's."""
 
     def create_table(self, name: str, schema: Schema) -> Table:
         """A new, empty table."""
@@ -80,6 +87,16 @@ class Worker:
         """The operator whose contents are a view's."""
         return self.views[view].output
 
+    def create_input(self, name: str, width: int) -> Input:
+        """A new input of ``width`` columns, whose time is the next epoch."""
+        position = self.next_position()
+        place = Place(f"{name}#{position}", f"Input {name}", position, (), self.scope, (None,) * width)
+        return self.inputs.create(name, place, self._open_epoch)
+
+    def input(self, identity: str) -> Operator:
+        """The operator of an input."""
+        return self.inputs.get(identity)
+
     def next_position(self) -> int:
         """A position after all operators there are."""
         self._position += 1
@@ -105,7 +122,7 @@ class Worker:
         arrangements = {op for op in rendered.operators if isinstance(op, Arrange)}
         built = len(arrangements & set(rendered.new))
         installed = Installed(name, rendered.operators, output, built, len(arrangements) - built)
-        for operator in installed.operators:
+        for operator in everything(installed.operators):
             operator.owners.add(name)
         if not isolated:
             self._register(rendered.new)
@@ -117,7 +134,7 @@ class Worker:
         """Drop a view; operators that no other view holds are freed, their state with them."""
         del self.views[installed.name]
         orphans = []
-        for operator in installed.operators:
+        for operator in everything(installed.operators):
             operator.owners.discard(installed.name)
             if not operator.owners:
                 orphans.append(operator)
@@ -133,7 +150,7 @@ class Worker:
         """Start capturing the view's changes."""
         if installed.capture is None:
             output = installed.output
-            place = Place("", f"Capture {installed.name}", self.next_position(), (output,), self.cursor, ())
+            place = Place("", f"Capture {installed.name}", self.next_position(), (output,), self.scope, ())
             capture = Capture(place)
             output.consumers.append((capture, 0))
             installed.capture = capture
@@ -146,6 +163,8 @@ class Worker:
 
     def close_epoch(self) -> bool:
         """End the open epoch with the tables' pending changes; False, and no new epoch, if there are none."""
+        if self.inputs and any(table.pending for table in self.tables.values()):
+            self.inputs.leave(self._open_epoch)
         changed = False
         for name, table in self.tables.items():
             changes = table.drain()
@@ -162,18 +181,34 @@ class Worker:
         if not self._closed:
             self._settle(self.tables)
             return
-        step = Step(self.epoch + 1, self._open_epoch)
-        self.cursor.step = step
-        # Ctrl-C is noticed between operators; during a commit or a rollback it waits for the end.
+        self._take(Step(self.epoch + 1, self._open_epoch), self._open_epoch - 1)
+
+    def advance(self) -> None:
+        """Take what inputs hold before the least of their times through every view; all or nothing.
+
+        Epochs are the inputs' times then, of which most may be empty.
+        """
+        upper = self.inputs.upper(self.epoch + 1)
+        span = (self.epoch + 1, upper) if self.inputs.waiting else self.inputs.span(upper)
+        if upper > self.epoch + 1 and span is not None:
+            self._take(Step(*span), upper - 1)
+        self.epoch = upper - 1
+        self._open_epoch = upper
+        self.inputs.retire()
+
+    def _take(self, step: Step, epoch: int) -> None:
+        self.scope.step = step
+        # Ctrl-C is noticed between operators and a join's chunks; during a commit or a rollback it waits.
         with self._interrupt:
             try:
                 self._feed()
+                self.inputs.release(step.upper)
                 self._run(step)
                 self._interrupt.check()
             except BaseException:
                 self._undo(step)
                 raise
-            self.epoch = step.time
+            self.epoch = epoch
             self._commit(step)
 
     def _undo(self, step: Step) -> None:
@@ -193,7 +228,7 @@ class Worker:
 
     def arrangements(self) -> list[ArrangementInfo]:
         """Every index there is, in order of making."""
-        found = {op for view in self.views.values() for op in view.operators if isinstance(op, Arrange)}
+        found = {op for op in self._all_operators() if isinstance(op, Arrange)}
         return [
             ArrangementInfo(op.place.description, op.rows, op.bytes, len(op.layers), tuple(sorted(op.owners)))
             for op in sorted(found)
@@ -201,18 +236,24 @@ class Worker:
 
     def operators(self) -> list[OperatorInfo]:
         """Every operator there is, with its work so far: a profile."""
-        found = {op for view in self.views.values() for op in view.operators}
+        found = set(self._all_operators())
         return [_operator_info(operator) for operator in sorted(found)]
+
+    def _all_operators(self) -> Iterator[Operator]:
+        for view in self.views.values():
+            yield from everything(view.operators)
 
     def _register(self, operators: tuple[Operator, ...]) -> None:
         for operator in operators:
             self._registry[operator.place.fingerprint] = operator
+            for inner in everything((operator,)):
+                self.inputs.notice(inner)
             if isinstance(operator, Source):
                 self._sources[operator.table.name] = operator
 
     def _hydrate(self, rendered: Rendered) -> None:
         step = Step(self.epoch, self.epoch + 1, hydrating=True)
-        self.cursor.step = step
+        self.scope.step = step
         try:
             with self._interrupt:
                 for operator in rendered.new:
@@ -225,6 +266,7 @@ class Worker:
             operator.commit()
             operator.hydrated = True
             operator.maintain()
+        step.visited.clear()
 
     def _feed(self) -> None:
         """Hand each table's closed changes to its source, if some view reads the table."""
@@ -236,13 +278,17 @@ class Worker:
 
     def _run(self, step: Step) -> None:
         clock = time.perf_counter
-        while (operator := step.next()) is not None:
-            self._interrupt.check()
-            start = clock()
-            operator.flush()
-            elapsed = clock() - start
-            operator.counters.seconds += elapsed
-            operator.counters.step_seconds = elapsed
+        self.stepping = True
+        try:
+            while (operator := step.next()) is not None:
+                self._interrupt.check()
+                start = clock()
+                operator.flush()
+                elapsed = clock() - start
+                operator.counters.seconds += elapsed
+                operator.counters.step_seconds = elapsed
+        finally:
+            self.stepping = False
 
     def _commit(self, step: Step) -> None:
         for operator in step.visited:
@@ -252,6 +298,7 @@ class Worker:
         self._closed.clear()
         for operator in step.visited:
             operator.maintain()
+        step.visited.clear()
         for name in changed:
             self._vacuum(name)
 

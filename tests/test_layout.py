@@ -17,6 +17,7 @@ DOORS = {
     "numba": ("runtime/kernels/",),
     "pyspark": ("runtime/spark/",),
     "sqlglot": ("compiler/sql/",),
+    "lark": ("compiler/datalog/",),
     "duckdb": ("tpch/",),
     "typer": ("kpg/cli/",),
     "prompt_toolkit": ("kpg/cli/",),

@@ -6,6 +6,7 @@ of the rest of it.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
@@ -30,12 +31,12 @@ def unique_keys(rel: Rel, bound: Bound | None = None) -> tuple[Key, ...]:
 
     The empty set among them means that there is at most one row.
     """
-    return _minimal(_keys(rel, bound or {}))
+    return Facts(bound or {}).unique_keys(rel)
 
 
 def at_most_one_row(rel: Rel, bound: Bound | None = None) -> bool:
     """Whether the relation never has two rows."""
-    return frozenset() in unique_keys(rel, bound)
+    return Facts(bound or {}).at_most_one_row(rel)
 
 
 def is_unique(rel: Rel, columns: Iterable[int], bound: Bound | None = None) -> bool:
@@ -44,48 +45,147 @@ def is_unique(rel: Rel, columns: Iterable[int], bound: Bound | None = None) -> b
     return any(key <= chosen for key in unique_keys(rel, bound))
 
 
+def nullable(rel: Rel, bound: Bound | None = None) -> tuple[bool, ...]:
+    """For each column, whether it can be NULL."""
+    return Facts(bound or {}).nullable(rel)
+
+
+@dataclass(slots=True, eq=False)
+class Facts:
+    """The facts about relations among the same lets, each found once however often it is asked for."""
+
+    bound: Bound
+    _keys: dict[Rel, tuple[Key, ...]] = field(default_factory=dict)
+    _nullable: dict[Rel, tuple[bool, ...]] = field(default_factory=dict)
+
+    def unique_keys(self, rel: Rel) -> tuple[Key, ...]:
+        """As the function of that name."""
+        known = self._keys.get(rel)
+        if known is None:
+            known = self._keys[rel] = _minimal(self._keys_of(rel))
+        return known
+
+    def at_most_one_row(self, rel: Rel) -> bool:
+        """As the function of that name."""
+        return frozenset() in self.unique_keys(rel)
+
+    def nullable(self, rel: Rel) -> tuple[bool, ...]:
+        """As the function of that name."""
+        known = self._nullable.get(rel)
+        if known is None:
+            known = self._nullable[rel] = self._nullable_of(rel)
+        return known
+
+    def _within(self, let: algebra.Let) -> "Facts":
+        """The facts in a let's body."""
+        if self.bound.get(let.id) is let.value:
+            return self
+        return Facts({**self.bound, let.id: let.value})
+
+    def _keys_of(self, rel: Rel) -> list[Key]:
+        match rel:
+            case algebra.Get(keys=keys):
+                return [frozenset(key) for key in keys]
+            case algebra.Constant(rows=rows):
+                return [frozenset()] if len(rows) <= 1 else []
+            case algebra.LocalGet(id=id_):
+                return list(self.unique_keys(self.bound[id_])) if id_ in self.bound else []
+            case algebra.Map(input=source) | algebra.Threshold(input=source):
+                return list(self.unique_keys(source))
+            case algebra.Filter(input=source, predicates=predicates):
+                return [_reduced(key, predicates) for key in self.unique_keys(source)]
+            case algebra.Project(input=source, columns=columns):
+                return _projected(self.unique_keys(source), columns)
+            case algebra.Join():
+                return self._join_keys(rel)
+            case algebra.Reduce(keys=group):
+                return [frozenset(range(len(group)))]
+            case algebra.TopK(input=source, group=group, limit=limit):
+                only = [frozenset(group)] if limit is not None and limit <= 1 else []
+                return [*self.unique_keys(source), *only]
+            case algebra.Distinct(input=source):
+                return [*self.unique_keys(source), frozenset(range(width(source)))]
+            case algebra.Single(input=source, group=group):
+                return [*self.unique_keys(source), frozenset(group)]
+            case algebra.Union(inputs=inputs):
+                positive = [source for source in inputs if not isinstance(source, algebra.Negate)]
+                return list(self.unique_keys(positive[0])) if len(positive) == 1 else []
+            case algebra.Let(body=body):
+                return list(self._within(rel).unique_keys(body))
+            case algebra.Negate() | algebra.LetRec():
+                return []
+            case _:
+                assert_never(rel)
+
+    def _join_keys(self, join: algebra.Join) -> list[Key]:
+        """One key of each input that the other inputs' columns do not determine through ``on``."""
+        inputs: list[tuple[Key, tuple[Key, ...]]] = []
+        start = 0
+        for source in join.inputs:
+            stop = start + width(source)
+            shifted = tuple(frozenset(column + start for column in key) for key in self.unique_keys(source))
+            inputs.append((frozenset(range(start, stop)), shifted))
+            start = stop
+        kept = set(range(len(inputs)))
+        for index in range(len(inputs)):
+            if _determines(kept - {index}, inputs, join.on):
+                kept.discard(index)
+        keys: list[Key] = [frozenset()]
+        for index in sorted(kept):
+            keys = [key | own for key in keys for own in inputs[index][1]][:MAX_KEYS]
+        return [_reduced(key, join.on) for key in keys]
+
+    def _nullable_of(self, rel: Rel) -> tuple[bool, ...]:
+        match rel:
+            case algebra.Get(nullable=result):
+                return result
+            case algebra.Constant(rows=rows, types=types):
+                return tuple(any(row[index] is None for row in rows) for index in range(len(types)))
+            case algebra.LocalGet(id=id_, types=types):
+                return self.nullable(self.bound[id_]) if id_ in self.bound else (True,) * len(types)
+            case algebra.Map(input=source, scalars=scalars):
+                inner = self.nullable(source)
+                return inner + tuple(can_be_null(scalar, inner) for scalar in scalars)
+            case algebra.Filter(input=source, predicates=predicates):
+                return _restricted(self.nullable(source), predicates)
+            case algebra.Project(input=source, columns=columns):
+                inner = self.nullable(source)
+                return tuple(inner[column] for column in columns)
+            case algebra.Join(inputs=inputs, on=on):
+                inner = tuple(flag for source in inputs for flag in self.nullable(source))
+                return _restricted(inner, on)
+            case algebra.Reduce():
+                return self._reduce_nullable(rel)
+            case algebra.TopK() | algebra.Distinct() | algebra.Threshold() | algebra.Single():
+                return self.nullable(rel.input)
+            case algebra.Negate(input=source):
+                return self.nullable(source)
+            case algebra.Union(inputs=inputs):
+                positive = [source for source in inputs if not isinstance(source, algebra.Negate)]
+                flags = [self.nullable(source) for source in positive or inputs]
+                return tuple(any(column) for column in zip(*flags, strict=True))
+            case algebra.Let(body=body):
+                return self._within(rel).nullable(body)
+            case algebra.LetRec(body=body):
+                return (True,) * width(body)
+            case _:
+                assert_never(rel)
+
+    def _reduce_nullable(self, rel: algebra.Reduce) -> tuple[bool, ...]:
+        inner = self.nullable(rel.input)
+        aggregates = tuple(
+            call.function != "count" and (not rel.keys or any(can_be_null(arg, inner) for arg in call.args))
+            for call in rel.aggregates
+        )
+        return tuple(can_be_null(key, inner) for key in rel.keys) + aggregates
+
+
 def _minimal(keys: Iterable[Key]) -> tuple[Key, ...]:
     result: list[Key] = []
     for key in sorted(set(keys), key=lambda key: (len(key), sorted(key))):
         if not any(smaller <= key for smaller in result):
             result.append(key)
     return tuple(result[:MAX_KEYS])
-
-
-def _keys(rel: Rel, bound: Bound) -> list[Key]:
-    match rel:
-        case algebra.Get(keys=keys):
-            return [frozenset(key) for key in keys]
-        case algebra.Constant(rows=rows):
-            return [frozenset()] if len(rows) <= 1 else []
-        case algebra.LocalGet(id=id_):
-            return list(unique_keys(bound[id_], bound)) if id_ in bound else []
-        case algebra.Map(input=source) | algebra.Threshold(input=source):
-            return list(unique_keys(source, bound))
-        case algebra.Filter(input=source, predicates=predicates):
-            return [_reduced(key, predicates) for key in unique_keys(source, bound)]
-        case algebra.Project(input=source, columns=columns):
-            return _projected(unique_keys(source, bound), columns)
-        case algebra.Join():
-            return _join_keys(rel, bound)
-        case algebra.Reduce(keys=group):
-            return [frozenset(range(len(group)))]
-        case algebra.TopK(input=source, group=group, limit=limit):
-            only = [frozenset(group)] if limit is not None and limit <= 1 else []
-            return [*unique_keys(source, bound), *only]
-        case algebra.Distinct(input=source):
-            return [*unique_keys(source, bound), frozenset(range(width(source)))]
-        case algebra.Single(input=source, group=group):
-            return [*unique_keys(source, bound), frozenset(group)]
-        case algebra.Union(inputs=inputs):
-            positive = [source for source in inputs if not isinstance(source, algebra.Negate)]
-            return list(unique_keys(positive[0], bound)) if len(positive) == 1 else []
-        case algebra.Let(id=id_, value=value, body=body):
-            return list(unique_keys(body, {**bound, id_: value}))
-        case algebra.Negate() | algebra.LetRec():
-            return []
-        case _:
-            assert_never(rel)
 
 
 def _reduced(key: Key, predicates: tuple[Scalar, ...]) -> Key:
@@ -126,25 +226,6 @@ def _columns(scalar: Scalar) -> Key:
     return frozenset[int]().union(*(_columns(child) for child in children(scalar)))
 
 
-def _join_keys(join: algebra.Join, bound: Bound) -> list[Key]:
-    """One key of each input that the other inputs' columns do not determine through ``on``."""
-    inputs: list[tuple[Key, tuple[Key, ...]]] = []
-    start = 0
-    for source in join.inputs:
-        stop = start + width(source)
-        shifted = tuple(frozenset(column + start for column in key) for key in unique_keys(source, bound))
-        inputs.append((frozenset(range(start, stop)), shifted))
-        start = stop
-    kept = set(range(len(inputs)))
-    for index in range(len(inputs)):
-        if _determines(kept - {index}, inputs, join.on):
-            kept.discard(index)
-    keys: list[Key] = [frozenset()]
-    for index in sorted(kept):
-        keys = [key | own for key in keys for own in inputs[index][1]][:MAX_KEYS]
-    return [_reduced(key, join.on) for key in keys]
-
-
 def _determines(
     kept: set[int], inputs: list[tuple[Key, tuple[Key, ...]]], predicates: tuple[Scalar, ...]
 ) -> bool:
@@ -160,57 +241,6 @@ def _determines(
                 known = _closure(known | columns, predicates)
                 changed = True
     return len(covered) == len(inputs)
-
-
-def nullable(rel: Rel, bound: Bound | None = None) -> tuple[bool, ...]:
-    """For each column, whether it can be NULL."""
-    return _nullable(rel, bound or {})
-
-
-def _nullable(rel: Rel, bound: Bound) -> tuple[bool, ...]:
-    match rel:
-        case algebra.Get(nullable=result):
-            return result
-        case algebra.Constant(rows=rows, types=types):
-            return tuple(any(row[index] is None for row in rows) for index in range(len(types)))
-        case algebra.LocalGet(id=id_, types=types):
-            return _nullable(bound[id_], bound) if id_ in bound else (True,) * len(types)
-        case algebra.Map(input=source, scalars=scalars):
-            inner = _nullable(source, bound)
-            return inner + tuple(can_be_null(scalar, inner) for scalar in scalars)
-        case algebra.Filter(input=source, predicates=predicates):
-            return _restricted(_nullable(source, bound), predicates)
-        case algebra.Project(input=source, columns=columns):
-            inner = _nullable(source, bound)
-            return tuple(inner[column] for column in columns)
-        case algebra.Join(inputs=inputs, on=on):
-            inner = tuple(flag for source in inputs for flag in _nullable(source, bound))
-            return _restricted(inner, on)
-        case algebra.Reduce():
-            return _reduce_nullable(rel, bound)
-        case algebra.TopK() | algebra.Distinct() | algebra.Threshold() | algebra.Single():
-            return _nullable(rel.input, bound)
-        case algebra.Negate(input=source):
-            return _nullable(source, bound)
-        case algebra.Union(inputs=inputs):
-            positive = [source for source in inputs if not isinstance(source, algebra.Negate)]
-            flags = [_nullable(source, bound) for source in positive or inputs]
-            return tuple(any(column) for column in zip(*flags, strict=True))
-        case algebra.Let(id=id_, value=value, body=body):
-            return _nullable(body, {**bound, id_: value})
-        case algebra.LetRec(body=body):
-            return (True,) * width(body)
-        case _:
-            assert_never(rel)
-
-
-def _reduce_nullable(rel: algebra.Reduce, bound: Bound) -> tuple[bool, ...]:
-    inner = _nullable(rel.input, bound)
-    aggregates = tuple(
-        call.function != "count" and (not rel.keys or any(can_be_null(arg, inner) for arg in call.args))
-        for call in rel.aggregates
-    )
-    return tuple(can_be_null(key, inner) for key in rel.keys) + aggregates
 
 
 def _restricted(flags: tuple[bool, ...], predicates: tuple[Scalar, ...]) -> tuple[bool, ...]:

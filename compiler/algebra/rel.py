@@ -4,15 +4,16 @@ A relation is a multiset of rows; scalars refer to input columns by position. Al
 data; rewriting makes new trees. Column numbering of an operator's output is stated at each node.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from kpg.runtime.scalar import Scalar
-from kpg.runtime.types import Type
+from kpg.runtime.types import HashedOnce, Type, hash_once
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Get:
+class Get(HashedOnce):
     """A catalog relation. A base table has one more column at the end: its ROWID, unique per row."""
 
     name: str
@@ -23,48 +24,54 @@ class Get:
     is_table: bool = True
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(HashedOnce):
     """Literal rows (values as in ``scalar.Literal``)."""
 
     rows: tuple[tuple[int | str | None, ...], ...]
     types: tuple[Type, ...]
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class LocalGet:
+class LocalGet(HashedOnce):
     """The relation bound to ``id`` by an enclosing Let or LetRec."""
 
     id: str
     types: tuple[Type, ...]
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Map:
+class Map(HashedOnce):
     """The input's columns followed by ``scalars``, each of which sees the input's columns only."""
 
     input: "Rel"
     scalars: tuple[Scalar, ...]
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(HashedOnce):
     """The rows for which every predicate is true."""
 
     input: "Rel"
     predicates: tuple[Scalar, ...]
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Project:
+class Project(HashedOnce):
     """The chosen input columns, in that order, repetition allowed."""
 
     input: "Rel"
     columns: tuple[int, ...]
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Join:
+class Join(HashedOnce):
     """Inner join: the product of the inputs' rows for which every predicate of ``on`` is true.
 
     Columns are the inputs' columns one after the other.
@@ -85,10 +92,13 @@ class AggregateCall:
     args: tuple[Scalar, ...]
     distinct: bool
     type: Type
+    text: str = field(default="", compare=False)
+    """The call as the user would recognise it, for errors."""
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Reduce:
+class Reduce(HashedOnce):
     """Groups by ``keys``; columns are the keys, then the aggregates. No keys: exactly one row, always."""
 
     input: "Rel"
@@ -105,8 +115,9 @@ class OrderBy:
     nulls_first: bool
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class TopK:
+class TopK(HashedOnce):
     """Rows ``offset .. offset + limit`` of each group of equal ``group`` columns, by ``order``."""
 
     input: "Rel"
@@ -116,44 +127,50 @@ class TopK:
     offset: int = 0
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class Distinct(HashedOnce):
     """Each row with positive multiplicity, once. NULLs equal each other."""
 
     input: "Rel"
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Threshold:
+class Threshold(HashedOnce):
     """Each row as often as its multiplicity, where that is positive."""
 
     input: "Rel"
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Negate:
+class Negate(HashedOnce):
     """Every multiplicity times -1."""
 
     input: "Rel"
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Union:
+class Union(HashedOnce):
     """The sum of multiplicities (UNION ALL)."""
 
     inputs: "tuple[Rel, ...]"
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Single:
+class Single(HashedOnce):
     """The input, asserted to have at most one row per value of the ``group`` columns (scalar subquery)."""
 
     input: "Rel"
     group: tuple[int, ...]
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class Let:
+class Let(HashedOnce):
     """``body`` with ``id`` standing for ``value``."""
 
     id: str
@@ -161,15 +178,21 @@ class Let:
     body: "Rel"
 
 
+@hash_once
 @dataclass(frozen=True, slots=True)
-class LetRec:
-    """``body`` with ``ids`` standing for the least fixed point (by rounds) of ``values``."""
+class LetRec(HashedOnce):
+    """``body`` with ``ids`` standing for the fixed point of ``values``, which may refer to each other.
+
+    They are computed by rounds from empty relations; with a ``limit``, so many rounds, more of which
+    would be an error if ``error_at_limit``.
+    """
 
     ids: tuple[str, ...]
     values: "tuple[Rel, ...]"
     types: tuple[tuple[Type, ...], ...]
     limit: int | None
     body: "Rel"
+    error_at_limit: bool = False
 
 
 Rel = (

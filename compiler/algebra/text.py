@@ -58,9 +58,9 @@ def render_node(rel: Rel) -> str:
             return f"{name} group={list(rel.group)} order=[{_order(rel.order)}] {slice_}"
         case algebra.Single(group=group):
             return f"{name} group={list(group)}"
-        case algebra.LetRec(ids=ids, types=types, limit=limit):
-            shown_types = ", ".join(map(_types, types))
-            return f"{name} limit={'all' if limit is None else limit} [{', '.join(ids)}] [{shown_types}]"
+        case algebra.LetRec(ids=ids, types=types, limit=limit, error_at_limit=fails):
+            rounds = f"limit={'all' if limit is None else limit}{' error' if fails else ''}"
+            return f"{name} {rounds} [{', '.join(ids)}] [{', '.join(map(_types, types))}]"
         case algebra.Distinct() | algebra.Threshold() | algebra.Negate() | algebra.Union():
             return name
         case _:
@@ -130,7 +130,7 @@ def _parse(
     place += 1
     inner = dict(bound)
     id_ = reader.take() if name in ("Let", "LocalGet", "Get") else ""
-    limit, ids, id_types = _recursion(reader) if name == "LetRec" else (None, (), ())
+    limit, fails, ids, id_types = _recursion(reader) if name == "LetRec" else (None, False, (), ())
     inner.update(zip(ids, id_types, strict=True))
     inputs: list[Rel] = []
     while place < len(lines) and _depth(lines[place]) > depth:
@@ -145,15 +145,16 @@ def _parse(
     elif name == "Let":
         result = algebra.Let(id_, inputs[0], inputs[1])
     elif name == "LetRec":
-        result = algebra.LetRec(ids, tuple(inputs[:-1]), id_types, limit, inputs[-1])
+        result = algebra.LetRec(ids, tuple(inputs[:-1]), id_types, limit, inputs[-1], fails)
     else:
         result = _operator(name, reader, tuple(inputs))
     reader.done()
     return result, place
 
 
-def _recursion(reader: Reader) -> tuple[int | None, tuple[str, ...], tuple[tuple[Type, ...], ...]]:
+def _recursion(reader: Reader) -> tuple[int | None, bool, tuple[str, ...], tuple[tuple[Type, ...], ...]]:
     limit = _limit(reader)
+    fails = reader.accept("error")
     reader.take("[")
     ids: list[str] = []
     while not reader.accept("]"):
@@ -164,7 +165,7 @@ def _recursion(reader: Reader) -> tuple[int | None, tuple[str, ...], tuple[tuple
     while not reader.accept("]"):
         types.append(reader.types())
         reader.accept(",")
-    return limit, tuple(ids), tuple(types)
+    return limit, fails, tuple(ids), tuple(types)
 
 
 def _limit(reader: Reader) -> int | None:

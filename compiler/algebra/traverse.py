@@ -5,6 +5,7 @@ All of them are iterative, so that a deep plan cannot exhaust Python's stack.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from operator import is_
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
@@ -122,8 +123,7 @@ def transform_down(rel: Rel, rewrite: Rewrite) -> Rel:
 
 
 def _rebuilt(node: Rel, old: tuple[Rel, ...], new: tuple[Rel, ...]) -> Rel:
-    same = all(before is after for before, after in zip(old, new, strict=True))
-    return node if same else with_children(node, new)
+    return node if all(map(is_, old, new)) else with_children(node, new)
 
 
 def scalars(rel: Rel) -> tuple[Scalar, ...]:

@@ -65,7 +65,7 @@ def run(rel: Rel, passes: Sequence[Pass]) -> tuple[Step, ...]:
     steps: list[Step] = []
     for one in passes:
         after = one.rewrite(rel)
-        if after != rel:
+        if after is not rel and after != rel:
             steps.append(Step(one.name, after))
         rel = after
     return tuple(steps)

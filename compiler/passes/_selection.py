@@ -1,12 +1,12 @@
 """Chains of maps, filters and projections as one selection over a core relation."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
-from kpg.runtime.scalar import Call, Column, Literal, Scalar, transform, walk
+from kpg.compiler.algebra.scalars import all_columns, conjuncts, substitute, written_size
+from kpg.runtime.scalar import Column, Scalar
 
 MOST_NODES: Final = 2000
 """A selection is not merged with the one below where that would write out more scalars than this."""
@@ -19,44 +19,6 @@ class Selection:
     core: Rel
     predicates: tuple[Scalar, ...]
     outputs: tuple[Scalar, ...]
-
-
-def substitute(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
-    """The scalar with column ``i`` replaced by ``values[i]``."""
-
-    def rewrite(node: Scalar) -> Scalar:
-        return values[node.index] if isinstance(node, Column) else node
-
-    return transform(scalar, rewrite)
-
-
-def all_columns(rel: Rel) -> tuple[Column, ...]:
-    """The columns of a relation as scalars."""
-    return tuple(Column(index, type_) for index, type_ in enumerate(algebra.types(rel)))
-
-
-def conjuncts(predicates: Iterable[Scalar]) -> tuple[Scalar, ...]:
-    """The predicates with every AND taken apart and literal truths left out, in order, each once."""
-    result: dict[Scalar, None] = {}
-    stack = list(reversed(tuple(predicates)))
-    while stack:
-        predicate = stack.pop()
-        match predicate:
-            case Call(function="and", args=args):
-                stack.extend(reversed(args))
-            case Literal(value=1):
-                pass
-            case _:
-                result.setdefault(predicate)
-    return tuple(result)
-
-
-def written_size(scalars: Iterable[Scalar], values: Sequence[Scalar]) -> int:
-    """How many nodes the scalars have once ``values`` are substituted for their columns."""
-    sizes = [sum(1 for _ in walk(value)) for value in values]
-    return sum(
-        sizes[node.index] if isinstance(node, Column) else 1 for scalar in scalars for node in walk(scalar)
-    )
 
 
 def peel(rel: Rel) -> Selection:

@@ -2,8 +2,9 @@
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.algebra.scalars import all_columns, conjuncts, substitute
 from kpg.compiler.algebra.traverse import transform_up
-from kpg.compiler.passes._selection import Selection, all_columns, build, conjuncts, peel, substitute
+from kpg.compiler.passes._selection import Selection, build, peel
 from kpg.runtime.scalar import Scalar, remap
 
 

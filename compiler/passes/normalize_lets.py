@@ -1,11 +1,9 @@
 """Inline the lets that need not be shared."""
 
-from collections.abc import Mapping
-from itertools import count
-
 from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.lets import renamed
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.algebra.traverse import children, transform_up, walk, with_children
+from kpg.compiler.algebra.traverse import transform_up, walk, with_children
 
 SELECTIONS = (algebra.Map, algebra.Filter, algebra.Project)
 STATELESS = (*SELECTIONS, algebra.Get, algebra.Constant, algebra.LocalGet, algebra.Join)
@@ -18,28 +16,12 @@ def normalize_lets(rel: Rel) -> Rel:
     result: ``let l = a join b in (l join c) union l`` becomes ``let l = a join b in (a join b join c)
     union l``. A let bound outside a recursion is not moved into it.
     """
-    result = _renamed(rel, {}, count())
+    result = renamed(rel)
     while True:
         simpler = transform_up(result, _simplified)
         if simpler == result:
             return result
         result = simpler
-
-
-def _renamed(rel: Rel, names: Mapping[str, str], fresh: "count[int]") -> Rel:
-    match rel:
-        case algebra.LocalGet(id=id_, types=types):
-            return algebra.LocalGet(names.get(id_, id_), types)
-        case algebra.Let(id=id_, value=value, body=body):
-            name = f"l{next(fresh)}"
-            return algebra.Let(
-                name, _renamed(value, names, fresh), _renamed(body, {**names, id_: name}, fresh)
-            )
-        case algebra.LetRec(ids=ids):
-            names = {id_: name for id_, name in names.items() if id_ not in ids}
-    old = children(rel)
-    new = tuple(_renamed(child, names, fresh) for child in old)
-    return rel if new == old else with_children(rel, new)
 
 
 def _simplified(rel: Rel) -> Rel:

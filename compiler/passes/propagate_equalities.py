@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.algebra.scalars import conjuncts
 from kpg.compiler.algebra.traverse import transform_up, width
-from kpg.compiler.passes._selection import conjuncts, peel
+from kpg.compiler.passes._selection import peel
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, remap
 
 TRANSFERRED = frozenset({"eq", "in"})

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.lets import with_unique_ids
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import transform_up, width
 from kpg.runtime.scalar import Scalar, columns, remap
@@ -17,14 +18,17 @@ def prune_columns(rel: Rel) -> Rel:
 
     Base tables keep theirs: their columns are fetched one by one where they are read.
     """
-    return _Pruning().exact(rel, range(width(rel)))
+    pruning = _Pruning()
+    pruned = pruning.exact(with_unique_ids(rel), range(width(rel)))
+    return transform_up(pruned, pruning.narrowed)
 
 
 @dataclass(slots=True)
 class _Pruning:
-    """What is needed of the relations that lets bind, as far as has been seen."""
+    """What is needed of the relations that lets bind, as far as has been seen, and what they were cut to."""
 
     needed: dict[str, set[int]] = field(default_factory=dict)
+    kept: dict[algebra.LocalGet, list[int]] = field(default_factory=dict)
 
     def exact(self, rel: Rel, chosen: Sequence[int]) -> Rel:
         """The chosen columns of the relation, in that order."""
@@ -124,20 +128,22 @@ class _Pruning:
         return algebra.Union(tuple(self.exact(source, chosen) for source in rel.inputs))
 
     def _let(self, let: algebra.Let, asked: Columns) -> tuple[Rel, list[int]]:
-        """The body tells what is needed of the value; then both are narrowed to it."""
+        """The body tells what is needed of the value."""
         body, kept = self.some(let.body, asked)
         chosen = sorted(self.needed.pop(let.id, set())) or list(range(width(let.value)))[:1]
         value = self.exact(let.value, chosen)
-        types = algebra.types(value)
-        place = {column: index for index, column in enumerate(chosen)}
-        old = algebra.LocalGet(let.id, algebra.types(let.value))
+        self.kept[algebra.LocalGet(let.id, algebra.types(let.value))] = chosen
+        return algebra.Let(let.id, value, body), kept
 
-        def narrowed(node: Rel) -> Rel:
-            if isinstance(node, algebra.Project) and node.input == old:
-                return _projected(algebra.LocalGet(let.id, types), tuple(place[c] for c in node.columns))
+    def narrowed(self, node: Rel) -> Rel:
+        """A projection of a let's value over what is kept of that."""
+        if not isinstance(node, algebra.Project) or not isinstance(node.input, algebra.LocalGet):
             return node
-
-        return algebra.Let(let.id, value, transform_up(body, narrowed)), kept
+        get, chosen = node.input, self.kept.get(node.input)
+        if chosen is None:
+            return node
+        cut = algebra.LocalGet(get.id, tuple(get.types[column] for column in chosen))
+        return _projected(cut, tuple(chosen.index(column) for column in node.columns))
 
 
 def _read(scalars: Iterable[Scalar]) -> Columns:

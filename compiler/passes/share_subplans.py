@@ -51,10 +51,9 @@ def _candidates(rel: Rel) -> list[Rel]:
     stack: list[tuple[Rel, bool]] = [(rel, False)]
     while stack:
         node, joined = stack.pop()
-        stateless = all(isinstance(part, STATELESS) for part in walk(node))
         if (
             not isinstance(node, (*LEAVES, *SELECTIONS))
-            and not (joined and stateless)
+            and not (joined and all(isinstance(part, STATELESS) for part in walk(node)))
             and not free_locals(node)
         ):
             found.append(node)

@@ -1,12 +1,14 @@
 """Which arrangements of base tables a plan uses: as few as possible, and in an order that others share.
 
-A plan is built twice: the first time only records which columns each table is looked up by
-(:class:`Need`), then :func:`choose` fixes the sequences of key columns, and the second time uses them.
+While a plan is built, :class:`Access` records which columns each table is looked up by (:class:`Need`);
+then :func:`choose` fixes the sequences of key columns, and the lookups are written with these.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+from kpg.runtime.errors import InternalError
 
 Sequence_ = tuple[int, ...]
 SMALL_FAN_OUT: Final = 64.0
@@ -27,21 +29,28 @@ class Need:
         return min((known.get(column, float("inf")) for column in prefix), default=float("inf"))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Access:
     """The lookups that planning asked for, and the arrangements chosen for them, by table."""
 
-    sequences: dict[str, tuple[Sequence_, ...]] = field(default_factory=dict)
     primary: dict[str, Sequence_] = field(default_factory=dict)
-    needs: dict[Need, None] = field(default_factory=dict)
+    _needs: dict[str, dict[Need, None]] = field(default_factory=dict)
+    _sequences: dict[str, tuple[Sequence_, ...]] = field(default_factory=dict)
+
+    def ask(self, need: Need) -> None:
+        """Have an arrangement chosen that serves the need."""
+        self._needs.setdefault(need.table, {}).setdefault(need)
+
+    def settle(self, existing: Callable[[str], Sequence[Sequence_]]) -> None:
+        """Choose arrangements for all needs; ``existing`` gives the key columns of those that a table has."""
+        for table, needs in self._needs.items():
+            self._sequences[table] = choose(needs, existing(table), self.primary.get(table, ()))
 
     def find(self, need: Need) -> tuple[Sequence_, int]:
         """The key columns of the arrangement to look into, and how many of them to look up by."""
-        self.needs.setdefault(need)
-        sequences = self.sequences.get(need.table, ())
-        found = best(sequences, need, self.primary.get(need.table, ()))
+        found = best(self._sequences[need.table], need, self.primary.get(need.table, ()))
         if found is None:
-            return ordered(need.columns, self.primary.get(need.table, ())), len(need.columns)
+            raise InternalError(f"no arrangement of {need.table} was chosen for a lookup")
         return found
 
 

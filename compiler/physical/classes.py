@@ -1,6 +1,6 @@
 """Equivalence classes of a join: scalars of several relations that the predicates equate."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kpg.compiler.physical.mfp import same_words
@@ -19,15 +19,23 @@ class Class:
     members: tuple[Scalar, ...]
     slots: tuple[Slots, ...]
     strict: bool
+    alone: Mapping[int, Scalar]
+    """For each relation that has members of its own, the first of them."""
+    reads: Slots
+    """All relations that members read."""
 
-    def available(self, bound: Slots) -> list[Scalar]:
-        """The members that can be computed from the bound relations."""
-        return [member for member, slots in zip(self.members, self.slots, strict=True) if slots <= bound]
+    def is_available(self, bound: Slots) -> bool:
+        """Whether a member can be computed from the bound relations."""
+        return any(slots <= bound for slots in self.slots)
 
-    def member_in(self, slot: int) -> Scalar | None:
-        """A member over one relation alone."""
-        alone = frozenset((slot,))
-        return next((m for m, slots in zip(self.members, self.slots, strict=True) if slots == alone), None)
+    def fresh(self, before: Slots, bound: Slots) -> list[Scalar]:
+        """The members that can be computed from the bound relations, but not from those bound before."""
+        both = zip(self.members, self.slots, strict=True)
+        return [member for member, slots in both if slots <= bound and not slots <= before]
+
+    def late(self, bound: Slots) -> list[Scalar]:
+        """The members that cannot be computed yet."""
+        return [member for member, slots in zip(self.members, self.slots, strict=True) if not slots <= bound]
 
     def test(self, left: Scalar, right: Scalar) -> Call:
         """The predicate that two members are equal."""
@@ -44,6 +52,10 @@ class Classes:
 
     def __post_init__(self) -> None:
         self.by_member.update((member, one) for one in self.classes for member in one.members)
+
+    def reading(self, slots: Slots) -> list[Class]:
+        """The classes with members over one of the relations."""
+        return [one for one in self.classes if not one.reads.isdisjoint(slots)]
 
     def of(self, scalar: Scalar) -> Class | None:
         """The class that a scalar is a member of."""
@@ -71,7 +83,12 @@ def classify(problem: Problem) -> Classes:
 
 def _class(problem: Problem, members: Iterable[Scalar], strict: bool) -> Class:
     ordered = tuple(sorted(members, key=lambda member: not isinstance(member, Column)))
-    return Class(ordered, tuple(map(problem.slots, ordered)), strict)
+    slots = tuple(map(problem.slots, ordered))
+    alone: dict[int, Scalar] = {}
+    for member, read in zip(ordered, slots, strict=True):
+        if len(read) == 1:
+            alone.setdefault(min(read), member)
+    return Class(ordered, slots, strict, alone, frozenset[int]().union(*slots))
 
 
 def _links(problem: Problem, predicate: Scalar) -> bool:

@@ -1,28 +1,34 @@
 """What planning one query needs and produces on the way."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
+from kpg.compiler.algebra.facts import Facts
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.catalog import Statistics
 from kpg.compiler.physical.access import Access
 from kpg.compiler.physical.builder import Builder
+from kpg.compiler.physical.estimate import Sizes
+from kpg.compiler.physical.late import Storage
 from kpg.runtime.plan import Mfp, Ref
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Planning:
-    """The plan under construction, and the lets around the relation that is planned now."""
+    """The plan under construction, and what is known about the relations that it is made of."""
 
-    statistics: Statistics
-    access: Access
+    facts: Facts
+    """Their ``bound`` are the values of the query's lets, whose ids are unique."""
+    storage: Storage
+    sizes: Sizes
     lower: "Callable[[Planning, Rel, Mfp], Ref]"
     """A stream of the mfp's outputs over the relation's rows."""
+    access: Access = field(default_factory=Access)
     builder: Builder = field(default_factory=Builder)
-    bound: Mapping[str, Rel] = field(default_factory=dict)
-    local: "Mapping[str, Planning]" = field(default_factory=dict)
-    """For each let in scope, the planning in whose scope its value stands."""
-
-    def within(self, id_: str, value: Rel) -> "Planning":
-        """The planning of a let's body."""
-        return replace(self, bound={**self.bound, id_: value}, local={**self.local, id_: self})
+    lowered: dict[tuple[Rel, Mfp], Ref] = field(default_factory=dict)
+    """The streams that are planned already."""
+    around: "Planning | None" = None
+    """In a loop's body, the planning of what is around the loop."""
+    recursive: dict[str, Ref] = field(default_factory=dict)
+    """The streams of recursive relations: in a loop's body its variables, around it its fixed points."""
+    reads: dict[Rel, frozenset[str]] = field(default_factory=dict)
+    """The ids of lets that relations read."""

@@ -3,11 +3,12 @@
 Used only to choose between plans that are all right, so the figures are coarse and fixed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.algebra.facts import at_most_one_row
+from kpg.compiler.algebra.facts import Facts
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.catalog import Statistics
 from kpg.runtime.scalar import Call, Literal, Scalar
@@ -53,39 +54,48 @@ def filtered(rel: Rel) -> float:
     return result
 
 
-def rows(rel: Rel, statistics: Statistics, bound: Mapping[str, Rel]) -> float:
-    """About how many rows the relation has, at least one."""
-    if at_most_one_row(rel, bound):
-        return 1.0
-    return max(1.0, _rows(rel, statistics, bound))
+@dataclass(slots=True, eq=False)
+class Sizes:
+    """About how many rows relations have, each looked at once; ids of lets are unique."""
 
+    statistics: Statistics
+    facts: Facts
+    _known: dict[Rel, float] = field(default_factory=dict)
 
-def _rows(rel: Rel, statistics: Statistics, bound: Mapping[str, Rel]) -> float:
-    match rel:
-        case algebra.Get(name=name, is_table=is_table):
-            return float(statistics.rows(name) if is_table else 0) or DEFAULT_ROWS
-        case algebra.Constant(rows=values):
-            return float(len(values))
-        case algebra.LocalGet(id=id_):
-            return rows(bound[id_], statistics, bound) if id_ in bound else DEFAULT_ROWS
-        case algebra.Filter(input=source, predicates=predicates):
-            return rows(source, statistics, bound) * selectivity(predicates)
-        case algebra.Reduce(input=source) | algebra.Distinct(input=source):
-            return rows(source, statistics, bound) * 0.5
-        case algebra.TopK(input=source, limit=limit, group=group):
-            most = rows(source, statistics, bound)
-            return most if limit is None or group else min(most, float(limit))
-        case algebra.Map(input=source) | algebra.Project(input=source) | algebra.Negate(input=source):
-            return rows(source, statistics, bound)
-        case algebra.Threshold(input=source) | algebra.Single(input=source):
-            return rows(source, statistics, bound)
-        case algebra.Join(inputs=inputs):
-            return max(rows(source, statistics, bound) * filtered(source) for source in inputs)
-        case algebra.Union(inputs=inputs):
-            return sum(rows(s, statistics, bound) for s in inputs if not isinstance(s, algebra.Negate))
-        case algebra.Let(id=id_, value=value, body=body):
-            return rows(body, statistics, {**bound, id_: value})
-        case algebra.LetRec():
-            return DEFAULT_ROWS
-        case _:
-            assert_never(rel)
+    def rows(self, rel: Rel) -> float:
+        """At least one."""
+        known = self._known.get(rel)
+        if known is None:
+            single = self.facts.at_most_one_row(rel)
+            known = self._known[rel] = 1.0 if single else max(1.0, self._rows_of(rel))
+        return known
+
+    def _rows_of(self, rel: Rel) -> float:
+        match rel:
+            case algebra.Get(name=name, is_table=is_table):
+                return float(self.statistics.rows(name) if is_table else 0) or DEFAULT_ROWS
+            case algebra.Constant(rows=values):
+                return float(len(values))
+            case algebra.LocalGet(id=id_):
+                return self.rows(self.facts.bound[id_]) if id_ in self.facts.bound else DEFAULT_ROWS
+            case algebra.Filter(input=source, predicates=predicates):
+                return self.rows(source) * selectivity(predicates)
+            case algebra.Reduce(input=source) | algebra.Distinct(input=source):
+                return self.rows(source) * 0.5
+            case algebra.TopK(input=source, limit=limit, group=group):
+                most = self.rows(source)
+                return most if limit is None or group else min(most, float(limit))
+            case algebra.Map(input=source) | algebra.Project(input=source) | algebra.Negate(input=source):
+                return self.rows(source)
+            case algebra.Threshold(input=source) | algebra.Single(input=source):
+                return self.rows(source)
+            case algebra.Join(inputs=inputs):
+                return max(self.rows(source) * filtered(source) for source in inputs)
+            case algebra.Union(inputs=inputs):
+                return sum(self.rows(source) for source in inputs if not isinstance(source, algebra.Negate))
+            case algebra.Let(body=body):
+                return self.rows(body)
+            case algebra.LetRec():
+                return DEFAULT_ROWS
+            case _:
+                assert_never(rel)

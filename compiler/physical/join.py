@@ -2,18 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kpg.compiler.physical.access import Need, choose
 from kpg.compiler.physical.classes import Classes, classify
 from kpg.compiler.physical.context import Planning
-from kpg.compiler.physical.order import Step, fan_out, lookup_order
+from kpg.compiler.physical.mfp import over
+from kpg.compiler.physical.order import Step, fan_out, lookup_orders
 from kpg.compiler.physical.paths import PathBuilder, Target, is_settled
 from kpg.compiler.physical.problem import Problem, Relation, Slots
 from kpg.compiler.physical.range_join import Threshold, find_threshold
 from kpg.runtime import plan
-from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import Mfp, Ref
-from kpg.runtime.scalar import Call, Column, Fetch, Scalar, children, columns, remap, with_children
+from kpg.runtime.scalar import Call, Column, Fetch, Scalar, columns, remap
 from kpg.runtime.types import BOOLEAN
 
 
@@ -25,24 +26,46 @@ class Stream:
     items: tuple[Scalar, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Draft:
+    """A join whose lookups are in order: what is open is the arrangements that they look into."""
+
+    problem: Problem
+    classes: Classes
+    streams: tuple[Stream, ...]
+    orders: tuple[tuple[Step, ...], ...]
+    settled: Slots
+
+
 def plan_join(planning: Planning, problem: Problem) -> Ref:
     """A stream of the problem's outputs."""
     classes = classify(problem)
-    threshold = find_threshold(problem, classes)
+    threshold = find_threshold(problem, classes) if planning.around is None else None
     if threshold is not None:
         return _range_join(planning, threshold)
     settled = frozenset(i for i, r in enumerate(problem.relations) if r.table is None)
-    streams = [_stream(planning, problem, classes, slot) for slot in range(len(problem.relations))]
+    streams = tuple(_stream(planning, problem, classes, slot) for slot in range(len(problem.relations)))
     if len(problem.relations) == 1:
         return _only_one(planning, problem, classes, streams[0], settled)
-    orders = [lookup_order(problem, classes, start) for start in range(len(problem.relations))]
-    derived = _derived_sequences(settled, orders)
+    orders = lookup_orders(problem, classes)
+    for step in (step for steps in orders for step in steps):
+        need = _need(problem, step)
+        if need is not None:
+            planning.access.ask(need)
+    draft = Draft(problem, classes, streams, orders, settled)
+    return planning.builder.defer(partial(_joined, planning, draft), len(problem.outputs))
+
+
+def _joined(planning: Planning, draft: Draft) -> plan.Join:
+    problem, streams = draft.problem, draft.streams
+    derived = _derived_sequences(draft.settled, draft.orders)
     paths = []
-    for start, steps in enumerate(orders):
-        targets = tuple(_target(planning, problem, step, streams, derived) for step in steps)
-        builder = PathBuilder(problem, classes, start, streams[start].items, steps, targets, settled)
+    for start, steps in enumerate(draft.orders):
+        targets = tuple(_target(planning, problem, step, streams[step.slot], derived) for step in steps)
+        items = streams[start].items
+        builder = PathBuilder(problem, draft.classes, start, items, steps, targets, draft.settled)
         paths.append(builder.build())
-    return planning.builder.add(plan.Join(tuple(stream.ref for stream in streams), tuple(paths)))
+    return plan.Join(tuple(stream.ref for stream in streams), tuple(paths))
 
 
 def _only_one(planning: Planning, problem: Problem, classes: Classes, stream: Stream, settled: Slots) -> Ref:
@@ -70,7 +93,7 @@ def _stream(planning: Planning, problem: Problem, classes: Classes, slot: int) -
 
 def _compared(problem: Problem, classes: Classes, slot: int) -> list[Scalar]:
     """What the relation's rows are compared by and could be NULL, for which there is no match."""
-    members = (one.member_in(slot) for one in classes.classes if one.strict)
+    members = (one.alone.get(slot) for one in classes.classes if one.strict)
     return [member for member in members if member is not None and problem.can_be_null(member)]
 
 
@@ -108,52 +131,42 @@ def _target(
     planning: Planning,
     problem: Problem,
     step: Step,
-    streams: Sequence[Stream],
+    stream: Stream,
     derived: dict[int, tuple[tuple[Scalar, ...], ...]],
 ) -> Target:
-    """The arrangement that a step looks into."""
-    stream = streams[step.slot]
-    members = frozenset(member for _, member in step.key)
-    if step.slot not in derived:
-        return _table_target(planning, problem, step, stream)
-    for sequence in derived[step.slot]:
-        if members == frozenset(sequence[: len(members)]):
-            return _arranged(planning, stream, sequence, len(members))
-    raise InternalError("no arrangement was chosen for a lookup")
+    """The arrangement that a step looks into: of a table by columns if possible, which others can share."""
+    members = tuple(member for _, member in step.key)
+    if step.slot in derived:
+        sequences = derived[step.slot]
+        fitting = (one for one in sequences if frozenset(members) == frozenset(one[: len(members)]))
+        return _arranged(planning, stream, next(fitting), len(members))
+    need = _need(problem, step)
+    if need is None:
+        return _arranged(planning, stream, members, len(members))
+    sequence, length = planning.access.find(need)
+    relation = problem.relations[step.slot]
+    key = tuple(Fetch(need.table, column, relation.rowid, relation.types[column]) for column in sequence)
+    return _arranged(planning, stream, key, length)
+
+
+def _need(problem: Problem, step: Step) -> Need | None:
+    """What the step asks of a base table's arrangements, None if it looks up by rowid or what is computed."""
+    relation = problem.relations[step.slot]
+    stored = {member.column: pair for pair in step.key if isinstance(member := pair[1], Fetch)}
+    plain = all(isinstance(member, Fetch) and member.rowid == relation.rowid for _, member in step.key)
+    if relation.table is None or not plain:
+        return None
+    fan_outs = tuple((column, fan_out(problem, step.slot, (pair,))) for column, pair in stored.items())
+    return Need(relation.table, frozenset(stored), fan_outs)
 
 
 def _arranged(planning: Planning, stream: Stream, sequence: tuple[Scalar, ...], length: int) -> Target:
     """The stream arranged by a sequence of scalars, the rest of its columns behind."""
     items = (*sequence, *(item for item in stream.items if item not in sequence))
     places: dict[Scalar, int] = {item: place for place, item in enumerate(stream.items)}
-    mfp = Mfp((), tuple(over(item, places) for item in items))
+    mfp = Mfp((), tuple(over(item, places.get) for item in items))
     ref = planning.builder.arrange(planning.builder.linear(stream.ref, mfp), len(sequence))
     return Target(ref, items, length)
-
-
-def over(scalar: Scalar, places: dict[Scalar, int]) -> Scalar:
-    """The scalar over rows that have other scalars' values at the given places."""
-    if scalar in places:
-        return Column(places[scalar], scalar.type)
-    return with_children(scalar, tuple(over(child, places) for child in children(scalar)))
-
-
-def _table_target(planning: Planning, problem: Problem, step: Step, stream: Stream) -> Target:
-    """An arrangement of a whole base table: by columns, which others can share, if that is possible."""
-    relation = problem.relations[step.slot]
-    assert relation.table is not None
-    members = [member for _, member in step.key]
-    stored = {member.column: pair for pair in step.key if isinstance(member := pair[1], Fetch)}
-    if relation.rowid in members:
-        return _arranged(planning, stream, (relation.rowid,), 1)
-    if not all(isinstance(m, Fetch) and m.rowid == relation.rowid for m in members):
-        return _arranged(planning, stream, tuple(members), len(members))
-    fan_outs = tuple((column, fan_out(problem, step.slot, (pair,))) for column, pair in stored.items())
-    need = Need(relation.table, frozenset(stored), fan_outs)
-    sequence, length = planning.access.find(need)
-    types = relation.types
-    key = tuple(Fetch(relation.table, column, relation.rowid, types[column]) for column in sequence)
-    return _arranged(planning, stream, key, length)
 
 
 def _range_join(planning: Planning, threshold: Threshold) -> Ref:

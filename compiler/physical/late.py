@@ -1,7 +1,7 @@
 """Late materialisation: which columns of a relation can be fetched by a rowid that is a column of it too."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
@@ -22,49 +22,77 @@ class Stored:
     rowid: int
 
 
-Sources = dict[int, frozenset[Stored]]
+Sources = Mapping[int, frozenset[Stored]]
 """For each column, where its value is stored: equal columns of a join have several places."""
 
 
-def stored(rel: Rel, bound: Mapping[str, Rel]) -> Sources:
-    """The columns whose value always is that of a base table's row, the rowid being a column as well."""
-    match rel:
-        case algebra.Get(name=name, types=types, is_table=is_table):
-            if not is_table:
+@dataclass(slots=True, eq=False)
+class Storage:
+    """Where the columns of relations are stored, each relation looked at once; ids of lets are unique."""
+
+    lets: Mapping[str, Rel]
+    _known: dict[Rel, Sources] = field(default_factory=dict)
+
+    def late_columns(self, rel: Rel) -> tuple[Scalar, ...]:
+        """The relation's columns as scalars over as few of them as possible: rowids, and what has none."""
+        sources = self.sources(rel)
+        result: list[Scalar] = []
+        for index, type_ in enumerate(algebra.types(rel)):
+            places = sources.get(index)
+            if places is None:
+                result.append(Column(index, type_))
+            else:
+                origin = min(places, key=lambda one: (one.rowid, one.column))
+                result.append(Fetch(origin.table, origin.column, Column(origin.rowid, ROWID), type_))
+        return tuple(result)
+
+    def sources(self, rel: Rel) -> Sources:
+        """The columns whose value always is that of a base table's row, the rowid being a column as well."""
+        known = self._known.get(rel)
+        if known is None:
+            known = self._known[rel] = self._sources_of(rel)
+        return known
+
+    def _sources_of(self, rel: Rel) -> Sources:
+        match rel:
+            case algebra.Get(name=name, types=types, is_table=is_table):
+                if not is_table:
+                    return {}
+                rowid = len(types) - 1
+                return {column: frozenset((Stored(name, column, rowid),)) for column in range(rowid)}
+            case algebra.Map(input=source, scalars=scalars):
+                columns = (*range(width(source)), *map(_column, scalars))
+                return _projected(self.sources(source), columns)
+            case algebra.Project(input=source, columns=columns):
+                return _projected(self.sources(source), columns)
+            case algebra.Join(inputs=inputs):
+                return _joined(rel, [self.sources(source) for source in inputs])
+            case algebra.Filter() | algebra.TopK() | algebra.Distinct() | algebra.Threshold():
+                return self.sources(rel.input)
+            case algebra.Negate() | algebra.Single():
+                return self.sources(rel.input)
+            case algebra.Reduce(input=source, keys=keys):
+                return _projected(self.sources(source), tuple(map(_column, keys)))
+            case algebra.Union(inputs=inputs):
+                return _common([self.sources(source) for source in inputs])
+            case algebra.LocalGet(id=id_):
+                return self.sources(self.lets[id_]) if id_ in self.lets else {}
+            case algebra.Let(body=body):
+                return self.sources(body)
+            case algebra.Constant() | algebra.LetRec():
                 return {}
-            rowid = len(types) - 1
-            return {column: frozenset((Stored(name, column, rowid),)) for column in range(rowid)}
-        case algebra.Map(input=source, scalars=scalars):
-            columns = (*range(width(source)), *(s.index if isinstance(s, Column) else -1 for s in scalars))
-            return _projected(stored(source, bound), columns)
-        case algebra.Project(input=source, columns=columns):
-            return _projected(stored(source, bound), columns)
-        case algebra.Join():
-            return _joined(rel, bound)
-        case algebra.Filter() | algebra.TopK() | algebra.Distinct() | algebra.Threshold():
-            return stored(rel.input, bound)
-        case algebra.Negate() | algebra.Single():
-            return stored(rel.input, bound)
-        case algebra.Reduce(input=source, keys=keys):
-            columns = tuple(key.index if isinstance(key, Column) else -1 for key in keys)
-            return _projected(stored(source, bound), columns)
-        case algebra.Union(inputs=inputs):
-            branches = [stored(source, bound) for source in inputs]
-            common = {c: branches[0][c].intersection(*(b.get(c, ()) for b in branches)) for c in branches[0]}
-            return {column: places for column, places in common.items() if places}
-        case algebra.LocalGet(id=id_):
-            return stored(bound[id_], bound) if id_ in bound else {}
-        case algebra.Let(id=id_, value=value, body=body):
-            return stored(body, {**bound, id_: value})
-        case algebra.Constant() | algebra.LetRec():
-            return {}
-        case _:
-            assert_never(rel)
+            case _:
+                assert_never(rel)
+
+
+def _column(scalar: Scalar) -> int:
+    """The column that a scalar is, -1 if it is computed."""
+    return scalar.index if isinstance(scalar, Column) else -1
 
 
 def _projected(sources: Sources, columns: tuple[int, ...]) -> Sources:
     place = {column: index for index, column in reversed(tuple(enumerate(columns)))}
-    result: Sources = {}
+    result: dict[int, frozenset[Stored]] = {}
     for index, column in enumerate(columns):
         visible = frozenset(
             Stored(one.table, one.column, place[one.rowid])
@@ -76,11 +104,18 @@ def _projected(sources: Sources, columns: tuple[int, ...]) -> Sources:
     return result
 
 
-def _joined(join: algebra.Join, bound: Mapping[str, Rel]) -> Sources:
-    result: Sources = {}
+def _common(branches: Sequence[Sources]) -> Sources:
+    """What holds for the rows of every branch."""
+    first, *others = branches
+    common = {c: first[c].intersection(*(branch.get(c, ()) for branch in others)) for c in first}
+    return {column: places for column, places in common.items() if places}
+
+
+def _joined(join: algebra.Join, inputs: Sequence[Sources]) -> Sources:
+    result: dict[int, frozenset[Stored]] = {}
     start = 0
-    for source in join.inputs:
-        for column, places in stored(source, bound).items():
+    for source, sources in zip(join.inputs, inputs, strict=True):
+        for column, places in sources.items():
             moved = frozenset(Stored(one.table, one.column, start + one.rowid) for one in places)
             result[start + column] = moved
         start += width(source)
@@ -93,7 +128,7 @@ def _joined(join: algebra.Join, bound: Mapping[str, Rel]) -> Sources:
     return result
 
 
-def _merge(sources: Sources, left: Column, right: Column) -> bool:
+def _merge(sources: dict[int, frozenset[Stored]], left: Column, right: Column) -> bool:
     """Gives two equal columns each other's places, unless one is a rowid; whether that is news."""
     if ROWID in (left.type, right.type):
         return False
@@ -102,17 +137,3 @@ def _merge(sources: Sources, left: Column, right: Column) -> bool:
     if both:
         sources[left.index] = sources[right.index] = both
     return news
-
-
-def late_columns(rel: Rel, bound: Mapping[str, Rel]) -> tuple[Scalar, ...]:
-    """The relation's columns as scalars over as few of them as possible: rowids, and what has none."""
-    sources = stored(rel, bound)
-    result: list[Scalar] = []
-    for index, type_ in enumerate(algebra.types(rel)):
-        places = sources.get(index)
-        if places is None:
-            result.append(Column(index, type_))
-        else:
-            origin = min(places, key=lambda one: (one.rowid, one.column))
-            result.append(Fetch(origin.table, origin.column, Column(origin.rowid, ROWID), type_))
-    return tuple(result)

@@ -4,11 +4,12 @@ from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.algebra.scalars import all_columns, conjuncts, written_size
 from kpg.compiler.physical.context import Planning
 from kpg.compiler.physical.join import plan_join
-from kpg.compiler.physical.late import late_columns
-from kpg.compiler.physical.mfp import compose, conjuncts, identity, written_size
+from kpg.compiler.physical.mfp import compose
 from kpg.compiler.physical.problem import problem_of
+from kpg.compiler.physical.recursion import BodyBuilder, is_invariant, plan_loop
 from kpg.compiler.physical.reduce import plan_reduce
 from kpg.compiler.physical.topk import plan_topk
 from kpg.runtime import plan
@@ -22,7 +23,17 @@ MOST_NODES: Final = 5000
 
 
 def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
-    """A stream of ``mfp`` over the rows of ``rel``."""
+    """A stream of ``mfp`` over the rows of ``rel``, planned once, and around a loop if that is possible."""
+    around, builder = planning.around, planning.builder
+    if around is not None and isinstance(builder, BodyBuilder) and is_invariant(planning, rel):
+        return builder.enter(lower(around, rel, mfp))
+    known = planning.lowered.get((rel, mfp))
+    if known is None:
+        known = planning.lowered[rel, mfp] = _lowered(planning, rel, mfp)
+    return known
+
+
+def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
     builder = planning.builder
     match rel:
         case algebra.Get():
@@ -36,8 +47,8 @@ def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
         case algebra.Filter(input=source, predicates=predicates):
             return lower(planning, source, Mfp(conjuncts((*predicates, *mfp.predicates)), mfp.outputs))
         case algebra.Project(input=source, columns=chosen):
-            types = algebra.types(source)
-            return lower(planning, source, compose(mfp, [Column(c, types[c]) for c in chosen]))
+            columns = all_columns(source)
+            return lower(planning, source, compose(mfp, [columns[column] for column in chosen]))
         case algebra.Join():
             return plan_join(planning, problem_of(planning, rel, mfp))
         case algebra.Reduce():
@@ -47,7 +58,7 @@ def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
         case algebra.Distinct(input=source):
             return _distinct(planning, source, mfp)
         case algebra.Threshold(input=source):
-            ref = builder.add(plan.Threshold(lower(planning, source, identity(algebra.types(source)))))
+            ref = builder.add(plan.Threshold(lower(planning, source, _all(source))))
             return builder.linear(ref, mfp)
         case algebra.Negate(input=source):
             return builder.add(plan.Negate(lower(planning, source, mfp)))
@@ -55,30 +66,36 @@ def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
             return builder.add(plan.Concat(tuple(lower(planning, source, mfp) for source in inputs)))
         case algebra.Single(input=source, group=group):
             return _single(planning, source, group, mfp)
-        case algebra.Let(id=id_, value=value, body=body):
-            return lower(planning.within(id_, value), body, mfp)
+        case algebra.Let(body=body):
+            return lower(planning, body, mfp)
         case algebra.LetRec():
-            raise NotSupportedError("a recursive relation cannot be planned")
+            return plan_loop(planning, rel, mfp)
         case _:
             assert_never(rel)
 
 
+def _all(rel: Rel) -> Mfp:
+    return Mfp((), all_columns(rel))
+
+
 def _map(planning: Planning, source: Rel, scalars: tuple[Scalar, ...], mfp: Mfp) -> Ref:
-    values = (*identity(algebra.types(source)).outputs, *scalars)
-    if written_size(mfp, values) > MOST_NODES:
+    values = (*all_columns(source), *scalars)
+    if written_size((*mfp.predicates, *mfp.outputs), values) > MOST_NODES:
         return planning.builder.linear(lower(planning, source, Mfp((), values)), mfp)
     return lower(planning, source, compose(mfp, values))
 
 
 def _local(planning: Planning, id_: str, mfp: Mfp) -> Ref:
-    """A let's value: equal nodes are one, so state is shared whatever is asked of it; joins are run once."""
-    outside, value = planning.local[id_], planning.bound[id_]
+    """A let's value, whose state is shared whatever is asked of it; joins are run once."""
+    if id_ in planning.recursive:
+        return planning.builder.linear(planning.recursive[id_], mfp)
+    value = planning.facts.bound[id_]
     core = value
     while isinstance(core, algebra.Map | algebra.Filter | algebra.Project):
         core = core.input
     if isinstance(core, algebra.Distinct | algebra.Threshold | algebra.Reduce | algebra.Get):
-        return lower(outside, value, mfp)
-    return planning.builder.linear(lower(outside, value, identity(algebra.types(value))), mfp)
+        return lower(planning, value, mfp)
+    return planning.builder.linear(lower(planning, value, _all(value)), mfp)
 
 
 def _get(planning: Planning, get: algebra.Get, mfp: Mfp) -> Ref:
@@ -95,7 +112,7 @@ def _get(planning: Planning, get: algebra.Get, mfp: Mfp) -> Ref:
 
 def _distinct(planning: Planning, source: Rel, mfp: Mfp) -> Ref:
     """Distinct rows; of a base table's columns, those that a rowid among the others gives are left out."""
-    late = late_columns(source, planning.bound)
+    late = planning.storage.late_columns(source)
     kept = [column for column in late if isinstance(column, Column)]
     ref = planning.builder.add(plan.Distinct(planning.lower(planning, source, Mfp((), tuple(kept)))))
     places = {column.index: place for place, column in enumerate(kept)}
@@ -105,6 +122,11 @@ def _distinct(planning: Planning, source: Rel, mfp: Mfp) -> Ref:
 
 def _single(planning: Planning, source: Rel, group: tuple[int, ...], mfp: Mfp) -> Ref:
     """At most one row per group, the group's columns first."""
+    if planning.around is not None:
+        raise NotSupportedError(
+            "a scalar subquery that depends on a recursive relation",
+            hint="use an aggregate such as max, or LIMIT 1, in the subquery",
+        )
     types = algebra.types(source)
     order = (*dict.fromkeys(group), *(column for column in range(len(types)) if column not in group))
     columns = tuple(Column(column, types[column]) for column in order)

@@ -1,19 +1,15 @@
 """Composing map-filter-project: how the operators above a relation become one step over its rows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 
+from kpg.compiler.algebra.scalars import substitute
+from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import Mfp
-from kpg.runtime.scalar import Call, Column, Literal, Scalar, transform, walk
+from kpg.runtime.scalar import Column, Scalar, children, with_children
 from kpg.runtime.types import Type
 
-
-def substitute(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
-    """The scalar with column ``i`` replaced by ``values[i]``."""
-
-    def rewrite(node: Scalar) -> Scalar:
-        return values[node.index] if isinstance(node, Column) else node
-
-    return transform(scalar, rewrite)
+Finder = Callable[[Scalar], int | None]
+"""Where a row has the value of a scalar, if it has it."""
 
 
 def compose(mfp: Mfp, values: Sequence[Scalar]) -> Mfp:
@@ -22,22 +18,6 @@ def compose(mfp: Mfp, values: Sequence[Scalar]) -> Mfp:
         tuple(substitute(predicate, values) for predicate in mfp.predicates),
         tuple(substitute(output, values) for output in mfp.outputs),
     )
-
-
-def conjuncts(predicates: Iterable[Scalar]) -> tuple[Scalar, ...]:
-    """The predicates with every AND taken apart and literal truths left out, in order, each once."""
-    result: dict[Scalar, None] = {}
-    stack = list(reversed(tuple(predicates)))
-    while stack:
-        predicate = stack.pop()
-        match predicate:
-            case Call(function="and", args=args):
-                stack.extend(reversed(args))
-            case Literal(value=1):
-                pass
-            case _:
-                result.setdefault(predicate)
-    return tuple(result)
 
 
 def identity(types: Sequence[Type]) -> Mfp:
@@ -60,11 +40,17 @@ def same_words(left: Type, right: Type) -> bool:
     return left.kind is right.kind and left.scale == right.scale
 
 
-def written_size(mfp: Mfp, values: Sequence[Scalar]) -> int:
-    """How many scalar nodes ``mfp`` has once ``values`` are substituted for its columns."""
-    sizes = [sum(1 for _ in walk(value)) for value in values]
-    return sum(
-        sizes[node.index] if isinstance(node, Column) else 1
-        for scalar in (*mfp.predicates, *mfp.outputs)
-        for node in walk(scalar)
-    )
+def over(scalar: Scalar, find: Finder) -> Scalar:
+    """The scalar over the columns of a row that has the values of other scalars.
+
+    InternalError if it reads a column whose value cannot be found.
+    """
+    place = find(scalar)
+    return parts_over(scalar, find) if place is None else Column(place, scalar.type)
+
+
+def parts_over(scalar: Scalar, find: Finder) -> Scalar:
+    """As :func:`over`, the scalar being computed even if a row has its value."""
+    if isinstance(scalar, Column):
+        raise InternalError(f"column {scalar.index} is not at hand")
+    return with_children(scalar, tuple(over(child, find) for child in children(scalar)))

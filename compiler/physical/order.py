@@ -1,4 +1,4 @@
-"""The order in which a path of a delta join looks the other relations up, chosen greedily."""
+"""The orders in which the paths of a delta join look the other relations up, chosen greedily."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,21 +20,6 @@ class Step:
 
     slot: int
     key: tuple[tuple[Class, Scalar], ...]
-
-
-def step_to(problem: Problem, classes: Classes, bound: Slots, slot: int) -> Step:
-    """The lookup of a relation by all that equates it with the bound ones.
-
-    A base table's rowid is key enough.
-    """
-    key: list[tuple[Class, Scalar]] = []
-    for one in classes.classes:
-        member = one.member_in(slot)
-        if member is not None and one.available(bound):
-            key.append((one, member))
-    relation = problem.relations[slot]
-    by_rowid = [pair for pair in key if relation.table is not None and pair[1] == relation.rowid]
-    return Step(slot, tuple(by_rowid or key))
 
 
 def fan_out(problem: Problem, slot: int, key: Iterable[tuple[Class, Scalar]]) -> float:
@@ -66,39 +51,80 @@ def _domain(problem: Problem, one: Class) -> float | None:
     return min(sizes, default=None)
 
 
-def local_selectivity(problem: Problem, classes: Classes, slot: int) -> float:
-    """The share of a relation's rows that its own predicates keep."""
-    own = [predicate for predicate in classes.rest if problem.slots(predicate) == {slot}]
-    return selectivity(own) * problem.relations[slot].passing
+def lookup_orders(problem: Problem, classes: Classes) -> tuple[tuple[Step, ...], ...]:
+    """For each relation, the order in which the path of its changes looks the others up."""
+    ordering = _Ordering.of(problem, classes)
+    return tuple(ordering.order(start) for start in range(len(problem.relations)))
 
 
-def lookup_order(problem: Problem, classes: Classes, start: int) -> tuple[Step, ...]:
-    """All other relations, each time the one after which the fewest rows are expected.
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """The lookup of a relation, and what it is judged by: the least is taken."""
 
-    Relations without an equality to the bound ones come last, but for those of one row.
-    """
-    bound: Slots = frozenset((start,))
-    steps: list[Step] = []
-    while len(bound) < len(problem.relations):
-        best: tuple[tuple[bool, float, float, int], Step] | None = None
-        for slot in range(len(problem.relations)):
-            if slot in bound:
-                continue
-            step = step_to(problem, classes, bound, slot)
-            matches = fan_out(problem, slot, step.key)
-            kept = matches * _share(problem, classes, bound, slot)
-            loose = not step.key and not problem.relations[slot].is_single
-            rank = (loose, round(kept, 6), round(matches, 6), slot)
-            if best is None or rank < best[0]:
-                best = (rank, step)
-        assert best is not None
-        steps.append(best[1])
-        bound |= {best[1].slot}
-    return tuple(steps)
+    rank: tuple[bool, float, float, int]
+    step: Step
 
 
-def _share(problem: Problem, classes: Classes, bound: Slots, slot: int) -> float:
-    """What the predicates that can be checked once a relation is bound keep of the matches."""
-    after = bound | {slot}
-    joint = [p for p in classes.rest if len(problem.slots(p)) > 1 and slot in problem.slots(p) <= after]
-    return local_selectivity(problem, classes, slot) * selectivity(joint)
+@dataclass(frozen=True, slots=True)
+class _Ordering:
+    """What the paths of a join have in common, by relation."""
+
+    problem: Problem
+    members: tuple[tuple[tuple[Class, Scalar], ...], ...]
+    """The classes that the relation has a member of, with that member."""
+    kept: tuple[float, ...]
+    """The share of the relation's rows that its own predicates keep."""
+    joint: tuple[tuple[Scalar, ...], ...]
+    """The other predicates that read the relation, and more."""
+    near: tuple[Slots, ...]
+    """The relations whose lookups can change when the relation is bound."""
+
+    @staticmethod
+    def of(problem: Problem, classes: Classes) -> "_Ordering":
+        slots = range(len(problem.relations))
+        tests = [(predicate, problem.slots(predicate)) for predicate in classes.rest]
+        joint = tuple(tuple(p for p, read in tests if slot in read and len(read) > 1) for slot in slots)
+        shares = tuple(
+            selectivity(p for p, read in tests if read == {slot}) * problem.relations[slot].passing
+            for slot in slots
+        )
+        groups = [*(one.reads for one in classes.classes), *(read for _, read in tests)]
+        near = tuple(frozenset[int]().union(*(group for group in groups if slot in group)) for slot in slots)
+        members = tuple(
+            tuple((one, one.alone[slot]) for one in classes.classes if slot in one.alone) for slot in slots
+        )
+        return _Ordering(problem, members, shares, joint, near)
+
+    def order(self, start: int) -> tuple[Step, ...]:
+        """All relations but ``start``, each time the one after which the fewest rows are expected.
+
+        Relations without an equality to the bound ones come last, but for those of one row.
+        """
+        bound: Slots = frozenset((start,))
+        left = {slot: self._candidate(bound, slot) for slot in range(len(self.near)) if slot != start}
+        steps: list[Step] = []
+        while left:
+            best = min(left.values(), key=lambda candidate: candidate.rank).step
+            steps.append(best)
+            bound |= {best.slot}
+            del left[best.slot]
+            left.update((slot, self._candidate(bound, slot)) for slot in self.near[best.slot] if slot in left)
+        return tuple(steps)
+
+    def _candidate(self, bound: Slots, slot: int) -> _Candidate:
+        step = self._step(bound, slot)
+        matches = fan_out(self.problem, slot, step.key)
+        after = bound | {slot}
+        joint = selectivity(p for p in self.joint[slot] if self.problem.slots(p) <= after)
+        loose = not step.key and not self.problem.relations[slot].is_single
+        return _Candidate((loose, round(matches * self.kept[slot] * joint, 6), round(matches, 6), slot), step)
+
+    def _step(self, bound: Slots, slot: int) -> Step:
+        """The lookup of a relation by all that equates it with the bound ones.
+
+        A base table's rowid is key enough.
+        """
+        key = tuple(pair for pair in self.members[slot] if pair[0].is_available(bound))
+        relation = self.problem.relations[slot]
+        by_rowid = tuple(pair for pair in key if relation.table is not None and pair[1] == relation.rowid)
+        return Step(slot, by_rowid or key)

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kpg.compiler.physical.classes import Class, Classes
+from kpg.compiler.physical.mfp import Finder, over, parts_over
 from kpg.compiler.physical.order import Step
 from kpg.compiler.physical.problem import Problem, Slots
-from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import Lookup, Mfp, Path, Ref
-from kpg.runtime.scalar import Call, Column, Scalar, children, with_children
+from kpg.runtime.scalar import Call, Column, Scalar, children
 from kpg.runtime.types import BOOLEAN
 
 Places = Mapping[Scalar, int]
@@ -76,9 +76,8 @@ class PathBuilder:
     ) -> tuple[Scalar, ...]:
         """What can be checked now: equalities that the lookup does not cover, then other predicates."""
         tests: list[Scalar] = []
-        for one in self.classes.classes:
-            known_before = one.available(before)
-            fresh = [member for member in one.available(bound) if member not in known_before]
+        for one in self.classes.reading(bound - before):
+            fresh = one.fresh(before, bound)
             if not fresh:
                 continue
             if one in self.first:
@@ -86,18 +85,19 @@ class PathBuilder:
                 fresh = [member for member in fresh if member not in looked]
             else:
                 self.first[one] = fresh[0]
-                known = _computed(fresh[0], places)
+                known = self._computed(fresh[0], places)
                 if one.strict and self.problem.can_be_null(fresh[0]) and not self._is_own(fresh[0]):
                     tests.append(Call("is_not_null", (known,), BOOLEAN))
                 fresh = fresh[1:]
-            tests += [one.test(known, _computed(member, places)) for member in fresh]
+            tests += [one.test(known, self._computed(member, places)) for member in fresh]
         ready = [p for p in self.pending if self.problem.slots(p) <= bound]
-        self.pending = [p for p in self.pending if p not in ready]
+        self.pending = [p for p in self.pending if not self.problem.slots(p) <= bound]
         return (*tests, *(self._located(predicate, places) for predicate in ready))
 
     def _is_own(self, member: Scalar) -> bool:
         """Whether a member is of a relation that has left out its NULLs already."""
-        return any(self.classes.by_member[member].member_in(slot) == member for slot in self.settled)
+        alone = self.classes.by_member[member].alone
+        return any(alone.get(slot) == member for slot in self.settled)
 
     def _stage(
         self, index: int, tests: tuple[Scalar, ...], places: Places, bound: Slots
@@ -107,7 +107,7 @@ class PathBuilder:
             outputs = self.problem.outputs
             return outputs, Mfp(tests, tuple(self._located(output, places) for output in outputs))
         items = dict.fromkeys(self._key(index))
-        items.update(dict.fromkeys(self._carried(self._needed(bound), places)))
+        items.update(dict.fromkeys(self._carried(self._needed(bound), places, bound)))
         if not items:
             items = dict.fromkeys(list(places)[:1])
         return tuple(items), Mfp(tests, tuple(self._located(item, places) for item in items))
@@ -116,16 +116,22 @@ class PathBuilder:
         """The scalars that later stages compute or compare."""
         yield from self.problem.outputs
         yield from self.pending
-        for one, member in self.first.items():
-            if len(one.available(bound)) < len(one.members):
-                yield member
+        for one in self.classes.classes:
+            late = one.late(bound)
+            if late and one in self.first:
+                yield self.first[one]
+            # The class's value is no substitute for a member that is to be compared with it.
+            for member in late:
+                yield from children(member)
 
-    def _carried(self, needed: Iterable[Scalar], places: Places) -> list[Scalar]:
+    def _carried(self, needed: Iterable[Scalar], places: Places, bound: Slots) -> list[Scalar]:
         """The items at hand from which the needed scalars can be computed, as far as they are bound."""
         kept: set[Scalar] = set()
-        stack = list(needed)
+        stack = list(dict.fromkeys(needed))
         while stack:
             scalar = stack.pop()
+            if self.problem.slots(scalar).isdisjoint(bound):
+                continue
             item = self._item(scalar, places)
             if item is not None:
                 kept.add(item)
@@ -142,12 +148,20 @@ class PathBuilder:
 
     def _located(self, scalar: Scalar, places: Places) -> Scalar:
         """The scalar over the columns of a row with the given items."""
-        item = self._item(scalar, places)
-        if item is not None:
-            return Column(places[item], scalar.type)
-        if isinstance(scalar, Column):
-            raise InternalError(f"column {scalar.index} is not at hand in a join path")
-        return with_children(scalar, tuple(self._located(child, places) for child in children(scalar)))
+        return over(scalar, self._finder(places))
+
+    def _computed(self, scalar: Scalar, places: Places) -> Scalar:
+        """As :meth:`_located`, but without help of the scalar's class: its equality is yet to be checked."""
+        if scalar in places:
+            return Column(places[scalar], scalar.type)
+        return parts_over(scalar, self._finder(places))
+
+    def _finder(self, places: Places) -> Finder:
+        def find(scalar: Scalar) -> int | None:
+            item = self._item(scalar, places)
+            return None if item is None else places[item]
+
+        return find
 
 
 def is_settled(problem: Problem, predicate: Scalar, settled: Slots) -> bool:
@@ -159,10 +173,3 @@ def is_settled(problem: Problem, predicate: Scalar, settled: Slots) -> bool:
 def _places(items: Sequence[Scalar]) -> Places:
     """Where each item is, the first time it occurs."""
     return {item: place for place, item in reversed(tuple(enumerate(items)))}
-
-
-def _computed(scalar: Scalar, places: Places) -> Scalar:
-    """The scalar over the row's columns without help of its class, whose equality is yet to be checked."""
-    if scalar in places:
-        return Column(places[scalar], scalar.type)
-    return with_children(scalar, tuple(_computed(child, places) for child in children(scalar)))

@@ -1,11 +1,15 @@
-"""The physical plan of a relation: built twice, first to see which arrangements it needs."""
+"""The physical plan of a relation: its nodes, then the arrangements that serve its lookups."""
 
 from collections.abc import Sequence
 
+from kpg.compiler.algebra.facts import Facts
+from kpg.compiler.algebra.lets import let_values, with_unique_ids
 from kpg.compiler.algebra.rel import Rel, types
 from kpg.compiler.catalog import Statistics
-from kpg.compiler.physical.access import Access, Need, choose
+from kpg.compiler.physical.builder import Deferred
 from kpg.compiler.physical.context import Planning
+from kpg.compiler.physical.estimate import Sizes
+from kpg.compiler.physical.late import Storage
 from kpg.compiler.physical.lower import lower
 from kpg.compiler.physical.mfp import identity
 from kpg.runtime.plan import (
@@ -14,6 +18,7 @@ from kpg.runtime.plan import (
     Concat,
     Constant,
     Distinct,
+    Leave,
     Linear,
     Negate,
     Node,
@@ -27,25 +32,21 @@ from kpg.runtime.plan import (
 
 def plan_query(rel: Rel, statistics: Statistics) -> Plan:
     """The plan that maintains the relation; its output is arranged unless the state of operators holds it."""
-    access = Access()
-    _build(rel, statistics, access)
-    access.sequences = _chosen(access, statistics)
-    return _build(rel, statistics, access)
-
-
-def _build(rel: Rel, statistics: Statistics, access: Access) -> Plan:
-    planning = Planning(statistics, access, lower)
-    columns = types(rel)
+    rel = with_unique_ids(rel)
+    facts = Facts(let_values(rel))
+    planning = Planning(facts, Storage(facts.bound), Sizes(statistics, facts), lower)
+    builder, columns = planning.builder, types(rel)
     ref = lower(planning, rel, identity(columns))
-    if not _is_readable(planning.builder.nodes, ref):
-        ref = planning.builder.arrange(ref, len(columns))
-    return planning.builder.finish(ref)
+    if not _is_readable(builder.nodes, ref):
+        ref = builder.arrange(ref, len(columns))
+    planning.access.settle(statistics.arrangements)
+    return builder.finish(ref)
 
 
-def _is_readable(nodes: Sequence[Node], ref: Ref) -> bool:
+def _is_readable(nodes: Sequence[Node | Deferred], ref: Ref) -> bool:
     """Whether a node's contents can be read off the state of operators, with no arrangement of its own."""
     match nodes[ref]:
-        case Arrange() | Reduce() | Distinct() | Threshold() | TopK() | BasicReduce() | Constant():
+        case Arrange() | Reduce() | Distinct() | Threshold() | TopK() | BasicReduce() | Constant() | Leave():
             return True
         case Linear(input=source) | Negate(input=source):
             return _is_readable(nodes, source)
@@ -53,14 +54,3 @@ def _is_readable(nodes: Sequence[Node], ref: Ref) -> bool:
             return all(_is_readable(nodes, source) for source in sources)
         case _:
             return False
-
-
-def _chosen(access: Access, statistics: Statistics) -> dict[str, tuple[tuple[int, ...], ...]]:
-    """For each table that is looked up, the key columns of its arrangements."""
-    needs: dict[str, list[Need]] = {}
-    for need in access.needs:
-        needs.setdefault(need.table, []).append(need)
-    return {
-        table: choose(wanted, statistics.arrangements(table), access.primary.get(table, ()))
-        for table, wanted in needs.items()
-    }

@@ -4,18 +4,16 @@ Every relation's columns get global numbers. A base table is present with its ro
 are ``Fetch`` scalars over it. A derived relation is present with its columns (or rowids among them).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.algebra.facts import LAX, NEVER_NULL, nullable, unique_keys
+from kpg.compiler.algebra.facts import LAX, NEVER_NULL
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.algebra.traverse import width
+from kpg.compiler.algebra.scalars import all_columns, conjuncts, substitute
 from kpg.compiler.physical.context import Planning
-from kpg.compiler.physical.estimate import filtered, rows
-from kpg.compiler.physical.late import late_columns
-from kpg.compiler.physical.mfp import conjuncts, substitute
+from kpg.compiler.physical.estimate import filtered
 from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap
@@ -103,9 +101,9 @@ def problem_of(planning: Planning, join: algebra.Join, mfp: Mfp) -> Problem:
     predicates: list[Scalar] = []
     start = 0
     for source in join.inputs:
-        core, over_core = _peeled(source, planning.bound)
-        relation = relation_of(planning, core, start)
-        base = global_columns(planning, core, start)
+        core, over_core = _peeled(source)
+        base = _global_columns(planning, core, start)
+        relation = _relation(planning, core, base, start)
         predicates += [substitute(predicate, base) for predicate in over_core.predicates]
         values += [substitute(output, base) for output in over_core.outputs]
         relations.append(relation)
@@ -116,7 +114,7 @@ def problem_of(planning: Planning, join: algebra.Join, mfp: Mfp) -> Problem:
     return Problem(tuple(relations), conjuncts(predicates), outputs)
 
 
-def _peeled(rel: Rel, bound: Mapping[str, Rel]) -> tuple[Rel, Mfp]:
+def _peeled(rel: Rel) -> tuple[Rel, Mfp]:
     """A base table below maps, filters and projections, and these as an mfp; another relation as it is."""
     layers: list[Rel] = []
     core = rel
@@ -125,7 +123,7 @@ def _peeled(rel: Rel, bound: Mapping[str, Rel]) -> tuple[Rel, Mfp]:
         core = core.input
     if not (isinstance(core, algebra.Get) and core.is_table):
         core, layers = rel, []
-    values: list[Scalar] = [Column(index, type_) for index, type_ in enumerate(algebra.types(core))]
+    values: list[Scalar] = [*all_columns(core)]
     predicates: list[Scalar] = []
     for layer in reversed(layers):
         match layer:
@@ -138,19 +136,18 @@ def _peeled(rel: Rel, bound: Mapping[str, Rel]) -> tuple[Rel, Mfp]:
     return core, Mfp(tuple(predicates), tuple(values))
 
 
-def relation_of(planning: Planning, core: Rel, start: int) -> Relation:
-    """The relation, its columns numbered from ``start``."""
-    stop = start + width(core)
-    flags = nullable(core, planning.bound)
-    base = global_columns(planning, core, start)
-    keys = tuple(frozenset(base[column] for column in key) for key in unique_keys(core, planning.bound))
-    size = rows(core, planning.statistics, planning.bound)
+def _relation(planning: Planning, core: Rel, base: Sequence[Scalar], start: int) -> Relation:
+    """The relation with columns ``base``, those that it is present with numbered from ``start``."""
+    types = algebra.types(core)
+    flags = planning.facts.nullable(core)
+    keys = tuple(frozenset(base[column] for column in key) for key in planning.facts.unique_keys(core))
+    size = planning.sizes.rows(core)
     if isinstance(core, algebra.Get) and core.is_table and len(core.keys) > 1:
         planning.access.primary.setdefault(core.name, core.keys[0])
     present = frozenset(column for column, flag in zip(base, flags, strict=True) if not flag)
-    return Relation(start, stop, core, keys, size, filtered(core), present, algebra.types(core))
+    return Relation(start, start + len(types), core, keys, size, filtered(core), present, types)
 
 
-def global_columns(planning: Planning, core: Rel, start: int) -> Sequence[Scalar]:
+def _global_columns(planning: Planning, core: Rel, start: int) -> Sequence[Scalar]:
     """The relation's columns as scalars over those that it is present with."""
-    return [remap(scalar, lambda column: column + start) for scalar in late_columns(core, planning.bound)]
+    return [remap(scalar, lambda column: column + start) for scalar in planning.storage.late_columns(core)]

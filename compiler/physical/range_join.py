@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from kpg.compiler.physical.classes import Classes
-from kpg.compiler.physical.mfp import same_words
+from kpg.compiler.physical.mfp import over, same_words
 from kpg.compiler.physical.problem import Problem
 from kpg.runtime.plan import Mfp
-from kpg.runtime.scalar import Call, Column, Scalar, children, with_children
+from kpg.runtime.scalar import Call, Column, Scalar, children
 from kpg.runtime.types import BOOLEAN
 
 SIGNS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -73,7 +73,8 @@ def _split(problem: Problem, found: _Found) -> Threshold:
     left = Problem(relations, others, items)
     known = Call("is_not_null", (found.bound,), BOOLEAN)
     right = Problem((problem.relations[found.slot],), (*own, known), (found.bound,))
-    outputs = tuple(_over(output, items) for output in problem.outputs)
+    places: dict[Scalar, int] = {item: place for place, item in enumerate(items)}
+    outputs = tuple(over(output, places.get) for output in problem.outputs)
     return Threshold(left, right, found.comparison, Mfp((), outputs))
 
 
@@ -85,9 +86,3 @@ def _leaves(scalar: Scalar, known: Scalar) -> Iterator[Scalar]:
         yield scalar
     for child in children(scalar):
         yield from _leaves(child, known)
-
-
-def _over(scalar: Scalar, items: tuple[Scalar, ...]) -> Scalar:
-    if scalar in items:
-        return Column(items.index(scalar), scalar.type)
-    return with_children(scalar, tuple(_over(child, items) for child in children(scalar)))

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.algebra.facts import can_be_null, nullable, rejected_nulls
+from kpg.compiler.algebra.facts import can_be_null, rejected_nulls
 from kpg.compiler.algebra.rel import AggregateCall
 from kpg.compiler.physical.context import Planning
 from kpg.compiler.physical.join import plan_join
-from kpg.compiler.physical.late import late_columns
 from kpg.compiler.physical.mfp import compose
 from kpg.compiler.physical.problem import Problem, Relation
 from kpg.compiler.physical.topk import SortKey, ordered_rows
@@ -54,7 +53,7 @@ class Rows:
 
 def plan_reduce(planning: Planning, reduce: algebra.Reduce, mfp: Mfp) -> Ref:
     """The mfp over the groups; keys that can be fetched by a rowid among the keys are not kept."""
-    late = late_columns(reduce, planning.bound)[: len(reduce.keys)]
+    late = planning.storage.late_columns(reduce)[: len(reduce.keys)]
     kept = [index for index, key in enumerate(late) if isinstance(key, Column)]
     if len(kept) < len(late):
         narrow = algebra.Reduce(reduce.input, tuple(reduce.keys[index] for index in kept), reduce.aggregates)
@@ -96,7 +95,7 @@ def kind(call: AggregateCall) -> AggregateKind:
 def _rows(planning: Planning, reduce: algebra.Reduce) -> Rows:
     operands = tuple(dict.fromkeys(arg for call in reduce.aggregates for arg in call.args))
     columns = (*reduce.keys, *(operand for operand in operands if operand not in reduce.keys))
-    inner = nullable(reduce.input, planning.bound)
+    inner = planning.facts.nullable(reduce.input)
     flags = tuple(can_be_null(column, inner) for column in columns)
     if not columns:
         columns = (Literal(0, BIGINT),)
@@ -148,7 +147,7 @@ def _aggregate(rows: Rows, call: AggregateCall) -> plan.Aggregate:
     argument = rows.place(call.args[0]).index if call.args else None
     shown = ", ".join(render(arg) for arg in call.args) or "*"
     operand = call.args[0].type if call.function == "sum" else BIGINT
-    return plan.Aggregate(call.function, argument, operand, f"{call.function}({shown})")
+    return plan.Aggregate(call.function, argument, operand, call.text or f"{call.function}({shown})")
 
 
 def _extreme(planning: Planning, rows: Rows, call: AggregateCall, place: int) -> Piece:

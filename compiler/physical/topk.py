@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.algebra.facts import nullable
 from kpg.compiler.physical.context import Planning
 from kpg.compiler.physical.mfp import compose
 from kpg.runtime import plan
@@ -42,7 +41,7 @@ def plan_topk(planning: Planning, topk: algebra.TopK, mfp: Mfp) -> Ref:
     if topk.limit is None and topk.offset == 0:
         return planning.lower(planning, topk.input, mfp)
     types = algebra.types(topk.input)
-    flags = nullable(topk.input, planning.bound)
+    flags = planning.facts.nullable(topk.input)
     columns = tuple(Column(index, type_) for index, type_ in enumerate(types))
     keys = tuple(
         SortKey(columns[by.column], by.descending, by.nulls_first, flags[by.column]) for by in topk.order

@@ -9,5 +9,6 @@ new row; ``lower_relation(name, catalog)`` reads all of a relation. :mod:`parame
 of placeholders.
 
 On the way a query is *bound* (``bind*``: names and types resolved, a :mod:`tree` with ids for columns) and
-*lowered* (``lower*``: every subquery decorrelated). sqlglot's parser is used by this package only.
+*lowered* (``lower*``: every subquery decorrelated). Recursive WITH queries (``bind_recursive``) become loops
+of the tree, and LetRec in the algebra. sqlglot's parser is used by this package only (:mod:`dialect`).
 """

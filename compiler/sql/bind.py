@@ -5,6 +5,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog
+from kpg.compiler.sql.bind_recursive import bind_mutual, bind_recursive, renamed_columns
 from kpg.compiler.sql.bind_scalar import MAX_DEPTH, bind_expression
 from kpg.compiler.sql.bind_select import bind_select, output_column, sort_key
 from kpg.compiler.sql.bind_values import bind_values
@@ -42,7 +43,7 @@ def bind(node: exp.Expr, source: str, catalog: Catalog) -> Resolved:
 
 def finished(binding: Binding, query: Query) -> Resolved:
     """The query with all that binding it has collected."""
-    return Resolved(query, binding.subqueries, binding.shared, binding.fresh())
+    return Resolved(query, binding.subqueries, binding.shared, binding.loops, binding.fresh())
 
 
 def bind_query(binding: Binding, parent: Scope | None, node: exp.Expr) -> Query:
@@ -83,23 +84,26 @@ def _with(binding: Binding, parent: Scope | None, node: exp.Expr) -> Scope:
     clause = node.args.get("with_")
     if clause is None:
         return scope
-    only(clause, binding.source, "expressions", "recursive")
-    if clause.args.get("recursive"):
-        binding.refuse("WITH RECURSIVE", clause)
+    only(clause, binding.source, "expressions", "recursive", "mutual")
+    names: set[str] = set()
     for common in clause.expressions:
         only(common, binding.source, "this", "alias")
         only(common.args["alias"], binding.source, "this", "columns")
-        name = common.alias
-        if name.lower() in scope.common:
-            binding.wrong(f'WITH query "{name}" is defined twice', common)
-        renamed = tuple(column.name for column in common.args["alias"].args.get("columns") or [])
-        scope.common[name.lower()] = _common(
-            binding, replace(scope, common=dict(scope.common)), common, name, renamed
-        )
+        if common.alias.lower() in names:
+            binding.wrong(f'WITH query "{common.alias}" is defined twice', common)
+        names.add(common.alias.lower())
+    if clause.args.get("mutual") is not None:
+        bind_mutual(binding, scope, clause)
+        return scope
+    for common in clause.expressions:
+        inner = replace(scope, common=dict(scope.common))
+        recursive = bind_recursive(binding, inner, clause, common) if clause.args.get("recursive") else None
+        scope.common[common.alias.lower()] = recursive or _common(binding, inner, common)
     return scope
 
 
-def _common(binding: Binding, scope: Scope, node: exp.Expr, name: str, renamed: tuple[str, ...]) -> Common:
+def _common(binding: Binding, scope: Scope, node: exp.Expr) -> Common:
+    name, renamed = node.alias, renamed_columns(binding, node)
     query = settled_query(binding.query(scope, node.this))
     if len(renamed) > len(query.columns):
         binding.wrong(f'"{name}" has {len(query.columns)} columns but {len(renamed)} are named', node)

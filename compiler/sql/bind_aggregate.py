@@ -14,6 +14,7 @@ from kpg.runtime.types import (
     BIGINT,
     BOOLEAN,
     DOUBLE,
+    INTEGER,
     MAX_DECIMAL_PRECISION,
     TEXT,
     Kind,
@@ -77,8 +78,9 @@ def _arguments(binding: Binding, scope: Scope, node: exp.Expr) -> tuple[list[Sca
     distinct = isinstance(operand, exp.Distinct)
     if distinct:
         only(operand, binding.source, "expressions")
-        if len(operand.expressions) != 1:
-            binding.refuse("DISTINCT over several expressions in an aggregate", node)
+        rows = _distinct_rows(binding, scope, operand, node)
+        if rows is not None:
+            return rows, True
         operand = operand.expressions[0]
     if isinstance(operand, exp.Star):
         if not isinstance(node, exp.Count) or distinct:
@@ -92,6 +94,30 @@ def _arguments(binding: Binding, scope: Scope, node: exp.Expr) -> tuple[list[Sca
             binding.wrong("string_agg takes a text and a separator", node)
         args = [brought(binding, arg, TEXT, node) for arg in (*args, binding.expression(scope, separator))]
     return args, distinct
+
+
+def _distinct_rows(
+    binding: Binding, scope: Scope, distinct: exp.Distinct, node: exp.Expr
+) -> list[Scalar] | None:
+    """The arguments of ``count(DISTINCT (a, b))`` or ``count(DISTINCT a, b)``; None for one plain operand.
+
+    The first is what is counted where it is not NULL: a row in parentheses always is something (as in
+    Postgres), without them it counts if none of its values is NULL (as in Spark).
+    """
+    parts = distinct.expressions
+    whole = len(parts) == 1 and isinstance(parts[0], exp.Tuple)
+    if len(parts) == 1 and not whole:
+        return None
+    if not isinstance(node, exp.Count):
+        binding.refuse(f"DISTINCT over several expressions in {construct_name(node)}", node)
+    operands = parts[0].expressions if whole else parts
+    values = [settled(binding.expression(scope, part)) for part in operands]
+    one = Literal(1, INTEGER)
+    if whole:
+        return [one, *values]
+    tests = [call(binding, "is_not_null", [value], node) for value in values]
+    counted = If(call(binding, "and", tests, node), one, Literal(None, INTEGER), INTEGER)
+    return [counted, *values]
 
 
 def _ordered(binding: Binding, scope: Scope, order: exp.Order, node: exp.Expr) -> exp.Expr:
@@ -125,7 +151,9 @@ def _collected(
     if name in ("sum", "avg"):
         if not args[0].type.is_numeric:
             binding.wrong(f"{construct_name(node)} needs a number, not {args[0].type}", node)
-        total = _column(binding, into, AggregateCall("sum", tuple(args), distinct, _sum_type(args[0].type)))
+        text = f"sum({node.this.sql('postgres')})"
+        sum_ = AggregateCall("sum", tuple(args), distinct, _sum_type(args[0].type), text)
+        total = _column(binding, into, sum_)
         if name == "sum":
             return total
         number = _column(binding, into, AggregateCall("count", tuple(args), distinct, BIGINT))
@@ -149,7 +177,8 @@ def _spread(binding: Binding, into: Aggregates, node: exp.Expr, value: Scalar, d
         return call(binding, name, args, node)
 
     def total(of: Scalar) -> Scalar:
-        return _column(binding, into, AggregateCall("sum", (of,), False, DOUBLE))
+        shown = node.sql("postgres")
+        return _column(binding, into, AggregateCall("sum", (of,), False, DOUBLE, shown))
 
     value = coerce(value, DOUBLE)
     number = coerce(_column(binding, into, AggregateCall("count", (value,), False, BIGINT)), DOUBLE)

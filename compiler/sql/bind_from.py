@@ -242,8 +242,8 @@ def _common(binding: Binding, scope: Scope, common: Common, node: exp.Table) -> 
         names = (*common.columns, *query.names[len(common.columns) :])
         _enter(binding, scope, name, names, query.columns, renamed, node)
         return query.node
-    query = binding.shared[common.shared]
-    ids = tuple(binding.fresh() for _ in query.columns)
-    columns = tuple(Column(id_, column.type) for id_, column in zip(ids, query.columns, strict=True))
-    _enter(binding, scope, name, query.names, columns, renamed, node)
+    names, types = binding.columns_of(common.shared)
+    ids = tuple(binding.fresh() for _ in types)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
+    _enter(binding, scope, name, names, columns, renamed, node)
     return Shared(common.shared, ids)

@@ -10,11 +10,19 @@ from sqlglot import exp
 
 from kpg.compiler.sql.bind_aggregate import bind_aggregate
 from kpg.compiler.sql.bind_predicate import bind_predicate
-from kpg.compiler.sql.bind_subquery import bind_quantified, bind_subquery
+from kpg.compiler.sql.bind_subquery import bind_quantified, bind_subquery, is_quantifier
 from kpg.compiler.sql.calls import call, coerce, condition, settled, unified
 from kpg.compiler.sql.define import sql_type
 from kpg.compiler.sql.functions import FIELDS, NAMED_BY, UNITS, function_of
-from kpg.compiler.sql.literals import DAY_MICROSECONDS, from_text, interval, negated, number, shifted
+from kpg.compiler.sql.literals import (
+    DAY_MICROSECONDS,
+    from_text,
+    interval,
+    negated,
+    number,
+    range_hint,
+    shifted,
+)
 from kpg.compiler.sql.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.syntax import construct_name, only, span_of
 from kpg.runtime.errors import NotSupportedError
@@ -56,12 +64,10 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         case exp.Cast():
             return _cast(binding, scope, node)
         case exp.Neg():
-            only(node, source, "this")
-            operand = binding.expression(scope, node.this)
-            return negated(operand) if isinstance(operand, Literal) else call(binding, "neg", [operand], node)
+            return _negative(binding, scope, node)
         case exp.Filter() | exp.AggFunc():
             return bind_aggregate(binding, scope, node)
-        case exp.Binary() if isinstance(node.expression, exp.Any | exp.All):
+        case exp.Binary() if is_quantifier(node.args.get("expression")):
             return bind_quantified(binding, scope, node)
         case exp.Add() | exp.Sub():
             return _sum(binding, scope, node)
@@ -90,8 +96,22 @@ def _constant(binding: Binding, node: exp.Expr) -> Scalar:
         case _:
             value = number(node.name)
             if value is None:
-                binding.wrong(f"number {node.name} is out of range", node, "18 digits at most")
+                binding.wrong(f"number {node.name} is out of range", node, range_hint(node.name))
             return value
+
+
+def _negative(binding: Binding, scope: Scope, node: exp.Neg) -> Scalar:
+    only(node, binding.source, "this")
+    inner, value = node.this, None
+    if isinstance(inner, exp.Literal) and inner.is_number:
+        positive = number(inner.name)
+        value = negated(positive) if positive is not None else None
+        if value is None:
+            binding.wrong(f"number -{inner.name} is out of range", node, range_hint(inner.name))
+        return value
+    operand = binding.expression(scope, inner)
+    value = negated(operand) if isinstance(operand, Literal) else None
+    return value if value is not None else call(binding, "neg", [operand], node)
 
 
 def _case(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
@@ -185,11 +205,20 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     else:
         binding.refuse(construct_name(node), node)
     args = [binding.expression(scope, operand) for operand in operands]
+    if isinstance(node, exp.DPipe):
+        args = _as_texts(args)
     if isinstance(node, exp.Pad) and len(args) == 2:
         args.append(Literal(" ", TEXT))
     if name in ("coalesce", "greatest", "least", "nullif"):
         args = unified(binding, args, list(operands), f"arguments of {name.upper()}")
     return call(binding, name, args, node)
+
+
+def _as_texts(args: list[Scalar]) -> list[Scalar]:
+    """The operands of ``||``: beside a text or a quoted constant, a value of another type as text."""
+    if not any(arg.type.is_text or arg.type == UNKNOWN for arg in args):
+        return args
+    return [coerce(arg, TEXT) if castable(arg.type, TEXT) else arg for arg in args]
 
 
 def _concat(binding: Binding, scope: Scope, node: exp.Concat) -> Scalar:

@@ -36,11 +36,27 @@ def bind_quantified(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if type(node) not in COMPARISONS:
         binding.refuse("ANY or ALL after anything but a comparison", node)
     comparison, quantifier = COMPARISONS[type(node)], node.expression
-    only(quantifier, binding.source, "this")
-    if isinstance(quantifier, exp.Any):
-        return _any(binding, scope, node, node.this, comparison, quantifier.this)
-    opposite = _any(binding, scope, node, node.this, OPPOSITE[comparison], quantifier.this)
-    return call(binding, "not", [opposite], node)
+    if isinstance(quantifier, exp.Anonymous):
+        only(quantifier, binding.source, "this", "expressions")
+        query = quantifier.expressions[0]
+    else:
+        only(quantifier, binding.source, "this")
+        query = quantifier.this
+    if isinstance(quantifier, exp.All) or quantifier.name.lower() == "all":
+        opposite = _any(binding, scope, node, node.this, OPPOSITE[comparison], query)
+        return call(binding, "not", [opposite], node)
+    return _any(binding, scope, node, node.this, comparison, query)
+
+
+def is_quantifier(node: exp.Expr | None) -> bool:
+    """Whether the node is ANY, SOME or ALL; before a query in two parentheses sqlglot makes a call of it."""
+    match node:
+        case exp.Any() | exp.All():
+            return True
+        case exp.Anonymous(expressions=[exp.Query() | exp.Values()]):
+            return node.name.lower() in ("any", "some", "all")
+        case _:
+            return False
 
 
 def _any(

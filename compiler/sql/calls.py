@@ -1,13 +1,14 @@
 """Calls of registered functions with their arguments brought to the types that these take."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
 from kpg.compiler.sql.literals import convert, from_text, rounded
 from kpg.compiler.sql.scope import Binding
-from kpg.compiler.sql.syntax import span_of
+from kpg.compiler.sql.syntax import span_of, whole
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.functions import common_type, resolve
 from kpg.runtime.functions.render import render_literal
@@ -22,7 +23,8 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
     try:
         meaning = resolve(name, tuple(arg.type for arg in args))
     except ProgrammingError as error:
-        raise ProgrammingError(error.message, span=span_of(node, binding.source), hint=error.hint) from None
+        span = span_of(node, binding.source) or whole(binding.source)
+        raise ProgrammingError(error.message, span=span, hint=error.hint) from None
     cast = [brought(binding, arg, type_, node) for arg, type_ in zip(args, meaning.arg_types, strict=True)]
     return Call(meaning.function.name, tuple(cast), meaning.result_type)
 
@@ -50,7 +52,14 @@ def assigned(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr
             message = f'{render_literal(scalar)} is out of range for column "{column.name}" {column.type}'
             raise DataError(message, span=span_of(node, binding.source))
         return value
-    return brought(binding, scalar, column.type, node)
+    return stored(brought(binding, scalar, column.type, node), column)
+
+
+def stored(scalar: Scalar, column: ColumnDef) -> Scalar:
+    """The value for a column: if it is cast, errors name the column."""
+    if isinstance(scalar, Call) and scalar.function == "cast":
+        return replace(scalar, stored=column.name)
+    return scalar
 
 
 def check_assignable(binding: Binding, source: Type, column: ColumnDef, node: exp.Expr) -> None:

@@ -15,7 +15,7 @@ from kpg.compiler.sql.calls import assigned, check_assignable
 from kpg.compiler.sql.literals import conjuncts
 from kpg.compiler.sql.query import Bound, lowered
 from kpg.compiler.sql.scope import Binding, Field, Scope
-from kpg.compiler.sql.shape import brought_query
+from kpg.compiler.sql.shape import stored_query
 from kpg.compiler.sql.tree import Distinct, Filter, Join, Map, Node, Query, Scan
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Mfp
@@ -63,7 +63,7 @@ def _inserted(binding: Binding, statement: ast.Insert, columns: Sequence[ColumnD
         raise ProgrammingError(message, span=statement.span)
     for given, column in zip(query.columns, columns, strict=True):
         check_assignable(binding, given.type, column, node)
-    return brought_query(binding, query, tuple(column.type for column in columns), node)
+    return stored_query(binding, query, columns, node)
 
 
 def _all_columns(binding: Binding, query: Query, places: list[int], schema: Schema) -> Query:

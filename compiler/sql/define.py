@@ -76,6 +76,8 @@ def create(tree: exp.Create, source: str, span: Span) -> ast.CreateTable | ast.C
         name, columns = _view_name(tree.this, source)
         exists, replace = bool(tree.args.get("exists")), bool(tree.args.get("replace"))
         return ast.CreateView(name, columns, _whole(query, span), materialized, replace, exists, span)
+    if tree.kind == "VIEW":
+        wrong(f"CREATE VIEW {tree.this.name} needs AS and a query", tree, source)
     if tree.kind != "TABLE" or materialized:
         refuse(f"CREATE {tree.kind}", tree, source)
     if tree.args.get("replace"):

@@ -42,6 +42,7 @@ MICROSECONDS: Final = {
     "microsecond": 1,
 }
 RANGES: Final = {Kind.SMALLINT: 2**15, Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
+INTERVALS: Final = (INTERVAL_DAY, INTERVAL_MONTH)
 TRUE_WORDS: Final = ("t", "true", "y", "yes", "on", "1")
 FALSE_WORDS: Final = ("f", "false", "n", "no", "off", "0")
 
@@ -61,6 +62,15 @@ def number(text: str) -> Literal | None:
     if digits > MAX_DECIMAL_PRECISION:
         return None
     return Literal(int(value.scaleb(scale)), decimal(digits, scale))
+
+
+def range_hint(text: str) -> str:
+    """What to say of a number that :func:`number` or :func:`negated` has no value for."""
+    if "e" in text.lower():
+        return "a DOUBLE is at most 1.8e308"
+    if "." in text:
+        return f"a DECIMAL has {MAX_DECIMAL_PRECISION} digits at most"
+    return f"a BIGINT is from {ERROR + 1} to {MAX_WORD}"
 
 
 def interval(text: str, unit: str) -> Literal | None:
@@ -194,13 +204,15 @@ def _exact(word: int, type_: Type) -> Decimal:
     return Decimal(word).scaleb(-type_.scale)
 
 
-def negated(literal: Literal) -> Literal:
-    """Minus a numeric or interval constant."""
-    if not isinstance(literal.value, int):
+def negated(literal: Literal) -> Literal | None:
+    """Minus a numeric or interval constant; None if that is no value."""
+    if literal.value is None:
         return literal
+    if not isinstance(literal.value, int) or not (literal.type.is_numeric or literal.type in INTERVALS):
+        return None
     if literal.type.is_float:
         return Literal(float_to_word(-word_to_float(literal.value)), literal.type)
-    return Literal(-literal.value, literal.type)
+    return Literal(-literal.value, literal.type) if -literal.value > ERROR else None
 
 
 def shifted(day: Literal, distance: Literal, sign: int) -> Literal | None:

@@ -6,6 +6,7 @@ that each combination has its own result (after Neumann and Kemper, *Unnesting A
 BTW 2015). Shared relations become lets around the whole.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
 from typing import assert_never
@@ -38,13 +39,18 @@ def lower_resolved(resolved: Resolved) -> tuple[Rel, tuple[int, ...]]:
     return _with_lets(ctx.lets, body), ids
 
 
-def _lowering(resolved: Resolved) -> Lowering:
+def _lowering(resolved: Resolved, around: Lowering | None = None, loop: Iterable[str] = ()) -> Lowering:
     ctx: Lowering
 
     def lower(node: Node, outer: Lowered | None, needed: Ids) -> Lowered:
         return lower_node(ctx, node, outer, needed)
 
-    ctx = Lowering(resolved, lower, ids=count(resolved.next_id))
+    if around is None:
+        ctx = Lowering(resolved, lower, ids=count(resolved.next_id))
+    else:
+        ctx = Lowering(
+            resolved, lower, around=around, loop=frozenset(loop), ids=around.ids, names=around.names
+        )
     return ctx
 
 
@@ -52,9 +58,7 @@ def _with_lets(lets: dict[str, Rel], body: Rel) -> Rel:
     """The body within its lets; those used once are put in place, those not used are dropped."""
     uses = dict.fromkeys(lets, 0)
     for rel in (*lets.values(), body):
-        for node in walk(rel):
-            if isinstance(node, algebra.LocalGet) and node.id in uses:
-                uses[node.id] += 1
+        _count_uses(rel, uses)
     placed: dict[str, Rel] = {}
 
     def place(node: Rel) -> Rel:
@@ -63,14 +67,29 @@ def _with_lets(lets: dict[str, Rel], body: Rel) -> Rel:
     kept: list[tuple[str, Rel]] = []
     for name, value in lets.items():
         rebuilt = transform_up(value, place)
-        if uses[name] == 1:
+        if isinstance(rebuilt, algebra.LetRec):
+            kept.append((name, rebuilt))
+        elif uses[name] == 1:
             placed[name] = rebuilt
         elif uses[name]:
             kept.append((name, rebuilt))
     result = transform_up(body, place)
     for name, value in reversed(kept):
-        result = algebra.Let(name, value, result)
+        if isinstance(value, algebra.LetRec):
+            result = replace(value, body=result)
+        else:
+            result = algebra.Let(name, value, result)
     return result
+
+
+def _count_uses(rel: Rel, uses: dict[str, int]) -> None:
+    """Adds how often lets are used; a use in a loop counts for several, so that its value stays outside."""
+    for node in walk(rel):
+        if isinstance(node, algebra.LocalGet) and node.id in uses:
+            uses[node.id] += 1
+        elif isinstance(node, algebra.LetRec):
+            for value in node.values:
+                _count_uses(value, uses)
 
 
 def lower_node(ctx: Lowering, node: Node, outer: Lowered | None, needed: Ids) -> Lowered:
@@ -134,13 +153,58 @@ def _renamed_lets(ctx: Lowering, rel: Rel) -> Rel:
 
 
 def _common(ctx: Lowering, name: str) -> Lowered:
-    if name not in ctx.common:
-        query = ctx.resolved.shared[name]
-        ids = tuple(column.index for column in query.columns)
-        lowered = ctx.lower(query.node, None, frozenset(ids))
-        places = tuple(lowered.place(id_) for id_ in ids)
-        ctx.common[name] = ctx.share(Lowered(algebra.Project(lowered.rel, places), ids))
+    known = ctx.known(name)
+    if known is not None:
+        return known
+    if ctx.around is not None and not _depends_on_loop(ctx, name):
+        return _common(ctx.around, name)
+    if name in ctx.resolved.loops:
+        _lower_loop(ctx, ctx.resolved.loops[name])
+    else:
+        ctx.common[name] = ctx.share(_whole(ctx, ctx.resolved.shared[name]))
     return ctx.common[name]
+
+
+def _whole(ctx: Lowering, query: tree.Query) -> Lowered:
+    """A query's columns, in their order."""
+    ids = tuple(column.index for column in query.columns)
+    lowered = ctx.lower(query.node, None, frozenset(ids))
+    places = tuple(lowered.place(id_) for id_ in ids)
+    return Lowered(algebra.Project(lowered.rel, places), ids)
+
+
+def _depends_on_loop(ctx: Lowering, name: str) -> bool:
+    """Whether a shared query refers to the loop that is being lowered, directly or through others."""
+    pending, seen = [name], {name}
+    while pending:
+        here = pending.pop()
+        if here in ctx.loop:
+            return True
+        if ctx.known(here) is not None:
+            continue
+        new = tree.shared_names(ctx.resolved.shared[here].node, ctx.resolved.subqueries) - seen
+        seen |= new
+        pending += new
+    return False
+
+
+def _lower_loop(ctx: Lowering, loop: tree.Loop) -> None:
+    """Binds the queries of a loop around the relation being lowered."""
+    types = tuple(tuple(column.type for column in query.columns) for query in loop.queries)
+    names = tuple(ctx.let_name() for _ in loop.names)
+    for key, query, name, row in zip(loop.names, loop.queries, names, types, strict=True):
+        ids = tuple(column.index for column in query.columns)
+        ctx.common[key] = Lowered(algebra.LocalGet(name, row), ids)
+    values = []
+    for query in loop.queries:
+        inner = _lowering(ctx.resolved, ctx, loop.names)
+        inner.common.update((key, ctx.common[key]) for key in loop.names)
+        value = _whole(inner, query).rel
+        values.append(_with_lets(inner.lets, value))
+    body = algebra.Constant((), types[0])
+    ctx.lets[f"loop {names[0]}"] = algebra.LetRec(
+        names, tuple(values), types, loop.limit, body, loop.error_at_limit
+    )
 
 
 def _around(inner: Lowered, outer: Lowered | None) -> tuple[int, ...]:

@@ -4,11 +4,12 @@ Predicates without subqueries come first, then the subqueries that keep or drop 
 values are compared.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kpg.compiler.sql.lower_subquery import apply_filter, is_filter, with_values
-from kpg.compiler.sql.lowered import Lowered, Lowering, distinct, join, narrowed, where
+from kpg.compiler.sql.lowered import DEAD, Lowered, Lowering, distinct, join, narrowed, where
 from kpg.compiler.sql.tree import Filter, Ids, Join, Node, free, produced, used
 from kpg.runtime.scalar import Scalar, columns
 
@@ -53,9 +54,17 @@ def lower_block(ctx: Lowering, block: Block, outer: Lowered | None, needed: Ids)
     plain = [p for p in plain if not columns(p) or not any(part.has(columns(p)) for part in parts)]
     nested_used = frozenset[int]().union(*(used(p, subqueries) for p in nested))
     if any(not is_filter(ctx, p) for p in nested):
-        parts = [ctx.share(narrowed(ctx, part, wanted)) for part in parts]
+        kept = wanted | _tying(parts, outer)
+        parts = [ctx.share(narrowed(ctx, part, kept)) for part in parts]
     current = combine(ctx, parts, plain, outer, nested_used)
     return apply_predicates(ctx, current, nested, parts, outer, needed)
+
+
+def _tying(parts: Sequence[Lowered], outer: Lowered | None) -> Ids:
+    """The ids on which parts agree: those that several have, and the correlation values."""
+    times = Counter(id_ for part in parts for id_ in part.ids if id_ != DEAD)
+    around = frozenset(outer.ids) if outer is not None else frozenset()
+    return around.union(id_ for id_, number in times.items() if number > 1)
 
 
 def has_subquery(ctx: Lowering, scalar: Scalar) -> bool:

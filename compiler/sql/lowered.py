@@ -4,7 +4,8 @@ Two relations joined here agree on the ids that both have: that is how a subquer
 correlation values meets the rows that these came from.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -56,11 +57,27 @@ class Lowering:
     lower: Callable[[Node, Lowered | None, Ids], Lowered]
     """Lowers a node over correlation values: see :mod:`kpg.compiler.sql.lower`."""
     lets: dict[str, Rel] = field(default_factory=dict)
+    """What is bound around the relation: lets under their names, loops, without body, under any other."""
+    around: "Lowering | None" = None
+    """Lowers what does not depend on the ``loop`` that this one is within."""
+    loop: frozenset[str] = frozenset()
+    """The names of the shared queries of that loop."""
     common: dict[str, Lowered] = field(default_factory=dict)
     unfilled: set[int] = field(default_factory=set)
     """Identities of Group nodes whose rows for empty groups nobody needs."""
     ids: "count[int]" = field(default_factory=count)
     names: "count[int]" = field(default_factory=count)
+
+    @property
+    def bound(self) -> Mapping[str, Rel]:
+        """The values of all lets that the relation being lowered can refer to."""
+        return self.lets if self.around is None else ChainMap(self.lets, dict(self.around.bound))
+
+    def known(self, name: str) -> Lowered | None:
+        """A shared query that is bound already, here or around."""
+        if name in self.common or self.around is None:
+            return self.common.get(name)
+        return self.around.known(name)
 
     def fresh(self) -> int:
         """An id that no column has."""
@@ -74,7 +91,7 @@ class Lowering:
         """The unique keys of a relation, in ids, smallest first."""
         seen = [
             frozenset(lowered.ids[column] for column in key)
-            for key in facts.unique_keys(lowered.rel, self.lets)
+            for key in facts.unique_keys(lowered.rel, self.bound)
         ]
         return sorted(
             (key for key in {*seen, *lowered.keys} if DEAD not in key), key=lambda k: (len(k), sorted(k))
@@ -87,11 +104,11 @@ class Lowering:
 
     def nullable(self, lowered: Lowered) -> dict[int, bool]:
         """For each column, whether it can be NULL."""
-        return dict(zip(lowered.ids, facts.nullable(lowered.rel, self.lets), strict=True))
+        return dict(zip(lowered.ids, facts.nullable(lowered.rel, self.bound), strict=True))
 
     def can_be_null(self, lowered: Lowered, scalar: Scalar) -> bool:
         """Whether a scalar over the relation's ids can be NULL."""
-        return facts.can_be_null(lowered.over(scalar), facts.nullable(lowered.rel, self.lets))
+        return facts.can_be_null(lowered.over(scalar), facts.nullable(lowered.rel, self.bound))
 
     def share(self, lowered: Lowered) -> Lowered:
         """The relation in a form that may be used several times: by name, unless it is a mere selection."""

@@ -4,48 +4,23 @@ What a statement holds besides what kpg understands is refused by name and place
 """
 
 import re
-from collections.abc import Collection, Iterator
-from typing import ClassVar, Final
+from collections.abc import Iterator
+from typing import Final
 
 from sqlglot import exp
-from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.define import create, drop
+from kpg.compiler.sql.dialect import Dialect
 from kpg.compiler.sql.syntax import construct_name, only, refuse, span_of, wrong
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
 STAGES: Final = ("ast", "logical", "steps", "optimized", "physical", "arrangements")
 TRANSACTION_NOISE: Final = ("transaction", "work")
-JOIN_PARTS: Final = ("method", "side", "kind")
-OPTIONS: Final = ("format", "header", "delimiter", "null", "quote")
-
-
-class _Dialect(Postgres):
-    """Postgres, in which no statement is swallowed whole as an opaque command."""
-
-    class Tokenizer(Postgres.Tokenizer):
-        COMMANDS: ClassVar[set[TokenType]] = set()
-
-    class Parser(PostgresParser):
-        def _warn_unsupported(self) -> None:
-            """Commands that sqlglot does not parse are refused, so there is nothing to warn of."""
-
-        def _parse_join(
-            self,
-            skip_join_token: bool = False,
-            parse_bracket: bool = False,
-            alias_tokens: Collection[TokenType] | None = None,
-        ) -> exp.Join | None:
-            """Marks ``JOIN`` without more, which the syntax tree does not tell from a comma."""
-            comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
-            join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
-            if join is not None and not comma and not any(join.args.get(part) for part in JOIN_PARTS):
-                join.set("kind", "INNER")
-            return join
+INCOMPLETE: Final = (TokenType.ALIAS, TokenType.SELECT)
+"""What no statement ends with, though the parser would take it."""
 
 
 def parse(text: str) -> list[ast.Statement]:
@@ -63,7 +38,7 @@ def parse_query(text: str) -> ast.Select:
 
 def _split(text: str) -> Iterator[list[Token]]:
     try:
-        tokens = _Dialect().tokenize(text)
+        tokens = Dialect().tokenize(text)
     except TokenError as error:
         span = _broken_token(text, error)
         raise ProgrammingError("a string, name or comment does not end", span=span) from None
@@ -144,8 +119,10 @@ def _explain(tokens: list[Token], text: str, span: Span) -> ast.Explain:
 
 
 def _tree(tokens: list[Token], text: str) -> exp.Expr:
+    if tokens[-1].token_type in INCOMPLETE:
+        raise _incomplete(tokens, text)
     try:
-        (tree,) = _Dialect().parser().parse(tokens, text)
+        (tree,) = Dialect().parser().parse(tokens, text)
     except ParseError as error:
         raise _syntax_error(error, tokens, text) from None
     except RecursionError:
@@ -154,6 +131,13 @@ def _tree(tokens: list[Token], text: str) -> exp.Expr:
     if tree is None:
         raise ProgrammingError("syntax error", span=Span(text, tokens[0].start, tokens[-1].end + 1))
     return tree
+
+
+def _incomplete(tokens: list[Token], text: str) -> ProgrammingError:
+    last = tokens[-1]
+    return ProgrammingError(
+        "syntax error at the end of the statement", span=Span(text, last.start, last.end + 1)
+    )
 
 
 def _syntax_error(error: ParseError, tokens: list[Token], text: str) -> ProgrammingError:

@@ -10,8 +10,9 @@ from sqlglot import exp
 from kpg.compiler.algebra.rel import AggregateCall
 from kpg.compiler.catalog import Catalog, did_you_mean
 from kpg.compiler.sql.syntax import refuse, wrong
-from kpg.compiler.sql.tree import Query, Subquery
+from kpg.compiler.sql.tree import Loop, Query, Subquery
 from kpg.runtime.scalar import Column, Scalar
+from kpg.runtime.types import ColumnDef, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +93,23 @@ class Binding:
     query: "Callable[[Scope | None, exp.Expr], Query]"
     subqueries: dict[int, Subquery] = field(default_factory=dict)
     shared: dict[str, Query] = field(default_factory=dict)
+    loops: dict[str, Loop] = field(default_factory=dict)
+    declared: dict[str, tuple[ColumnDef, ...]] = field(default_factory=dict)
+    """The columns of the queries of loops, which are used before they are bound."""
     ids: "count[int]" = field(default_factory=count)
     depth: int = 0
 
     def fresh(self) -> int:
         """An id that nothing has yet."""
         return next(self.ids)
+
+    def columns_of(self, shared: str) -> tuple[tuple[str, ...], tuple[Type, ...]]:
+        """The names and types of the columns of a shared query."""
+        if shared in self.declared:
+            columns = self.declared[shared]
+            return tuple(column.name for column in columns), tuple(column.type for column in columns)
+        query = self.shared[shared]
+        return query.names, tuple(column.type for column in query.columns)
 
     def wrong(self, message: str, node: exp.Expr, hint: str | None = None) -> NoReturn:
         """Raise ProgrammingError at the node."""

@@ -1,16 +1,16 @@
 """The output columns of bound queries: types settled, brought to what a context asks for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
-from kpg.compiler.sql.calls import brought, coerce, settled
+from kpg.compiler.sql.calls import brought, coerce, settled, stored
 from kpg.compiler.sql.literals import convert
 from kpg.compiler.sql.scope import Binding
 from kpg.compiler.sql.tree import Distinct, Filter, Map, Node, Query, Rows, SetOperation, SortKey, TopK
 from kpg.runtime.scalar import Column, Literal, Scalar
-from kpg.runtime.types import TEXT, UNKNOWN, Type
+from kpg.runtime.types import TEXT, UNKNOWN, ColumnDef, Type
 
 
 def settled_query(query: Query) -> Query:
@@ -19,6 +19,21 @@ def settled_query(query: Query) -> Query:
         if column.type == UNKNOWN:
             query = _retyped(query, column.index, TEXT, None, None)
     return query
+
+
+def stored_query(binding: Binding, query: Query, columns: Sequence[ColumnDef], node: exp.Expr) -> Query:
+    """The query with its columns of the types of a table's columns, which errors of casting name."""
+    query = brought_query(binding, query, tuple(column.type for column in columns), node)
+    match query.node:
+        case Map(ids=ids, scalars=scalars):
+            targets = {column.index: target for column, target in zip(query.columns, columns, strict=True)}
+            named = tuple(
+                stored(scalar, targets[id_]) if id_ in targets else scalar
+                for id_, scalar in zip(ids, scalars, strict=True)
+            )
+            return replace(query, node=replace(query.node, scalars=named))
+        case _:
+            return query
 
 
 def brought_query(binding: Binding, query: Query, types: tuple[Type, ...], node: exp.Expr) -> Query:

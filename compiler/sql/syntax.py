@@ -13,6 +13,7 @@ ANNOTATIONS: Final = frozenset({"typed", "safe", "dialect", "big_int", "coalesce
 NAMES: Final[dict[type[exp.Expr], str]] = {
     exp.Bracket: "a subscript",
     exp.Lock: "FOR UPDATE or FOR SHARE",
+    exp.RecursiveWithSearch: "SEARCH or CYCLE",
     exp.TableSample: "TABLESAMPLE",
     exp.JSONExtract: "a JSON operator",
     exp.JSONExtractScalar: "a JSON operator",

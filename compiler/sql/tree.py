@@ -151,12 +151,29 @@ class Subquery:
 
 
 @dataclass(frozen=True, slots=True)
+class Loop:
+    """Shared queries that refer to each other: the fixed point of their definitions, from no rows on.
+
+    With a ``limit``, what is there after so many rounds, or an error if the last of them changed something.
+    """
+
+    names: tuple[str, ...]
+    queries: tuple[Query, ...]
+    limit: int | None = None
+    error_at_limit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Resolved:
-    """A whole bound query: the query, its subqueries by id, the shared queries in order of definition."""
+    """A whole bound query: the query, its subqueries by id, the shared queries in order of definition.
+
+    ``loops`` has, for the name of each shared query of a loop, the loop.
+    """
 
     query: Query
     subqueries: dict[int, Subquery]
     shared: dict[str, Query]
+    loops: dict[str, Loop]
     next_id: int
     """All ids from here on are free."""
 
@@ -246,6 +263,26 @@ def free_of(subquery: Subquery, subqueries: dict[int, Subquery]) -> Ids:
     own = {column.index for column in subquery.query.columns}
     compared = frozenset[int]().union(*(used(part, subqueries) for part in subquery.comparison))
     return free(subquery.query.node, subqueries) | (compared - own)
+
+
+def shared_names(node: Node, subqueries: dict[int, Subquery]) -> frozenset[str]:
+    """The shared queries that a node and the subqueries in it refer to."""
+    found: set[str] = set()
+    for part in walk(node):
+        if isinstance(part, Shared):
+            found.add(part.name)
+        for scalar in scalars(part):
+            found.update(*(names_in(id_, subqueries) for id_ in columns(scalar)))
+    return frozenset(found)
+
+
+def names_in(id_: int, subqueries: dict[int, Subquery]) -> frozenset[str]:
+    """The shared queries that the subquery of an id refers to; none if the id is that of a column."""
+    subquery = subqueries.get(id_)
+    if subquery is None:
+        return frozenset()
+    inner = (names_in(other, subqueries) for part in subquery.comparison for other in columns(part))
+    return shared_names(subquery.query.node, subqueries).union(*inner)
 
 
 def free(node: Node, subqueries: dict[int, Subquery]) -> Ids:

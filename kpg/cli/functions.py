@@ -1,12 +1,17 @@
 """``kpg functions``: the registry as a list."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
 from kpg.runtime.functions import aggregates, functions
+from kpg.runtime.functions.render import spelling
+
+INTERNAL: Final = frozenset({"order_word"})
+"""What the planner alone calls."""
 
 
 def list_functions(pattern: str | None) -> int:
@@ -27,8 +32,9 @@ def list_functions(pattern: str | None) -> int:
 
 
 def _entries() -> Iterator[tuple[str, str, str, str]]:
-    for function in functions():
+    for function in sorted(functions(), key=lambda function: spelling(function.name)):
         example = next((f"{text} = {value}" for text, value in function.examples.items()), "")
-        yield function.name, function.accepts, function.doc, example
+        if function.name not in INTERNAL:
+            yield spelling(function.name), function.accepts, function.doc, example
     for aggregate in aggregates():
         yield aggregate.name, aggregate.accepts, aggregate.doc, ""

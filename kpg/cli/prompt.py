@@ -16,7 +16,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from kpg.cli.explain import read_script
 from kpg.cli.output import Format
 from kpg.cli.script import run_script, show
-from kpg.cli.text import is_complete
+from kpg.cli.text import command_of, is_complete
 from kpg.runtime.errors import Error
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ A statement ends with a semicolon and may take several lines. Try:
 .tables        tables and views
 .arrangements  the indexes there are, their size, and the views that share them
 .read FILE     run a script
-.timing        say how long statements take, or stop saying it
-.help          this text
-.quit          leave, as Ctrl-D does; Ctrl-C drops what you typed"""
+.timing on|off say how long statements take, or stop saying it
+.help          this text; help too
+.quit          leave, as exit, quit and Ctrl-D do; Ctrl-C drops what you typed"""
 
 
 class Names(Completer):
@@ -82,7 +82,7 @@ class Prompt:
             ".tables": self._tables,
             ".arrangements": self._arrangements,
             ".read": self._read,
-            ".timing": self._toggle_timing,
+            ".timing": self._set_timing,
             ".quit": lambda argument: False,
             ".exit": lambda argument: False,
         }
@@ -102,16 +102,16 @@ class Prompt:
 
     def execute(self, text: str) -> bool:
         """Run one entry and print its outcome or error; False if it asks to leave."""
-        stripped = text.strip()
+        found = command_of(text)
         try:
-            if stripped.startswith("."):
-                name, _, argument = stripped.partition(" ")
-                command = self._commands.get(name.rstrip(";"))
+            if found is not None:
+                name, argument = found
+                command = self._commands.get(name)
                 if command is None:
                     print(f"unknown command {name}: .help lists them", file=sys.stderr)
                     return True
-                return command(argument.strip())
-            self._run(stripped)
+                return command(argument)
+            self._run(text.strip())
         except Error as error:
             print(f"error: {error}", file=sys.stderr)
         except KeyboardInterrupt:
@@ -141,8 +141,11 @@ class Prompt:
         run_script(self._db, read_script(argument.strip("'\"")), self._form)
         return True
 
-    def _toggle_timing(self, argument: str) -> bool:
-        self._timing = not self._timing
+    def _set_timing(self, argument: str) -> bool:
+        if argument.lower() not in ("", "on", "off"):
+            print(f"error: .timing takes on or off, not {argument}", file=sys.stderr)
+            return True
+        self._timing = argument.lower() == "on" if argument else not self._timing
         print(f"timing is {'on' if self._timing else 'off'}")
         return True
 

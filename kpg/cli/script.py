@@ -39,7 +39,7 @@ def show(outcome: "Result | View | None", form: Format, started: float | None = 
     """Print what a statement gave, and for people, how long it took since ``started``."""
     people = form is Format.TABLE
     if isinstance(outcome, Result):
-        if isinstance(outcome, Explanation):
+        if isinstance(outcome, Explanation) and people:
             print(outcome.text)
         elif outcome.affected is None:
             write(outcome, form, sys.stdout)

@@ -3,6 +3,9 @@
 import re
 from typing import Final
 
+WORDS: Final = frozenset({"help", "exit", "quit"})
+"""Commands that need no dot."""
+
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)   # what does not count
       | '(?:[^']|'')*' | "(?:[^"]|"")*"      # quoted, closed
@@ -13,10 +16,20 @@ _TOKEN: Final = re.compile(
 )
 
 
+def command_of(text: str) -> tuple[str, str] | None:
+    """The dot command that an entry is, and its argument; None for SQL."""
+    stripped = text.strip().rstrip(";").rstrip()
+    if stripped.lower() in WORDS:
+        return f".{stripped.lower()}", ""
+    if not stripped.startswith("."):
+        return None
+    name, _, argument = stripped.partition(" ")
+    return name, argument.strip()
+
+
 def is_complete(text: str) -> bool:
     """Whether an entry can be run: nothing, a dot command, or statements that all have their semicolon."""
-    stripped = text.strip()
-    if not stripped or stripped.startswith("."):
+    if not text.strip() or command_of(text) is not None:
         return True
     ended = True
     for token in _TOKEN.finditer(text):

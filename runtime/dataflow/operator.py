@@ -1,8 +1,9 @@
 """What every operator of the dataflow is: inputs, consumers, and its part in a step.
 
-An operator receives updates by :meth:`Operator.push` any number of times in a step, then is flushed
-once, after all its inputs. What it pushes to its consumers schedules them. A stateful operator keeps
-what it needs to undo the step until :meth:`Operator.commit` or :meth:`Operator.rollback`.
+An operator receives updates by :meth:`Operator.push` any number of times in a step (in a loop: in a
+round of it), then is flushed once, after all its inputs. What it pushes to its consumers schedules
+them. A stateful operator keeps what it needs to undo the step until :meth:`Operator.commit` or
+:meth:`Operator.rollback`.
 """
 
 from collections.abc import Iterator
@@ -11,15 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.trace.updates import Updates
-
-
-@dataclass(slots=True)
-class Cursor:
-    """The step that all operators of a worker take part in, while there is one."""
-
-    step: Step
 
 
 @dataclass(slots=True)
@@ -43,8 +38,8 @@ class Place:
     fingerprint: str
     description: str
     position: int
-    inputs: "tuple[Operator, ...]"
-    cursor: Cursor
+    inputs: "tuple[Operator, ...]" = field(repr=False)
+    scope: Scope = field(repr=False)
     rowids: tuple[str | None, ...]
 
     @property
@@ -62,10 +57,10 @@ class Operator:
     """Base of all operators."""
 
     place: Place
-    consumers: "list[tuple[Operator, int]]" = field(default_factory=list)
+    consumers: "list[tuple[Operator, int]]" = field(default_factory=list, repr=False)
     owners: set[str] = field(default_factory=set)
     pending: list[Updates] = field(default_factory=list)
-    scheduled: Step | None = None
+    scheduled: Step | None = field(default=None, repr=False)
     hydrated: bool = False
     counters: Counters = field(default_factory=Counters)
 
@@ -87,23 +82,23 @@ class Operator:
     @property
     def step(self) -> Step:
         """The step in progress, or the last one."""
-        return self.place.cursor.step
+        return self.place.scope.step
 
     def __lt__(self, other: "Operator") -> bool:
         return self.position < other.position
 
     def schedule(self) -> None:
-        """Have this operator flushed in the current step."""
-        step = self.step
-        if self.scheduled is not step:
-            self.scheduled = step
-            step.schedule(self)
+        """Have this operator flushed in the current step, or round."""
+        self.place.scope.enqueue(self)
 
     def push(self, port: int, updates: Updates) -> None:
-        """Accept updates on an input port."""
+        """Take updates on an input port, to be processed now or, in a loop, at the rounds they bear."""
         self.counters.updates_in += len(updates)
+        self.place.scope.deliver(self, port, updates)
+
+    def accept(self, port: int, updates: Updates) -> None:
+        """Keep updates, whose rounds are the present ones, for the flush."""
         self.pending.append(updates)
-        self.schedule()
 
     def take(self) -> list[Updates]:
         """The updates pushed since the last call."""

@@ -4,33 +4,64 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.progress.antichain import Antichain
+
 if TYPE_CHECKING:
     from kpg.runtime.dataflow.operator import Operator
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Step:
     """The step in progress: epochs ``lower <= t < upper`` become final, in one physical batch.
 
     ``hydrating`` marks the step that fills newly installed operators with the history of the shared
-    ones they read, all of it at the last closed epoch.
+    ones they read, all of it at the last closed epoch. In a loop each round of a step is a Step of its
+    own, whose updates all bear ``rounds`` as their inner coordinates.
     """
 
     lower: int
     upper: int
     hydrating: bool = False
-    queue: "list[tuple[int, Operator]]" = field(default_factory=list)
-    visited: "list[Operator]" = field(default_factory=list)
+    rounds: tuple[int, ...] = ()
+    queue: "list[tuple[int, Operator]]" = field(default_factory=list, repr=False)
+    visited: "list[Operator]" = field(default_factory=list, repr=False)
+    _stamp: NDArray[np.int64] | None = None
+    _after: Antichain | None = None
 
     @property
     def single_time(self) -> bool:
-        """Whether every update of this step bears the same time."""
+        """Whether every update of this step, in a loop of this round, bears the same time."""
         return self.hydrating or self.upper - self.lower == 1
 
     @property
     def time(self) -> int:
         """The last epoch that the step closes."""
         return self.upper - 1
+
+    @property
+    def stamp(self) -> NDArray[np.int64]:
+        """The time ``(self.time, *rounds)`` as ``int64[depth, 1]``."""
+        if self._stamp is None:
+            self._stamp = np.array(((self.upper - 1,), *((r,) for r in self.rounds)), np.int64)
+        return self._stamp
+
+    @property
+    def after(self) -> Antichain:
+        """The frontier behind all updates up to this step or, in a loop, this round of it."""
+        if self._after is None:
+            rounds, depth = self.rounds, len(self.rounds)
+            later = [(*rounds[:i], rounds[i] + 1, *(0,) * (depth - 1 - i)) for i in reversed(range(depth))]
+            elements = (*((self.lower, *each) for each in later), (self.upper, *(0,) * depth))
+            self._after = Antichain.known(elements)
+        return self._after
+
+    @property
+    def floor(self) -> int:
+        """The epoch that older ones count as: none of this step's but when hydrating (see ``lookup``)."""
+        return self.lower if self.hydrating else self.lower - 1
 
     def schedule(self, operator: "Operator") -> None:
         """Have the operator flushed in this step."""

@@ -54,7 +54,7 @@ def sum_type(operand: Type) -> Type:
 
 
 def _count(types: tuple[Type, ...]) -> Signature | None:
-    return Signature(types, BIGINT) if len(types) <= 1 else None
+    return Signature(types, BIGINT)
 
 
 def _sum(types: tuple[Type, ...]) -> Signature | None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions.render import spelling
 from kpg.runtime.scalar import Call, Scalar
 from kpg.runtime.types import Kind, Type
 
@@ -206,6 +207,5 @@ def resolve(name: str, arg_types: tuple[Type, ...]) -> Resolution:
 
 def _no_overload(function: ScalarFunction, types: tuple[Type, ...]) -> ProgrammingError:
     shown = ", ".join("NULL" if type_.kind is Kind.NULL else str(type_) for type_ in types)
-    return ProgrammingError(
-        f"{function.name} does not take ({shown})", hint=f"it takes {function.accepts}; cast the arguments"
-    )
+    message = f"{spelling(function.name)} does not take ({shown})"
+    return ProgrammingError(message, hint=f"it takes {function.accepts}; cast the arguments")

@@ -37,6 +37,17 @@ POSTFIX: Final = {
     "is_false": "IS FALSE",
 }
 PREFIX: Final = {"not": "NOT ", "neg": "-"}
+SPELT: Final = {"in": "IN", "cast": "CAST", "regexp_matches": "~"}
+
+
+def spelling(name: str) -> str:
+    """A function's name as SQL writes it: operators by their symbol, ``extract_day`` as ``EXTRACT(DAY)``."""
+    if name.startswith("extract_"):
+        return f"EXTRACT({name.removeprefix('extract_').upper()})"
+    for names in (INFIX, POSTFIX, PREFIX, SPELT):
+        if name in names:
+            return names[name].strip()
+    return name
 
 
 def column_number(column: Column) -> str:

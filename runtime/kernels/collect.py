@@ -168,6 +168,56 @@ def collect(
 
 
 @device
+def is_listed(out, task, out_task, first, written):
+    """Whether column ``written`` of ``out`` occurs before it, from ``first`` on."""
+    row = written - 1
+    while row >= first and out_task[row] == task:
+        equal = True
+        for c in range(out.shape[0]):
+            if out[c, row] != out[c, written]:
+                equal = False
+                break
+        if equal:
+            return True
+        row -= 1
+    return False
+
+
+@kernel(
+    "int64(int64[:, ::1], int64, int64[:, ::1], int64, int64, int64, int64[:, ::1], int64[::1], int64[::1])"
+)
+def group_times(layers, depth, prefix, group, closed, start, out, out_task, state):
+    """For each group from ``start``: the distinct times of its updates.
+
+    Epochs before ``closed`` count as one, ``closed - 1``. ``prefix int64[group, tasks]``, ``out int64[depth,
+    capacity]`` with room for one more column than is listed; ``state[0]`` is the number written. Returns
+    the first group that did not fit, or the number of groups.
+    """
+    capacity = out.shape[1] - 1
+    tasks = prefix.shape[1]
+    for task in range(start, tasks):
+        first = state[0]
+        written = first
+        for layer in range(layers.shape[0]):
+            row = first_not_below(layers, layer, prefix, task, group)
+            stride = layers[layer, TIME_STRIDE]
+            rows = layers[layer, ROWS] if stride == 1 else 1
+            while row < layers[layer, ROWS] and compare_prefix(layers, layer, row, prefix, task, group) == 0:
+                for c in range(depth):
+                    out[c, written] = load(layers[layer, TIME], c * rows + row * stride)
+                if out[0, written] < closed:
+                    out[0, written] = closed - 1
+                if not is_listed(out, task, out_task, first, written):
+                    if written == capacity:
+                        return task
+                    out_task[written] = task
+                    written += 1
+                row += 1
+        state[0] = written
+    return tasks
+
+
+@device
 def compare_bound(layers, layer, row, prefix, key, bound):
     """Sign of (layer's key, next column) - (prefix, bound)."""
     for c in range(key):

@@ -2,7 +2,8 @@
 
 ``state`` is ``(next row of a, next row of b, rows written, flag)``. A call consumes about ``limit`` input
 rows and returns how many it did; a merge is done when both inputs are consumed. The output arrays
-have room for all input rows.
+have room for all input rows. The kernels that add up diffs stop before a row whose sum does not fit
+64 bits, with the flag ``OVERFLOW``, as often as they are called.
 """
 
 import numpy as np
@@ -17,6 +18,9 @@ DUPLICATE = 1
 
 UNEQUAL = 1
 """Flag of ``merge_rows`` and ``merge_histories``: not all diffs written so far are equal."""
+
+OVERFLOW = 2
+"""Flag of ``merge_rows`` and ``merge_histories``, added to the other."""
 
 INSERTION = 32
 BLOCK = 64
@@ -168,6 +172,13 @@ def run_end(a: Words, i: int) -> int:
     return end
 
 
+@device
+def overflows(a: int, b: int) -> bool:
+    """Whether the sum of two words does not fit a word."""
+    total = a + b
+    return ((a ^ total) & (b ^ total)) < 0
+
+
 @kernel(
     "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[::1],"
     " int64)"
@@ -185,11 +196,14 @@ def merge_rows(
     while (i < a_rows or j < b_rows) and i + j - start < limit:
         sign = -1 if j == b_rows else (1 if i == a_rows else compare_rows(a, i, b, j))
         total = 0
+        overflow = False
+        first_a, first_b = i, j
         if sign <= 0:
             for c in range(a.shape[0]):
                 out[c, at] = a[c, i]
             end = run_end(a, i)
             while i < end:
+                overflow |= overflows(total, a_diff[i * a_step])
                 total += a_diff[i * a_step]
                 i += 1
         if sign >= 0:
@@ -197,12 +211,17 @@ def merge_rows(
                 out[c, at] = b[c, j]
             end = run_end(b, j)
             while j < end:
+                overflow |= overflows(total, b_diff[j * b_step])
                 total += b_diff[j * b_step]
                 j += 1
+        if overflow:
+            i, j = first_a, first_b
+            state[3] |= OVERFLOW
+            break
         if total != 0:
             out_diff[at] = total
             if total != out_diff[0]:
-                state[3] = UNEQUAL
+                state[3] |= UNEQUAL
             at += 1
     state[0] = i
     state[1] = j
@@ -316,10 +335,49 @@ def merge_histories(
     start = i + j
     a_rows = a.shape[1]
     b_rows = b.shape[1]
+    width, depth = a.shape[0], out_time.shape[0]
+    a_time_step, b_time_step = int(a_time.shape[1] > 1), int(b_time.shape[1] > 1)
+    a_diff_step, b_diff_step = int(a_diff.shape[0] > 1), int(b_diff.shape[0] > 1)
     while (i < a_rows or j < b_rows) and i + j - start < limit:
-        sign = -1 if j == b_rows else (1 if i == a_rows else compare_rows(a, i, b, j))
-        to = at
+        sign = -1 if j == b_rows else (1 if i == a_rows else 0)
+        c = 0
+        while sign == 0 and c < width:
+            sign = int(a[c, i] > b[c, j]) - int(a[c, i] < b[c, j])
+            c += 1
+        # A row with one update, as most have, is copied; written out twice, see Device.
+        if sign < 0:
+            c = 0
+            while i + 1 < a_rows and c < width and a[c, i] == a[c, i + 1]:
+                c += 1
+            if i + 1 == a_rows or c < width:
+                for c in range(width):
+                    out[c, at] = a[c, i]
+                for d in range(depth):
+                    out_time[d, at] = max(floor[d], a_time[d, i * a_time_step])
+                out_diff[at] = a_diff[i * a_diff_step]
+                if out_diff[at] != out_diff[0]:
+                    state[3] |= UNEQUAL
+                at += 1
+                i += 1
+                continue
+        elif sign > 0:
+            c = 0
+            while j + 1 < b_rows and c < width and b[c, j] == b[c, j + 1]:
+                c += 1
+            if j + 1 == b_rows or c < width:
+                for c in range(width):
+                    out[c, at] = b[c, j]
+                for d in range(depth):
+                    out_time[d, at] = max(floor[d], b_time[d, j * b_time_step])
+                out_diff[at] = b_diff[j * b_diff_step]
+                if out_diff[at] != out_diff[0]:
+                    state[3] |= UNEQUAL
+                at += 1
+                j += 1
+                continue
+        first, to = at, at
         first_a, first_b = i, j
+        overflow = False
         if sign <= 0:
             i = run_end(a, i)
             to = copy_history(a_time, a_diff, first_a, i, floor, out_time, out_diff, to)
@@ -334,6 +392,7 @@ def merge_histories(
             total = out_diff[k]
             k += 1
             while k < to and compare_times(out_time, head, k) == 0:
+                overflow |= overflows(total, out_diff[k])
                 total += out_diff[k]
                 k += 1
             if total == 0:
@@ -344,8 +403,12 @@ def merge_histories(
                 out[c, at] = a[c, first_a] if sign <= 0 else b[c, first_b]
             out_diff[at] = total
             if total != out_diff[0]:
-                state[3] = UNEQUAL
+                state[3] |= UNEQUAL
             at += 1
+        if overflow:
+            i, j, at = first_a, first_b, first
+            state[3] |= OVERFLOW
+            break
     state[0] = i
     state[1] = j
     state[2] = at

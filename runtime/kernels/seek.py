@@ -20,6 +20,12 @@ BEFORE = 2
 
 BLOCK = 64
 
+PATIENCE = 1 << 24
+"""Units of work, one for each pair tried, after which a matching kernel lets its caller look up."""
+
+PROBE = 16
+"""Units of work that finding a stream row's first position counts."""
+
 
 @kernel("void(int64[::1], int64[::1], int32[::1], int64[::1], int64)")
 def fill_directory(column: Words, bounds: Words, offsets: Offsets, state: Words, limit: int) -> None:
@@ -132,21 +138,32 @@ def agrees(stream: Words, key: Words, row: int, batch: Words, position: int) -> 
 
 
 @device
-def admitted(stream_time: Words, row: int, batch_time: Words, position: int, order: int) -> bool:
-    """Whether the time of a batch row is at or before that of a stream row, lexicographically."""
-    s = row if stream_time.shape[1] > 1 else 0
+def admitted(
+    stream_time: Words, row: int, batch_time: Words, position: int, order: int, closed: int, floor: int
+) -> bool:
+    """Whether a batch row's time comes before a stream row's, or with THROUGH is equal to it.
+
+    The order is by rounds (rows 1.. of the times), then by epoch (row 0); batch epochs count as no less
+    than ``floor``, and those below ``closed`` come before everything. Rounds that the batch lacks are 0.
+    """
     b = position if batch_time.shape[1] > 1 else 0
-    for d in range(stream_time.shape[0]):
-        x = batch_time[d, b]
+    epoch = max(batch_time[0, b], floor)
+    if epoch < closed:
+        return True
+    s = row if stream_time.shape[1] > 1 else 0
+    for d in range(1, stream_time.shape[0]):
+        x = batch_time[d, b] if d < batch_time.shape[0] else 0
         y = stream_time[d, s]
         if x != y:
             return x < y
+    if epoch != stream_time[0, s]:
+        return epoch < stream_time[0, s]
     return order == THROUGH
 
 
 @kernel(
     "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int32[::1], int64[::1],"
-    " int64, int64[::1], int64[::1], int64[::1])"
+    " int64, int64, int64, int64[::1], int64[::1], int64[::1])"
 )
 def match(
     stream: Words,
@@ -157,14 +174,17 @@ def match(
     offsets: Offsets,
     bounds: Words,
     order: int,
+    closed: int,
+    floor: int,
     state: Words,
     left: Words,
     right: Words,
 ) -> int:
     """Pairs of a stream row and a batch row that agree on the key: positions into ``left``, ``right``.
 
-    Stream columns ``key`` are compared with the batch's leading columns. Returns the number of pairs;
-    stops when ``left`` is full. ``state`` is ``(stream row, batch position or -1)`` and starts as
+    Stream columns ``key`` are compared with the batch's leading columns; see :func:`admitted` for
+    ``order``, ``closed`` and ``floor``. Returns the number of pairs; stops when ``left`` is full or after
+    about ``PATIENCE`` units of work. ``state`` is ``(stream row, batch position or -1, ...)`` and starts as
     ``(0, -1)``; all pairs are out when ``state[0]`` is the number of stream rows.
     """
     rows = stream.shape[1]
@@ -176,7 +196,8 @@ def match(
     high = np.empty(BLOCK, np.int64)
     block_end = row
     block = row
-    while row < rows:
+    patience = PATIENCE
+    while row < rows and patience > 0:
         if position < 0:
             position = 0
             if key.shape[0] > 0:
@@ -187,8 +208,9 @@ def match(
                 position = low[row - block]
                 if key.shape[0] > 1:
                     position = first_position(stream, key, row, batch, position)
+        patience += position - PROBE
         while position < positions and agrees(stream, key, row, batch, position):
-            if order == ANY or admitted(stream_time, row, batch_time, position, order):
+            if order == ANY or admitted(stream_time, row, batch_time, position, order, closed, floor):
                 if count == left.shape[0]:
                     state[0] = row
                     state[1] = position
@@ -197,10 +219,116 @@ def match(
                 right[count] = position
                 count += 1
             position += 1
+        patience -= position
         row += 1
         position = -1
     state[0] = row
     state[1] = -1
+    return count
+
+
+@device
+def key_order(stream: Words, row: int, batch: Words, position: int, columns: int) -> int:
+    """-1, 0 or 1 as a stream row is before, equal to or after a batch row on that many leading columns."""
+    for c in range(columns):
+        x = stream[c, row]
+        y = batch[c, position]
+        if x < y:
+            return -1
+        if x > y:
+            return 1
+    return 0
+
+
+@kernel(
+    "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int32[::1], int64[::1],"
+    " int64, int64, int64, int64[::1], int64[::1], int64[::1])"
+)
+def match_sorted(
+    stream: Words,
+    key: Words,
+    stream_time: Words,
+    batch: Words,
+    batch_time: Words,
+    offsets: Offsets,
+    bounds: Words,
+    order: int,
+    closed: int,
+    floor: int,
+    state: Words,
+    left: Words,
+    right: Words,
+) -> int:
+    """As :func:`match`, for a stream sorted by ``key``, which is its leading columns; uses no directory.
+
+    Whichever side is behind gallops to the other (K-Pg, section 5.3.1), so the work is in proportion to
+    the distinct keys of the smaller side, times a logarithm, and to the pairs. ``state`` is ``(stream row,
+    position of the next pair or -1, first position of its key, rows compared)``, at first ``(0, -1, 0, 0)``.
+    """
+    columns = key.shape[0]
+    rows = stream.shape[1]
+    positions = batch.shape[1]
+    row = state[0]
+    position = state[1]
+    first = state[2] if position >= 0 else 0
+    compared = state[3]
+    limit = compared + PATIENCE
+    count = 0
+    while row < rows and compared < limit:
+        if position < 0:
+            if first == positions:
+                row = rows
+                break
+            sign = key_order(stream, row, batch, first, columns)
+            compared += 1
+            if sign != 0:
+                # Gallop: the last step found behind is ``low``, the first found not to be is ``high``.
+                forward = sign < 0
+                low = row if forward else first
+                end = rows if forward else positions
+                step = 1
+                while low + step < end:
+                    s, b = (low + step, first) if forward else (row, low + step)
+                    compared += 1
+                    if key_order(stream, s, batch, b, columns) != sign:
+                        break
+                    low += step
+                    step *= 2
+                high = min(end, low + step)
+                low += 1
+                while low < high:
+                    middle = (low + high) >> 1
+                    s, b = (middle, first) if forward else (row, middle)
+                    compared += 1
+                    if key_order(stream, s, batch, b, columns) == sign:
+                        low = middle + 1
+                    else:
+                        high = middle
+                if forward:
+                    row = low
+                else:
+                    first = low
+                continue
+            position = first
+        while position < positions and key_order(stream, row, batch, position, columns) == 0:
+            if order == ANY or admitted(stream_time, row, batch_time, position, order, closed, floor):
+                if count == left.shape[0]:
+                    state[0] = row
+                    state[1] = position
+                    state[2] = first
+                    state[3] = compared
+                    return count
+                left[count] = row
+                right[count] = position
+                count += 1
+            position += 1
+            compared += 1
+        row += 1
+        position = -1
+    state[0] = row
+    state[1] = -1
+    state[2] = first
+    state[3] = compared
     return count
 
 
@@ -235,14 +363,21 @@ def gather_pairs(
 def gather_times(
     stream_time: Words, left: Words, batch_time: Words, right: Words, target: Words, start: int
 ) -> None:
-    """Least upper bounds of the matched times into ``target[:, start:]``; short forms allowed."""
+    """Least upper bounds of the matched times into ``target[:, start:]``; short forms allowed.
+
+    Coordinates that the batch lacks are 0.
+    """
     stream_step = 1 if stream_time.shape[1] > 1 else 0
     batch_step = 1 if batch_time.shape[1] > 1 else 0
-    for d in range(target.shape[0]):
+    common = batch_time.shape[0]
+    for d in range(common):
         for k in range(left.shape[0]):
             x = stream_time[d, left[k] * stream_step]
             y = batch_time[d, right[k] * batch_step]
             target[d, start + k] = max(x, y)
+    for d in range(common, target.shape[0]):
+        for k in range(left.shape[0]):
+            target[d, start + k] = stream_time[d, left[k] * stream_step]
 
 
 @kernel("int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64)")

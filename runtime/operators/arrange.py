@@ -28,6 +28,7 @@ class Arrange(Operator):
     spine: Spine
     handle: TraceHandle
     step_batch: Batch | None = None
+    mark: int | None = None
     run_limit: int = RUN
 
     def absorb(self) -> None:
@@ -41,9 +42,9 @@ class Arrange(Operator):
         self.run_limit = RUN
         if not pending:
             return
-        step = self.step
-        upper = Antichain.of((step.upper,))
-        batch = Batch.build(Updates.concat(pending), self.spine.upper, upper)
+        if self.mark is None:
+            self.mark = self.spine.mark()
+        batch = Batch.build(Updates.concat(pending), self.spine.upper, self.step.after)
         if len(batch):
             self.spine.insert(batch)
             self.step_batch = batch
@@ -55,7 +56,7 @@ class Arrange(Operator):
         return self.spine.layers()
 
     def snapshot(self) -> Iterator[Updates]:
-        time = np.array([[self.step.time]], np.int64)
+        time = self.step.stamp
         for layer in self.layers:
             yield Updates(layer.data, time, layer.diff)
 
@@ -67,12 +68,13 @@ class Arrange(Operator):
 
     def rollback(self) -> None:
         self.pending.clear()
-        if self.step_batch is not None:
-            self.spine.truncate_last()
-            self.step_batch = None
+        if self.mark is not None:
+            self.spine.truncate(self.mark)
+        self.step_batch = self.mark = None
 
     def maintain(self) -> None:
-        self.handle.advance_logical(Antichain.of((self.step.time,)))
+        self.handle.advance_logical(Antichain.of((self.step.time, *(0 for _ in self.step.rounds))))
+        self.mark = None
         if self.step_batch is not None:
             self.handle.advance_physical(self.spine.upper)
             self.spine.work()

@@ -18,6 +18,8 @@ from kpg.runtime.trace.updates import Updates
 LARGE = 1 << 18
 """Output chunks of at least this many rows are absorbed downstream before the next is made."""
 SAMPLE = 256
+"""Rows that are followed along a path to see what it costs."""
+MOST_TOUCHED = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,50 +52,81 @@ class Join(Operator):
     deltas: list[list[Updates]] = field(default_factory=list)
     matched: int = 0
 
-    def push(self, port: int, updates: Updates) -> None:
-        self.counters.updates_in += len(updates)
+    def accept(self, port: int, updates: Updates) -> None:
         self.deltas[port].append(updates)
-        self.schedule()
 
     def flush(self) -> None:
-        if self.step.hydrating:
+        step = self.step
+        if step.hydrating and not any(step.rounds):
             self._hydrate()
-        else:
-            for path in self.paths:
-                delta = self.deltas[path.relation]
-                if delta:
-                    self.deltas[path.relation] = []
-                    for updates in self._follow(path, (Updates.concat(delta),), hydrating=False):
-                        self.emit(updates, more=len(updates) >= LARGE)
+            return
+        for path in self.paths:
+            delta = self.deltas[path.relation]
+            if delta:
+                self.deltas[path.relation] = []
+                if all(stage.arrangement.layers for stage in path.stages):
+                    self._pass_on(self._changes(path, Updates.concat(delta)))
+
+    def _changes(self, path: JoinPath, delta: Updates) -> Iterator[Updates]:
+        """What changes of the path's relation make of the result.
+
+        In a loop, a match can move an update to a later time; what it meets next goes by its time at the
+        start, which is carried along below the other.
+        """
+        depth = self.place.scope.depth
+        if depth == 1 or len(path.stages) == 1:
+            yield from self._follow(path, (delta,), hydrating=False)
+            return
+        start = Updates(delta.data, np.concatenate((delta.time, delta.time)), delta.diff)
+        for found in self._follow(path, (start,), origin=depth, hydrating=False):
+            yield Updates(found.data, found.time[:depth], found.diff)
+
+    def _pass_on(self, results: Iterable[Updates]) -> None:
+        """Emit results one by one; Ctrl-C is noticed between them."""
+        interrupt = self.place.scope.interrupt
+        for updates in results:
+            self.emit(updates, more=len(updates) >= LARGE)
+            interrupt.check()
 
     def hydrate(self) -> None:
         self.schedule()
 
     def _hydrate(self) -> None:
         """The whole result, along the one path that looks cheapest: every pair is met exactly once."""
-        for result in self.snapshot():
-            self.emit(result, more=len(result) >= LARGE)
+        self._pass_on(self.snapshot())
         self._clear()
 
     def snapshot(self) -> Iterator[Updates]:
         path = self._cheapest()
         return self._follow(path, self._contents(path.relation), hydrating=True)
 
-    def _follow(self, path: JoinPath, parts: Iterable[Updates], *, hydrating: bool) -> Iterator[Updates]:
-        """What changes of the path's relation make of the result; every part goes through at once."""
+    def _follow(
+        self, path: JoinPath, parts: Iterable[Updates], *, origin: int = 0, hydrating: bool
+    ) -> Iterator[Updates]:
+        """The parts of the path's relation matched with all others; every part goes through at once.
+
+        ``origin`` is that of ``lookup``.
+        """
         found = apply_all(path.program, parts)
         for stage in path.stages:
             if hydrating:
                 order = Order.ANY
             else:
                 order = Order.THROUGH if stage.relation < path.relation else Order.BEFORE
-            found = apply_all(stage.program, self._matches(stage, found, order))
+            found = apply_all(stage.program, self._matches(stage, found, order, origin))
         return found
 
-    def _matches(self, stage: Stage, stream: Iterable[Updates], order: Order) -> Iterator[Updates]:
+    def _matches(
+        self, stage: Stage, stream: Iterable[Updates], order: Order, origin: int
+    ) -> Iterator[Updates]:
+        step, keep = self.step, (stage.keep_stream, stage.keep_batch)
+        poll = self.place.scope.interrupt.check
+        closed, floor = step.lower, step.floor
         for updates in stream:
             layers = stage.arrangement.layers
-            for matches in lookup(updates, stage.key, layers, stage.keep_stream, stage.keep_batch, order):
+            for matches in lookup(
+                updates, stage.key, layers, *keep, order, closed=closed, floor=floor, origin=origin, poll=poll
+            ):
                 self.matched += len(matches)
                 yield matches
 
@@ -115,16 +148,27 @@ class Join(Operator):
         first = next((u for u in self._contents(path.relation) if len(u)), None)
         if first is None:
             return 0.0
-        step = max(1, len(first) // SAMPLE)
-        sample = first.take(np.arange(0, len(first), step, dtype=np.int64))
+        rows = SAMPLE
+        while True:
+            step = max(1, len(first) // rows)
+            sample = first.take(np.arange(0, len(first), step, dtype=np.int64))
+            touched = self._touched(path, sample)
+            if touched < MOST_TOUCHED or len(sample) == 1:
+                return size * (1.0 + touched / len(sample))
+            rows = max(1, len(sample) // 16)
+
+    def _touched(self, path: JoinPath, sample: Updates) -> int:
+        """How many rows a sample meets on the path; it is left once they are ``MOST_TOUCHED``."""
         before = self.matched
         # A sample may hold a row that came without its going, on which a program may fail.
         with suppress(DataError):
             for _ in self._follow(path, (sample,), hydrating=True):
-                pass
+                self.place.scope.interrupt.check()
+                if self.matched - before >= MOST_TOUCHED:
+                    break
         touched = self.matched - before
         self.matched = before
-        return size * (1.0 + touched / len(sample))
+        return touched
 
     def _clear(self) -> None:
         for delta in self.deltas:

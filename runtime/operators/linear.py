@@ -45,7 +45,17 @@ def _selected(updates: Updates, data: NDArray[np.int64], kept: NDArray[np.int64]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Linear(Operator):
+class Stateless(Operator):
+    """Base of operators to which times mean nothing: they pass on updates of later rounds at once."""
+
+    def push(self, port: int, updates: Updates) -> None:
+        self.counters.updates_in += len(updates)
+        self.accept(port, updates)
+        self.schedule()
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Linear(Stateless):
     """``plan.Linear``: a program over every row."""
 
     program: Program
@@ -68,7 +78,7 @@ class Linear(Operator):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Concat(Operator):
+class Concat(Stateless):
     """``plan.Concat``: the sum of its inputs; one port each."""
 
     def absorb(self) -> None:
@@ -85,7 +95,7 @@ class Concat(Operator):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Negate(Operator):
+class Negate(Stateless):
     """``plan.Negate``: every diff times -1."""
 
     def absorb(self) -> None:
@@ -113,7 +123,7 @@ class Constant(Operator):
                 self.emit(updates)
 
     def snapshot(self) -> Iterator[Updates]:
-        time = np.array([[self.step.time]], np.int64)
+        time = self.step.stamp
         yield Updates(self.data, time, np.ones(1, np.int64))
 
     def size(self) -> int:

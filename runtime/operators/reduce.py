@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import DataError
 from kpg.runtime.plan import Aggregate
+from kpg.runtime.program.errors import sum_overflow
 from kpg.runtime.trace.groups import GroupTable, chunks
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.types import ERROR
+from kpg.runtime.types import ERROR, MAX_DECIMAL_PRECISION, NULL, Kind
 
 Words = NDArray[np.int64]
+MOST_DECIMAL = 10**MAX_DECIMAL_PRECISION - 1
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -45,7 +47,7 @@ class Grouped(Operator):
 
     def _times(self, entry: Words) -> Words:
         if self.buffered is None:
-            return np.array([[self.step.time]], np.int64)
+            return self.step.stamp
         return np.ascontiguousarray(self.buffered.times()[:, self.table.when[entry]])
 
     def before_emit(self) -> None:
@@ -60,7 +62,7 @@ class Grouped(Operator):
 
     def snapshot(self) -> Iterator[Updates]:
         """Rebuilt from the accumulators: a table of the same groups, all of them new."""
-        time = np.array([[self.step.time]], np.int64)
+        time = self.step.stamp
         for numbers in chunks(self.table.groups()):
             data, diff = self.contents(numbers)
             yield Updates(data, time, diff)
@@ -109,6 +111,15 @@ class Grouped(Operator):
         return self.table.bytes
 
 
+def check_sums(aggregates: tuple[Aggregate, ...], values: Words) -> None:
+    """Raise DataError if a value of an aggregate, one row of ``values`` each, is an overflow."""
+    for aggregate, column in zip(aggregates, values, strict=True):
+        if aggregate.function == "sum":
+            wide = aggregate.type.kind is Kind.DECIMAL and (np.abs(column) > MOST_DECIMAL) & (column != NULL)
+            if (column == ERROR).any() or np.any(wide):
+                raise sum_overflow(aggregate)
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class Reduce(Grouped):
     """``plan.Reduce``: key columns and one column per accumulable aggregate."""
@@ -123,13 +134,7 @@ class Reduce(Grouped):
         return self.table.emit(single_time)
 
     def check(self, data: Words) -> None:
-        for i, aggregate in enumerate(self.aggregates):
-            if aggregate.function == "sum" and (data[self.table.key + i] == ERROR).any():
-                name = aggregate.description or f"sum of column {aggregate.argument}"
-                raise DataError(
-                    f"{name} overflows {aggregate.type}",
-                    hint="cast the operand to DOUBLE, or to a DECIMAL of smaller scale, before it is summed",
-                )
+        check_sums(self.aggregates, data[self.table.key :])
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

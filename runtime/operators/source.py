@@ -33,7 +33,7 @@ class Source(Operator):
 
     def snapshot(self) -> Iterator[Updates]:
         rowids = self.table.live()
-        time = np.array([[self.step.time]], np.int64)
+        time = self.step.stamp
         for start in range(0, rowids.shape[0], CHUNK):
             chunk = rowids[start : start + CHUNK].reshape(1, -1)
             yield Updates(chunk, time, np.ones(1, np.int64))

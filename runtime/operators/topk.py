@@ -5,13 +5,14 @@ batch, the new one with it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.corners import Corners, Owed, distinct_columns
 from kpg.runtime.operators.textorder import ExactOrder
 from kpg.runtime.trace.batch import Batch
 from kpg.runtime.trace.collect import collect
@@ -39,11 +40,15 @@ class GroupReader(Operator):
 
     arrangement: Arrange
     group: int
+    owed: Owed = field(default_factory=Owed)
 
     def absorb(self) -> None:
         """Wait for the flush."""
 
     def flush(self) -> None:
+        if self.place.scope.depth > 1:
+            self._flush_in_loop()
+            return
         pending = self.take()
         if not pending:
             return
@@ -56,6 +61,37 @@ class GroupReader(Operator):
         answer = self.read(layers, tasks, seen)
         self.emit(self._differences(answer, tasks))
 
+    def _flush_in_loop(self) -> None:
+        """The mixed differences of the groups that have changed or that are owed in this round."""
+        step, layers = self.step, self.arrangement.layers
+        parts = [updates.data[: self.group] for updates in self.take()] + self.owed.take(step.rounds)
+        if not parts or not layers:
+            return
+        prefix = distinct_columns(np.concatenate(parts, axis=1))
+        groups, epochs, later = self.owed.add(prefix, layers, step)
+        for rounds in later:
+            self.place.scope.wake(self, rounds)
+        corners = Corners.below(step)
+        times = corners.times(epochs, step.rounds)
+        at = np.ascontiguousarray(prefix[:, np.repeat(groups, corners.each)])
+        known = np.ascontiguousarray(times[: self.arrangement.spine.depth])
+        tasks = Tasks(at, known, np.zeros(times.shape[1], np.bool_))
+        seen = np.full(times.shape[1], len(layers), np.int64)
+        rows, count, task = self.read(layers, tasks, seen)
+        time = step.stamp
+        if not step.single_time:
+            time = np.repeat(step.stamp, task.shape[0], axis=1)
+            time[0] = epochs[task // corners.each]
+        self.emit(Updates(rows, time, count * corners.signs[task % corners.each]).consolidate())
+
+    def commit(self) -> None:
+        self.pending.clear()
+        self.owed.clear()
+
+    def rollback(self) -> None:
+        self.pending.clear()
+        self.owed.clear()
+
     def _tasks(self, updates: Updates, *, hydrating: bool) -> Tasks:
         """One task per changed (group, time), and one per group before the step."""
         prefix, times = updates.data[: self.group], updates.times()
@@ -63,7 +99,7 @@ class GroupReader(Operator):
         changed = np.unique(keys, axis=1) if keys.shape[0] else keys[:, :1]
         prefix = np.ascontiguousarray(changed[: self.group])
         if hydrating:
-            at = np.full((updates.time.shape[0], changed.shape[1]), self.step.time, np.int64)
+            at = np.full((self.arrangement.spine.depth, changed.shape[1]), LAST, np.int64)
             return Tasks(prefix, at, np.zeros(changed.shape[1], np.bool_))
         at = changed[self.group :]
         first = np.ones(changed.shape[1], np.bool_)
@@ -92,7 +128,7 @@ class GroupReader(Operator):
         data = np.ascontiguousarray(rows[:, index])
         time = np.ascontiguousarray(tasks.times[:, when])
         if self.step.single_time:
-            time = np.array([[self.step.time]], np.int64)
+            time = self.step.stamp
         return Updates(data, time, diff).consolidate()
 
     def read(self, layers: Sequence[Batch], tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
@@ -107,7 +143,7 @@ class GroupReader(Operator):
         layers = self.arrangement.layers
         seen = np.full(tasks.before.shape[0], len(layers), np.int64)
         rows, count, _ = self.read(layers, tasks, seen)
-        yield Updates(rows, np.array([[self.step.time]], np.int64), count)
+        yield Updates(rows, self.step.stamp, count)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

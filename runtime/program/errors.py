@@ -6,13 +6,14 @@ import numpy as np
 
 from kpg.runtime.data.values import show
 from kpg.runtime.errors import DataError, InternalError
+from kpg.runtime.functions.aggregates import sum_type
 from kpg.runtime.functions.render import render
-from kpg.runtime.plan import Mfp
+from kpg.runtime.plan import Aggregate, Mfp
 from kpg.runtime.program.lower import Sources
 from kpg.runtime.program.memo import Context
 from kpg.runtime.program.segment import Segment
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, children, transform, with_children
-from kpg.runtime.types import ERROR
+from kpg.runtime.types import ERROR, Kind, Type
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -65,11 +66,16 @@ def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
         return show(_evaluate(part, context, row), part.type, context.dictionary)
 
     plain = _plain(scalar)
+    if isinstance(plain, Call) and plain.stored:
+        (part,) = plain.args
+        what = f'value out of range for column "{plain.stored}" {plain.type}'
+        shown_as = "" if isinstance(part, Literal | Column) else f"{render(part, value, fetched)} is "
+        return DataError(f"{what}: {shown_as}{value(part)}")
     operands = [child for child in children(plain) if not isinstance(child, Literal | Column)]
     shown = [f"{render(child, value, fetched)} is {value(child)}" for child in operands]
     where = render(plain, value, fetched)
     detail = f" ({', '.join(shown)})" if shown else ""
-    return DataError(f"{_kind(scalar, context, row)} in {where}{detail}", hint=_hint(scalar))
+    return DataError(f"{_kind(scalar, context, row)} in {where}{detail}", hint=_hint(scalar, context, row))
 
 
 def _kind(scalar: Scalar, context: Context, row: Words) -> str:
@@ -79,16 +85,42 @@ def _kind(scalar: Scalar, context: Context, row: Words) -> str:
         return "error"
     if scalar.function == "cast":
         return f"value is not of type {scalar.type}" if scalar.args[0].type.is_text else "value out of range"
-    if scalar.function in ("div", "mod") and _evaluate(scalar.args[1], context, row) == 0:
+    if _divides_by_zero(scalar, context, row):
         return "division by zero"
     if scalar.type.is_numeric and all(arg.type.is_numeric for arg in scalar.args):
         return f"{scalar.type} out of range"
     return "invalid value"
 
 
-def _hint(scalar: Scalar) -> str | None:
-    if isinstance(scalar, Call) and scalar.function in ("div", "mod"):
+def _divides_by_zero(call: Call, context: Context, row: Words) -> bool:
+    return call.function in ("div", "mod") and _evaluate(call.args[1], context, row) == 0
+
+
+def _hint(scalar: Scalar, context: Context, row: Words) -> str | None:
+    if not isinstance(scalar, Call):
+        return None
+    if _divides_by_zero(scalar, context, row):
         return "guard the divisor with NULLIF or CASE"
-    if isinstance(scalar, Call) and scalar.function in ("add", "sub", "mul") and scalar.type.is_exact:
-        return "cast an operand to a wider type"
-    return None
+    return _wider(scalar.type, "an operand") if scalar.function in ("add", "sub", "mul", "div") else None
+
+
+def _wider(type_: Type, operand: str) -> str | None:
+    """What to do about a result that is too large for a type of numbers."""
+    match type_.kind:
+        case Kind.SMALLINT | Kind.INTEGER:
+            return f"cast {operand} to BIGINT"
+        case Kind.BIGINT:
+            return f"cast {operand} to DOUBLE"
+        case Kind.DECIMAL:
+            return f"cast {operand} to DOUBLE, or to a DECIMAL of smaller scale"
+        case Kind.REAL | Kind.DOUBLE:
+            return f"scale {operand} down: a DOUBLE is at most 1.8e308"
+        case _:
+            return None
+
+
+def sum_overflow(aggregate: Aggregate) -> DataError:
+    """The error of a sum that its type cannot hold."""
+    name = aggregate.description or f"sum of column {aggregate.argument}"
+    type_ = sum_type(aggregate.type)
+    return DataError(f"{name} overflows {type_}", hint=_wider(type_, "what is summed"))

@@ -52,6 +52,13 @@ class Antichain:
         return cls(times)
 
     @classmethod
+    def known(cls, elements: tuple[Time, ...]) -> "Antichain":
+        """Of elements that are mutually incomparable, in lexicographic order: nothing is checked."""
+        frontier = cls()
+        object.__setattr__(frontier, "elements", elements)
+        return frontier
+
+    @classmethod
     def minimum(cls, depth: int) -> "Antichain":
         """The frontier that every time of ``depth`` coordinates is in advance of."""
         return cls(((0,) * depth,))

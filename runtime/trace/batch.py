@@ -97,7 +97,7 @@ class Batch:
     @property
     def updates(self) -> Updates:
         """The contents, without copying."""
-        return Updates(self.data, self.time, self.diff)
+        return Updates(self.data, self.time, self.diff, ordered=True)
 
     @property
     def constant_time(self) -> bool:

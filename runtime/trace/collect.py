@@ -65,3 +65,30 @@ def collect(
         count, task = np.resize(count, capacity), np.resize(task, capacity)
     written = int(state[0])
     return np.ascontiguousarray(out[:, :written]), count[:written], task[:written], int(state[1])
+
+
+def group_times(layers: Sequence[Batch], prefix: Words, closed: int) -> tuple[Words, Words]:
+    """The distinct times of the updates of many groups: (times int64[depth, m], group of each, ascending).
+
+    ``prefix int64[group, n]``, layers of one depth (at least one layer); epochs before ``closed`` appear
+    as ``closed - 1``.
+    """
+    depth = layers[0].time.shape[0]
+    tasks = prefix.shape[1]
+    description = describe(layers)
+    capacity = 4 * tasks + 64
+    out, task = np.empty((depth, capacity + 1), np.int64), np.empty(capacity + 1, np.int64)
+    state = np.zeros(1, np.int64)
+    start = 0
+    while True:
+        start = kernels.group_times(
+            description, depth, prefix, prefix.shape[0], closed, start, out, task, state
+        )  # fmt: skip
+        if start == tasks:
+            break
+        capacity *= 2
+        grown = np.empty((depth, capacity + 1), np.int64)
+        grown[:, : out.shape[1]] = out
+        out, task = grown, np.resize(task, capacity + 1)
+    written = int(state[0])
+    return np.ascontiguousarray(out[:, :written]), task[:written]

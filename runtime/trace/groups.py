@@ -62,7 +62,7 @@ class GroupTable:
     @property
     def bytes(self) -> int:
         """Bytes of all state arrays, in use or reserved."""
-        arrays = (self.slots, self.table, self.free)
+        arrays = (self.slots, self.table, self.free, self.touched, self.old, self.new, self.when)
         return sum(array.nbytes for array in arrays)
 
     @property
@@ -184,10 +184,11 @@ class GroupTable:
     def _finish(self) -> None:
         self.state[2] = 0
         self.marker += 1
+        self.new = np.empty((0, self.words), np.int64)
+        self.when = np.empty(0, np.int64)
         if self.touched.shape[0] > 1 << 16:
             self.touched = np.empty(MINIMUM, np.int64)
             self.old = np.empty((MINIMUM, self.words), np.int64)
-            self.new = np.empty((0, self.words), np.int64)
 
     def _reserve(self, n: int) -> None:
         """Room for n more groups and n more entries."""

@@ -46,7 +46,7 @@ class TraceHandle:
 
     @property
     def physical(self) -> Antichain:
-        """No batch spans this frontier or a later one that was a batch boundary."""
+        """No batch spans this frontier, or a later one at which a step ended (see :meth:`Spine.mark`)."""
         return self._hold.physical
 
     def advance_logical(self, frontier: Antichain) -> None:

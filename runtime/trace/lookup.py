@@ -1,8 +1,9 @@
 """Matching a stream of rows with the rows of a trace: the one way in which operators read arrangements."""
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from typing import Final
 
 import numpy as np
 
@@ -14,21 +15,24 @@ from kpg.runtime.trace.updates import Updates, Words
 
 
 class Order(enum.Enum):
-    """Which arrangement updates a stream update at time ``ts`` meets, by their time ``tr``.
+    """Which arrangement updates a stream update meets.
 
-    Times compare lexicographically, which extends the product order to a total one.
+    A step processes times by their rounds, and those of equal rounds by their epoch: a linear extension of
+    the product order. What happened in a closed epoch comes before everything.
     """
 
     ANY = seek.ANY
     """All of them."""
     THROUGH = seek.THROUGH
-    """Those with ``tr <= ts``."""
+    """Those that come before it, and those of the same time."""
     BEFORE = seek.BEFORE
-    """Those with ``tr < ts``."""
+    """Those that come before it."""
 
 
 Segment = tuple[Batch, Words, Words]
 """Matches within one batch: positions in the stream, positions in the batch."""
+
+_NO_DIRECTORY: Final = np.empty(0, np.int32), np.empty(0, np.int64)
 
 
 @cache
@@ -43,7 +47,12 @@ def lookup(
     keep_stream: Words,
     keep_batch: Words,
     order: Order,
+    *,
+    closed: int = 0,
+    floor: int = 0,
+    origin: int = 0,
     chunk: int = 1 << 20,
+    poll: Callable[[], None] | None = None,
 ) -> Iterator[Updates]:
     """All pairs of a stream row s and an arrangement row r with ``s[key[i]] == r[i]`` for every i.
 
@@ -51,75 +60,100 @@ def lookup(
     row is the stream columns ``keep_stream`` and the arrangement columns ``keep_batch`` (both
     ``int64[]``), its time the least upper bound, its diff the product. Pieces have 1 to ``chunk`` rows, in
     no particular order and not consolidated. The stream need not be sorted, though it is faster so.
+
+    For ``order``, arrangement epochs below ``closed`` are closed, and those below ``floor`` count as
+    ``floor``: a step passes its lower epoch as ``closed`` and less as ``floor``; one that hydrates passes
+    the last closed epoch as both, so that all history is at that epoch. An arrangement from an outer scope
+    has fewer time coordinates than the stream; those it lacks are 0.
+
+    The time that is compared begins at row ``origin`` of the stream's times. On a delta join's path of
+    several lookups it must be that of the update that set out, not the least upper bound with what was
+    met on the way, which may come after updates that will find this one themselves. So the times of such a
+    stream are the least upper bound so far, then, from row ``origin`` on, the time at the start.
+
+    Memory is in proportion to ``chunk``, whatever the pairs; ``poll`` is called about every tenth of a
+    second in which no piece comes.
     Raises DataError if a product of diffs does not fit 64 bits.
     """
     n = len(stream)
     if n == 0:
         return
     columns = _columns(key)
-    time = tuple(stream.time[:, 0].tolist()) if stream.constant_time else None
-    epoch = time[0] if time is not None else int(stream.time[0].min())
+    ordered = stream.ordered and len(key) > 0 and key == tuple(range(len(key)))
+    time = stream.time[origin:] if origin else stream.time
+    earliest = tuple((stream.time[:, 0] if stream.constant_time else stream.time.min(axis=1)).tolist())
+    place = _place(earliest[origin:], time.shape[0], 0)
     segments: list[Segment] = []
-    total = 0
-    state = np.empty(2, np.int64)
-    capacity = 0
+    total = capacity = 0
+    state = np.zeros(4, np.int64)
     for layer in layers:
-        test = _time_test(time, epoch, layer, order) if len(layer) else None
+        test = _time_test(stream.constant_time, place, layer, order, closed, floor) if len(layer) else None
         if test is None:
             continue
-        offsets, bounds = layer.directory(n)
+        gallop = ordered and n >= len(layer)
+        offsets, bounds = _NO_DIRECTORY if gallop else layer.directory(n)
+        matcher = seek.match_sorted if gallop else seek.match
         state[0], state[1] = 0, -1
-        found = wanted = min(2 * n + 64, chunk)
-        while found == wanted:
+        wanted = 2 * n + 64
+        done = False
+        while not done:
             wanted = min(wanted, chunk - total)
             if capacity != wanted:  # otherwise the last buffers are still empty
                 left, right = np.empty(wanted, np.int64), np.empty(wanted, np.int64)
                 capacity = wanted
-            found = seek.match(
-                stream.data, columns, stream.time, layer.data, layer.time, offsets, bounds, test,
-                state, left, right,
+            found = matcher(
+                stream.data, columns, time, layer.data, layer.time, offsets, bounds,
+                test, closed, floor, state, left, right,
             )  # fmt: skip
             if found:
                 segments.append((layer, left[:found], right[:found]))
                 total += found
                 capacity = 0
             if total == chunk:
-                yield _assemble(stream, time, segments, total, keep_stream, keep_batch)
+                yield _assemble(stream, earliest, segments, total, keep_stream, keep_batch)
                 segments, total = [], 0
+            done = state.item(0) == n
             if found == wanted:
-                found = wanted = wanted * 4
+                wanted *= 4
+            elif not done and poll is not None:
+                poll()
     if total:
-        yield _assemble(stream, time, segments, total, keep_stream, keep_batch)
+        yield _assemble(stream, earliest, segments, total, keep_stream, keep_batch)
 
 
-def _time_test(time: Time | None, epoch: int, layer: Batch, order: Order) -> int | None:
-    """What ``match`` has to test: nothing where one comparison settles it for all; None: nothing can match.
+def _time_test(
+    constant: bool, place: Time, layer: Batch, order: Order, closed: int, floor: int
+) -> int | None:
+    """What the kernel has to test: nothing where one comparison settles it for all; None: nothing can match.
 
-    ``time`` is the stream's if all are equal, ``epoch`` its least first coordinate. A batch that is closed
-    before that epoch is met as a whole, even where compaction has moved its times up to the stream's.
+    No time of the stream is processed before ``place``; if ``constant``, all are at it.
     """
-    if order is Order.ANY or _closed_before(layer, epoch):
+    latest = layer.latest
+    if order is Order.ANY or (latest[0] < closed and floor < closed):
         return seek.ANY
+    through = order is Order.THROUGH
+    if _admits(_place(latest, len(place), floor), place, through):
+        return seek.ANY
+    if layer.constant_time and constant:
+        own = _place(tuple(layer.time[:, 0].tolist()), len(place), floor)
+        return seek.ANY if _admits(own, place, through) else None
     test: int = order.value
-    if time is None:
-        return test
-    if layer.latest < time or (layer.latest == time and order is Order.THROUGH):
-        return seek.ANY
-    if not layer.constant_time:
-        return test
-    layer_time = tuple(layer.time[:, 0].tolist())
-    return seek.ANY if layer_time < time or (layer_time == time and order is Order.THROUGH) else None
+    return test
 
 
-def _closed_before(layer: Batch, epoch: int) -> bool:
-    """Whether the layer holds only what happened in epochs (first coordinates) before ``epoch``."""
-    elements = layer.upper.elements
-    return len(elements) == 1 and elements[0][0] <= epoch and not any(elements[0][1:])
+def _place(time: Time, depth: int, floor: int) -> Time:
+    """The rounds, ``depth - 1`` of them, then the epoch: times compared like this are in processing order."""
+    epoch = time[0] if time[0] > floor else floor
+    return (epoch,) if depth == 1 else (*time[1:], *(0,) * (depth - len(time)), epoch)
+
+
+def _admits(layer: Time, stream: Time, through: bool) -> bool:
+    return layer < stream or (through and layer == stream)
 
 
 def _assemble(
     stream: Updates,
-    time: Time | None,
+    earliest: Time,
     segments: list[Segment],
     total: int,
     keep_stream: Words,
@@ -131,15 +165,19 @@ def _assemble(
     for batch, left, right in segments:
         seek.gather_pairs(stream.data, keep_stream, left, batch.data, keep_batch, right, data, start)
         start += left.shape[0]
-    return Updates(data, _times(stream, time, segments, total), _diffs(stream, segments, total))
+    return Updates(data, _times(stream, earliest, segments, total), _diffs(stream, segments, total))
 
 
-def _times(stream: Updates, time: Time | None, segments: list[Segment], total: int) -> Words:
-    if time is not None:
-        if all(precedes(batch.latest, time) for batch, _, _ in segments):
+def _times(stream: Updates, earliest: Time, segments: list[Segment], total: int) -> Words:
+    if stream.constant_time:
+        # ``precedes`` ends with the shorter time: no coordinate that the batch lacks matters.
+        if all(precedes(batch.latest, earliest) for batch, _, _ in segments):
             return stream.time
         if len(segments) == 1 and segments[0][0].constant_time:
-            return np.maximum(stream.time, segments[0][0].time)
+            joined = stream.time.copy()
+            outer = segments[0][0].time
+            np.maximum(joined[: outer.shape[0]], outer, out=joined[: outer.shape[0]])
+            return joined
     times = np.empty((stream.depth, total), np.int64)
     start = 0
     for batch, left, right in segments:

@@ -7,7 +7,7 @@ import numpy as np
 from kpg.runtime.kernels import merge
 from kpg.runtime.progress.antichain import Antichain, Time, least_upper_bound, precedes
 from kpg.runtime.trace.batch import SMALL, Batch, Directory
-from kpg.runtime.trace.updates import Updates, Words
+from kpg.runtime.trace.updates import Updates, Words, multiplicity_overflow
 
 COPIES_PER_ROW = 8
 """Words moved in the time that merging one row takes."""
@@ -56,7 +56,10 @@ class Merge:
         return sum(part.nbytes for part in parts if part is not None)
 
     def advance(self, limit: int) -> int:
-        """Spend about ``limit`` rows of work; returns the rows spent. ``result`` is set once it is done."""
+        """Spend about ``limit`` rows of work; returns the rows spent. ``result`` is set once it is done.
+
+        Raises DataError, now and ever after, where a sum of diffs does not fit 64 bits.
+        """
         spent = 0
         while spent < limit and self.result is None:
             spent += self._stage(self, limit - spent)
@@ -126,6 +129,8 @@ class Merge:
         return self._merged(spent)
 
     def _merged(self, spent: int) -> int:
+        if self._state[3] & merge.OVERFLOW:
+            raise multiplicity_overflow()
         if self._state[0] + self._state[1] == self._total:
             self._stage = Merge._trim
         return spent
@@ -153,7 +158,7 @@ class Merge:
             self._data.resize(width * count, refcheck=False)
         diff = older.diff
         if self._diffs is not None:
-            diff = self._diffs[:count].copy() if self._state[3] == merge.UNEQUAL else self._diffs[:1].copy()
+            diff = self._diffs[:count].copy() if self._state[3] & merge.UNEQUAL else self._diffs[:1].copy()
         time = self._time
         if time is None:
             assert self._times is not None

@@ -3,12 +3,14 @@
 The batches are adjacent (each one's ``upper`` is the next one's ``lower``), oldest first. Two neighbours
 are merged when the older is not larger than ``factor`` times all that is newer; so, once merges are
 done, sizes fall geometrically and there are O(log n) batches. Merging is done in :meth:`Spine.work`,
-in proportion to what was inserted, never in :meth:`Spine.insert`.
+in proportion to what was inserted. In a loop one step inserts a batch a round: these, and no older ones,
+merge with each other in :meth:`Spine.insert`, so that :meth:`Spine.truncate` can take the step back.
 """
 
 import math
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -31,6 +33,21 @@ TINY_BATCHES: Final = 4
 """So many batches of up to ``TINY`` rows are left at the end before they are made one."""
 
 
+ROUND_FACTOR: Final = 2
+"""Two batches of one step merge while the older is not larger than so many times the newer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """What a spine was when it was marked: ``position`` among the pending batches."""
+
+    number: int
+    position: int
+    upper: Antichain
+    inserted_rows: int
+    owed: int
+
+
 class Spine:
     """The trace of rows of ``width`` columns at times of ``depth`` coordinates.
 
@@ -51,29 +68,61 @@ class Spine:
         self._pending: list[Batch] = []
         self._owed = 0
         self._settled = True
+        self._marks = 0
+        self._mark: _Mark | None = None
         self._holds: list[weakref.ref[Hold]] = []
         self._layers: tuple[Batch, ...] | None = None
 
     def insert(self, batch: Batch) -> None:
-        """Append a batch whose ``lower`` is the ``upper`` of this trace."""
+        """Append a batch whose ``lower`` is the ``upper`` of this trace.
+
+        If there are rounds (``depth`` above 1), it merges with others since the mark, their times kept.
+        Raises DataError, and leaves the trace as it was, where a sum of diffs does not fit 64 bits.
+        """
         if batch.lower != self.upper:
             raise InternalError(f"batch from {batch.lower.elements} does not follow {self.upper.elements}")
-        self._pending.append(batch)
+        if self.depth > 1 and self._mark is not None:
+            position = self._mark.position
+            self._pending[position:] = self._folded([*self._pending[position:], batch])
+        else:
+            self._pending.append(batch)
         self.upper = batch.upper
         self.inserted_rows += len(batch)
         self._owed += len(batch)
         self._layers = None
 
-    def truncate_last(self) -> Batch:
-        """Take back the batch inserted last; no :meth:`work` may have been done since."""
-        if not self._pending:
-            raise InternalError("the last batch of a trace was merged before it was taken back")
-        batch = self._pending.pop()
-        self.upper = batch.lower
-        self.inserted_rows -= len(batch)
-        self._owed -= len(batch)
+    def mark(self) -> int:
+        """A token for the present contents, valid until the next mark, :meth:`work` or :meth:`compact`."""
+        self._marks += 1
+        self._mark = _Mark(self._marks, len(self._pending), self.upper, self.inserted_rows, self._owed)
+        return self._marks
+
+    def truncate(self, mark: int) -> None:
+        """Take back all batches inserted since the mark, which stays valid.
+
+        Raises InternalError if the mark is not valid any more.
+        """
+        marked = self._mark
+        if marked is None or marked.number != mark:
+            raise InternalError("a trace was merged or marked again before it was taken back to a mark")
+        del self._pending[marked.position :]
+        self.upper, self.inserted_rows, self._owed = marked.upper, marked.inserted_rows, marked.owed
         self._layers = None
-        return batch
+
+    def _folded(self, batches: list[Batch]) -> list[Batch]:
+        """Merge the newest of these batches while they are not much smaller than their elders."""
+        tiny = _tiny_tail(batches)
+        if 0 < tiny < TINY_BATCHES:
+            return batches
+        if tiny:
+            batches[-tiny:] = [_combined(batches[-tiny:], None)]
+            self.merged_rows += len(batches[-1])
+        while len(batches) > 1 and len(batches[-2]) <= ROUND_FACTOR * len(batches[-1]):
+            merge = Merge(batches[-2], batches[-1], None)
+            while merge.result is None:
+                self.merged_rows += merge.advance(len(merge) + 1)
+            batches[-2:] = [merge.result]
+        return batches
 
     def _whole_nodes(self) -> list[Batch]:
         """The batches that are or were absorbed, the sources of unfinished merges among them."""
@@ -133,11 +182,6 @@ class Spine:
         self._holds[:] = [reference for reference in self._holds if reference() is not hold]
 
     @property
-    def held(self) -> bool:
-        """Whether any reader is left."""
-        return bool(self._holds)
-
-    @property
     def absorbed(self) -> Antichain:
         """The frontier up to which batches may have been merged."""
         return self._nodes[-1].upper if self._nodes else Antichain.minimum(self.depth)
@@ -187,15 +231,14 @@ class Spine:
         """Compact the times of the only batch."""
         (batch,) = self._nodes
         frontier = self._frontier()
-        floor = frontier.floor() if frontier is not None else None
         assert isinstance(batch, Batch)
-        if frontier is None or floor is None or frontier.dominates(batch.since):
+        if not frontier or frontier.dominates(batch.since):
             return
-        self.since = self.since.join(frontier)
         nothing = Updates.empty(self.width, self.depth)
         merge = Merge(batch, Batch(nothing, batch.upper, batch.upper, batch.since), frontier)
         while merge.result is None:
             self.merged_rows += merge.advance(len(merge) + 1)
+        self.since = self.since.join(frontier)
         self._nodes = [merge]
         self._install()
 
@@ -206,7 +249,7 @@ class Spine:
         """
         self._nodes = [self._rewritten(batch, function) for batch in self._whole_nodes()]
         self._pending = [self._rewritten(batch, function) for batch in self._pending]
-        self._layers = None
+        self._layers = self._mark = None
         self._settled = False
 
     @staticmethod
@@ -215,6 +258,7 @@ class Spine:
 
     def _absorb(self) -> None:
         """Let go of the boundaries between pending batches that no reader's physical frontier needs."""
+        self._mark = None
         if not self._pending:
             return
         physical = _meet(hold.physical for hold in self._live_holds())
@@ -239,40 +283,22 @@ class Spine:
         if self._settled:
             return
         self._fold_empty()
-        tiny = self._tiny_tail()
+        tiny = _tiny_tail(self._nodes)
         if tiny >= TINY_BATCHES:
             self._combine(tiny)
-            tiny = self._tiny_tail()
+            tiny = _tiny_tail(self._nodes)
         while (index := self._next_pair(len(self._nodes) - tiny)) is not None:
             self._begin(index)
         self._settled = True
-
-    def _tiny_tail(self) -> int:
-        """How many of the newest batches are tiny."""
-        count = 0
-        for node in reversed(self._nodes):
-            if len(node) > TINY or isinstance(node, Merge):
-                break
-            count += 1
-        return count
 
     def _combine(self, count: int) -> None:
         """Make one batch of the newest ``count`` at once: merging in steps would cost more than the rows."""
         batches = [node for node in self._nodes[-count:] if isinstance(node, Batch)]
         frontier = self._frontier()
-        since = batches[0].since
-        for batch in batches:
-            since = since.join(batch.since)
-        updates = Updates.concat([batch.updates for batch in batches])
-        floor = frontier.floor() if frontier is not None else None
-        if frontier is not None and floor is not None:
+        self._nodes[-count:] = [_combined(batches, frontier)]
+        self.merged_rows += sum(len(batch) for batch in batches)
+        if frontier:
             self.since = self.since.join(frontier)
-            since = since.join(frontier)
-            times = np.maximum(updates.time, np.array(floor, np.int64).reshape(-1, 1))
-            updates = Updates(updates.data, _shortened(times), updates.diff)
-        self.merged_rows += len(updates)
-        combined = Batch(updates.consolidate(), batches[0].lower, batches[-1].upper, since)
-        self._nodes[-count:] = [combined]
         self._layers = None
 
     def _begin(self, index: int) -> None:
@@ -332,6 +358,31 @@ def _meet(frontiers: Iterable[Antichain]) -> Antichain | None:
         elif not result.dominates(frontier):
             result = result.meet(frontier)
     return result
+
+
+def _tiny_tail(nodes: Sequence[Batch | Merge]) -> int:
+    """How many of the newest batches are tiny."""
+    count = 0
+    for node in reversed(nodes):
+        if len(node) > TINY or isinstance(node, Merge):
+            break
+        count += 1
+    return count
+
+
+def _combined(batches: Sequence[Batch], frontier: Antichain | None) -> Batch:
+    """One batch of small adjacent ones, sorted anew, with times compacted to the frontier if there is one."""
+    since = batches[0].since
+    for batch in batches:
+        if batch.since != since:
+            since = since.join(batch.since)
+    updates = Updates.concat([batch.updates for batch in batches])
+    floor = frontier.floor() if frontier is not None else None
+    if frontier is not None and floor is not None:
+        since = since.join(frontier)
+        times = np.maximum(updates.time, np.array(floor, np.int64).reshape(-1, 1))
+        updates = Updates(updates.data, _shortened(times), updates.diff)
+    return Batch(updates.consolidate(), batches[0].lower, batches[-1].upper, since)
 
 
 def _shortened(times: Words) -> Words:

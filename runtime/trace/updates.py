@@ -14,19 +14,26 @@ Words = NDArray[np.int64]
 ONE: Final[Words] = np.ones(1, np.int64)
 
 
+def multiplicity_overflow() -> DataError:
+    """The error for a sum of diffs that does not fit 64 bits."""
+    return DataError("multiplicity overflow: a row occurs more often than a 64-bit count can hold")
+
+
 class Updates:
     """``data int64[width, n]``, ``time int64[depth, n]`` or ``[depth, 1]``, ``diff int64[n]`` or ``[1]``.
 
     All arrays are C-contiguous; the short form of ``time`` and ``diff`` means all equal. Updates are
-    values: nobody writes to the arrays once they are in an ``Updates``.
+    values: nobody writes to the arrays once they are in an ``Updates``. ``ordered`` says that the rows are
+    known to be sorted by their columns, the first one first; duplicates may be among them.
     """
 
-    __slots__ = ("data", "diff", "time")
+    __slots__ = ("data", "diff", "ordered", "time")
 
-    def __init__(self, data: Words, time: Words, diff: Words) -> None:
+    def __init__(self, data: Words, time: Words, diff: Words, ordered: bool = False) -> None:
         self.data = data
         self.time = time
         self.diff = diff
+        self.ordered = ordered
 
     @classmethod
     def of(cls, data: object, time: object, diff: object) -> "Updates":
@@ -92,11 +99,11 @@ class Updates:
 
     def with_data(self, data: Words) -> "Updates":
         """The same times and diffs for other rows, as many as these."""
-        return Updates(data, self.time, self.diff)
+        return Updates(data, self.time, self.diff, self.ordered and data is self.data)
 
     def negate(self) -> "Updates":
         """Every diff times -1."""
-        return Updates(self.data, self.time, -self.diff)
+        return Updates(self.data, self.time, -self.diff, self.ordered)
 
     @staticmethod
     def concat(parts: Sequence["Updates"]) -> "Updates":
@@ -126,8 +133,11 @@ class Updates:
         sorter = sort.short_order if n <= sort.FEW else sort.sort_order
         found = sorter(self.data, self.time, order)
         if found & sort.DISTINCT and self.diff.all():
-            return self if found & sort.IDENTITY else self.take(order)
-        return self._grouped(order)
+            result = self if found & sort.IDENTITY else self.take(order)
+        else:
+            result = self._grouped(order)
+        result.ordered = True
+        return result
 
     def _grouped(self, order: Words) -> "Updates":
         n = len(self)
@@ -136,7 +146,7 @@ class Updates:
         state = np.empty(2, np.int64)
         kept = sort.group(self.data, self.time, self.diff, order, heads, sums, state)
         if state[1]:
-            raise DataError("multiplicity overflow: a row occurs more often than a 64-bit count can hold")
+            raise multiplicity_overflow()
         if kept == 0:
             return Updates.empty(self.width, self.depth)
         result = Updates(self.data, self.time, ONE).take(heads[:kept])

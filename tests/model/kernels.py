@@ -39,6 +39,14 @@ def consolidated(updates: Updates) -> list[tuple[Row, Time, int]]:
     return [(row, time, diff) for (row, time), diff in sorted(contents([updates]).items())]
 
 
+def comes_before(other: Time, time: Time, closed: int, floor: int, *, through: bool) -> bool:
+    """Whether an arrangement's time is processed before a stream's, or, with ``through``, is equal to it."""
+    epoch = max(other[0], floor)
+    place = (*other[1:], *(0,) * (len(time) - len(other)), epoch)
+    limit = (*time[1:], time[0])
+    return epoch < closed or place < limit or (through and place == limit)
+
+
 def lookup(
     stream: Updates,
     key: Sequence[int],
@@ -46,6 +54,8 @@ def lookup(
     keep_stream: Sequence[int],
     keep_batch: Sequence[int],
     order: Order,
+    closed: int = 0,
+    floor: int = 0,
 ) -> Contents:
     """Every pair tried."""
     found: Contents = {}
@@ -54,11 +64,11 @@ def lookup(
         for other, other_time, other_diff in arranged:
             if any(row[column] != other[i] for i, column in enumerate(key)):
                 continue
-            if (order is Order.BEFORE and other_time >= time) or (
-                order is Order.THROUGH and other_time > time
-            ):
+            through = order is Order.THROUGH
+            if order is not Order.ANY and not comes_before(other_time, time, closed, floor, through=through):
                 continue
             joined = tuple(row[c] for c in keep_stream) + tuple(other[c] for c in keep_batch)
-            pair = (joined, tuple(map(max, time, other_time)))
+            own_time = other_time + (0,) * (len(time) - len(other_time))
+            pair = (joined, tuple(map(max, time, own_time)))
             found[pair] = found.get(pair, 0) + diff * other_diff
     return {pair: diff for pair, diff in found.items() if diff}

@@ -1,20 +1,21 @@
 """The slow truth about dataflow plans: each node from scratch, over multisets of rows of Python values.
 
 A join is evaluated along every one of its paths, which must agree. Order words become values that
-compare as the words do.
+compare as the words do. A loop's body is evaluated from scratch in every round.
 """
 
 import datetime
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cmp_to_key
 from typing import Any
 
 from kpg.runtime import plan
 from kpg.runtime.plan import Mfp, Plan
-from kpg.runtime.scalar import Call, Literal, Scalar
+from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from tests.model.relation import SingleError
 from tests.model.scalar import evaluate, from_word, passes
 
@@ -29,10 +30,31 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 TEXT_BYTES = 7
 """Bytes of a text in one order word."""
+MOST_ROUNDS = 1000
+"""Rounds after which a loop without a limit counts as one without a fixed point."""
 
 
 class DisagreementError(Exception):
     """Two paths of a join give different results."""
+
+
+class NoFixedPointError(Exception):
+    """A loop still changes at its limit, or for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a list of nodes reads besides itself; ``outer`` and ``variables`` are those of a loop's body."""
+
+    tables: Tables
+    views: Mapping[str, Rows]
+    outer: "Sequence[Value]" = ()
+    variables: Sequence[Rows | None] = ()
+    """None: not yet carried, so the variable is its ``initial``."""
+
+
+Value = Any
+"""Of a node: its Rows; of a loop, the Rows of each of its results."""
 
 
 def rows_of_plan(query: Plan, tables: Tables, views: Mapping[str, Rows] | None = None) -> Rows:
@@ -40,22 +62,57 @@ def rows_of_plan(query: Plan, tables: Tables, views: Mapping[str, Rows] | None =
     return all_rows(query, tables, views)[query.output]
 
 
-def all_rows(query: Plan, tables: Tables, views: Mapping[str, Rows] | None = None) -> list[Rows]:
-    """The multiset of rows of every node."""
-    done: list[Rows] = []
-    for node in query.nodes:
-        done.append(_node(node, done, tables, views or {}))
+def all_rows(query: Plan, tables: Tables, views: Mapping[str, Rows] | None = None) -> list[Value]:
+    """The multiset of rows of every node; of a loop, those of its results."""
+    return _list(query.nodes, Surroundings(tables, views or {}))
+
+
+def _list(nodes: Sequence[plan.Node], around: Surroundings) -> list[Value]:
+    done: list[Value] = []
+    for node in nodes:
+        done.append(_node(node, done, around))
     return done
 
 
-def _node(node: plan.Node, done: Sequence[Rows], tables: Tables, views: Mapping[str, Rows]) -> Rows:
+def _node(node: plan.Node, done: Sequence[Value], around: Surroundings) -> Value:
     match node:
         case plan.Source(table=table):
-            return Counter((index,) for index in range(len(tables[table])))
+            return Counter((index,) for index in range(len(around.tables[table])))
         case plan.Import(view=view):
-            return views[view]
+            return around.views[view]
         case plan.Constant(rows=rows, types=types):
             return Counter(tuple(from_word(v, t) for v, t in zip(row, types, strict=True)) for row in rows)
+        case plan.Enter(input=ref):
+            return around.outer[ref]
+        case plan.Variable(index=index, initial=initial):
+            carried = around.variables[index]
+            first = Counter() if initial is None else done[initial]
+            return first if carried is None else carried
+        case plan.Loop():
+            return _fixed_point(node, replace(around, outer=done))
+        case plan.Leave(loop=ref, result=result):
+            return done[ref][result]
+        case _:
+            return _operator(node, done, around.tables)
+
+
+def _fixed_point(loop: plan.Loop, around: Surroundings) -> list[Rows]:
+    """The results of the round after which no variable changes, or of the last round within the limit."""
+    places = {node.index: ref for ref, node in enumerate(loop.body) if isinstance(node, plan.Variable)}
+    carried: list[Rows | None] = [None] * len(places)
+    for _ in range(MOST_ROUNDS if loop.limit is None else loop.limit):
+        done = _list(loop.body, replace(around, variables=carried))
+        results = [done[ref] for ref in loop.results]
+        if all(done[ref] == results[index] for index, ref in places.items()):
+            return results
+        carried = list(results[: len(places)])
+    if loop.limit is None or loop.error_at_limit:
+        raise NoFixedPointError
+    return results
+
+
+def _operator(node: plan.Node, done: Sequence[Rows], tables: Tables) -> Rows:
+    match node:
         case plan.Linear(input=ref, mfp=mfp):
             return _mapped(mfp, done[ref], tables)
         case plan.Concat(inputs=refs):
@@ -82,6 +139,8 @@ def _node(node: plan.Node, done: Sequence[Rows], tables: Tables, views: Mapping[
             if any(sum(group.values()) > 1 for group in _groups(done[ref], key).values()):
                 raise SingleError
             return done[ref]
+        case _:
+            raise AssertionError(node)
 
 
 def _value(scalar: Scalar, row: Row, tables: Tables) -> Any:
@@ -108,6 +167,11 @@ def _order_value(value: Any, descending: bool, nulls_first: bool, part: int) -> 
 
 def _mapped(mfp: Mfp, rows: Rows, tables: Tables) -> Rows:
     result: Rows = Counter()
+    if not mfp.predicates and all(isinstance(output, Column) for output in mfp.outputs):
+        chosen = [output.index for output in mfp.outputs if isinstance(output, Column)]
+        for row, n in rows.items():
+            result[tuple([row[index] for index in chosen])] += n
+        return _nonzero(result)
     for row, n in rows.items():
         if passes(mfp.predicates, row, tables):
             result[tuple(_value(output, row, tables) for output in mfp.outputs)] += n
@@ -224,7 +288,7 @@ def _sortable(value: Any) -> tuple[bool, Any]:
 
 def _basic(rows: Rows, key: int, aggregates: Sequence[plan.BasicAggregate]) -> Rows:
     result: Rows = Counter()
-    for group, members in _groups(rows, key).items():
+    for group, members in _groups(+rows, key).items():
         result[(*group, *(_string_agg(one, members) for one in aggregates))] += 1
     return result
 

@@ -22,6 +22,10 @@ Rows = Counter[Row]
 Tables = Mapping[str, Sequence[Row]]
 
 
+class RecursionLimitError(Exception):
+    """A loop has not reached its fixed point in as many rounds as it may take."""
+
+
 class SingleError(Exception):
     """A scalar subquery has several rows."""
 
@@ -98,11 +102,14 @@ def _nonzero(rows: Rows) -> Rows:
 
 def _fixed_point(rel: algebra.LetRec, tables: Tables, bound: Mapping[str, Rows]) -> Rows:
     here = {**bound, **{id_: Counter() for id_ in rel.ids}}
-    for _ in range(rel.limit if rel.limit is not None else 10_000):
+    for _ in range(10_000 if rel.limit is None else rel.limit):
         new = {id_: rows_of(v, tables, here) for id_, v in zip(rel.ids, rel.values, strict=True)}
         if all(here[id_] == rows for id_, rows in new.items()):
             break
         here |= new
+    else:
+        if rel.limit is None or rel.error_at_limit:
+            raise RecursionLimitError
     return rows_of(rel.body, tables, here)
 
 

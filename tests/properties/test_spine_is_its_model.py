@@ -21,18 +21,28 @@ class SpineMachine(RuleBasedStateMachine):
         self.inserted: list[Updates] = []
         self.uppers: list[Antichain] = []
         self.handles: list[TraceHandle] = []
-        self.worked = True
+        self.mark: tuple[int, int, int] | None = None
+        """The spine's token, how many batches there were, and the epoch."""
+        self.cuts = [0]
+        """After how many batches a reader may cut the trace: where steps end, as in rounds batches merge."""
 
     def frontier(self, epoch: int) -> Antichain:
         return Antichain.of((epoch,) + (0,) * (self.depth - 1))
 
-    @initialize(depth=st.integers(1, 2))
+    @initialize(depth=st.integers(1, 3))
     def start(self, depth: int) -> None:
         self.depth = depth
         self.epoch = 0
         self.spine = Spine(2, depth)
         self.handles = [TraceHandle(self.spine)]
         self.inserted, self.uppers = [], [self.frontier(0)]
+
+    def put(self, updates: Updates, upper: Antichain) -> None:
+        self.spine.insert(Batch.build(updates, self.spine.upper, upper))
+        self.inserted.append(updates)
+        self.uppers.append(upper)
+        if self.mark is None or self.depth == 1:
+            self.cuts.append(len(self.inserted))
 
     @rule(
         rows=st.integers(0, 120), epochs=st.integers(1, 3), seed=st.integers(0, 1000),
@@ -43,13 +53,24 @@ class SpineMachine(RuleBasedStateMachine):
         time = random.integers(0, 3, (self.depth, rows))
         time[0] = random.integers(self.epoch, self.epoch + epochs, rows)
         diff = random.choice([-1, 1], rows) if deletes else 1
-        updates = Updates.of(random.integers(0, reach, (2, rows)), time, diff)
         self.epoch += epochs
-        upper = self.frontier(self.epoch)
-        self.spine.insert(Batch.build(updates, self.spine.upper, upper))
-        self.inserted.append(updates)
-        self.uppers.append(upper)
-        self.worked = False
+        self.put(Updates.of(random.integers(0, reach, (2, rows)), time, diff), self.frontier(self.epoch))
+
+    @precondition(lambda self: self.depth > 1)
+    @rule(rounds=st.integers(1, 7), most=st.sampled_from([3, 30, 120]), seed=st.integers(0, 1000))
+    def insert_rounds(self, rounds: int, most: int, seed: int) -> None:
+        """A step of two epochs, a batch for each round."""
+        self.begin_step()
+        random = np.random.default_rng(seed)
+        lower, self.epoch = self.epoch, self.epoch + 2
+        for number in range(rounds):
+            rows = random.integers(0, most)
+            time = np.full((self.depth, rows), number)
+            time[0] = random.integers(lower, self.epoch, rows)
+            time[2:] = 0
+            elements = (lower, number + 1), (self.epoch, 0)
+            upper = Antichain(tuple(e + (0,) * (self.depth - 2) for e in elements))
+            self.put(Updates.of(random.integers(0, 50, (2, rows)), time, random.choice([-1, 1], rows)), upper)
 
     @rule(index=st.integers(0, 50))
     def delete_what_was_inserted(self, index: int) -> None:
@@ -57,21 +78,26 @@ class SpineMachine(RuleBasedStateMachine):
             return
         gone = self.inserted[index % len(self.inserted)]
         time = np.array(self.frontier(self.epoch).elements, np.int64).T.copy()
-        updates = Updates(gone.data, time, gone.negate().diff)
         self.epoch += 1
-        self.spine.insert(Batch.build(updates, self.spine.upper, self.frontier(self.epoch)))
-        self.inserted.append(updates)
-        self.uppers.append(self.frontier(self.epoch))
-        self.worked = False
+        self.put(Updates(gone.data, time, gone.negate().diff), self.frontier(self.epoch))
 
-    @precondition(lambda self: not self.worked)
+    @rule()
+    def begin_step(self) -> None:
+        self.end_step()
+        self.mark = self.spine.mark(), len(self.inserted), self.epoch
+
+    def end_step(self) -> None:
+        self.mark = None
+        self.cuts.append(len(self.inserted))
+
+    @precondition(lambda self: self.mark is not None)
     @rule()
     def take_back(self) -> None:
-        self.spine.truncate_last()
-        self.inserted.pop()
-        self.uppers.pop()
-        (self.epoch, *_) = self.uppers[-1].elements[0]
-        self.worked = True
+        assert self.mark is not None
+        token, count, self.epoch = self.mark
+        self.spine.truncate(token)
+        del self.inserted[count:], self.uppers[count + 1 :]
+        self.cuts = [cut for cut in self.cuts if cut <= count]
 
     @rule(which=st.integers(0, 9), back=st.integers(0, 5))
     def advance_logical(self, which: int, back: int) -> None:
@@ -82,15 +108,19 @@ class SpineMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 9), back=st.integers(0, 3))
     def advance_physical(self, which: int, back: int) -> None:
         handle = self.handles[which % len(self.handles)]
-        boundaries = [upper for upper in self.uppers if upper.dominates(self.frontier(self.committed()))]
+        boundaries = self.boundaries()
         target = boundaries[max(0, len(boundaries) - 1 - back)]
         if handle.physical.dominates(target):
             handle.advance_physical(target)
 
+    def boundaries(self) -> list[Antichain]:
+        """The frontiers at which a reader may cut, and that nothing takes back any more."""
+        count = len(self.inserted) if self.mark is None else self.mark[1]
+        return [self.uppers[cut] for cut in self.cuts if cut <= count]
+
     def committed(self) -> int:
         """The epoch that nothing takes back any more."""
-        uppers = self.uppers if self.worked else self.uppers[:-1]
-        return uppers[-1].elements[0][0]
+        return self.boundaries()[-1].elements[0][0]
 
     @rule(which=st.integers(0, 9))
     def clone(self, which: int) -> None:
@@ -104,17 +134,17 @@ class SpineMachine(RuleBasedStateMachine):
     @rule()
     def work_what_is_due(self) -> None:
         self.spine.work()
-        self.worked = True
+        self.end_step()
 
     @rule(fuel=st.integers(1, 400))
     def work(self, fuel: int) -> None:
         assert self.spine.work(fuel) <= 2 * fuel + 256
-        self.worked = True
+        self.end_step()
 
     @rule()
     def compact(self) -> None:
         self.spine.compact()
-        self.worked = True
+        self.end_step()
 
     @invariant()
     def every_reader_sees_what_was_inserted(self) -> None:

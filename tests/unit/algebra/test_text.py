@@ -69,6 +69,8 @@ SAMPLES: tuple[Rel, ...] = (
     Single(Distinct(Threshold(T)), (0, 1)),
     Let("x", T, Join((LocalGet("x", T.types), T), (Call("eq", (A, Column(3, INTEGER)), BOOLEAN),))),
     LetRec(("p", "q"), (T, LocalGet("p", T.types)), (T.types, T.types), 10, LocalGet("q", T.types)),
+    LetRec(("p",), (T,), (T.types,), 10, LocalGet("p", T.types), error_at_limit=True),
+    LetRec(("p",), (T,), (T.types,), None, LocalGet("p", T.types)),
     Union((T, Union(()))),
 )
 

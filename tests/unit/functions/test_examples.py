@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import math
+from collections.abc import Iterator
 
 import duckdb
 import pytest
@@ -17,7 +18,11 @@ EXAMPLES = [
     for sql, expected in function.examples.items()
 ]
 
-DUCKDB = duckdb.connect()
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
 
 
 def comparable(value: object) -> object:
@@ -40,8 +45,10 @@ def test_example_through_the_engine(function: ScalarFunction, sql: str, expected
 
 
 @pytest.mark.parametrize(("function", "sql", "expected"), EXAMPLES)
-def test_example_in_duckdb(function: ScalarFunction, sql: str, expected: str) -> None:
-    row = DUCKDB.execute(f"SELECT {sql}, {expected}").fetchone()
+def test_example_in_duckdb(
+    function: ScalarFunction, sql: str, expected: str, oracle: duckdb.DuckDBPyConnection
+) -> None:
+    row = oracle.execute(f"SELECT {sql}, {expected}").fetchone()
     assert row is not None
     left, right = map(comparable, row)
     if isinstance(left, float) and isinstance(right, float):

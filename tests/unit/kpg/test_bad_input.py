@@ -181,6 +181,89 @@ def test_overflow_in_a_view(shop: Database) -> None:
     assert list(shop.query("SELECT count(*) FROM big")) == [(1,)]
 
 
+BIG = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("query", "message", "hint"),
+    [
+        ("SELECT sum(n) FROM big", "sum(n) overflows BIGINT", "cast what is summed to DOUBLE"),
+        ("SELECT sum(n - 1) AS s FROM big", "sum(n - 1) overflows BIGINT", "cast what is summed to DOUBLE"),
+        ("SELECT avg(n) FROM big", "sum(n) overflows BIGINT", "cast what is summed to DOUBLE"),
+        (
+            "SELECT sum(m) FROM (SELECT n AS m FROM big) AS v",
+            "sum(m) overflows BIGINT",
+            "cast what is summed to DOUBLE",
+        ),
+        (
+            "SELECT sum(x) FROM big",
+            "sum(x) overflows DOUBLE",
+            "scale what is summed down: a DOUBLE is at most 1.8e308",
+        ),
+        (
+            "SELECT sum(p) FROM big",
+            "sum(p) overflows DECIMAL(18, 0)",
+            "cast what is summed to DOUBLE, or to a DECIMAL of smaller scale",
+        ),
+        (
+            "SELECT x * 10 FROM big WHERE x > 0",
+            "DOUBLE out of range in x * 10.0 (x is 1e+308)",
+            "scale an operand down: a DOUBLE is at most 1.8e308",
+        ),
+        (
+            "SELECT x / 1e-300 FROM big",
+            "DOUBLE out of range in x / 1e-300 (x is 1e+308)",
+            "scale an operand down: a DOUBLE is at most 1.8e308",
+        ),
+        (
+            "SELECT n * 2 FROM big",
+            f"BIGINT out of range in n * 2 (n is {BIG})",
+            "cast an operand to DOUBLE",
+        ),
+        (
+            "SELECT i + 2147483647 FROM big",
+            "INTEGER out of range in i + 2147483647 (i is 7)",
+            "cast an operand to BIGINT",
+        ),
+        (
+            "SELECT n / (i - 7) FROM big",
+            f"division by zero in n / (i - 7) (n is {BIG}, i - 7 is 0)",
+            "guard the divisor with NULLIF or CASE",
+        ),
+        (
+            "UPDATE big SET i = i + 3000000000",
+            'value out of range for column "i" INTEGER: i + 3000000000 is 3000000007',
+            None,
+        ),
+        (
+            "INSERT INTO big (i) SELECT n FROM big",
+            f'value out of range for column "i" INTEGER: n is {BIG}',
+            None,
+        ),
+        (
+            "INSERT INTO big (i) VALUES (1 + 3000000000)",
+            'value out of range for column "i" INTEGER: 3000000001',
+            None,
+        ),
+    ],
+)
+def test_overflows_name_what_the_user_wrote(db: Database, query: str, message: str, hint: str | None) -> None:
+    db.sql("CREATE TABLE big (i INT, n BIGINT, x DOUBLE, p DECIMAL(18, 0))")
+    row = f"(7, {BIG}, 1e308, 999999999999999999)"
+    db.sql(f"INSERT INTO big VALUES {', '.join([row] * 10)}")
+    error = fails(db, query)
+    assert isinstance(error, kpg.DataError)
+    assert (error.message, error.hint) == (message, hint)
+
+
+def test_the_lowest_words_are_no_numbers(db: Database) -> None:
+    assert db.query("SELECT -9223372036854775806").fetchall() == [(-(2**63) + 2,)]
+    for number in ("-9223372036854775807", "-9223372036854775808"):
+        error = fails(db, f"SELECT {number}")
+        assert error.message == f"number {number} is out of range"
+        assert error.hint == "a BIGINT is from -9223372036854775806 to 9223372036854775807"
+
+
 def test_scalar_subquery_with_two_rows(run: Database) -> None:
     error = fails(run, "SELECT (SELECT id FROM item WHERE kind = 'a')")
     assert isinstance(error, kpg.DataError)

@@ -1,6 +1,7 @@
 """The command line, run in this process."""
 
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import kpg
 from kpg.cli import main
 from kpg.cli.output import Format
 from kpg.cli.prompt import Names, Prompt, _bindings
+from kpg.cli.text import is_complete
 from kpg.database import Database
 
 Captured = pytest.CaptureFixture[str]
@@ -107,6 +109,24 @@ def test_functions(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     assert run(monkeypatch, "functions", "no such thing") == 1
 
 
+def test_functions_are_shown_as_sql_writes_them(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert run(monkeypatch, "functions") == 0
+    names = {line.split("  takes ")[0] for line in capsys.readouterr().out.splitlines() if "  takes " in line}
+    assert {"+", "-", "=", "||", "IN", "IS NULL", "LIKE", "AND", "NOT", "EXTRACT(YEAR)", "upper"} <= names
+    assert not {"add", "eq", "concat", "is_null", "extract_year", "order_word", "neg"} & names
+
+
+def test_explain_in_a_format_for_programs(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    assert run(monkeypatch, "sql", "-c", "EXPLAIN LOGICAL SELECT 1", "-f", "json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows and all(list(row) == ["plan"] for row in rows)
+    assert run(monkeypatch, "sql", "-c", "EXPLAIN LOGICAL SELECT 1; SELECT 2 AS n", "-f", "csv") == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "plan" and out[-2:] == ["n", "2"]
+    assert run(monkeypatch, "sql", "-c", "EXPLAIN LOGICAL SELECT 1") == 0
+    assert capsys.readouterr().out.splitlines()[0] == rows[0]["plan"]
+
+
 @pytest.mark.parametrize("text", ["0", "23", "x", "3-", "1,,x"])
 def test_wrong_query_numbers(monkeypatch: pytest.MonkeyPatch, capsys: Captured, text: str) -> None:
     assert run(monkeypatch, "tpch", "--queries", text) == 2
@@ -145,6 +165,35 @@ def test_prompt_session(db: Database, capsys: Captured) -> None:
     assert "timing is off" in captured.out
     assert 'error: column "x" does not exist' in captured.err
     assert "unknown command .nonsense" in captured.err
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", "QUIT;", " exit ; ", ".quit", ".exit;"])
+def test_words_that_leave(db: Database, word: str) -> None:
+    assert is_complete(word)
+    assert not Prompt(db, Format.TABLE, object()).execute(word)  # type: ignore[arg-type]
+
+
+def test_words_that_help(db: Database, capsys: Captured) -> None:
+    prompt = Prompt(db, Format.TABLE, object())  # type: ignore[arg-type]
+    assert is_complete("help") and prompt.execute("help") and prompt.execute("Help;")
+    assert capsys.readouterr().out.count(".arrangements") == 2
+    assert not is_complete("select help") and not is_complete("helps")
+
+
+def test_timing(db: Database, capsys: Captured) -> None:
+    prompt = Prompt(db, Format.TABLE, object())  # type: ignore[arg-type]
+    for command, said in [
+        ("off", "off"),
+        ("off", "off"),
+        ("ON", "on"),
+        ("on;", "on"),
+        ("", "off"),
+        ("", "on"),
+    ]:
+        assert prompt.execute(f".timing {command}")
+        assert capsys.readouterr().out == f"timing is {said}\n"
+    assert prompt.execute(".timing perhaps")
+    assert capsys.readouterr().err == "error: .timing takes on or off, not perhaps\n"
 
 
 def test_completion(shop: Database) -> None:

@@ -181,6 +181,35 @@ def test_explain(shop: Database, stage: str) -> None:
     assert shop.view("total").explain(stage)
 
 
+def test_explain_takes_one_query(shop: Database) -> None:
+    for text in ("SELECT 1; SELECT 2", "CREATE TABLE x (a INT); SELECT a FROM x", "DROP TABLE item", ""):
+        with pytest.raises(kpg.InterfaceError, match="explain takes the text of one query"):
+            shop.explain(text)
+    assert [row[0] for row in shop.tables().fetchall()] == ["item"]
+
+
+def test_explain_in_a_transaction_is_of_what_would_run(shop: Database) -> None:
+    query = "SELECT price FROM total"
+    assert "total" in shop.explain(query, "logical")
+    with shop.transaction():
+        shop.sql("INSERT INTO item VALUES (9, 'a', 1)")
+        assert "Reduce" in shop.explain(query, "logical")
+        assert "Reduce" in repr(shop.sql(f"EXPLAIN LOGICAL {query}"))
+    assert "Reduce" not in shop.explain(query, "logical")
+
+
+def test_an_error_of_explain_ends_the_transaction(shop: Database) -> None:
+    for wrong in ("SELECT nothing FROM item", "SELECT FROM FROM"):
+        with pytest.raises(kpg.ProgrammingError), shop.transaction():
+            shop.sql("INSERT INTO item VALUES (9, 'a', 1)")
+            with pytest.raises(kpg.ProgrammingError):
+                shop.explain(wrong)
+            with pytest.raises(kpg.InterfaceError, match="rolled back"):
+                shop.sql("SELECT 1")
+            raise kpg.ProgrammingError("on")
+    assert shop.query("SELECT count(*) FROM item").fetchall() == [(3,)]
+
+
 def test_explain_arrangements(shop: Database) -> None:
     query = "SELECT i.id FROM item i JOIN item j ON i.kind = j.kind"
     before = "item by (kind): new\nthe result: of this query"

@@ -7,18 +7,15 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from kpg.compiler.algebra.rel import Constant, LetRec, LocalGet
 from kpg.compiler.catalog import NoStatistics
 from kpg.compiler.passes import PIPELINE
-from kpg.compiler.physical import plan_query
 from kpg.compiler.pipeline import compile_bound, explain
 from kpg.compiler.sql.parse import parse, parse_query
 from kpg.compiler.sql.query import lower_query
 from kpg.compiler.sql.statements import Select
 from kpg.runtime import plan
-from kpg.runtime.errors import InterfaceError, NotSupportedError
+from kpg.runtime.errors import InterfaceError
 from kpg.runtime.plan import Plan
-from kpg.runtime.types import BIGINT
 from kpg.tpch.schema import create_statements, query_text
 from tests.datadriven import check_file
 from tests.model.plan import rows_of_plan
@@ -103,12 +100,6 @@ def test_an_arrangement_that_exists_is_used() -> None:
     existing = compile_bound(bound, CATALOG, Existing()).plan
     assert lookups(existing) == lookups(without)
     assert any(isinstance(node, plan.Arrange) and node.key == 2 for node in existing.nodes)
-
-
-def test_recursion_is_refused() -> None:
-    loop = LetRec(("x",), (Constant((), (BIGINT,)),), ((BIGINT,),), None, LocalGet("x", (BIGINT,)))
-    with pytest.raises(NotSupportedError, match="recursive"):
-        plan_query(loop, NoStatistics())
 
 
 def test_a_tower_of_doublings_stays_small() -> None:

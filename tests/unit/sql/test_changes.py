@@ -42,7 +42,7 @@ DATA: Data = {
     ],
 )
 def test_change(text: str) -> None:
-    catalog, database = catalog_of(TABLES), database_of(TABLES, DATA)
+    catalog = catalog_of(TABLES)
     (statement,) = parse(text)
     rows = list(DATA["t"])
     match statement:
@@ -56,8 +56,9 @@ def test_change(text: str) -> None:
             rows = [new.get(rowid, row) for rowid, row in enumerate(rows)]
         case _:
             raise AssertionError(statement)
-    database.execute(text)
-    assert_same(rows, database.execute("select * from t").fetchall())
+    with database_of(TABLES, DATA) as database:
+        database.execute(text)
+        assert_same(rows, database.execute("select * from t").fetchall())
 
 
 VIEWS = (
@@ -76,15 +77,15 @@ VIEWS = (
     ],
 )
 def test_views_are_expanded(query: str) -> None:
-    catalog, database = catalog_of(TABLES), database_of(TABLES, DATA)
+    catalog = catalog_of(TABLES)
     for text in VIEWS:
         (statement,) = parse(text)
         assert isinstance(statement, CreateView)
         bound = lower_view(statement, catalog)
         schema = Schema(tuple(map(ColumnDef, bound.names, bound.types, bound.nullable)))
         catalog.add(ViewEntry(statement.name, schema, bound.rel, statement.query.text))
-        database.execute(text)
-    check(query, catalog, DATA, database)
+    with database_of("; ".join((TABLES, *VIEWS)), DATA) as database:
+        check(query, catalog, DATA, database)
 
 
 def test_all_of_a_relation() -> None:

@@ -1,5 +1,6 @@
 """All 22 TPC-H queries: the lowered relation, evaluated by its definition, against DuckDB."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -42,11 +43,11 @@ def data(folder: Path) -> Data:
 
 
 @pytest.fixture(scope="module")
-def database(folder: Path) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    for table in TABLES:
-        connection.execute(f"create table {table} as from '{table_path(folder, table)}'")
-    return connection
+def database(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        for table in TABLES:
+            connection.execute(f"create table {table} as from '{table_path(folder, table)}'")
+        yield connection
 
 
 @pytest.mark.parametrize("number", QUERIES)

@@ -1,5 +1,6 @@
 """The schema against DuckDB's reading of it and against the generated files."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -11,11 +12,11 @@ from kpg.tpch.schema import PRIMARY_KEYS, QUERIES, TABLES, create_statements, qu
 
 
 @pytest.fixture
-def connection() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    for statement in create_statements().values():
-        connection.execute(statement)
-    return connection
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        for statement in create_statements().values():
+            connection.execute(statement)
+        yield connection
 
 
 def test_statements_are_the_tables_in_order() -> None:

@@ -14,6 +14,7 @@ from tests.model import kernels as model
 from tests.model.updates import updates
 
 ALL_COLUMNS = np.arange(2)
+NOTHING = np.empty(0, np.int64), np.empty(0, np.int64)
 
 
 def batch(rows: Updates, upper: tuple[int, ...] = (9, 9)) -> Batch:
@@ -28,35 +29,73 @@ def pairs(
     return model.contents(lookup(stream, key, layers, keep_stream, keep_batch, order))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_every_pair_comes_once(data: st.DataObject) -> None:
-    width, depth = data.draw(st.integers(0, 3)), data.draw(st.integers(1, 2))
+    width, depth = data.draw(st.integers(0, 3)), data.draw(st.integers(1, 3))
+    arranged_depth = data.draw(st.integers(1, depth))
     stream_width = data.draw(st.integers(1, 3))
     stream = data.draw(updates(stream_width, depth, most=12))
-    layers = [batch(rows) for rows in data.draw(st.lists(updates(width, depth), max_size=3))]
+    layers = [batch(rows) for rows in data.draw(st.lists(updates(width, arranged_depth), max_size=3))]
     key = tuple(data.draw(st.lists(st.integers(0, stream_width - 1), max_size=width)))
+    if data.draw(st.booleans()):
+        stream, key = stream.consolidate(), tuple(range(min(width, stream_width, len(key))))
     keep_stream = data.draw(st.lists(st.integers(0, stream_width - 1), max_size=3))
     keep_batch = data.draw(st.lists(st.integers(0, width - 1), max_size=3)) if width else []
     order, chunk = data.draw(st.sampled_from(Order)), data.draw(st.sampled_from([1, 3, 1 << 20]))
+    closed = data.draw(st.integers(0, 4))
+    floor = data.draw(st.sampled_from([closed - 1, closed]))
     columns = np.array(keep_stream, np.int64), np.array(keep_batch, np.int64)
-    found = list(lookup(stream, key, layers, *columns, order, chunk))
+    found = list(lookup(stream, key, layers, *columns, order, closed=closed, floor=floor, chunk=chunk))
     assert all(1 <= len(part) <= chunk for part in found)
     arranged = [layer.updates for layer in layers]
-    assert model.contents(found) == model.lookup(stream, key, arranged, keep_stream, keep_batch, order)
+    expected = model.lookup(stream, key, arranged, keep_stream, keep_batch, order, closed, floor)
+    assert model.contents(found) == expected
 
 
 @pytest.mark.parametrize("order", Order)
-def test_all_chunks_but_the_last_are_full(order: Order) -> None:
+@pytest.mark.parametrize("ordered", [False, True])
+def test_all_chunks_but_the_last_are_full(order: Order, ordered: bool) -> None:
     layers = [batch(Updates.of([[1] * 5, range(5)], (0,), 1), (1,))]
-    stream = Updates.of([[1, 1, 2], [7, 8, 9]], (1,), 1)
-    found = lookup(stream, (0,), layers, ALL_COLUMNS, ALL_COLUMNS, order, 4)
+    stream = Updates.of([[1, 1, 2, 3, 4], [7, 8, 9, 9, 9]], (1,), 1)
+    stream.ordered = ordered
+    found = lookup(stream, (0,), layers, ALL_COLUMNS, ALL_COLUMNS, order, chunk=4)
     assert [len(part) for part in found] == [4, 4, 2]
 
 
-def test_a_batch_closed_before_the_stream_is_met_even_where_compacted_to_its_time() -> None:
-    compacted = Batch(Updates.of([[1]], (5,), 1), Antichain.of((0,)), Antichain.of((5,)), Antichain.of((5,)))
-    assert pairs(Updates.of([[1]], (5,), 1), (0,), [compacted], Order.BEFORE) == {((1, 1), (5,)): 1}
+def test_an_update_of_a_closed_epoch_is_met_whatever_its_rounds() -> None:
+    layers = [batch(Updates.of([[1]], (4, 9), 1))]
+    stream = Updates.of([[1]], (5, 2), 1)
+    columns = np.array([0]), np.array([0])
+    met = lookup(stream, (0,), layers, *columns, Order.BEFORE, closed=5, floor=4)
+    assert model.contents(met) == {((1, 1), (5, 9)): 1}
+    assert list(lookup(stream, (0,), layers, *columns, Order.BEFORE, closed=4, floor=3)) == []
+    mixed = [batch(Updates.of([[1, 1]], [[4, 5], [9, 9]], 1))]
+    met = lookup(stream, (0,), mixed, *columns, Order.BEFORE, closed=5, floor=4)
+    assert model.contents(met) == {((1, 1), (5, 9)): 1}
+
+
+def test_rounds_decide_before_epochs() -> None:
+    stream = Updates.of([[1]], (5, 2), 1)
+    later_epoch, later_round = (batch(Updates.of([[1]], time, 1)) for time in ((6, 1), (4, 3)))
+    assert pairs(stream, (0,), [later_epoch], Order.BEFORE) == {((1, 1), (6, 2)): 1}
+    assert pairs(stream, (0,), [later_round], Order.THROUGH) == {}
+
+
+def test_hydration_takes_all_history_as_of_one_epoch() -> None:
+    layers = [batch(Updates.of([[1, 1, 1]], [[2, 3, 1], [0, 1, 2]], 1))]
+    stream = Updates.of([[1]], (3, 1), 1)
+    columns = np.array([0]), np.array([0])
+    before = lookup(stream, (0,), layers, *columns, Order.BEFORE, closed=3, floor=3)
+    assert model.contents(before) == {((1, 1), (3, 1)): 1}
+    through = lookup(stream, (0,), layers, *columns, Order.THROUGH, closed=3, floor=3)
+    assert model.contents(through) == {((1, 1), (3, 1)): 2}
+
+
+def test_rounds_that_an_outer_arrangement_lacks_are_zero() -> None:
+    layers = [batch(Updates.of([[1]], (5,), 1), (6,))]
+    assert pairs(Updates.of([[1]], (5, 0), 1), (0,), layers, Order.BEFORE) == {}
+    assert pairs(Updates.of([[1]], (4, 1), 1), (0,), layers, Order.BEFORE) == {((1, 1), (5, 1)): 1}
 
 
 def test_updates_of_the_same_time_meet_only_through() -> None:
@@ -64,6 +103,26 @@ def test_updates_of_the_same_time_meet_only_through() -> None:
     stream = Updates.of([[1]], (5,), 1)
     assert pairs(stream, (0,), layers, Order.BEFORE) == {}
     assert pairs(stream, (0,), layers, Order.THROUGH) == {((1, 1), (5,)): 1}
+
+
+def test_a_long_lookup_without_pairs_can_be_interrupted() -> None:
+    layers = [batch(Updates.of([range(1 << 13)], (5,), 1), (6,))]
+    stream = Updates.of([range(1 << 13)], (5,), 1)
+    calls = []
+    for part in lookup(stream, (), layers, *NOTHING, Order.BEFORE, poll=lambda: calls.append(1)):
+        raise AssertionError(part)
+    assert not calls  # times that are all equal need no pair tried
+    stream = Updates.of([range(1 << 13)], [[5, 4] * (1 << 12)], 1)
+    for part in lookup(stream, (), layers, *NOTHING, Order.BEFORE, poll=lambda: calls.append(1)):
+        raise AssertionError(part)
+    assert 2 <= len(calls) <= 8
+
+
+def test_a_cross_product_comes_in_chunks() -> None:
+    layers = [batch(Updates.of([range(1000)], (0,), 1), (1,)), batch(Updates.of([range(7)], (0,), 1), (1,))]
+    stream = Updates.of([range(100)], (1,), 1)
+    found = [len(part) for part in lookup(stream, (), layers, *NOTHING, Order.ANY, chunk=4096)]
+    assert sum(found) == 100_700 and set(found[:-1]) == {4096}
 
 
 NULL, ERROR = -(2**63), 1 - 2**63
@@ -109,3 +168,13 @@ def test_a_product_of_diffs_that_does_not_fit_is_an_error() -> None:
     layers = [batch(Updates.of([[1]], (0,), 2**40), (1,))]
     with pytest.raises(DataError, match="multiplicity overflow"):
         pairs(Updates.of([[1]], (1,), 2**40), (0,), layers)
+
+
+def test_updates_know_that_they_are_sorted() -> None:
+    rows = Updates.of([[3, 1, 2]], (0,), 1)
+    assert not rows.ordered
+    ordered = rows.consolidate()
+    assert ordered.ordered and ordered.negate().ordered and ordered.with_data(ordered.data).ordered
+    assert not ordered.with_data(ordered.data[:, ::-1].copy()).ordered
+    assert not Updates.concat([ordered, ordered]).ordered
+    assert batch(rows).updates.ordered

@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 
-from kpg.runtime.errors import InternalError
+from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.batch import Batch
 from kpg.runtime.trace.handle import TraceHandle
@@ -184,17 +184,125 @@ def test_compact_drops_rows_that_were_deleted() -> None:
     assert spine.rows == 0
 
 
-def test_the_last_batch_can_be_taken_back() -> None:
+def test_a_step_can_be_taken_back() -> None:
     spine, handle = filled([10, 10])
     before = spine.layers(), spine.upper, spine.inserted_rows
-    batch = insert(spine, range(5))
-    assert spine.truncate_last() is batch
-    assert (spine.layers(), spine.upper, spine.inserted_rows) == before
+    mark = spine.mark()
+    for _ in range(2):
+        insert(spine, range(5))
+        insert(spine, range(7))
+        assert [len(batch) for batch in spine.layers()][-2:] == [5, 7]
+        spine.truncate(mark)
+        assert (spine.layers(), spine.upper, spine.inserted_rows) == before
     insert(spine, range(5))
     release(handle)
     spine.work()
     with pytest.raises(InternalError, match="taken back"):
-        spine.truncate_last()
+        spine.truncate(mark)
+
+
+def test_only_the_last_mark_is_valid() -> None:
+    spine, _ = filled([10])
+    first = spine.mark()
+    second = spine.mark()
+    with pytest.raises(InternalError, match="marked again"):
+        spine.truncate(first)
+    spine.truncate(second)
+
+
+def rounds(sizes: list[int], before: int = 0) -> tuple[Spine, TraceHandle, int]:
+    """A spine with a batch of an earlier step, and then one step with a batch for each round."""
+    spine = Spine(1, 2)
+    handle = TraceHandle(spine)
+    random = np.random.default_rng(0)
+    keys = random.integers(0, 2**60, before)
+    spine.insert(Batch.build(Updates.of([keys], (0, 0), 1), spine.upper, Antichain.of((1, 0))))
+    handle.advance_logical(Antichain.of((0, 0)))
+    handle.advance_physical(spine.upper)
+    spine.work()
+    mark = spine.mark()
+    for number, size in enumerate(sizes):
+        upper = Antichain(((1, number + 1), (2, 0)))
+        updates = Updates.of([random.integers(0, 2**60, size)], (1, number), 1)
+        spine.insert(Batch.build(updates, spine.upper, upper))
+    return spine, handle, mark
+
+
+ROUNDS = {
+    "single rows": [1] * 600,
+    "equal": [300] * 200,
+    "growing": list(range(1, 200)),
+    "falling": list(range(400, 0, -1)),
+    "small among large": [1, 5000] * 30,
+    "mixed": np.random.default_rng(9).geometric(0.01, 300).tolist(),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_batches_of_rounds_merge_at_once_and_with_none_that_is_older(name: str) -> None:
+    sizes = ROUNDS[name]
+    spine, _, mark = rounds(sizes, before=100)
+    old, *recent = spine.layers()
+    n = sum(sizes)
+    assert len(old) == 100
+    assert sum(map(len, recent)) == n
+    assert len(recent) <= math.log2(n) + TINY_BATCHES
+    assert spine.merged_rows <= 3 * n * math.log2(n)
+    assert sorted({time for batch in recent for time in batch.time[1].tolist()}) == list(range(len(sizes)))
+    spine.truncate(mark)
+    assert spine.layers() == (old,) and spine.upper == Antichain.of((1, 0)) and spine.inserted_rows == 100
+
+
+def test_batches_of_rounds_leave_alone_what_a_reader_keeps_apart() -> None:
+    spine = Spine(1, 2)
+    handle = TraceHandle(spine)
+    for epoch in range(3):
+        updates = Updates.of([range(100)], (epoch, 0), 1)
+        spine.insert(Batch.build(updates, spine.upper, Antichain.of((epoch + 1, 0))))
+    spine.work()
+    older = spine.layers()
+    spine.mark()
+    for number in range(8):
+        upper = Antichain(((3, number + 1), (4, 0)))
+        spine.insert(Batch.build(Updates.of([range(100)], (3, number), 1), spine.upper, upper))
+    assert spine.layers(Antichain.of((3, 0))) == older and len(older) == 3
+    assert handle.physical == Antichain.minimum(2)
+
+
+def test_after_the_step_its_batches_merge_with_older_ones() -> None:
+    spine, handle, _ = rounds([100] * 10, before=500)
+    handle.advance_logical(Antichain.of((1, 0)))
+    handle.advance_physical(spine.upper)
+    spine.compact()
+    (batch,) = spine.layers()
+    assert np.unique(batch.time, axis=1).tolist() == [[1] * 10, list(range(10))]
+    assert (batch.lower, batch.upper) == (Antichain.minimum(2), Antichain(((1, 10), (2, 0))))
+
+
+def test_a_multiplicity_that_does_not_fit_leaves_the_trace_as_it_was() -> None:
+    spine, handle = filled([])
+    for _ in range(2):
+        insert(spine, range(100), 2**62)
+    release(handle)
+    before = contents(batch.updates for batch in spine.layers())
+    for _ in range(2):
+        with pytest.raises(DataError, match="multiplicity overflow"):
+            spine.work(1 << 20)
+    assert contents(batch.updates for batch in spine.layers()) == before
+
+
+@pytest.mark.parametrize("rows", [1, 100])
+def test_a_round_whose_multiplicity_does_not_fit_is_not_inserted(rows: int) -> None:
+    spine, _, _ = rounds([])
+    for number in range(4):
+        updates = Updates.of([range(rows)], (1, 0), 2**61)
+        batch = Batch.build(updates, spine.upper, Antichain(((1, number + 1), (2, 0))))
+        before = spine.layers(), spine.upper, spine.inserted_rows
+        if number < 3:
+            spine.insert(batch)
+    with pytest.raises(DataError, match="multiplicity overflow"):
+        spine.insert(batch)
+    assert (spine.layers(), spine.upper, spine.inserted_rows) == before
 
 
 def test_a_batch_must_follow_the_last() -> None:
@@ -238,7 +346,9 @@ def test_a_clone_holds_what_the_original_held() -> None:
     clone = handle.clone()
     assert (clone.logical, clone.physical) == (handle.logical, handle.physical)
     handle.close()
-    assert clone.spine.held
+    insert(clone.spine, range(10))
+    clone.spine.compact()
+    assert [len(batch) for batch in clone.spine.layers()] == [10, 10]
     clone.close()
     with pytest.raises(InternalError, match="closed trace handle"):
         clone.clone()
@@ -247,11 +357,13 @@ def test_a_clone_holds_what_the_original_held() -> None:
 def test_dropping_a_handle_closes_it() -> None:
     spine, handle = filled([10])
     clone = handle.clone()
+    insert(spine, range(10))
+    release(handle)
+    spine.compact()
+    assert spine.batches == 2
     del clone
-    assert spine.held
-    handle.close()
-    handle.close()
-    assert not spine.held
+    spine.compact()
+    assert spine.batches == 1
 
 
 def test_the_last_handle_frees_the_trace_at_once() -> None:

@@ -1,0 +1,55 @@
+"""Names of let-bound relations: each has one of its own, which means the same wherever it stands."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
+from operator import is_
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.algebra.traverse import children, walk, with_children
+
+
+def renamed(rel: Rel) -> Rel:
+    """The relation with its lets and recursive lets named ``l0``, ``l1``... from the outside in."""
+    return _renamed(rel, {}, count())
+
+
+def with_unique_ids(rel: Rel) -> Rel:
+    """The relation as it is if each of its lets has a name of its own, else :func:`renamed`."""
+    ids = [id_ for node in walk(rel) for id_ in _bound_ids(node)]
+    return rel if len(set(ids)) == len(ids) else renamed(rel)
+
+
+def let_values(rel: Rel) -> dict[str, Rel]:
+    """What each let of a relation with unique ids binds."""
+    return {node.id: node.value for node in walk(rel) if isinstance(node, algebra.Let)}
+
+
+def _bound_ids(rel: Rel) -> tuple[str, ...]:
+    match rel:
+        case algebra.Let(id=id_):
+            return (id_,)
+        case algebra.LetRec(ids=ids):
+            return ids
+        case _:
+            return ()
+
+
+def _renamed(rel: Rel, names: Mapping[str, str], fresh: "count[int]") -> Rel:
+    match rel:
+        case algebra.LocalGet(id=id_, types=types):
+            name = names.get(id_, id_)
+            return rel if name == id_ else algebra.LocalGet(name, types)
+        case algebra.Let(id=id_, value=value, body=body):
+            name = f"l{next(fresh)}"
+            inside = {**names, id_: name}
+            return algebra.Let(name, _renamed(value, names, fresh), _renamed(body, inside, fresh))
+        case algebra.LetRec(ids=ids):
+            inside = {**names, **{id_: f"l{next(fresh)}" for id_ in ids}}
+            values = tuple(_renamed(value, inside, fresh) for value in rel.values)
+            body = _renamed(rel.body, inside, fresh)
+            return replace(rel, ids=tuple(inside[id_] for id_ in ids), values=values, body=body)
+    old = children(rel)
+    new = tuple(_renamed(child, names, fresh) for child in old)
+    return rel if all(map(is_, old, new)) else with_children(rel, new)

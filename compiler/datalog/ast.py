@@ -1,0 +1,367 @@
+"""The tree of a Datalog text, as written: what ``parse`` makes and ``components`` instantiates.
+
+Spans do not take part in comparisons, so that trees can be compared by what they say.
+"""
+
+from dataclasses import dataclass, field
+
+from kpg.runtime.errors import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An identifier (dotted for what is in a component) where it stands."""
+
+    text: str
+    span: Span = field(compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable."""
+
+    name: str
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Underscore:
+    """``_``."""
+
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """``42``, ``0x2a``, ``0b101010``; ``42u`` is unsigned."""
+
+    value: int
+    unsigned: bool
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Float:
+    """``4.2``, ``4.2e1``."""
+
+    value: float
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class String:
+    """``"text"``, escapes resolved."""
+
+    value: str
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Nil:
+    """``nil``, the record that has no fields."""
+
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """``[x, y]``."""
+
+    args: "tuple[Expression, ...]"
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Dollar:
+    """``$Branch(x, y)``; without parentheses (``args`` None) a branch, or the parameter of a goal."""
+
+    name: str
+    args: "tuple[Expression, ...] | None"
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """``cat(x, y)``; also an operator (``+``, ``band``; ``neg`` for the unary minus)."""
+
+    function: str
+    args: "tuple[Expression, ...]"
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """``as(x, Type)``."""
+
+    value: "Expression"
+    type: Name
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """``sum x : { body }``; ``value`` is None where there is none."""
+
+    function: str
+    value: "Expression | None"
+    body: "Body"
+    span: Span = field(compare=False, repr=False)
+
+
+Expression = (
+    Variable | Underscore | Integer | Float | String | Nil | Record | Dollar | Call | Cast | Aggregate
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """``p(x, y)``."""
+
+    name: Name
+    args: tuple[Expression, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``left operator right``; ``operator`` is one of ``= != < <= > >=``."""
+
+    operator: str
+    left: Expression
+    right: Expression
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """``true`` or ``false``."""
+
+    value: bool
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """``!body``."""
+
+    body: "Body"
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """``a, b``."""
+
+    parts: "tuple[Body, ...]"
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """``a ; b``."""
+
+    parts: "tuple[Body, ...]"
+    span: Span = field(compare=False, repr=False)
+
+
+Body = Atom | Comparison | Truth | Not | And | Or
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRef:
+    """A type's name; ``arguments`` are those of ``decimal(15, 2)``."""
+
+    name: Name
+    arguments: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """``name: type`` of a relation, record or branch."""
+
+    name: Name
+    type: TypeRef
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """``.decl p, q(x: number) inline``."""
+
+    names: tuple[Name, ...]
+    attributes: tuple[Attribute, ...]
+    qualifiers: tuple[Name, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Subtype:
+    """``.type Name <: base``."""
+
+    name: Name
+    base: TypeRef
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UnionType:
+    """``.type Name = A | B``; of one member, another name for it."""
+
+    name: Name
+    members: tuple[TypeRef, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType:
+    """``.type Name = [x: number, rest: Name]``."""
+
+    name: Name
+    fields: tuple[Attribute, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """``Name {x: number}`` of an ADT."""
+
+    name: Name
+    fields: tuple[Attribute, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdtType:
+    """``.type Name = A {x: number} | B {}``."""
+
+    name: Name
+    branches: tuple[Branch, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+TypeDeclaration = Subtype | UnionType | RecordType | AdtType
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """``.input p, q(IO="file")``; ``kind`` is input, output, printsize or limitsize."""
+
+    kind: str
+    names: tuple[Name, ...]
+    options: tuple[tuple[str, str], ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``.plan 0:(1, 2)``: of each version, the 1-based positions of the body's atoms in the order to use."""
+
+    orders: tuple[tuple[int, tuple[int, ...]], ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """``heads :- body.``; a fact has no body."""
+
+    heads: tuple[Atom, ...]
+    body: Body | None
+    plan: Plan | None
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentRef:
+    """``Name<A, B>``: a component with its arguments."""
+
+    name: Name
+    arguments: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """``.comp Name<T> : Base<T> { ... }``."""
+
+    name: Name
+    parameters: tuple[Name, ...]
+    bases: tuple[ComponentRef, ...]
+    statements: "tuple[Statement, ...]"
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """``.init name = Component<A>``."""
+
+    name: Name
+    component: ComponentRef
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """``.override p``: the rules of the base components for ``p`` do not hold here."""
+
+    name: Name
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pragma:
+    """``.pragma "key" "value"``."""
+
+    key: str
+    value: str
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """``?- body.``"""
+
+    body: Body
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """``.query p(b, f)``."""
+
+    name: Name
+    marks: tuple[Name, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """``+p(1).`` (diff 1) or ``-p(1).`` (diff -1)."""
+
+    diff: int
+    atom: Atom
+    span: Span = field(compare=False, repr=False)
+
+
+Statement = (
+    Declaration
+    | Subtype
+    | UnionType
+    | RecordType
+    | AdtType
+    | Directive
+    | Clause
+    | Component
+    | Init
+    | Override
+    | Pragma
+    | Goal
+    | Query
+    | Update
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The statements of a text, in order."""
+
+    statements: tuple[Statement, ...]

@@ -1,0 +1,112 @@
+"""The way in: text to a checked program of the core, or DatalogError with all that is wrong with it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kpg.compiler.catalog import Catalog
+from kpg.compiler.datalog import ast
+from kpg.compiler.datalog.assemble import Assembly
+from kpg.compiler.datalog.clauses import Clauses
+from kpg.compiler.datalog.components import instantiate
+from kpg.compiler.datalog.core import Program
+from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.inline import inline
+from kpg.compiler.datalog.parse import parse
+from kpg.compiler.datalog.preprocess import Read, preprocess
+from kpg.compiler.datalog.relations import Relations
+from kpg.compiler.datalog.source import File
+from kpg.compiler.datalog.stratify import check_stratified
+from kpg.compiler.datalog.types import declare_types
+from kpg.runtime.errors import Diagnostic
+
+NUMBER_SIZE = "number-size"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A program without errors, and the warnings about it."""
+
+    program: Program
+    warnings: tuple[Diagnostic, ...]
+
+
+def check(text: str, catalog: Catalog, *, file: str = "", read: Read | None = None) -> Checked:
+    """Check a program whose undeclared relations are tables and views of the catalog.
+
+    ``file`` names the text in messages and is where includes are looked up from; ``read`` gives the text of
+    an included file by its path. Raises DatalogError.
+    """
+    diagnostics = Diagnostics()
+    try:
+        program = _check(File(file, text), catalog, read or read_file, diagnostics)
+    except RecursionError:
+        diagnostics.error("unsupported", "a program nested this deep is not supported", None)
+        program = None
+    diagnostics.raise_errors()
+    assert program is not None
+    return Checked(program, diagnostics.sorted())
+
+
+def read_file(path: str) -> str:
+    """The text of a file in UTF-8."""
+    return Path(path).read_text(encoding="utf-8")
+
+
+def _check(file: File, catalog: Catalog, read: Read, diagnostics: Diagnostics) -> Program | None:
+    tree = parse(preprocess(file, read, diagnostics), diagnostics)
+    if diagnostics.failed:
+        return None
+    tree = instantiate(tree, diagnostics)
+    statements = tree.statements
+    table = declare_types(
+        (
+            one
+            for one in statements
+            if isinstance(one, ast.Subtype | ast.UnionType | ast.RecordType | ast.AdtType)
+        ),
+        diagnostics,
+    )
+    relations = Relations(catalog, table, diagnostics)
+    relations.declare(one for one in statements if isinstance(one, ast.Declaration))
+    pragmas = {one.key: one.value for one in statements if isinstance(one, ast.Pragma)}
+    size = _number_size(statements, diagnostics)
+    clauses = Clauses(relations, diagnostics, size)
+    for one in statements:
+        clauses.statement(one)
+    rules = [*clauses.rules, *(rule for goal in clauses.goals for rule in goal.rules)]
+    inlined = inline(rules, _inline_relations(clauses), diagnostics)
+    assembly = Assembly(clauses, inlined.kept, diagnostics, size)
+    assembly.add(inlined.rules)
+    program = assembly.program(pragmas)
+    check_stratified(program.relations, program.rules, diagnostics)
+    return program
+
+
+def _number_size(statements: Iterable[ast.Statement], diagnostics: Diagnostics) -> int:
+    size = 64
+    for one in statements:
+        if isinstance(one, ast.Pragma) and one.key == NUMBER_SIZE:
+            if one.value in ("32", "64"):
+                size = int(one.value)
+            else:
+                message = f'numbers of "{one.value}" bits are not supported'
+                diagnostics.error("unsupported", message, one.span, hint="the sizes are 32 and 64")
+    return size
+
+
+def _inline_relations(clauses: Clauses) -> set[str]:
+    """The relations to inline; those that cannot be are noted."""
+    names: set[str] = set()
+    for info in clauses.relations.known.values():
+        if not info.is_inline:
+            continue
+        if info.has_input or info.has_output:
+            message = f"relation {info.name} is read or written, it cannot be inlined"
+            clauses.diagnostics.error("inline", message, info.span)
+        elif any(one is not None for one in info.aggregates):
+            message = f"relation {info.name} aggregates, it cannot be inlined"
+            clauses.diagnostics.error("inline", message, info.span)
+        else:
+            names.add(info.name)
+    return names

@@ -1,0 +1,317 @@
+"""Statements checked one by one: names, arities, types; rules become normal rules."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from kpg.compiler.catalog import ViewEntry
+from kpg.compiler.datalog import ast
+from kpg.compiler.datalog.core import Constant, Direction, Kind, Parameter, Query, Transfer, Update, Value
+from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
+from kpg.compiler.datalog.flatten import LOCAL, FlatRule, flatten, flatten_goal
+from kpg.compiler.datalog.functors import CONSTRAINTS
+from kpg.compiler.datalog.infer import head_aggregate, infer
+from kpg.compiler.datalog.nominal import check_declared_types
+from kpg.compiler.datalog.normal import NormalRule, normalize
+from kpg.compiler.datalog.relations import RelationInfo, Relations
+from kpg.compiler.datalog.structures import encode
+from kpg.compiler.datalog.typing import Typing
+from kpg.compiler.datalog.walk import all_variables, literal_expressions, literals, walk
+from kpg.runtime.errors import Span
+from kpg.runtime.functions import functions
+
+FACT_HINT = "a fact has constants only; give the rule a body"
+
+
+@dataclass(frozen=True, slots=True)
+class NormalGoal:
+    """A goal's conjunctions as rules for a relation ``name``; names are in order of first occurrence."""
+
+    name: str
+    rules: tuple[NormalRule, ...]
+    typings: tuple[Typing, ...]
+    parameters: tuple[str, ...]
+    variables: tuple[str, ...]
+    span: Span
+
+
+@dataclass(slots=True)
+class Clauses:
+    """What the statements of a program come to, after the declarations have been entered."""
+
+    relations: Relations
+    diagnostics: Diagnostics
+    size: int
+    rules: list[NormalRule] = field(default_factory=list)
+    facts: dict[str, dict[tuple[Value, ...], None]] = field(default_factory=dict)
+    goals: list[NormalGoal] = field(default_factory=list)
+    queries: list[Query] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
+    transfers: list[Transfer] = field(default_factory=list)
+    used: dict[str, Span] = field(default_factory=dict)
+    _aggregating: dict[str, tuple[tuple[str | None, ...], Span]] = field(default_factory=dict)
+
+    def statement(self, statement: ast.Statement) -> None:
+        """Take a statement in."""
+        match statement:
+            case ast.Clause():
+                self._clause(statement)
+            case ast.Goal():
+                self._goal(statement)
+            case ast.Update(diff=diff, atom=atom):
+                self._update(diff, atom, statement.span)
+            case ast.Directive():
+                self._directive(statement)
+            case ast.Query():
+                self._query(statement)
+            case _:
+                pass
+
+    # Rules and facts
+
+    def _clause(self, clause: ast.Clause) -> None:
+        errors = self.diagnostics.errors
+        flat = flatten(clause, self.diagnostics)
+        if errors != self.diagnostics.errors:
+            return
+        for head in clause.heads:
+            info = self.relations.find(head.name)
+            if info is not None and info.kind is Kind.EXTERNAL:
+                message = f"{head.name} is a relation of the database, a program cannot define it"
+                hint = "insert rows into the table, or declare a relation of another name"
+                self.diagnostics.error("redefinition", message, head.span, hint=hint)
+                flat = [rule for rule in flat if rule.head is not head]
+        self._warn_unused(flat)
+        for rule in flat:
+            self._rule(rule)
+
+    def _rule(self, rule: FlatRule) -> None:
+        found = self._normal(rule)
+        if found is None or rule.head is None:
+            return
+        normal, _ = found
+        info = self.relations.known[rule.head.name.text]
+        terms = tuple(encode(term, self.relations.types) for term in normal.terms)
+        values = tuple(term.value for term in terms if isinstance(term, Constant))
+        is_row = rule.is_fact and not normal.body and len(values) == len(terms)
+        if is_row and not info.is_inline:
+            info.has_facts = True
+            self.facts.setdefault(info.name, {})[values] = None
+            return
+        info.has_rules = True
+        if not rule.is_fact:
+            self._check_aggregates(rule.head, info, normal.aggregates)
+        self.rules.append(normal)
+
+    def _check_aggregates(
+        self, head: ast.Atom, info: RelationInfo, aggregates: tuple[str | None, ...]
+    ) -> None:
+        """All rules of a relation aggregate the same columns by the same functions."""
+        old, span = self._aggregating.setdefault(info.name, (aggregates, head.span))
+        if old != aggregates:
+            message = f"rules for {info.name} aggregate differently"
+            notes = (("another rule for it:", span),)
+            self.diagnostics.error("aggregation", message, head.span, notes=notes)
+        info.aggregates = old
+
+    def _normal(self, rule: FlatRule) -> tuple[NormalRule, Typing] | None:
+        """The normal rule, if names, arities and types are right."""
+        errors = self.diagnostics.errors
+        if rule.head is not None:
+            self._head(rule)
+        for literal in rule.body:
+            self._names(literal)
+        if errors != self.diagnostics.errors:
+            return None
+        known = self.relations.known
+        head = None if rule.head is None else known[rule.head.name.text]
+        typing = infer(rule, head, known, self.relations.types, self.diagnostics)
+        if typing.failed or errors != self.diagnostics.errors:
+            return None
+        check_declared_types(rule, typing, known, self.diagnostics)
+        normal = normalize(rule, typing, known, self.relations.types, self.diagnostics, self.size)
+        return None if normal is None or errors != self.diagnostics.errors else (normal, typing)
+
+    def _head(self, rule: FlatRule) -> None:
+        assert rule.head is not None
+        info = self.relations.find(rule.head.name)
+        if info is not None:
+            self._arity(rule.head, info)
+        for arg in rule.head.args:
+            aggregate = head_aggregate(arg)
+            if aggregate is not None:
+                if rule.is_fact:
+                    self.diagnostics.error("fact", "an aggregate in a fact", arg.span, hint=FACT_HINT)
+                arg = aggregate[1]
+                if isinstance(arg, ast.Underscore) and aggregate[0] == "count":
+                    continue
+            for part in walk(arg):
+                self._head_part(part, rule.is_fact)
+
+    def _head_part(self, part: ast.Expression, is_fact: bool) -> None:
+        match part:
+            case ast.Underscore(span=span):
+                where = "a fact" if is_fact else "the head of a rule"
+                self.diagnostics.error("underscore", f"underscore in {where}", span)
+            case ast.Variable(name=name, span=span) if is_fact:
+                self.diagnostics.error("fact", f"variable {name} in a fact", span, hint=FACT_HINT)
+            case ast.Aggregate(span=span):
+                hint = "bind it in the body: x = count : { ... }"
+                self.diagnostics.error("aggregation", "an aggregate over a body in a head", span, hint=hint)
+            case _:
+                pass
+
+    def _names(self, literal: ast.Body) -> None:
+        """Relations exist and have the right number of arguments, inside of aggregates too."""
+        match literal:
+            case ast.Atom() | ast.Not(body=ast.Atom()):
+                atom = literal if isinstance(literal, ast.Atom) else literal.body
+                assert isinstance(atom, ast.Atom)
+                if not self._is_constraint(atom):
+                    info = self.relations.find(atom.name)
+                    if info is not None:
+                        self.used.setdefault(info.name, atom.span)
+                        self._arity(atom, info)
+            case _:
+                pass
+        if isinstance(literal, ast.Atom | ast.Not | ast.Comparison):
+            for expression in literal_expressions(literal):
+                for part in walk(expression):
+                    if isinstance(part, ast.Aggregate):
+                        for inner in literals(part.body):
+                            self._names(inner)
+
+    def _is_constraint(self, atom: ast.Atom) -> bool:
+        name = atom.name.text
+        if name in self.relations.known or name in self.relations.catalog:
+            return False
+        if name in CONSTRAINTS:
+            if len(atom.args) != 2:
+                message = f"constraint {name} takes 2 arguments, {given(len(atom.args))}"
+                self.diagnostics.error("functor", message, atom.span)
+            return True
+        return any(function.name == name for function in functions())
+
+    def _arity(self, atom: ast.Atom, info: RelationInfo) -> None:
+        expected, count = len(info.columns), len(atom.args)
+        if expected != count:
+            columns = ", ".join(column.name for column in info.columns)
+            message = f"relation {info.name} has {plural(expected, 'column')}, {given(count)}"
+            hint = f"it is {info.name}({columns})"
+            self.diagnostics.error("arity", message, atom.span, hint=hint)
+
+    def _warn_unused(self, rules: list[FlatRule]) -> None:
+        """Variables that occur only once, in whichever of a clause's rules."""
+        most: Counter[str] = Counter()
+        places: dict[str, Span] = {}
+        for rule in rules:
+            counts: Counter[str] = Counter()
+            parts = [*(rule.head.args if rule.head is not None else ())]
+            parts += [part for literal in rule.body for part in literal_expressions(literal)]
+            for part in parts:
+                for variable in all_variables(part):
+                    counts[variable.name] += 1
+                    places.setdefault(variable.name, variable.span)
+            for name, number in counts.items():
+                most[name] = max(most[name], number)
+        for name, number in most.items():
+            shown = name.split(LOCAL)[0]
+            if number == 1 and not shown.startswith("_") and not any(rule.is_fact for rule in rules):
+                message = f"variable {shown} only occurs once"
+                hint = f"write _ or _{shown} if it is meant"
+                self.diagnostics.warning("unused-variable", message, places[name], hint=hint)
+
+    # Goals, queries, updates, directives
+
+    def _goal(self, goal: ast.Goal) -> None:
+        errors = self.diagnostics.errors
+        flat = flatten_goal(goal, self.diagnostics)
+        if errors != self.diagnostics.errors:
+            return
+        found = [one for one in map(self._normal, flat) if one is not None]
+        if errors != self.diagnostics.errors:
+            return
+        parameters: dict[str, None] = {}
+        variables: dict[str, None] = {}
+        for rule in flat:
+            for literal in rule.body:
+                for expression in literal_expressions(literal):
+                    for name in _parameters(expression):
+                        if name not in self.relations.types.branches:
+                            parameters[name] = None
+                    for variable in all_variables(expression):
+                        if LOCAL not in variable.name:
+                            variables[variable.name] = None
+        name = f"?-{len(self.goals) + 1}"
+        rules = tuple(replace(one, relation=name) for one, _ in found)
+        typings = tuple(one for _, one in found)
+        self.goals.append(NormalGoal(name, rules, typings, tuple(parameters), tuple(variables), goal.span))
+
+    def _query(self, query: ast.Query) -> None:
+        info = self.relations.find(query.name)
+        if info is None:
+            return
+        if len(query.marks) != len(info.columns):
+            message = (
+                f"relation {info.name} has {plural(len(info.columns), 'column')}, {given(len(query.marks))}"
+            )
+            self.diagnostics.error("arity", message, query.span)
+            return
+        for mark in query.marks:
+            if mark.text not in ("b", "f"):
+                message = f'"{mark}" is neither b (bound) nor f (free)'
+                self.diagnostics.error("syntax", message, mark.span)
+        info.has_output = True
+        self.queries.append(Query(info.name, tuple(mark.text == "b" for mark in query.marks), query.span))
+
+    def _update(self, diff: int, atom: ast.Atom, span: Span) -> None:
+        info = self.relations.find(atom.name)
+        if info is None:
+            return
+        if isinstance(self.relations.catalog.find(info.name), ViewEntry):
+            message = f"{info.name} is a view, it cannot be changed"
+            hint = "change the tables that it reads"
+            self.diagnostics.error("fact", message, atom.name.span, hint=hint)
+            return
+        errors = self.diagnostics.errors
+        rule = FlatRule(atom, (), None, span, is_fact=True, takes_parameters=True)
+        found = self._normal(rule)
+        if found is None or errors != self.diagnostics.errors:
+            return
+        terms = tuple(encode(term, self.relations.types) for term in found[0].terms)
+        constant = tuple(term for term in terms if isinstance(term, Constant | Parameter))
+        if len(constant) != len(terms) or found[0].body:
+            self.diagnostics.error("fact", "an update has constants only", atom.span)
+            return
+        info.has_input = info.has_input or info.kind is not Kind.EXTERNAL
+        self.updates.append(Update(info.name, constant, diff, span))
+
+    def _directive(self, directive: ast.Directive) -> None:
+        if directive.kind == "limitsize":
+            self.diagnostics.error("unsupported", ".limitsize is not supported", directive.span)
+            return
+        direction = Direction(directive.kind)
+        for name in directive.names:
+            info = self.relations.find(name)
+            if info is None:
+                continue
+            if direction is Direction.INPUT and info.kind is Kind.EXTERNAL:
+                message = f"{name} is a relation of the database, it is not read from a file"
+                self.diagnostics.error("redefinition", message, name.span)
+                continue
+            info.has_input = info.has_input or direction is Direction.INPUT
+            info.has_output = info.has_output or direction is not Direction.INPUT
+            options = dict(directive.options)
+            self.transfers.append(Transfer(direction, info.name, name.text, options, directive.span))
+
+
+def _parameters(expression: ast.Expression) -> list[str]:
+    """The names after a $ without arguments, inside of aggregates too."""
+    found: list[str] = []
+    for part in walk(expression):
+        if isinstance(part, ast.Dollar) and part.args is None:
+            found.append(part.name)
+        elif isinstance(part, ast.Aggregate):
+            for literal in literals(part.body):
+                for inner in literal_expressions(literal):
+                    found += _parameters(inner)
+    return found

@@ -1,0 +1,206 @@
+"""The functors of the dialect: what they take, and the functions of the runtime that they become.
+
+Any other function of ``runtime.functions`` can be called by its name too. ``PRIMITIVES`` are what the core
+needs beyond them.
+"""
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from kpg.compiler.datalog.core import Call, Constant, Domain, Expression
+from kpg.compiler.datalog.types import FLOAT, NUMBER, SYMBOL, UNSIGNED, TypeKind
+from kpg.runtime.types import BIGINT, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Type
+
+ANY_NUMBER: Final = 1000
+
+PRIMITIVES: Final[Mapping[str, str]] = {
+    "$unsigned": "BIGINT -> BIGINT: the number; an error below 0",
+    "$wrap_number": "BIGINT -> BIGINT: the low 32 bits, as a signed number",
+    "$wrap_unsigned": "BIGINT -> BIGINT: the low 32 bits, as an unsigned number",
+    "$wrap_product": "BIGINT, BIGINT -> BIGINT: the low 32 bits of the product of two numbers below 2**32",
+    "$power": "BIGINT, BIGINT -> BIGINT: power, 0 for a negative exponent; an error beyond 64 bits",
+    "$wrap_power": "BIGINT, BIGINT -> BIGINT: the low 32 bits of the power, as an unsigned number",
+    "$band": "BIGINT, BIGINT -> BIGINT: bitwise and",
+    "$bor": "BIGINT, BIGINT -> BIGINT: bitwise or",
+    "$bxor": "BIGINT, BIGINT -> BIGINT: bitwise exclusive or",
+    "$bnot": "BIGINT -> BIGINT: every bit flipped",
+    "$bshl": "BIGINT, BIGINT -> BIGINT: shifted left by the second modulo 64, what leaves the word is lost",
+    "$bshr": "BIGINT, BIGINT -> BIGINT: shifted right by the second modulo 64, filled with the sign",
+    "$bshru": "BIGINT, BIGINT -> BIGINT: shifted right by the second modulo 64, filled with 0",
+    "$land": "BIGINT, BIGINT -> BIGINT: 1 if both are other than 0, else 0",
+    "$lor": "BIGINT, BIGINT -> BIGINT: 1 if one is other than 0, else 0",
+    "$lxor": "BIGINT, BIGINT -> BIGINT: 1 if exactly one is other than 0, else 0",
+    "$lnot": "BIGINT -> BIGINT: 1 for 0, else 0",
+    "$ord": "TEXT -> BIGINT: the code of the text in the dictionary",
+    "$substr": "TEXT, BIGINT, BIGINT -> TEXT: so many characters from a position, which counts from 0",
+    "$full_match": "TEXT pattern, TEXT -> BOOLEAN: whether the regular expression matches all of the text",
+    "$quote": 'TEXT -> TEXT: a symbol as a field: "a" with \\ before \\ and ", \\n \\t \\r for those',
+    "$unquote": "TEXT -> TEXT: what $quote was given",
+    "$show": "BIGINT or DOUBLE -> TEXT: a number as a field; floats so that they read back the same",
+    "$record": "TEXT fields... -> TEXT: [a, b]",
+    "$branch": "TEXT name, TEXT fields... -> TEXT: $name(a, b), or $name if there are no fields",
+    "$branch_of": "TEXT -> TEXT: the name of an ADT value's branch; of a record '', of nil 'nil'",
+    "$field": "TEXT, BIGINT literal -> TEXT: a record's or branch's field, by position from 0, as it stands",
+    "$number": "TEXT -> BIGINT: what $show was given",
+    "$float": "TEXT -> DOUBLE: what $show was given",
+}
+"""What the runtime has to provide besides the registered functions, with NULL for a NULL argument.
+
+An error where the result is out of range, ``$bshl`` excepted. ``$field`` is NULL where there is no such
+field: rules test ``$branch_of``, but perhaps after they read the field.
+"""
+
+
+class Shape(enum.Enum):
+    """How the types of a functor's arguments and result hang together."""
+
+    SAME = "the arguments and the result are of one kind"
+    FIXED = "every argument and the result have their kind"
+    CONVERT = "one argument of some kinds"
+
+
+@dataclass(frozen=True, slots=True)
+class Functor:
+    """A functor. ``domains``: the domains of the arguments (SAME, CONVERT)."""
+
+    name: str
+    shape: Shape
+    least: int
+    most: int
+    domains: frozenset[Domain] = frozenset()
+    args: tuple[TypeKind, ...] = ()
+    result: TypeKind | None = None
+
+
+NUMERIC: Final = frozenset({Domain.NUMBER, Domain.UNSIGNED, Domain.FLOAT})
+WHOLE: Final = frozenset({Domain.NUMBER, Domain.UNSIGNED})
+SCALAR: Final = NUMERIC | {Domain.SYMBOL}
+EVERYTHING: Final = frozenset(Domain)
+ARITHMETIC: Final = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod"}
+BITWISE: Final = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "land", "lor", "lxor")
+
+
+def _same(name: str, least: int, most: int, domains: frozenset[Domain]) -> Functor:
+    return Functor(name, Shape.SAME, least, most, domains)
+
+
+def _fixed(name: str, result: TypeKind, *args: TypeKind) -> Functor:
+    return Functor(name, Shape.FIXED, len(args), len(args), args=args, result=result)
+
+
+def _convert(name: str, result: TypeKind, domains: frozenset[Domain]) -> Functor:
+    return Functor(name, Shape.CONVERT, 1, 1, domains, result=result)
+
+
+FUNCTORS: Final[Mapping[str, Functor]] = {
+    functor.name: functor
+    for functor in (
+        *(_same(name, 2, 2, NUMERIC | {Domain.SQL}) for name in "+-*/"),
+        _same("%", 2, 2, WHOLE | {Domain.SQL}),
+        _same("^", 2, 2, NUMERIC),
+        _same("neg", 1, 1, NUMERIC | {Domain.SQL}),
+        *(_same(name, 2, 2, WHOLE) for name in BITWISE),
+        _same("bnot", 1, 1, WHOLE),
+        _same("lnot", 1, 1, WHOLE),
+        _same("min", 2, ANY_NUMBER, SCALAR | {Domain.SQL}),
+        _same("max", 2, ANY_NUMBER, SCALAR | {Domain.SQL}),
+        _same("range", 2, 3, NUMERIC),
+        Functor("cat", Shape.SAME, 2, ANY_NUMBER, frozenset({Domain.SYMBOL}), result=SYMBOL),
+        _fixed("strlen", NUMBER, SYMBOL),
+        _fixed("substr", SYMBOL, SYMBOL, NUMBER, NUMBER),
+        _convert("ord", NUMBER, EVERYTHING),
+        _convert("to_string", SYMBOL, EVERYTHING),
+        _convert("to_number", NUMBER, EVERYTHING - {Domain.RECORD, Domain.ADT}),
+        _convert("to_unsigned", UNSIGNED, EVERYTHING - {Domain.RECORD, Domain.ADT}),
+        _convert("to_float", FLOAT, EVERYTHING - {Domain.RECORD, Domain.ADT}),
+        _convert("to_date", TypeKind(Domain.SQL, DATE), frozenset({Domain.SYMBOL, Domain.SQL})),
+        _convert("to_timestamp", TypeKind(Domain.SQL, TIMESTAMP), frozenset({Domain.SYMBOL, Domain.SQL})),
+        _convert("itou", UNSIGNED, frozenset({Domain.NUMBER})),
+        _convert("itof", FLOAT, frozenset({Domain.NUMBER})),
+        _convert("utoi", NUMBER, frozenset({Domain.UNSIGNED})),
+        _convert("utof", FLOAT, frozenset({Domain.UNSIGNED})),
+        _convert("ftoi", NUMBER, frozenset({Domain.FLOAT})),
+        _convert("ftou", UNSIGNED, frozenset({Domain.FLOAT})),
+    )
+}
+SQL_NAMES: Final[Mapping[str, str]] = {
+    **ARITHMETIC,
+    "min": "least",
+    "max": "greatest",
+    "=": "eq",
+    "!=": "ne",
+    "<": "lt",
+    "<=": "le",
+    ">": "gt",
+    ">=": "ge",
+}
+"""What the runtime calls the operators."""
+CONSTRAINTS: Final[Mapping[str, str]] = {"match": "$full_match", "contains": "contains"}
+"""Constraints written like atoms, and the function of the core's comparison."""
+
+
+def build(name: str, args: Sequence[tuple[Expression, TypeKind]], result: TypeKind, size: int) -> Expression:
+    """The call of a functor, checked to fit, as an expression of the core; numbers have ``size`` bits."""
+    operands = [operand for operand, _ in args]
+    match name:
+        case "cat":
+            return reduce(lambda left, right: Call("concat", (left, right), TEXT), operands)
+        case "strlen":
+            return cast(Call("length", tuple(operands), INTEGER), BIGINT)
+        case "substr":
+            return Call("$substr", tuple(operands), TEXT)
+        case "min" | "max":
+            return Call({"min": "least", "max": "greatest"}[name], tuple(operands), result.type)
+        case "ord":
+            return Call("$ord", tuple(operands), BIGINT) if operands[0].type == TEXT else operands[0]
+        case _ if name in FUNCTORS and FUNCTORS[name].shape is Shape.CONVERT:
+            return convert(operands[0], args[0][1], result, size)
+        case _ if result.domain is Domain.FLOAT:
+            return Call({**ARITHMETIC, "neg": "neg", "^": "power"}[name], tuple(operands), DOUBLE)
+        case _:
+            return _whole(name, tuple(operands), result.domain is Domain.UNSIGNED, size)
+
+
+def _whole(name: str, args: tuple[Expression, ...], unsigned: bool, size: int) -> Expression:
+    """An operation on whole numbers: in 64 bits checked, in 32 bits wrapping."""
+    if size == 32:
+        return _wrapping(name, args, unsigned)
+    if name in ARITHMETIC or name == "neg":
+        made = Call(ARITHMETIC.get(name, name), args, BIGINT)
+        return Call("$unsigned", (made,), BIGINT) if unsigned and name in ("-", "neg") else made
+    made = Call("$power" if name == "^" else f"${name}", args, BIGINT)
+    return Call("$unsigned", (made,), BIGINT) if unsigned and name in ("bnot", "bshl") else made
+
+
+def _wrapping(name: str, args: tuple[Expression, ...], unsigned: bool) -> Expression:
+    wrap = "$wrap_unsigned" if unsigned else "$wrap_number"
+    if name in ("bshl", "bshr", "bshru"):
+        distance = Call("$band", (args[1], Constant(31, BIGINT)), BIGINT)
+        shifted = args[0] if name != "bshru" else Call("$wrap_unsigned", (args[0],), BIGINT)
+        return Call(wrap, (Call(f"${name}", (shifted, distance), BIGINT),), BIGINT)
+    if name == "*" and unsigned:
+        return Call("$wrap_product", args, BIGINT)
+    if name == "^":
+        return Call(wrap, (Call("$wrap_power", args, BIGINT),), BIGINT)
+    function = ARITHMETIC.get(name, name if name == "neg" else f"${name}")
+    return Call(wrap, (Call(function, args, BIGINT),), BIGINT)
+
+
+def convert(value: Expression, source: TypeKind, target: TypeKind, size: int) -> Expression:
+    """A value as one of another kind, by its meaning: ``to_number("7")``."""
+    if source == target or (target.type == TEXT and source.type == TEXT):
+        return value
+    if source.domain is Domain.FLOAT and target.domain in WHOLE:
+        value = Call("trunc", (value,), DOUBLE)
+    made = value if value.type == target.type else cast(value, target.type)
+    if target.domain in WHOLE and size == 32:
+        return Call("$wrap_unsigned" if target.domain is Domain.UNSIGNED else "$wrap_number", (made,), BIGINT)
+    return Call("$unsigned", (made,), BIGINT) if target.domain is Domain.UNSIGNED else made
+
+
+def cast(value: Expression, type_: Type) -> Expression:
+    """SQL's CAST."""
+    return value if value.type == type_ else Call("cast", (value,), type_)

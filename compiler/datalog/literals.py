@@ -1,0 +1,42 @@
+"""What the text of a literal stands for, and the text of a value."""
+
+import re
+
+ESCAPES = {
+    "\\": "\\",
+    '"': '"',
+    "'": "'",
+    "?": "?",
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "0": "\0",
+}
+
+
+def integer(text: str) -> tuple[int, bool]:
+    """The value, and whether the suffix says that it is unsigned. Of any size."""
+    unsigned = text.endswith("u")
+    digits = text[:-1] if unsigned else text
+    if digits.startswith("0x"):
+        return int(digits[2:], 16), unsigned
+    if digits.startswith("0b"):
+        return int(digits[2:], 2), unsigned
+    return (int(digits) if len(digits) < 100 else 10**100), unsigned
+
+
+def unescape(text: str) -> tuple[str, int | None]:
+    """The string between the quotes, and where the first unknown escape begins, which is kept as it is."""
+    wrong: int | None = None
+
+    def resolve(found: re.Match[str]) -> str:
+        nonlocal wrong
+        if found[1] not in ESCAPES:
+            wrong = found.start() if wrong is None else wrong
+        return ESCAPES.get(found[1], found[0])
+
+    return re.sub(r"\\(.)", resolve, text), wrong

@@ -1,0 +1,9 @@
+"""Magic sets: a program that computes only what goals ask for, goals being rows of a table.
+
+``prepare`` chooses and is the way in; ``rewrite`` makes one program by ``walk`` (magic sets proper),
+``linear`` and ``counting``, in the order of ``sips``; ``cycles`` keeps it stratified.
+"""
+
+from kpg.compiler.datalog.magic.prepare import Explanation, Policy, Prepared, Strategy, prepare
+
+__all__ = ["Explanation", "Policy", "Prepared", "Strategy", "prepare"]

@@ -1,0 +1,81 @@
+"""Texts and the places in them: what the parser reads is pieced together from files and macros."""
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from kpg.runtime.errors import Span
+
+SKIPPED = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|/\*', re.DOTALL)
+"""Strings and comments; a comment that does not end last."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A text that the user wrote; ``name`` is empty if it is in no file."""
+
+    name: str
+    text: str
+
+    def span(self, start: int, end: int) -> Span:
+        """The stretch of it."""
+        return Span(self.text, start, end, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """From ``at`` on, the parser's text is ``file``'s from ``start`` on; of a macro, all is at
+    ``start..end``.
+    """
+
+    at: int
+    file: File
+    start: int
+    end: int
+    is_macro: bool = False
+
+    def place(self, offset: int, *, is_end: bool) -> int:
+        """Where an offset in the parser's text lies in the file."""
+        if self.is_macro:
+            return self.end if is_end else self.start
+        return min(self.start + offset - self.at, self.end)
+
+
+@dataclass(slots=True)
+class Source:
+    """The text that the parser reads; its comments are blanks."""
+
+    text: str
+    pieces: list[Piece]
+    _starts: list[int] = field(default_factory=list)
+
+    def span(self, start: int, end: int) -> Span:
+        """The user's text for a stretch of this one; of one that goes over files, the part in its first
+        file.
+        """
+        if len(self.pieces) == 1:
+            return self.pieces[0].file.span(start, end)
+        if not self._starts:
+            self._starts = [piece.at for piece in self.pieces]
+        first = self.pieces[max(0, bisect_right(self._starts, start) - 1)]
+        last = self.pieces[max(0, bisect_right(self._starts, max(start, end - 1)) - 1)]
+        begin = first.place(start, is_end=False)
+        finish = (last if last.file is first.file else first).place(end, is_end=True)
+        return first.file.span(begin, max(begin, finish))
+
+
+def blank_comments(text: str) -> tuple[str, int | None]:
+    """The text with blanks for comments, every other character where it was; the start of one that does not
+    end.
+    """
+    unclosed: int | None = None
+
+    def blank(found: re.Match[str]) -> str:
+        nonlocal unclosed
+        if found[0].startswith('"'):
+            return found[0]
+        if found[0] == "/*":
+            unclosed = found.start() if unclosed is None else unclosed
+        return re.sub(r"[^\n]", " ", found[0])
+
+    return SKIPPED.sub(blank, text), unclosed

@@ -1,0 +1,71 @@
+"""The dialect that scripts are parsed in: sqlglot's Postgres, with what kpg needs besides.
+
+``WITH MUTUALLY RECURSIVE [([RETURN AT | ERROR AT] RECURSION LIMIT n)] name (column type, ...) AS (query)``
+becomes a recursive ``With`` whose ``mutual`` is a :class:`Mutual`; its queries' columns are definitions.
+"""
+
+from collections.abc import Collection
+from typing import ClassVar, Final
+
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.tokenizer_core import TokenType
+
+JOIN_PARTS: Final = ("method", "side", "kind")
+
+
+class Mutual(exp.Expression):
+    """MUTUALLY RECURSIVE: the number of rounds as ``limit``, and whether the loop ``returns`` there."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"limit": False, "returns": False}
+
+
+class Dialect(Postgres):
+    """Postgres, in which no statement is swallowed whole as an opaque command."""
+
+    class Tokenizer(Postgres.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+    class Parser(PostgresParser):
+        def _warn_unsupported(self) -> None:
+            """Commands that sqlglot does not parse are refused, so there is nothing to warn of."""
+
+        def _parse_join(
+            self,
+            skip_join_token: bool = False,
+            parse_bracket: bool = False,
+            alias_tokens: Collection[TokenType] | None = None,
+        ) -> exp.Join | None:
+            """Marks ``JOIN`` without more, which the syntax tree does not tell from a comma."""
+            comma = self._curr is not None and self._curr.token_type is TokenType.COMMA
+            join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+            if join is not None and not comma and not any(join.args.get(part) for part in JOIN_PARTS):
+                join.set("kind", "INNER")
+            return join
+
+        def _parse_with(self, skip_with_token: bool = False) -> exp.With | None:
+            """Reads MUTUALLY RECURSIVE, which sqlglot does not know, and leaves the rest to it."""
+            start = self._index
+            opened = skip_with_token or self._match(TokenType.WITH)
+            if not opened or not self._match_text_seq("MUTUALLY", "RECURSIVE"):
+                self._retreat(start)
+                return super()._parse_with(skip_with_token)
+            mutual = self._parse_recursion_limit()
+            clause = super()._parse_with(skip_with_token=True)
+            if clause is not None:
+                clause.set("recursive", True)
+                clause.set("mutual", mutual)
+            return clause
+
+        def _parse_recursion_limit(self) -> Mutual:
+            if not self._match(TokenType.L_PAREN):
+                return Mutual()
+            returns = bool(self._match_text_seq("RETURN", "AT"))
+            if not returns:
+                self._match_text_seq("ERROR", "AT")
+            limit = self._parse_number() if self._match_text_seq("RECURSION", "LIMIT") else None
+            if limit is None:
+                self.raise_error("Required RECURSION LIMIT and a number")
+            self._match_r_paren()
+            return Mutual(limit=limit, returns=returns)

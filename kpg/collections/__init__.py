@@ -1,0 +1,33 @@
+"""Collections: differential dataflow's vocabulary, as a builder over the runtime's plans.
+
+``dataflow`` holds inputs and outputs, ``collection`` the operators between them; ``term`` is the graph that
+they build, ``assembly`` makes plans of it. What is installed is shared by what it computes, across
+dataflows and with SQL.
+"""
+
+from kpg.collections.arranged import Arranged
+from kpg.collections.collection import Collection
+from kpg.collections.dataflow import Dataflow
+from kpg.collections.expression import Expression, case, function, literal
+from kpg.collections.operator import Batch, Operator
+from kpg.collections.outputs import Captured, Inspection, Probe
+from kpg.collections.scope import LoopScope, Variable
+from kpg.collections.session import Input
+
+__all__ = [
+    "Arranged",
+    "Batch",
+    "Captured",
+    "Collection",
+    "Dataflow",
+    "Expression",
+    "Input",
+    "Inspection",
+    "LoopScope",
+    "Operator",
+    "Probe",
+    "Variable",
+    "case",
+    "function",
+    "literal",
+]

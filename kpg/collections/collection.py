@@ -1,0 +1,318 @@
+"""Collection: rows with multiplicities that change over time, and what can be made of them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kpg.collections import arranging, reducing, users
+from kpg.collections.columns import ColumnType, Names, comparable, distinct, listed, place_of, schema_of
+from kpg.collections.expression import RowFunction, SymbolicRow, as_columns, as_condition
+from kpg.collections.rows import Rows, united
+from kpg.runtime import plan
+from kpg.runtime.errors import InterfaceError, ProgrammingError
+from kpg.runtime.scalar import Column
+from kpg.runtime.types import Type
+from kpg.runtime.user import Kind
+
+if TYPE_CHECKING:
+    from kpg.collections.arranged import Arranged
+    from kpg.collections.dataflow import Dataflow
+    from kpg.collections.operator import Operator
+    from kpg.collections.outputs import (
+        Callback,
+        Captured,
+        ColumnsCallback,
+        ColumnsInspection,
+        Inspection,
+        Probe,
+    )
+
+JoinKey = Names | dict[str, str] | None
+
+
+class Collection:
+    """Rows of named columns. Methods describe further collections; outputs are what makes them computed.
+
+    Functions of symbolic rows (``map``, ``filter``, ``join``) are called once, with expressions for columns,
+    and become compiled programs. None is a value like others: equal to itself, last in an order.
+    """
+
+    def __init__(self, flow: "Dataflow", rows: Rows) -> None:
+        self._flow = flow
+        self._rows = rows
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        """The columns that it is arranged by, if it is."""
+        return None
+
+    @property
+    def columns(self) -> list[str]:
+        """The column names."""
+        return list(self._rows.names)
+
+    @property
+    def types(self) -> list[Type]:
+        """The SQL types of the columns."""
+        return list(self._rows.types)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} {t}" for name, t in zip(self.columns, self.types, strict=True))
+        return f"<{type(self).__name__} ({shown})>"
+
+    def map(self, f: RowFunction) -> "Collection":
+        """Each row as what ``f(row)`` makes of it: a dict of named expressions, several, or one."""
+        return self._made(self._rows.mapped(*as_columns(f(self._rows.symbolic), self._rows.symbolic)))
+
+    def filter(self, f: Callable[[SymbolicRow], Any]) -> "Collection":
+        """The rows on which the condition ``f(row)`` is true."""
+        return self._made(self._rows.filtered([as_condition(f(self._rows.symbolic)).scalar]))
+
+    def project(self, *names: str) -> "Collection":
+        """Some of the columns, in that order."""
+        return self._made(self._rows.chosen(self._rows.places(distinct(names))))
+
+    def rename(self, **names: str) -> "Collection":
+        """Columns under new names: ``rename(src="dst", dst="src")``."""
+        self._rows.places(tuple(names))
+        return self._made(self._rows.renamed(distinct(names.get(name, name) for name in self.columns)))
+
+    def map_columns(self, f: Callable[..., Any], **types: ColumnType) -> "Collection":
+        """``f(array, array, ...)``, one array a column, gives an array for each of ``types``, in a tuple."""
+        return self._made(users.applied(self._rows, Kind.MAP_COLUMNS, f, schema_of(types)))
+
+    def filter_columns(self, f: Callable[..., Any]) -> "Collection":
+        """The rows for which ``f(array, array, ...)`` gives an array of bools with True."""
+        return self._made(users.applied(self._rows, Kind.FILTER_COLUMNS, f, None))
+
+    def map_rows(self, f: Callable[..., Any], **types: ColumnType) -> "Collection":
+        """``f(value, value, ...)`` gives the row's image, a tuple (or the value, if there is one column)."""
+        return self._made(users.applied(self._rows, Kind.MAP_ROWS, f, schema_of(types)))
+
+    def filter_rows(self, f: Callable[..., Any]) -> "Collection":
+        """The rows for which ``f(value, value, ...)`` is true."""
+        return self._made(users.applied(self._rows, Kind.FILTER_ROWS, f, None))
+
+    def flat_map(self, f: Callable[..., Iterable[Any]], **types: ColumnType) -> "Collection":
+        """``f(value, value, ...)`` gives any number of rows."""
+        return self._made(users.applied(self._rows, Kind.FLAT_MAP, f, schema_of(types)))
+
+    def explode(self, f: Callable[..., Iterable[Any]], **types: ColumnType) -> "Collection":
+        """``f(value, value, ...)`` gives pairs (row, multiplicity), which multiply the row's own."""
+        return self._made(users.applied(self._rows, Kind.EXPLODE, f, schema_of(types)))
+
+    def concat(self, *others: "Collection") -> "Collection":
+        """The sum: multiplicities add up. All have the same columns, in any order."""
+        parts = united([self._rows, *(other._rows for other in others)], "concat")
+        return self._made(reducing.concatenated(parts)) if others else self
+
+    def negate(self) -> "Collection":
+        """Multiplicities times -1."""
+        return self._made(reducing.over(self._rows, plan.Negate))
+
+    def join(
+        self,
+        other: "Collection",
+        key: JoinKey = None,
+        result: Callable[[SymbolicRow, SymbolicRow], Any] | None = None,
+    ) -> "Collection":
+        """Pairs of rows that agree on the key; multiplicities multiply.
+
+        ``key`` names columns that both have (without it: all such), or maps left to right columns; ``()``
+        pairs everything. ``result(left, right)`` says what becomes of a pair, as in :meth:`map`: without it,
+        the left columns and then the right ones that are not of the key. Arrangements are shared.
+        """
+        left, right = self._ordered(other, *self._keys(other, key))
+        first, second = self._indexed(left), other._indexed(right)
+        rows = self._pair(first.rows, second.rows)
+        if result is None:
+            rest = [name for name in second.rows.names if name not in right]
+            names, outputs = self._side_by_side(rows, rest)
+        else:
+            names, outputs = as_columns(result(*rows), *rows)
+        return self._made(arranging.joined(first, second, len(left), names, outputs))
+
+    def semijoin(self, other: "Collection", key: JoinKey = None) -> "Collection":
+        """The rows whose key occurs in ``other``, as often as they were, however often it occurs there."""
+        left, right = self._keys(other, key)
+        keys = other.project(*right).distinct()
+        matched = dict(zip(left, right, strict=True))
+        return self.join(keys, matched, lambda row, _: row).project(*self.columns)
+
+    def antijoin(self, other: "Collection", key: JoinKey = None) -> "Collection":
+        """The rows whose key does not occur in ``other``."""
+        return self.concat(self.semijoin(other, key).negate())
+
+    def count(self, key: Names | None = None, name: str = "count") -> "Collection":
+        """(key..., count): the number of rows of each group; without a key, of each row.
+
+        With ``key=()`` there is one row always, 0 for nothing, as in SQL.
+        """
+        places = range(len(self.columns)) if key is None else self._rows.places(listed(key))
+        distinct((*(self.columns[place] for place in places), name))
+        return self._made(reducing.counted(self._rows, tuple(places), name))
+
+    def sum(self, column: str, key: Names = ()) -> "Collection":
+        """(key..., column): the exact sum of a column in each group; one row always with ``key=()``."""
+        place = place_of(column, self.columns)
+        return self._made(reducing.summed(self._rows, place, self._rows.places(listed(key))))
+
+    def min(self, column: str, key: Names = ()) -> "Collection":
+        """(key..., column): the smallest value in each group; None only if there is no other."""
+        return self._extreme(column, key, descending=False)
+
+    def max(self, column: str, key: Names = ()) -> "Collection":
+        """(key..., column): the largest value in each group; None only if there is no other."""
+        return self._extreme(column, key, descending=True)
+
+    def top_k(self, k: int, by: Names, key: Names = ()) -> "Collection":
+        """The first ``k`` rows of each group ordered by columns; ``"-name"`` orders from the largest down.
+
+        None comes last. A row of multiplicity two takes two places.
+        """
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise InterfaceError(f"top_k takes a positive number of rows, not {k!r}")
+        order = [
+            (place_of(name.removeprefix("-"), self.columns), name.startswith("-")) for name in listed(by)
+        ]
+        return self._made(reducing.top(self._rows, self._rows.places(listed(key)), order, k))
+
+    def distinct(self) -> "Collection":
+        """Each row of positive multiplicity once."""
+        return self._made(reducing.over(self._rows, plan.Distinct))
+
+    def threshold(self, f: Callable[[tuple[Any, ...], int], int] | None = None) -> "Collection":
+        """Each row of positive multiplicity, with that, or with what ``f(row, multiplicity)`` makes of it."""
+        if f is None:
+            return self._made(reducing.over(self._rows, plan.Threshold))
+        return self._made(users.threshold(self._rows, f))
+
+    def reduce(
+        self, f: Callable[[tuple[Any, ...], list[Any]], Iterable[Any]], key: Names, **types: ColumnType
+    ) -> "Collection":
+        """(key..., types...): the rows that ``f(key, rows)`` gives for each group.
+
+        ``rows`` are pairs (values, multiplicity), values being those of the other columns, in order. It
+        is not called for a group without rows, and need not give the same each time.
+        """
+        return self._made(
+            users.reduced(self._indexed(listed(key), inline=True), f, schema_of(types), arrays=False)
+        )
+
+    def reduce_columns(
+        self, f: Callable[..., Iterable[Any]], key: Names, **types: ColumnType
+    ) -> "Collection":
+        """As :meth:`reduce` with ``f(key, arrays, multiplicities)``: a tuple of arrays, one a column."""
+        return self._made(
+            users.reduced(self._indexed(listed(key), inline=True), f, schema_of(types), arrays=True)
+        )
+
+    def consolidate(self) -> "Collection":
+        """The same rows, each once for each time at which it changes, and kept."""
+        return self.arrange_by_key(*self.columns)
+
+    def arrange_by_key(self, *key: str) -> "Arranged":
+        """The rows, kept in an index by ``key`` (without one: by all columns) that all who need it share."""
+        names = distinct(key or self.columns)
+        return self._flow.arrange(self._indexed(names), names)
+
+    def iterate(self, body: "Callable[[Collection], Collection]", limit: int | None = None) -> "Collection":
+        """What ``c = body(c)`` comes to from this collection, round by round, or after ``limit`` rounds."""
+        from kpg.collections.scope import iterated
+
+        return iterated(self._flow, self, body, limit)
+
+    def apply(self, operator: "Operator", *others: "Collection", **types: ColumnType) -> "Collection":
+        """What the user's operator sends, rows of ``types``; ``others`` are its inputs 1, 2, ..."""
+        parts = [self._rows, *(other._rows for other in others)]
+        return self._made(users.custom(parts, operator, schema_of(types)))
+
+    def inspect(self, callback: "Callback") -> "Inspection":
+        """Call ``callback(row, time, diff)`` for each change, after each step that commits it."""
+        return self._flow.inspect(self._rows, callback)
+
+    def inspect_columns(self, callback: "ColumnsCallback") -> "ColumnsInspection":
+        """Call ``callback(arrays, times, diffs)`` after each step that changes the collection."""
+        return self._flow.inspect_columns(self._rows, callback)
+
+    def probe(self) -> "Probe":
+        """Up to which time the collection is complete."""
+        return self._flow.probe(self._rows)
+
+    def capture(self) -> "Captured":
+        """A record of all changes, from the present contents on."""
+        return self._flow.capture(self._rows)
+
+    def export(self, name: str) -> "Arranged":
+        """Keep the rows as a view: SQL and other dataflows can read it by its name."""
+        return self._flow.export(name, self)
+
+    def enter(self, loop: Any) -> "Collection":
+        """The collection inside a loop, as ``loop.enter`` gives it."""
+        return loop.enter(self)
+
+    def _made(self, rows: Rows) -> "Collection":
+        return Collection(self._flow, rows)
+
+    def _indexed(self, key: Sequence[str], *, inline: bool = False) -> arranging.Index:
+        """The rows arranged by columns; inline, with the key first."""
+        return arranging.index_by(self._rows, self._rows.places(distinct(key)), inline=inline)
+
+    def _keys(self, other: "Collection", key: JoinKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The columns of the key on both sides."""
+        if not isinstance(other, Collection):
+            raise InterfaceError(f"a collection joins with a collection, not with {other!r}")
+        if isinstance(key, dict):
+            left, right = tuple(key), tuple(key.values())
+        elif key is None:
+            left = right = tuple(name for name in self.columns if name in other.columns)
+            if not left:
+                raise ProgrammingError(
+                    "the collections have no column in common",
+                    hint='say key={"left": "right"}, or rename() one',
+                )
+        else:
+            left = right = listed(key)
+        types = zip(left, self._types_of(left), other._types_of(right), right, strict=True)
+        for one, type_, its, name in types:
+            if not comparable(type_, its):
+                raise ProgrammingError(
+                    f"key {one} {type_} does not compare with {name} {its}", hint="cast one of them"
+                )
+        return left, right
+
+    def _ordered(
+        self, other: "Collection", left: tuple[str, ...], right: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The key in the order in which an arrangement has it."""
+        for kept, names in ((self.key, left), (other.key, right)):
+            if kept is not None and len(set(names)) == len(names) and set(kept) == set(names):
+                order = [names.index(name) for name in kept]
+                return tuple(left[place] for place in order), tuple(right[place] for place in order)
+        return left, right
+
+    def _types_of(self, names: Sequence[str]) -> list[Type]:
+        return [self._rows.types[place] for place in self._rows.places(names)]
+
+    @staticmethod
+    def _pair(left: Rows, right: Rows) -> tuple[SymbolicRow, SymbolicRow]:
+        """Symbolic rows over the columns of both sides."""
+        width = len(left.names)
+        values = [Column(width + i, type_) for i, type_ in enumerate(right.types)]
+        return left.symbolic, SymbolicRow(right.names, values)
+
+    @staticmethod
+    def _side_by_side(rows: tuple[SymbolicRow, SymbolicRow], rest: Sequence[str]) -> Any:
+        left, right = rows
+        given = {name: left[name] for name in left._names}
+        clash = [name for name in rest if name in given]
+        if clash:
+            raise ProgrammingError(
+                f'both sides have a column "{clash[0]}"', hint="rename() one, or say what the result is"
+            )
+        return as_columns({**given, **{name: right[name] for name in rest}})
+
+    def _extreme(self, column: str, key: Names, *, descending: bool) -> "Collection":
+        names = (*listed(key), column)
+        chosen = self._rows.chosen(self._rows.places(distinct(names)))
+        place = len(names) - 1
+        return self._made(reducing.top(chosen, range(place), [(place, descending)], 1))

@@ -1,0 +1,309 @@
+"""A dataflow: inputs, collections made of them, and outputs, kept up to date together."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kpg.collections import exporting
+from kpg.collections.arranged import Arranged
+from kpg.collections.arranging import Index
+from kpg.collections.assembly import assemble
+from kpg.collections.collection import Collection
+from kpg.collections.columns import ColumnType, schema_of
+from kpg.collections.outputs import (
+    Callback,
+    Captured,
+    ColumnsCallback,
+    ColumnsInspection,
+    Inspection,
+    Output,
+    Probe,
+)
+from kpg.collections.replaying import Replay
+from kpg.collections.rows import Rows, plain
+from kpg.collections.scope import LoopScope
+from kpg.collections.session import Input
+from kpg.collections.term import Term, leaves
+from kpg.reading import Reader
+from kpg.runtime import plan, user
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.data.foreign import from_rows
+from kpg.runtime.errors import InterfaceError
+from kpg.runtime.installed import Installed
+from kpg.runtime.plan import Ref
+from kpg.runtime.types import NULL, Schema
+
+if TYPE_CHECKING:
+    from kpg.engine import Engine
+
+Made = TypeVar("Made", bound=Output)
+_listeners = count()
+
+
+class Dataflow:
+    """Inputs and outputs of one purpose, dropped together; as a context manager, at the end of the block.
+
+    Outputs are installed when they are made; what they need and somebody else has computed already is
+    shared. All dataflows and all SQL of a database run in its steps, by one clock.
+    """
+
+    def __init__(self, engine: "Engine", name: str) -> None:
+        self._engine = engine
+        self.name = name
+        self._live = True
+        self._installed: list[Installed] = []
+        self._outputs: list[Output] = []
+        self._inputs: list[Input] = []
+        self._replays: list[Replay] = []
+        self.exports: dict[str, exporting.Export] = {}
+        self._scopes: list[LoopScope] = []
+        self._uses: set[str] = set()
+        self._made = 0
+
+    def __enter__(self) -> "Dataflow":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.drop()
+
+    def __repr__(self) -> str:
+        return f"<Dataflow {self.name}{'' if self._live else ', dropped'}>"
+
+    @property
+    def epoch(self) -> int:
+        """The last time that is complete in everything."""
+        return self._engine.worker.epoch
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """Where the database keeps its strings."""
+        return self._engine.worker.dictionary
+
+    def input(self, name: str, **types: ColumnType) -> Input:
+        """A new input of the columns named, with their types; its time is the next epoch."""
+        self.check()
+        return self._add_input(name, schema_of(types))
+
+    def constant(self, rows: Iterable[Any], **types: ColumnType) -> Collection:
+        """Rows that are there always; those given twice twice."""
+        schema = schema_of(types)
+        words = from_rows(list(rows), schema, self.dictionary)
+        columns = [
+            self.dictionary.decode(words[i])
+            if type_.is_text
+            else [None if w == NULL else w for w in words[i].tolist()]
+            for i, type_ in enumerate(schema.types)
+        ]
+        node = plan.Constant(tuple(zip(*columns, strict=True)), schema.types)
+
+        def make(refs: Sequence[Ref]) -> plan.AnyNode:
+            return node
+
+        term = Term((), schema.types, make, None)
+        return Collection(self, plain(term, schema.names, [column.nullable for column in schema.columns]))
+
+    def import_(self, what: "str | Collection") -> Collection:
+        """A table, a materialized view or an export, by name; or a collection of another dataflow.
+
+        Its present contents are there at the time of the last commit, and its changes from then on.
+        """
+        self.check()
+        if isinstance(what, Collection):
+            return exporting.adopted(self, self._engine, what)
+        return exporting.imported(self, self._engine, what)
+
+    def replay(
+        self, name: str, changes: Captured | Iterable[tuple[Any, int, int]], **types: ColumnType
+    ) -> Collection:
+        """A collection of recorded changes (row, time, diff), at their times.
+
+        A record that still grows is followed, in each step, as far as it has come; of another iterable
+        all is taken at once, and ``types`` name its columns.
+        """
+        self.check()
+        if isinstance(changes, Captured):
+            given = {**dict(zip(changes.columns, changes.types, strict=True)), **types}
+            schema = Schema(
+                tuple(schema_column(n, given[n], nullable=n not in types) for n in changes.columns)
+            )
+        else:
+            schema = schema_of(types)
+        session = self._add_input(name, schema)
+        replay = Replay(session, changes, self.epoch)
+        self._replays.append(replay)
+        replay.pull()
+        return Collection(self, session._rows)
+
+    def scope(self, limit: int | None = None, error_at_limit: bool = False) -> LoopScope:
+        """``with flow.scope() as loop:`` a loop, inside of the one that is being written, if any."""
+        self.check()
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise InterfaceError(f"a limit is a positive number of rounds, not {limit!r}")
+        return LoopScope(self, limit, error_at_limit)
+
+    def enter_scope(self, loop: LoopScope) -> LoopScope | None:
+        """The beginning of a loop's block; gives the loop around it, if any."""
+        outer = self._scopes[-1] if self._scopes else None
+        self._scopes.append(loop)
+        return outer
+
+    def leave_scope(self, loop: LoopScope) -> None:
+        """The end of a loop's block."""
+        self._scopes.remove(loop)
+
+    def step(self) -> None:
+        """Take what all inputs of the database hold before the least of their times through everything.
+
+        All or nothing: if anything raises, everything is as before, the inputs' buffers too.
+        """
+        self.check()
+        self._engine.advance()
+
+    def drop(self) -> None:
+        """Give up inputs, outputs and exports; what nobody else needs is freed. Dropping twice is allowed.
+
+        Raises ProgrammingError, with nothing dropped, if a view reads an export.
+        """
+        if not self._live:
+            return
+        self._engine.refuse_in_transaction("dropping a dataflow")
+        exporting.refuse_used(self._engine, self.exports, self.label)
+        for output in list(self._outputs):
+            output.close()
+        exporting.withdraw(self._engine, self.exports)
+        for installed in self._installed:
+            if self._engine.worker.views.get(installed.name) is installed:
+                self._engine.worker.uninstall(installed)
+        for session in self._inputs:
+            self._engine.worker.inputs.forget(session._operator)
+        self._live = False
+        self._installed.clear()
+        self._replays.clear()
+        self._engine.forget_dataflow(self.label)
+
+    @property
+    def label(self) -> str:
+        """What the dataflow is called among the users of tables and operators."""
+        return f"dataflow {self.name}"
+
+    def check(self) -> None:
+        """Raise InterfaceError if the dataflow was dropped, or its database closed."""
+        if self._engine.closed:
+            raise InterfaceError("the database is closed", hint="open another one with kpg.connect()")
+        if self._engine.worker.stepping:
+            raise InterfaceError(
+                "a dataflow cannot be used by a function that its own step calls",
+                hint="give changes in the callback of inspect(), which is called after the step",
+            )
+        if not self._live:
+            raise InterfaceError(f"dataflow {self.name} was dropped", hint="make another with db.dataflow()")
+
+    def pull(self) -> None:
+        """Take what records have brought, before a step."""
+        for replay in self._replays:
+            replay.pull()
+
+    def letters(self) -> Iterator[Any]:
+        """What is to be called after a step."""
+        for output in list(self._outputs):
+            yield from output.letters()
+
+    def arrange(self, index: Index, key: tuple[str, ...]) -> Arranged:
+        """Keep an arrangement; inside a loop it lives as the loop does."""
+        if index.term.scope is None:
+            self.install(index.term)
+        return Arranged(self, index, key)
+
+    def inspect(self, rows: Rows, callback: Callback) -> Inspection:
+        """See ``Collection.inspect``."""
+        return self._told(Inspection(self, *self._sink(rows), callback))
+
+    def inspect_columns(self, rows: Rows, callback: ColumnsCallback) -> ColumnsInspection:
+        """See ``Collection.inspect_columns``."""
+        return self._told(ColumnsInspection(self, *self._sink(rows), rows.schema, callback))
+
+    def probe(self, rows: Rows) -> Probe:
+        """See ``Collection.probe``."""
+        term = rows.stream(rows.values)
+        installed = self.install(term)
+        probe = Probe(self, installed, self._reader(rows), _static(term))
+        self._outputs.append(probe)
+        return probe
+
+    def capture(self, rows: Rows) -> Captured:
+        """See ``Collection.capture``."""
+        captured = Captured(self, *self._sink(rows))
+        self._outputs.append(captured)
+        return captured
+
+    def export(self, name: str, collection: Collection) -> Arranged:
+        """See ``Collection.export``."""
+        self.check()
+        export = self.exports[name] = exporting.exported(self, self._engine, name, collection)
+        return export.arranged
+
+    def install(self, term: Term, name: str | None = None) -> Installed:
+        """Keep a term up to date; InterfaceError in a transaction, or for a term inside a loop."""
+        self.check()
+        if term.scope is not None:
+            raise InterfaceError("a collection inside a loop cannot be read", hint="read what leave() gives")
+        self._engine.refuse_in_transaction("changing a dataflow")
+        self._made += 1
+        for leaf in leaves(term):
+            if leaf.relation is not None:
+                self.use(leaf.relation)
+        installed = self._engine.worker.install(name or f"{self.label}/{self._made}", assemble(term))
+        self._installed.append(installed)
+        return installed
+
+    def use(self, relation: str) -> None:
+        """Keep a table or view from being dropped before the dataflow is."""
+        self._uses.add(relation)
+        self._engine.note_uses(self.label, frozenset(self._uses))
+
+    def close_output(self, output: Output, installed: Installed) -> None:
+        """Forget one output."""
+        self._outputs.remove(output)
+        self._installed.remove(installed)
+        self._engine.worker.uninstall(installed)
+
+    def _add_input(self, name: str, schema: Schema) -> Input:
+        operator = self._engine.worker.create_input(name, len(schema.columns))
+        session = Input(self, name, schema, operator)
+        self._inputs.append(session)
+        return session
+
+    def _reader(self, rows: Rows) -> Reader:
+        return Reader(rows.names, rows.types, (), self.dictionary)
+
+    def _sink(self, rows: Rows) -> tuple[Installed, Reader, bool]:
+        """A reader of the rows' changes, beginning with what is there now."""
+        stream = rows.stream(rows.values)
+        listener = next(_listeners)
+
+        def make(refs: Sequence[Ref]) -> plan.AnyNode:
+            return user.Sink(refs[0], listener)
+
+        installed = self.install(Term.over((stream,), (), make))
+        return installed, self._reader(rows), _static(stream)
+
+    def _told(self, output: Made) -> Made:
+        """Tell a new output what is there now."""
+        self._outputs.append(output)
+        self._engine.tell(self.label, output.letters())
+        return output
+
+
+def _static(term: Term) -> bool:
+    """Whether only inputs can change the term."""
+    return all(leaf.relation is None for leaf in leaves(term))
+
+
+def schema_column(name: str, given: ColumnType, *, nullable: bool) -> Any:
+    """A column as declared, or, of a record, one that may be None."""
+    from dataclasses import replace
+
+    from kpg.collections.columns import column_of
+
+    column = column_of(name, given)
+    return replace(column, nullable=True) if nullable else column

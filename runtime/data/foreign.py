@@ -1,0 +1,187 @@
+"""Words as user functions see them, and back: tuples of Python values, or one numpy array a column.
+
+Arrays: integers and scaled decimals (times ``10**scale``) as int64, BOOLEAN as bool, REAL and DOUBLE as
+float64, DATE as ``datetime64[D]``, TIMESTAMP as ``datetime64[us]``, intervals as int64, text as objects.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.data.encoding import FLIP, float_words
+from kpg.runtime.data.values import Mistyped, Unfit, encode_rows, encoder_of, to_python
+from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
+from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema, Type
+
+Words = NDArray[np.int64]
+Array = NDArray[Any]
+Row = tuple[Any, ...]
+WHOLE = frozenset(
+    {
+        Kind.SMALLINT,
+        Kind.INTEGER,
+        Kind.BIGINT,
+        Kind.INTERVAL_MONTH,
+        Kind.INTERVAL_DAY,
+        Kind.ROWID,
+        Kind.DECIMAL,
+    }
+)
+MOST_CODES = 1 << 12
+"""Strings whose codes are remembered."""
+DATES = {Kind.DATE: "datetime64[D]", Kind.TIMESTAMP: "datetime64[us]"}
+
+
+def to_rows(words: Words, types: Sequence[Type], dictionary: Dictionary) -> list[Row]:
+    """The rows of ``words int64[width, n]`` as tuples of Python values."""
+    if not types:
+        return [()] * words.shape[1]
+    return list(zip(*(_to_list(words[i], t, dictionary) for i, t in enumerate(types)), strict=True))
+
+
+def _to_list(words: Words, type_: Type, dictionary: Dictionary) -> list[Any]:
+    if type_.is_text:
+        return dictionary.decode(words)
+    values = words.tolist()
+    if type_.kind in WHOLE and type_.kind not in (Kind.DECIMAL, Kind.INTERVAL_DAY):
+        return values if not values or min(values) > NULL else [None if v == NULL else v for v in values]
+    return [to_python(value, type_, dictionary) for value in values]
+
+
+def from_rows(rows: Sequence[Any], schema: Schema, dictionary: Dictionary) -> Words:
+    """The words of rows of Python values; a single column's value need not be in a tuple.
+
+    Raises what ``encode_rows`` does, and IntegrityError for a None in a column that has none.
+    """
+    if len(schema.columns) == 1:
+        rows = [row if isinstance(row, (tuple, list)) else (row,) for row in rows]
+    for row in rows:
+        if not isinstance(row, (tuple, list)):
+            raise InterfaceError(
+                f"a row must be a tuple ({', '.join(schema.names)}), not {row!r}",
+                hint="give (a, b), or [a, b]",
+            )
+    return _without_nulls(encode_rows(rows, schema, dictionary), schema)
+
+
+class RowEncoder:
+    """As :func:`from_rows` for one row after the other."""
+
+    def __init__(self, schema: Schema, dictionary: Dictionary) -> None:
+        self._schema = schema
+        self._dictionary = dictionary
+        self._codes: dict[str, int] = {}
+        self._encoders = [self._encoder(column) for column in schema.columns]
+
+    def words(self, row: Any) -> tuple[int, ...]:
+        """The words of a row; errors as :func:`from_rows`."""
+        if isinstance(row, tuple) and len(row) == len(self._encoders):
+            try:
+                return tuple([encode(value) for encode, value in zip(self._encoders, row, strict=True)])
+            except (Unfit, Mistyped):
+                pass  # to be said with row and column
+        return tuple(from_rows([row], self._schema, self._dictionary)[:, 0].tolist())
+
+    def _encoder(self, column: ColumnDef) -> Callable[[Any], int]:
+        encode = encoder_of(column.type)
+        if column.type.is_text:
+            encode = partial(self._code, encode)
+        return partial(_nullable, encode) if column.nullable else encode
+
+    def _code(self, check: Callable[[Any], int], text: Any) -> int:
+        code = self._codes.get(text) if isinstance(text, str) else None
+        if code is None:
+            check(text)
+            code = self._dictionary.code(text)
+            if len(self._codes) >= MOST_CODES:
+                self._codes.clear()
+            self._codes[text] = code
+        return code
+
+
+def _nullable(encode: Callable[[Any], int], value: Any) -> int:
+    return NULL if value is None else encode(value)
+
+
+def _without_nulls(words: Words, schema: Schema) -> Words:
+    for i, column in enumerate(schema.columns):
+        if not column.nullable and words.shape[1] and words[i].min() == NULL:
+            raise IntegrityError(
+                f"column {column.name} cannot be None",
+                hint=f"declare it so that it can: {column.name}=... | None",
+            )
+    return words
+
+
+def to_arrays(words: Words, schema: Schema, dictionary: Dictionary) -> tuple[Array, ...]:
+    """One array a column; DataError for a NULL in a column whose array has no value for it."""
+    return tuple(_to_array(words[i], column, dictionary) for i, column in enumerate(schema.columns))
+
+
+def _to_array(words: Words, column: ColumnDef, dictionary: Dictionary) -> Array:
+    type_ = column.type
+    if type_.is_text:
+        texts = np.empty(words.shape[0], object)
+        texts[:] = dictionary.decode(words)
+        return texts
+    unit = DATES.get(type_.kind)
+    if unit is not None:
+        return words.view(unit)  # the word NULL is NaT
+    if words.shape[0] and words.min() == NULL:
+        raise DataError(
+            f"column {column.name} has a NULL, and an array of {type_} cannot",
+            hint="filter them out, or use a function of rows",
+        )
+    if type_.is_float:
+        return np.where(words < 0, words ^ FLIP, words).view(np.float64)
+    return words != 0 if type_.kind is Kind.BOOLEAN else words
+
+
+def from_arrays(arrays: Sequence[Any], schema: Schema, dictionary: Dictionary, rows: int | None) -> Words:
+    """The words of arrays, one a column, all of length ``rows`` if that is given.
+
+    Raises InterfaceError for a wrong number of arrays or length, DataError for values that do not fit.
+    """
+    names = ", ".join(schema.names)
+    if len(arrays) != len(schema.columns):
+        raise InterfaceError(f"{len(arrays)} arrays for the {len(schema.columns)} columns {names}")
+    given = [np.asarray(array) for array in arrays]
+    length = given[0].shape[0] if rows is None and given and given[0].ndim else rows or 0
+    words = np.empty((len(given), length), np.int64)
+    for i, (array, column) in enumerate(zip(given, schema.columns, strict=True)):
+        if array.shape != (length,):
+            raise InterfaceError(
+                f"the array of column {column.name} has shape {array.shape}, expected ({length},)"
+            )
+        words[i] = _from_array(array, column, dictionary)
+    return _without_nulls(words, schema)
+
+
+def _from_array(array: Array, column: ColumnDef, dictionary: Dictionary) -> Words:
+    """By the array's own kind where that is the type's, otherwise value by value."""
+    kind, given = column.type.kind, array.dtype.kind
+    if kind is Kind.BIGINT and given in "iu" and array.dtype != np.uint64:
+        words = array.astype(np.int64)
+        if words.shape[0] and words.min() <= ERROR:
+            raise DataError(f"column {column.name}: {int(words.min())} does not fit {column.type}")
+        return words
+    if kind is Kind.BOOLEAN and given == "b":
+        return array.astype(np.int64)
+    if kind is Kind.DOUBLE and given == "f":
+        return float_words(np.ascontiguousarray(array, np.float64))
+    if kind in DATES and given == "M":
+        return array.astype(DATES[kind]).view(np.int64)
+    if kind is Kind.DECIMAL and given in "iu":
+        return _scaled(array.astype(np.int64), column)
+    return encode_rows([(value,) for value in array.tolist()], Schema((column,)), dictionary)[0]
+
+
+def _scaled(words: Words, column: ColumnDef) -> Words:
+    limit = 10**column.type.precision
+    if words.shape[0] and not (-limit < int(words.min()) and int(words.max()) < limit):
+        raise DataError(f"column {column.name}: a value does not fit {column.type}")
+    return words

@@ -1,0 +1,146 @@
+"""Scopes: where operators run. The outermost runs once a step; a loop's runs by rounds.
+
+A loop's scope processes updates in the order (rounds, epoch) within a step, a linear extension of the
+product order: an operator sees all updates of one vector of rounds, of all epochs of the step,
+together. What is pushed with later rounds is held back until then.
+"""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kpg.runtime.dataflow.step import Step
+from kpg.runtime.interrupts import DeferredInterrupt
+from kpg.runtime.trace.updates import Updates
+
+if TYPE_CHECKING:
+    from kpg.runtime.dataflow.operator import Operator
+
+Rounds = tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """The outermost scope: one step at a time; ``depth`` is the number of coordinates of its times."""
+
+    step: Step
+    interrupt: DeferredInterrupt
+    depth: int = 1
+
+    def wake(self, operator: "Operator", rounds: Rounds) -> None:
+        """Have the operator flushed in the step."""
+        operator.schedule()
+
+    def deliver(self, operator: "Operator", port: int, updates: Updates) -> None:
+        """Hand updates to an operator, now or at the rounds they bear."""
+        operator.accept(port, updates)
+        operator.schedule()
+
+    def enqueue(self, operator: "Operator") -> None:
+        """Have the operator flushed in the step, or the round, in progress."""
+        if operator.scheduled is not self.step:
+            operator.scheduled = self.step
+            self.step.schedule(operator)
+
+
+@dataclass(slots=True, eq=False)
+class Agenda:
+    """What awaits one vector of rounds: deliveries, and operators that owe something then."""
+
+    deliveries: "list[tuple[Operator, int, Updates]]" = field(default_factory=list)
+    woken: "list[Operator]" = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class LoopScope(Scope):
+    """The scope of a loop's body. ``loop`` is the operator that stands for it in ``parent``."""
+
+    parent: Scope = field(kw_only=True)
+    loop: "Operator" = field(init=False)
+    active: bool = False
+    agendas: dict[Rounds, Agenda] = field(default_factory=dict)
+    order: list[Rounds] = field(default_factory=list)
+
+    def wake(self, operator: "Operator", rounds: Rounds) -> None:
+        """Have the operator flushed at the given rounds, not before the present ones."""
+        if self.active and rounds == self.step.rounds:
+            operator.schedule()
+        else:
+            self._agenda(rounds).woken.append(operator)
+
+    def enqueue(self, operator: "Operator") -> None:
+        """Have the operator flushed in the round in progress; between steps, in round 0 of the next."""
+        if not self.active:
+            self._agenda((0,) * (self.depth - 1)).woken.append(operator)
+        elif operator.scheduled is not self.step:
+            operator.scheduled = self.step
+            self.step.schedule(operator)
+
+    def deliver(self, operator: "Operator", port: int, updates: Updates) -> None:
+        """Hand over the updates of the present rounds, hold back the others until theirs."""
+        present = self.step.rounds if self.active else None
+        for rounds, part in by_rounds(updates):
+            if rounds == present:
+                operator.accept(port, part)
+                operator.schedule()
+            else:
+                self._agenda(rounds).deliveries.append((operator, port, part))
+
+    def _agenda(self, rounds: Rounds) -> Agenda:
+        agenda = self.agendas.get(rounds)
+        if agenda is None:
+            agenda = self.agendas[rounds] = Agenda()
+            heapq.heappush(self.order, rounds)
+            outer = rounds[:-1]
+            if not self.active or outer != self.step.rounds[:-1]:
+                self.parent.wake(self.loop, outer)
+        return agenda
+
+    def rounds_of(self, outer: Step) -> Iterator[Step]:
+        """The rounds of one step, or one round, of the parent that have work, in order.
+
+        The caller flushes each one's operators before it asks for the next.
+        """
+        self.active = True
+        try:
+            while self.order and self.order[0][:-1] == outer.rounds:
+                rounds = heapq.heappop(self.order)
+                agenda = self.agendas.pop(rounds)
+                self.step = Step(outer.lower, outer.upper, outer.hydrating, rounds)
+                for operator, port, updates in agenda.deliveries:
+                    operator.accept(port, updates)
+                    operator.schedule()
+                for operator in agenda.woken:
+                    operator.schedule()
+                yield self.step
+                self.step.visited.clear()
+        finally:
+            self.active = False
+
+    def clear(self) -> None:
+        """Forget all work that is left, as when a step is rolled back."""
+        self.active = False
+        self.agendas.clear()
+        self.order.clear()
+
+
+def by_rounds(updates: Updates) -> Iterator[tuple[Rounds, Updates]]:
+    """The updates in parts that agree on all coordinates of their times but the first."""
+    time = updates.time
+    first = time[1:, :1]
+    if time.shape[1] == 1 or (time[1:] == first).all():
+        yield tuple(first[:, 0].tolist()), updates
+        return
+    order = np.lexsort(time[:0:-1])
+    rounds = time[1:, order]
+    starts = np.flatnonzero((rounds[:, 1:] != rounds[:, :-1]).any(axis=0)) + 1
+    bounds = [0, *starts.tolist(), order.shape[0]]
+    for start, end in pairwise(bounds):
+        part = updates.take(np.ascontiguousarray(order[start:end]))
+        if (part.time[0] == part.time[0, 0]).all():
+            part.time = part.time[:, :1].copy()
+        yield tuple(rounds[:, start].tolist()), part

@@ -1,0 +1,513 @@
+"""Kernels that read a history table (``kernels/history.py`` has its layout): what keys owe at given rounds.
+
+At time (e, R) a key owes the mixed difference of its output over the unit cube below: over the *corners* c, sets of
+round coordinates, of (-1)**|c| times the output at (e, R - c) less that at any earlier epoch. A record with rounds
+h <= R counts at corner c unless h[i] == R[i] for an i in c; the i with h[i] == R[i] are the record's *mask*.
+
+An evaluated key also owes an evaluation at later rounds: the least upper bounds of R with other records' rounds. The
+next of them in lexicographic order is enough, because the key will then be evaluated again.
+"""
+
+import numpy as np
+
+from kpg.runtime.kernels import device, kernel
+
+COUNT = 0
+SUM = 1
+LIMBS = 68
+NULL = -(2**63)
+LOW = 0xFFFFFFFF
+MOST = 2**63 - 1
+FREE = -2
+
+CURRENT, STEP_RECORDS, FIRST_EPOCH, LAST_EPOCH, ENTRIES, OWED = 7, 8, 9, 10, 11, 12
+
+
+@device
+def mask_of(acc, index, base, rounds):
+    """The coordinates in which the record's rounds equal ``rounds``, as bits; -1 if they are not <= ``rounds``."""
+    mask = 0
+    for c in range(rounds.shape[0]):
+        own = acc[index, base + 1 + c]
+        if own > rounds[c]:
+            return -1
+        if own == rounds[c]:
+            mask |= 1 << c
+    return mask
+
+
+@device
+def odd(corner):
+    parity = False
+    while corner > 0:
+        parity = not parity
+        corner &= corner - 1
+    return parity
+
+
+@device
+def records_of(number, keys, records):
+    """How many records a key has."""
+    n = 1
+    link = keys[number, 0]
+    while link > 0:
+        n += 1
+        link = records[link - 1, 0]
+    return n
+
+
+@device
+def gather(number, base, rounds, keys, records, entries):
+    """The key's records with rounds <= ``rounds`` into ``entries`` (epoch, mask, link or 0), sorted by epoch."""
+    n = 0
+    mask = mask_of(keys, number, base, rounds)
+    if mask >= 0:
+        entries[0, 0], entries[0, 1], entries[0, 2] = keys[number, base], mask, 0
+        n = 1
+    link = keys[number, 0]
+    while link > 0:
+        mask = mask_of(records, link - 1, 1, rounds)
+        if mask >= 0:
+            entries[n, 0], entries[n, 1], entries[n, 2] = records[link - 1, 1], mask, link
+            n += 1
+        elif rounds.shape[0] == 1 and records[link - 1, 1] < 0:
+            break
+        link = records[link - 1, 0]
+    sort_entries(entries, n)
+    return n
+
+
+@device
+def sort_entries(entries, n):
+    """Shell sort by epoch."""
+    gap = 1
+    while gap < n // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, n):
+            epoch, mask, link = entries[i, 0], entries[i, 1], entries[i, 2]
+            j = i
+            while j >= gap and entries[j - gap, 0] > epoch:
+                entries[j, 0], entries[j, 1] = entries[j - gap, 0], entries[j - gap, 1]
+                entries[j, 2] = entries[j - gap, 2]
+                j -= gap
+            entries[j, 0], entries[j, 1], entries[j, 2] = epoch, mask, link
+        gap //= 3
+
+
+@device
+def bounded(count, distinct):
+    """The output's multiplicity."""
+    if count <= 0:
+        return np.int64(0)
+    return np.int64(1) if distinct == 1 else count
+
+
+@device
+def alternating(sums, distinct):
+    """The mixed difference over round coordinates, of counts given by mask."""
+    total = np.int64(0)
+    for corner in range(sums.shape[0]):
+        count = np.int64(0)
+        for mask in range(sums.shape[0]):
+            if mask & corner == 0:
+                count += sums[mask]
+        count = bounded(count, distinct)
+        total += -count if odd(corner) else count
+    return total
+
+
+@device
+def alters(old, new, entries, committed, n, distinct):
+    """Whether any epoch's contribution changes where the committed count goes from ``old`` to ``new``.
+
+    ``entries[committed:n]`` are the step's, with counts instead of links.
+    """
+    prefix = np.int64(0)
+    before = bounded(new, distinct) - bounded(old, distinct)
+    for i in range(committed, n):
+        prefix += entries[i, 2]
+        if i + 1 == n or entries[i + 1, 0] != entries[i, 0]:
+            after = bounded(new + prefix, distinct) - bounded(old + prefix, distinct)
+            if before != after:
+                return True
+            before = after
+    return False
+
+
+@device
+def next_change(number, base, rounds, keys, records, old, entries, committed, n, distinct):
+    """The least later round at which the step alters the key's output; -1 if there is none. For one round."""
+    if keys[number, base] < 0 and keys[number, base + 1] > rounds[0]:
+        new = old + keys[number, base + 2]
+        if alters(old, new, entries, committed, n, distinct):
+            return keys[number, base + 1]
+        old = new
+    link = keys[number, 0]
+    while link > 0:
+        if records[link - 1, 1] < 0 and records[link - 1, 2] > rounds[0]:
+            new = old + records[link - 1, 3]
+            if alters(old, new, entries, committed, n, distinct):
+                return records[link - 1, 2]
+            old = new
+        link = records[link - 1, 0]
+    return np.int64(-1)
+
+
+@device
+def load_times(number, base, rounds, keys, records, times):
+    """Epoch and rounds of all records of a key. Returns how many, 0 if the step's are all zero."""
+    words = base + 1 + rounds
+    changed = False
+    for i in range(rounds + 1):
+        times[0, i] = keys[number, base + i]
+    if times[0, 0] >= 0:
+        for word in range(words, keys.shape[1]):
+            changed = changed or keys[number, word] != 0
+    n = 1
+    link = keys[number, 0]
+    while link > 0:
+        for i in range(rounds + 1):
+            times[n, i] = records[link - 1, 1 + i]
+        if times[n, 0] >= 0:
+            for word in range(2 + rounds, records.shape[1]):
+                changed = changed or records[link - 1, word] != 0
+        n += 1
+        link = records[link - 1, 0]
+    return n if changed else 0
+
+
+@device
+def least(times, n, prefix, fixed, coordinate, above, step):
+    """The least round above ``above`` in a coordinate, of records <= ``prefix`` in the first ``fixed`` ones."""
+    found = MOST
+    for i in range(n):
+        fits = times[i, 1 + coordinate] > above and (not step or times[i, 0] >= 0)
+        for c in range(fixed):
+            fits = fits and times[i, 1 + c] <= prefix[c]
+        if fits:
+            found = min(found, times[i, 1 + coordinate])
+    return found
+
+
+@device
+def next_bound(times, n, rounds, point):
+    """The next least upper bound of records, one of them the step's, into ``point``. Returns whether there is one.
+
+    Exact for two rounds; with more it may be a point before that one.
+    """
+    for pivot in range(rounds.shape[0] - 1, -1, -1):
+        value = least(times, n, rounds, pivot, pivot, rounds[pivot], False)
+        if value == MOST:
+            continue
+        for c in range(pivot):
+            point[c] = rounds[c]
+        point[pivot] = value
+        for c in range(pivot + 1, rounds.shape[0]):
+            point[c] = MOST
+            for i in range(n):
+                fits = times[i, 1 + pivot] == value
+                for before in range(pivot):
+                    fits = fits and times[i, 1 + before] <= rounds[before]
+                if fits:
+                    point[c] = min(point[c], times[i, 1 + c])
+            own = least(times, n, point, pivot + 1, c, -1, True)
+            if own < MOST:
+                point[c] = max(point[c], own)
+        return True
+    return False
+
+
+@device
+def owe(number, base, rounds, keys, records, times, point, owed_rounds, owed_keys, owed):
+    """Owe an evaluation at the next bound. Returns the number owed."""
+    n = load_times(number, base, rounds.shape[0], keys, records, times)
+    if next_bound(times, n, rounds, point):
+        for c in range(rounds.shape[0]):
+            owed_rounds[c, owed] = point[c]
+        owed_keys[owed] = number
+        owed += 1
+    return owed
+
+
+@kernel(
+    "int64(int64[::1], int64, int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1],"
+    " int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])"
+)
+def evaluate_threshold(
+    rounds,
+    distinct,
+    nk,
+    keys,
+    records,
+    bits,
+    current,
+    out,
+    out_epoch,
+    out_diff,
+    owed_rounds,
+    owed_keys,
+    state,
+):
+    """The updates of each current key's positive multiplicity, or of its sign if ``distinct``, at ``rounds``.
+
+    Empties ``current``. Returns the rows written; ``state[ENTRIES]`` is 1 if their diffs are all equal.
+    """
+    base = 1 + nk
+    corners = 1 << rounds.shape[0]
+    sums = np.zeros(corners, np.int64)
+    entries = np.empty((16, 3), np.int64)
+    times = np.empty((16, 1 + rounds.shape[0]), np.int64)
+    point = np.empty(rounds.shape[0], np.int64)
+    n = 0
+    owed = 0
+    uniform = True
+    for position in range(state[CURRENT]):
+        number = current[position]
+        bits[number >> 6] &= ~(1 << (number & 63))
+        if keys[number, 0] == 0:
+            if keys[number, base] >= 0 and mask_of(keys, number, base, rounds) == corners - 1:
+                count = bounded(keys[number, base + 1 + rounds.shape[0]], distinct)
+                if count > 0:
+                    for c in range(nk):
+                        out[c, n] = keys[number, 1 + c]
+                    out_epoch[n] = keys[number, base]
+                    out_diff[n] = count
+                    uniform = uniform and count == out_diff[0]
+                    n += 1
+            continue
+        size = records_of(number, keys, records)
+        if size > entries.shape[0]:
+            entries = np.empty((2 * size, 3), np.int64)
+            times = np.empty((2 * size, 1 + rounds.shape[0]), np.int64)
+        found = gather(number, base, rounds, keys, records, entries)
+        sums[:] = 0
+        committed = 0
+        moved = False
+        for i in range(found):
+            link = entries[i, 2]
+            if link == 0:
+                entries[i, 2] = keys[number, base + 1 + rounds.shape[0]]
+            else:
+                entries[i, 2] = records[link - 1, 2 + rounds.shape[0]]
+            if entries[i, 0] < 0:
+                sums[entries[i, 1]] += entries[i, 2]
+                committed = i + 1
+            else:
+                moved = moved or entries[i, 2] != 0
+        old = sums.sum()
+        before = alternating(sums, distinct)
+        for i in range(committed, found):
+            sums[entries[i, 1]] += entries[i, 2]
+            if i + 1 == found or entries[i + 1, 0] != entries[i, 0]:
+                after = alternating(sums, distinct)
+                if after != before:
+                    for c in range(nk):
+                        out[c, n] = keys[number, 1 + c]
+                    out_epoch[n] = entries[i, 0]
+                    out_diff[n] = after - before
+                    uniform = uniform and out_diff[n] == out_diff[0]
+                    n += 1
+                before = after
+        if rounds.shape[0] > 1:
+            owed = owe(number, base, rounds, keys, records, times, point, owed_rounds, owed_keys, owed)
+        elif moved:
+            later = next_change(number, base, rounds, keys, records, old, entries, committed, found, distinct)
+            if later >= 0:
+                owed_rounds[0, owed] = later
+                owed_keys[owed] = number
+                owed += 1
+    state[CURRENT] = 0
+    state[OWED] = owed
+    state[ENTRIES] = 1 if uniform else 0
+    return n
+
+
+@device
+def add_limb(acc, index, base, limb, amount):
+    """Add to a limb; carry on only when it nears overflow, so that signs may alternate cheaply."""
+    acc[index, base + limb] += amount
+    while limb + 1 < LIMBS:
+        value = acc[index, base + limb]
+        if -(1 << 61) < value < (1 << 61):
+            break
+        acc[index, base + limb] = value & LOW
+        acc[index, base + limb + 1] += value >> 32
+        limb += 1
+
+
+@device
+def add_words(acc, index, source, other, offset, spec):
+    """Add accumulators to accumulators."""
+    acc[index, 0] += source[other, offset]
+    for s in range(spec.shape[0]):
+        at = spec[s, 2]
+        of = offset + spec[s, 2]
+        acc[index, at] += source[other, of]
+        if spec[s, 0] == SUM:
+            low = source[other, of + 1]
+            total = acc[index, at + 1] + low
+            acc[index, at + 1] = total
+            acc[index, at + 2] += source[other, of + 2] + (1 if (total ^ NULL) < (low ^ NULL) else 0)
+        elif spec[s, 0] != COUNT:
+            for special in range(1, 4):
+                acc[index, at + special] += source[other, of + special]
+            for limb in range(LIMBS):
+                if source[other, of + 4 + limb] != 0:
+                    add_limb(acc, index, at + 4, limb, source[other, of + 4 + limb])
+
+
+@device
+def add_record(acc, number, base, rounds, mask, link, keys, records, spec):
+    """Add a record's accumulators at each corner where it counts."""
+    for corner in range(acc.shape[0]):
+        if mask & corner == 0:
+            if link == 0:
+                add_words(acc, corner, keys, number, base + 1 + rounds, spec)
+            else:
+                add_words(acc, corner, records, link - 1, 2 + rounds, spec)
+
+
+@device
+def write_pairs(number, epoch, absent, before, acc, n, entry_key, entry_epoch, old, new):
+    """An entry for each corner at which an epoch changes the accumulators. Returns the number of entries.
+
+    At an odd corner what is new is retracted, so old and new change places.
+    """
+    for corner in range(acc.shape[0]):
+        differs = absent == 1 and corner == 0
+        for word in range(acc.shape[1]):
+            differs = differs or acc[corner, word] != before[corner, word]
+        if differs:
+            swap = odd(corner)
+            for word in range(acc.shape[1]):
+                old[n, word] = acc[corner, word] if swap else before[corner, word]
+                new[n, word] = before[corner, word] if swap else acc[corner, word]
+            if absent == 1 and corner == 0:
+                old[n, 0] = NULL
+            entry_key[n] = number
+            entry_epoch[n] = epoch
+            n += 1
+    return n
+
+
+@kernel(
+    "int64(int64[::1], int64, int64, int64, int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
+    " int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1])"
+)
+def corners(
+    rounds, first, absent, nk, spec, keys, records, bits, current, entry_key, entry_epoch, old, new,
+    owed_rounds, owed_keys, state,
+):  # fmt: skip
+    """The accumulators before and after each epoch, at each corner below ``rounds``, of current keys from ``first``.
+
+    Pairs of rows for ``groups.emit``, those of one key and epoch adjacent. If ``absent``, the output did not exist
+    before. Returns the first key for which there was no room, having emptied ``current`` if it was the last;
+    ``state[ENTRIES]`` pairs are written.
+    """
+    base = 1 + nk
+    k = rounds.shape[0]
+    acc = np.empty((1 << k, old.shape[1]), np.int64)
+    before = np.empty((1 << k, old.shape[1]), np.int64)
+    entries = np.empty((16, 3), np.int64)
+    times = np.empty((16, 1 + k), np.int64)
+    point = np.empty(k, np.int64)
+    n = 0
+    owed = state[OWED]
+    position = first
+    while position < state[CURRENT]:
+        number = current[position]
+        size = records_of(number, keys, records)
+        if size > entries.shape[0]:
+            entries = np.empty((2 * size, 3), np.int64)
+            times = np.empty((2 * size, 1 + k), np.int64)
+        found = gather(number, base, rounds, keys, records, entries)
+        acc[:] = 0
+        i = 0
+        while i < found and entries[i, 0] < 0:
+            add_record(acc, number, base, k, entries[i, 1], entries[i, 2], keys, records, spec)
+            i += 1
+        if n + ((found - i) << k) > old.shape[0]:
+            break
+        changed = False
+        while i < found:
+            before[:] = acc
+            epoch = entries[i, 0]
+            while i < found and entries[i, 0] == epoch:
+                add_record(acc, number, base, k, entries[i, 1], entries[i, 2], keys, records, spec)
+                i += 1
+            for word in range(acc.shape[1]):
+                changed = changed or acc[0, word] != before[0, word]
+            n = write_pairs(number, epoch, absent, before, acc, n, entry_key, entry_epoch, old, new)
+        if size > 1 and (changed or k > 1):
+            owed = owe(number, base, rounds, keys, records, times, point, owed_rounds, owed_keys, owed)
+        bits[number >> 6] &= ~(1 << (number & 63))
+        position += 1
+    if position == state[CURRENT]:
+        state[CURRENT] = 0
+    state[ENTRIES] = n
+    state[OWED] = owed
+    return position
+
+
+@kernel("int64(int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64, int64[::1])")
+def cancel(out, diff, entry, entry_key, entry_epoch, n, epochs):
+    """Add up equal rows of one key and epoch among the first n, adjacent, rows; the epochs of those that remain.
+
+    Returns the number of rows that remain, in place.
+    """
+    kept = 0
+    start = 0
+    while start < n:
+        number = entry_key[entry[start]]
+        epoch = entry_epoch[entry[start]]
+        begin = kept
+        row = start
+        while row < n and entry_key[entry[row]] == number and entry_epoch[entry[row]] == epoch:
+            same = begin
+            while same < kept:
+                equal = True
+                for c in range(out.shape[0]):
+                    equal = equal and out[c, same] == out[c, row]
+                if equal:
+                    break
+                same += 1
+            change = diff[row]
+            if same == kept:
+                for c in range(out.shape[0]):
+                    out[c, kept] = out[c, row]
+                diff[kept] = 0
+                kept += 1
+            diff[same] += change
+            row += 1
+        end = kept
+        kept = begin
+        for same in range(begin, end):
+            if diff[same] != 0:
+                for c in range(out.shape[0]):
+                    out[c, kept] = out[c, same]
+                diff[kept] = diff[same]
+                epochs[kept] = epoch
+                kept += 1
+        start = row
+    return kept
+
+
+@kernel(
+    "int64(int64, int64, int64, int64, int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1])"
+)
+def totals(first, last, nk, rounds, spec, keys, records, numbers, acc):
+    """The accumulators over all times of the keys in ``first .. last`` that are in use; returns how many."""
+    n = 0
+    for number in range(first, last):
+        if keys[number, 1 + nk] == FREE:
+            continue
+        numbers[n] = number
+        acc[n] = 0
+        add_words(acc, n, keys, number, 2 + nk + rounds, spec)
+        link = keys[number, 0]
+        while link > 0:
+            add_words(acc, n, records, link - 1, 2 + rounds, spec)
+            link = records[link - 1, 0]
+        n += 1
+    return n

@@ -1,0 +1,201 @@
+"""``user.Input`` and ``user.Sink``: where updates come in that are no table's, and where changes are kept.
+
+An input is a stream: it keeps what a step has not taken yet, and nothing else.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.errors import InterfaceError
+from kpg.runtime.trace.updates import Updates
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """Updates in order of time, of which those from ``start`` on are still to come."""
+
+    updates: Updates
+    start: int = 0
+
+    @classmethod
+    def of(cls, updates: Updates) -> "Piece":
+        """The updates, put in order."""
+        times = updates.time[0]
+        if not updates.constant_time and (times[1:] < times[:-1]).any():
+            updates = updates.take(np.argsort(times, kind="stable"))
+        return cls(updates)
+
+    def __len__(self) -> int:
+        return len(self.updates) - self.start
+
+    @property
+    def first(self) -> int:
+        """The first time to come."""
+        return int(self.updates.time[0, 0 if self.updates.constant_time else self.start])
+
+    def end(self, upper: int) -> int:
+        """The position behind the updates before ``upper``."""
+        if self.updates.constant_time:
+            return len(self.updates) if self.first < upper else self.start
+        return int(np.searchsorted(self.updates.time[0], upper))
+
+    def last(self, upper: int) -> int:
+        """The last time before ``upper``, where there is one to come."""
+        return int(self.updates.time[0, 0 if self.updates.constant_time else self.end(upper) - 1])
+
+    def taken(self, upper: int) -> tuple[Updates, "Piece | None"]:
+        """The updates to come before ``upper``, and those after them."""
+        end = self.end(upper)
+        rest = Piece(self.updates, end) if end < len(self.updates) else None
+        if self.start == 0 and rest is None:
+            return self.updates, None
+        return self.updates.take(np.arange(self.start, end)), rest
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Input(Operator):
+    """Updates in order of arrival, at times not before ``time``, which only rises.
+
+    ``asked`` is the time that the user has last set: a commit that closes an epoch moves ``time`` past it.
+    """
+
+    name: str
+    time: int
+    asked: int
+    open: bool = True
+    flowed: bool = False
+    buffer: list[Piece] = field(default_factory=list)
+    staged: list[tuple[int, ...]] = field(default_factory=list)
+    released: list[Piece] = field(default_factory=list)
+
+    @property
+    def earliest(self) -> int | None:
+        """The first time in the buffer."""
+        self.settle()
+        return min((piece.first for piece in self.buffer), default=None)
+
+    def stage(self, row: tuple[int, ...]) -> None:
+        """Buffer one update: the words of its row, its time and its diff."""
+        self.staged.append(row)
+
+    def settle(self) -> None:
+        """Make a piece of the updates that came one by one."""
+        if self.staged:
+            words = np.ascontiguousarray(np.array(self.staged, np.int64).T)
+            self.staged = []
+            self.add(Updates(words[:-2], words[-2:-1], words[-1]))
+
+    def clear(self) -> int:
+        """Forget what is buffered; how many updates."""
+        self.settle()
+        count = sum(map(len, self.buffer))
+        self.buffer.clear()
+        return count
+
+    def add(self, updates: Updates) -> None:
+        """Buffer updates at times not before ``time``."""
+        if len(updates):
+            self.buffer.append(Piece.of(updates))
+
+    def gather(self) -> None:
+        """Make the buffer one consolidated piece."""
+        self.settle()
+        if self.buffer:
+            parts = [piece.updates.take(np.arange(piece.start, len(piece.updates))) for piece in self.buffer]
+            self.buffer = []
+            self.add(Updates.concat(parts).consolidate())
+
+    def span(self, upper: int) -> tuple[int, int] | None:
+        """The first and the last time in the buffer before ``upper``, if there are any."""
+        self.settle()
+        due = [piece for piece in self.buffer if piece.first < upper]
+        return (min(p.first for p in due), max(p.last(upper) for p in due)) if due else None
+
+    def release(self, upper: int) -> None:
+        """Send what is buffered at times before ``upper`` in the step in progress."""
+        self.settle()
+        if not any(piece.first < upper for piece in self.buffer):
+            return
+        self.released, self.buffer = self.buffer, []
+        parts = []
+        for piece in self.released:
+            rest: Piece | None = piece
+            if piece.first < upper:
+                updates, rest = piece.taken(upper)
+                parts.append(updates)
+            if rest is not None:
+                self.buffer.append(rest)
+        self.push(0, _shortened(Updates.concat(parts)))
+
+    def flush(self) -> None:
+        for updates in self.take():
+            self.emit(updates)
+
+    def hydrate(self) -> None:
+        """There is nothing before."""
+
+    def snapshot(self) -> Iterator[Updates]:
+        if self.flowed:
+            raise InterfaceError(
+                f"input {self.name} is a stream: what it brought up to time {self.step.time} is not kept",
+                hint="have arrange_by_key() or export() keep it from the start, and read that",
+            )
+        return iter(())
+
+    def size(self) -> int:
+        return 0
+
+    def commit(self) -> None:
+        self.flowed = True
+        self.pending.clear()
+        self.released = []
+
+    def rollback(self) -> None:
+        self.pending.clear()
+        if self.released:
+            self.buffer, self.released = self.released, []
+
+
+def _shortened(updates: Updates) -> Updates:
+    """With one time stored once."""
+    time = updates.time
+    if time.shape[1] and (time == time[0, 0]).all():
+        time = np.ascontiguousarray(time[:, :1])
+    return Updates(updates.data, time, updates.diff)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Sink(Operator):
+    """Keeps the changes of each step, consolidated, until they are drained."""
+
+    changes: list[Updates] = field(default_factory=list)
+    uncommitted: list[Updates] = field(default_factory=list)
+
+    def flush(self) -> None:
+        pending = self.take()
+        if pending:
+            changes = Updates.concat(pending).consolidate()
+            self.uncommitted = [changes] if len(changes) else []
+
+    def drain(self) -> list[Updates]:
+        """The changes of committed steps since the last call."""
+        changes, self.changes = self.changes, []
+        return changes
+
+    def commit(self) -> None:
+        self.pending.clear()
+        self.changes.extend(self.uncommitted)
+        self.uncommitted = []
+
+    def rollback(self) -> None:
+        self.pending.clear()
+        self.uncommitted = []
+
+    def snapshot(self) -> Iterator[Updates]:
+        return iter(())
+
+    def size(self) -> int:
+        return 0

@@ -1,0 +1,207 @@
+"""``plan.Loop`` and what connects its body: enter, leave, variable.
+
+The Loop operator has one place in the enclosing scope; flushed, it runs its own scope round by round until
+no round has work. Commit, rollback and upkeep of the operators inside go through it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dataflow.scope import LoopScope
+from kpg.runtime.errors import DataError, InternalError
+from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.linear import Stateless
+from kpg.runtime.trace.updates import Updates
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Loop(Operator):
+    """Runs the scope of its ``body``, whose operators are in dependency order."""
+
+    body: tuple[Operator, ...]
+    results: tuple[Operator, ...]
+    within: LoopScope
+    touched: dict[Operator, None] = field(default_factory=dict)
+
+    def hydrate(self) -> None:
+        for operator in self.body:
+            operator.hydrate()
+
+    def flush(self) -> None:
+        for step in self.within.rounds_of(self.step):
+            while (operator := step.next()) is not None:
+                self.touched[operator] = None
+                self.within.interrupt.check()
+                operator.flush()
+
+    def commit(self) -> None:
+        for operator in self.touched:
+            operator.commit()
+        if not self.hydrated:
+            for operator in self.body:
+                operator.hydrated = True
+
+    def rollback(self) -> None:
+        self.within.clear()
+        for operator in self.body:
+            operator.rollback()
+        self.touched.clear()
+
+    def maintain(self) -> None:
+        for operator in self.touched:
+            operator.maintain()
+        self.touched.clear()
+
+    def renumber(self, table: str, mapping: NDArray[np.int64]) -> None:
+        for operator in self.body:
+            operator.renumber(table, mapping)
+
+    def snapshot(self) -> Iterator[Updates]:
+        raise InternalError("a loop has no contents of its own: its results are read through Leave")
+
+    @property
+    def rows(self) -> int:
+        return sum(operator.rows for operator in self.body)
+
+    @property
+    def bytes(self) -> int:
+        return sum(operator.bytes for operator in self.body)
+
+
+def everything(operators: "tuple[Operator, ...]") -> Iterator[Operator]:
+    """The operators and those inside of loops, at any depth."""
+    for operator in operators:
+        yield operator
+        if isinstance(operator, Loop):
+            yield from everything(operator.body)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Enter(Operator):
+    """``plan.Enter``: the input's updates at round 0. Its input is an operator of the enclosing scope."""
+
+    def push(self, port: int, updates: Updates) -> None:
+        self.counters.updates_in += len(updates)
+        zeros = np.zeros((1, updates.time.shape[1]), np.int64)
+        time = np.concatenate((updates.time, zeros))
+        self.place.scope.deliver(self, port, Updates(updates.data, time, updates.diff))
+
+    def hydrate(self) -> None:
+        (source,) = self.inputs
+        if source.hydrated:
+            stamp = source.step.stamp
+            for updates in source.snapshot():
+                self.push(0, Updates(updates.data, stamp, updates.diff))
+
+    def flush(self) -> None:
+        for updates in self.take():
+            self.emit(updates)
+
+    def snapshot(self) -> Iterator[Updates]:
+        yield from self.inputs[0].snapshot()
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Variable(Operator):
+    """``plan.Variable``: ``initial + delay(result - initial)``. Port 0 is the result, port 1 ``initial``.
+
+    Consolidates what it carries, lest updates that cancel circulate for ever; not if the result is
+    ``consolidated`` and there is no ``initial``.
+    """
+
+    limit: int | None = None
+    error_at_limit: bool = False
+    consolidated: bool = False
+
+    def push(self, port: int, updates: Updates) -> None:
+        self.counters.updates_in += len(updates)
+        scope = self.place.scope
+        time = updates.time.copy()
+        time[-1] += 1
+        later = Updates(updates.data, time, updates.diff)
+        if port == 0:
+            scope.deliver(self, 0, later)
+        else:
+            scope.deliver(self, 0, updates)
+            scope.deliver(self, 0, later.negate())
+
+    def hydrate(self) -> None:
+        """Starts empty."""
+
+    def flush(self) -> None:
+        pending = self.take()
+        if not pending:
+            return
+        updates = Updates.concat(pending)
+        if not self.consolidated:
+            updates = updates.consolidate()
+        if self.limit is not None and self.step.rounds[-1] >= self.limit:
+            if len(updates) and self.error_at_limit:
+                raise DataError(
+                    f"the recursion had not come to its end after {self.limit} rounds",
+                    hint="raise the limit, or check that each round adds fewer new rows than the last",
+                )
+            return
+        self.emit(updates)
+
+    def snapshot(self) -> Iterator[Updates]:
+        raise InternalError("a recursive collection is read through the result that defines it")
+
+
+def outside(updates: Updates) -> Updates:
+    """The updates with times of the enclosing scope."""
+    return Updates(updates.data, np.ascontiguousarray(updates.time[:-1]), updates.diff)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Leave(Stateless):
+    """``plan.Leave``: a result of the loop in the enclosing scope.
+
+    Its inputs are the operator of the body that computes the result, and the loop.
+    """
+
+    def push(self, port: int, updates: Updates) -> None:
+        self.counters.updates_in += len(updates)
+        self.accept(port, outside(updates))
+        self.schedule()
+
+    def hydrate(self) -> None:
+        _leave_history(self)
+
+    def flush(self) -> None:
+        for updates in self.take():
+            self.emit(updates)
+
+    def snapshot(self) -> Iterator[Updates]:
+        stamp = self.step.stamp
+        for updates in self.inputs[0].snapshot():
+            yield Updates(updates.data, stamp, updates.diff)
+
+    def size(self) -> int:
+        return self.inputs[0].size()
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ArrangedLeave(Arrange):
+    """As Leave, arranged: for a result whose contents no operator of the body holds."""
+
+    def push(self, port: int, updates: Updates) -> None:
+        self.counters.updates_in += len(updates)
+        self.place.scope.deliver(self, port, outside(updates))
+
+    def hydrate(self) -> None:
+        _leave_history(self)
+
+
+def _leave_history(operator: Leave | ArrangedLeave) -> None:
+    """Push what a loop that was there before has computed already."""
+    source, loop = operator.inputs
+    if loop.hydrated:
+        for updates in source.snapshot():
+            operator.push(0, updates)
+            operator.absorb()
+    operator.schedule()

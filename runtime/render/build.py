@@ -1,0 +1,136 @@
+"""One operator for each kind of plan node."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime import plan, user
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.errors import InternalError
+from kpg.runtime.kernels import groups as group_kernels
+from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.basic import BasicReduce, evaluators
+from kpg.runtime.operators.history import LoopDistinct, LoopReduce
+from kpg.runtime.operators.linear import Concat, Constant, Linear, Negate
+from kpg.runtime.operators.reduce import Distinct, Reduce, Single
+from kpg.runtime.operators.source import Source
+from kpg.runtime.operators.textorder import ExactOrder
+from kpg.runtime.operators.topk import TopK
+from kpg.runtime.program import Program
+from kpg.runtime.render.context import Site, arrangement_of, either, through
+from kpg.runtime.render.joins import join, range_join
+from kpg.runtime.render.users import build_user
+from kpg.runtime.trace.groups import Accumulator, GroupTable
+from kpg.runtime.trace.handle import TraceHandle
+from kpg.runtime.trace.history import HistoryTable
+from kpg.runtime.trace.spine import Spine
+from kpg.runtime.types import NULL
+
+
+def build(node: plan.AnyNode, site: Site, built: Sequence[Operator]) -> Operator:
+    """One operator: one line per node, the work being in its constructor or a helper."""
+    context = site.context
+    match node:
+        case plan.Source(table=table):
+            return Source(site.over((), (table,)), table=context.store(table))
+        case plan.Constant():
+            data = _constant(node, context.dictionary)
+            return Constant(site.over((), (None,) * data.shape[0]), data=data)
+        case plan.Linear(input=ref, mfp=mfp):
+            return Linear(
+                site.over((built[ref],), through(mfp, built[ref].place.rowids)), program=Program(mfp, context)
+            )
+        case plan.Concat(inputs=refs):
+            return Concat(
+                site.over(tuple(built[r] for r in refs), either([built[r].place.rowids for r in refs]))
+            )
+        case plan.Negate(input=ref):
+            return Negate(site.over((built[ref],), built[ref].place.rowids))
+        case plan.Arrange(input=ref, key=key):
+            spine = Spine(built[ref].width, site.scope.depth)
+            return Arrange(
+                site.over((built[ref],), built[ref].place.rowids),
+                key=key,
+                spine=spine,
+                handle=TraceHandle(spine),
+            )
+        case plan.Join():
+            return join(node, site, built, context)
+        case plan.RangeJoin():
+            return range_join(node, site, built, context)
+        case plan.Reduce():
+            return _reduce(node, site, built)
+        case plan.Distinct(input=ref) | plan.Threshold(input=ref):
+            return _distinct(site, built[ref], only=isinstance(node, plan.Distinct))
+        case plan.Single(input=ref, key=key):
+            return Single(site.over((built[ref],), built[ref].place.rowids), table=GroupTable(key, ()))
+        case plan.TopK(input=ref, group=group, limit=limit, offset=offset, exact=texts):
+            source = arrangement_of(built[ref])
+            order = ExactOrder(texts, context.dictionary) if texts and limit != 0 else None
+            return TopK(
+                site.over((built[ref],), source.place.rowids),
+                arrangement=source,
+                group=group,
+                limit=limit,
+                offset=offset,
+                exact=order,
+            )
+        case plan.BasicReduce(input=ref, key=key, aggregates=basics):
+            source = arrangement_of(built[ref])
+            functions = evaluators(basics, context.dictionary)
+            return BasicReduce(
+                site.over((built[ref],), source.place.rowids[:key] + (None,) * len(basics)),
+                arrangement=source,
+                group=key,
+                evaluators=functions,
+            )
+        case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.Input():
+            return build_user(node, site, built)
+        case plan.Import() | plan.Loop() | plan.Leave() | plan.Enter() | plan.Variable():
+            raise InternalError(f"{type(node).__name__} is not built like other nodes")
+        case _:
+            assert_never(node)
+
+
+def _reduce(node: plan.Reduce, site: Site, built: Sequence[Operator]) -> Operator:
+    source, key = built[node.input], node.key
+    place = site.over((source,), source.place.rowids[:key] + (None,) * len(node.aggregates))
+    accumulators = tuple(_accumulator(aggregate) for aggregate in node.aggregates)
+    if site.scope.depth > 1:
+        history = HistoryTable(key, accumulators, site.scope.depth)
+        return LoopReduce(place, table=history, aggregates=node.aggregates)
+    return Reduce(place, table=GroupTable(key, accumulators), aggregates=node.aggregates)
+
+
+def _distinct(site: Site, source: Operator, *, only: bool) -> Operator:
+    """Distinct, or with ``only`` False threshold."""
+    place = site.over((source,), source.place.rowids)
+    if site.scope.depth > 1:
+        return LoopDistinct(place, table=HistoryTable(source.width, (), site.scope.depth), distinct=only)
+    return Distinct(place, table=GroupTable(source.width, ()), distinct=only)
+
+
+def _constant(node: plan.Constant, dictionary: Dictionary) -> NDArray[np.int64]:
+    def word(value: int | str | None) -> int:
+        if value is None:
+            return NULL
+        return dictionary.code(value) if isinstance(value, str) else value
+
+    data = np.empty((len(node.types), len(node.rows)), np.int64)
+    for i, row in enumerate(node.rows):
+        for c, value in enumerate(row):
+            data[c, i] = word(value)
+    return data
+
+
+def _accumulator(aggregate: plan.Aggregate) -> Accumulator:
+    """The state of one aggregate; ``count(*)`` reads the group's own count through column -1."""
+    if aggregate.function == "count":
+        return Accumulator(group_kernels.COUNT, -1 if aggregate.argument is None else aggregate.argument)
+    if aggregate.function != "sum" or aggregate.argument is None:
+        raise InternalError(f"{aggregate.function} is not an accumulable aggregate")
+    kind = group_kernels.SUM_DOUBLE if aggregate.type.is_float else group_kernels.SUM
+    return Accumulator(kind, aggregate.argument)

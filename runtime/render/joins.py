@@ -1,0 +1,76 @@
+"""Building the operators of joins from their plan nodes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime import plan
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.errors import InternalError
+from kpg.runtime.operators.join import Join, JoinPath, Stage
+from kpg.runtime.operators.rangejoin import RangeJoin
+from kpg.runtime.plan import Mfp
+from kpg.runtime.program import Program
+from kpg.runtime.render.context import Context, Rowids, Site, arrangement_of, through
+from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
+from kpg.runtime.trace.updates import Updates
+from kpg.runtime.types import BIGINT, BOOLEAN
+
+COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+def join(node: plan.Join, site: Site, built: Sequence[Operator], context: Context) -> Join:
+    streams = tuple(built[ref] for ref in node.inputs)
+    paths = []
+    rowids: Rowids = ()
+    for path in node.paths:
+        rowids = through(path.mfp, streams[path.relation].place.rowids)
+        stages = []
+        for lookup in path.lookups:
+            arrangement = arrangement_of(built[lookup.arrangement])
+            keep_stream, keep_batch, mfp = _compact(lookup.mfp, len(rowids))
+            program = Program(mfp, context)
+            stages.append(Stage(arrangement, lookup.relation, lookup.key, keep_stream, keep_batch, program))
+            rowids = through(lookup.mfp, rowids + arrangement.place.rowids)
+        paths.append(JoinPath(path.relation, Program(path.mfp, context), tuple(stages)))
+    everything = tuple(built[ref] for ref in plan.inputs(node))
+    deltas: list[list[Updates]] = [[] for _ in streams]
+    return Join(site.over(everything, rowids), streams=streams, paths=tuple(paths), deltas=deltas)
+
+
+def _compact(mfp: Mfp, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Mfp]:
+    """The stream and arrangement columns that an mfp reads, and the mfp over just these."""
+    scalars = (*mfp.predicates, *mfp.outputs)
+    needed = sorted({column for scalar in scalars for column in columns(scalar)})
+    place = {column: i for i, column in enumerate(needed)}
+
+    def moved(scalar: Scalar) -> Scalar:
+        return remap(scalar, place.__getitem__)
+
+    keep_stream = np.array([c for c in needed if c < width], np.int64)
+    keep_batch = np.array([c - width for c in needed if c >= width], np.int64)
+    return keep_stream, keep_batch, Mfp(tuple(map(moved, mfp.predicates)), tuple(map(moved, mfp.outputs)))
+
+
+def range_join(node: plan.RangeJoin, site: Site, built: Sequence[Operator], context: Context) -> RangeJoin:
+    left, right = arrangement_of(built[node.left]), arrangement_of(built[node.right])
+    read = {column for scalar in (*node.mfp.predicates, *node.mfp.outputs) for column in columns(scalar)}
+    if any(column >= left.width for column in read):
+        raise InternalError("a range join cannot output columns of its thresholds")
+    # Words order as their values do, so they are compared as integers whatever they stand for.
+    comparison = Call(
+        COMPARISONS[node.comparison],
+        (Column(node.key, BIGINT), Column(left.width + node.key, BIGINT)),
+        BOOLEAN,
+    )
+    pair = Mfp((comparison, *node.mfp.predicates), node.mfp.outputs)
+    return RangeJoin(
+        site.over((left, right), through(node.mfp, left.place.rowids + right.place.rowids)),
+        left=left,
+        right=right,
+        key=node.key,
+        comparison=node.comparison,
+        pair_program=Program(pair, context),
+        left_program=Program(node.mfp, context),
+    )

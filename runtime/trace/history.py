@@ -1,0 +1,299 @@
+"""The private state of reduces, distinct and threshold in loops: accumulators by key and time.
+
+A time is (epoch, round, ...) under the product order. A step feeds the table rounds by rounds, in lexicographic
+order: it accumulates the updates of all its epochs that bear some rounds, then evaluates once, which gives the
+output's updates there and tells in ``owed`` the later rounds at which it must be evaluated too. The step ends in
+a commit, after which its epochs are told apart no longer, or in a rollback.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.errors import InternalError, OperationalError
+from kpg.runtime.kernels import differences, groups
+from kpg.runtime.kernels import history as kernels
+from kpg.runtime.trace.groups import Accumulator, GroupTable
+from kpg.runtime.trace.updates import ONE, Updates
+
+Words = NDArray[np.int64]
+Rounds = tuple[int, ...]
+MINIMUM = 64
+PORTION = 1 << 14
+"""Rows for which room is made, and accumulators that are turned into rows, at a time."""
+FEW = 16
+"""So many owed evaluations are sorted without numpy."""
+MOST_KEYS = 2**32 - 2
+NO_EPOCH = 2**63 - 1
+
+
+class HistoryTable:
+    """Accumulators, by time, of each distinct value of the first ``key`` columns of the updates it is fed.
+
+    ``depth`` >= 2 is the number of coordinates of a time. In ``evaluate*`` and ``*contents`` the table is the
+    state of a reduce, or of a distinct or threshold whose rows are the keys.
+    """
+
+    def __init__(self, key: int, accumulators: tuple[Accumulator, ...], depth: int) -> None:
+        self.key = key
+        self.depth = depth
+        group = GroupTable(key, accumulators)
+        self.spec, self.words = group.spec, group.words
+        self.slots = np.zeros(2 * MINIMUM, np.int64)
+        self.keys: Words = np.empty((MINIMUM, 1 + key + depth + self.words), np.int64)
+        self.records: Words = np.empty((MINIMUM, 1 + depth + self.words), np.int64)
+        self.bits = np.zeros(MINIMUM >> 6, np.int64)
+        self.touched = np.empty(MINIMUM, np.int64)
+        self.current = np.empty(MINIMUM, np.int64)
+        self.state = np.zeros(kernels.SINK + 1, np.int64)
+        self.owed: list[Rounds] = []
+        """Later rounds to be evaluated because of what the last evaluation met, possibly told before."""
+        self._due: dict[Rounds, list[Words]] = {}
+        self._evaluated: Rounds = ()
+        self._finish()
+
+    def __len__(self) -> int:
+        """The number of keys held."""
+        return int(self.state[kernels.LIVE_KEYS])
+
+    @property
+    def rows(self) -> int:
+        """The number of (key, time) pairs held."""
+        return len(self) + int(self.state[kernels.LIVE_RECORDS])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all state arrays, in use or reserved."""
+        return sum(array.nbytes for array in (self.slots, self.keys, self.records, self.bits))
+
+    def accumulate(self, updates: Updates, rounds: Rounds) -> None:
+        """Add updates that all bear the given rounds, later than any evaluated in this step."""
+        if rounds <= self._evaluated:
+            raise InternalError(f"updates at rounds {rounds}, after {self._evaluated} were evaluated")
+        epochs = updates.time[0]
+        if not updates.constant_time and (epochs[1:] < epochs[:-1]).any():
+            updates = updates.take(np.argsort(epochs, kind="stable"))
+        n = len(updates)
+        for first in range(0, n, PORTION):
+            self._accumulate(updates, first, min(first + PORTION, n))
+
+    def _accumulate(self, updates: Updates, first: int, last: int) -> None:
+        self._reserve(last - first)
+        kernels.accumulate(
+            updates.data, updates.time, updates.diff, first, last, self.key, self.spec, self.slots,
+            self.keys, self.records, self.bits, self.touched, self.current, self.state,
+        )  # fmt: skip
+
+    def evaluate(self, rounds: Rounds, *, hydrating: bool = False, epoch: int = 0) -> Updates:
+        """The updates at ``rounds`` of the output rows (key..., aggregates...).
+
+        ``hydrating`` says that there was no output before this step, of one ``epoch``: with an empty key, the row
+        over nothing appears at it and round 0.
+        """
+        absent = hydrating and self.key == 0 and not any(rounds)
+        if absent:
+            self._touch_empty(epoch)
+        count = self._begin(rounds)
+        if count == 0:
+            return Updates.empty(self.key + self.spec.shape[0], self.depth)
+        state, at = self.state, np.array(rounds, np.int64)
+        owed_rounds, owed_keys = np.empty((len(rounds), count), np.int64), np.empty(count, np.int64)
+        most = (int(state[kernels.STEP_RECORDS]) + 1) << len(rounds)
+        capacity, first, parts = min(most, PORTION), 0, []
+        while first < count:
+            keys, epochs = np.empty((2, capacity), np.int64)
+            old, new = np.empty((2, capacity, self.words), np.int64)
+            reached = differences.corners(
+                at, first, int(absent), self.key, self.spec, self.keys, self.records, self.bits,
+                self.current, keys, epochs, old, new, owed_rounds, owed_keys, state,
+            )  # fmt: skip
+            if reached == first:
+                capacity = most
+            elif state[kernels.ENTRIES]:
+                parts.append(self._emit(keys, epochs, old, new, rounds))
+            first = reached
+        self._owe(owed_rounds, owed_keys)
+        return Updates.concat(parts) if parts else Updates.empty(self.key + self.spec.shape[0], self.depth)
+
+    def _emit(self, keys: Words, epochs: Words, old: Words, new: Words, rounds: Rounds) -> Updates:
+        """The updates that accumulators before and after make."""
+        entries = int(self.state[kernels.ENTRIES])
+        out = np.empty((self.key + self.spec.shape[0], 2 * entries), np.int64)
+        diff, entry, when = np.empty((3, 2 * entries), np.int64)
+        n = groups.emit(keys, old, new, entries, self.keys, self.key, self.spec, out, diff, entry)
+        n = differences.cancel(out, diff, entry, keys, epochs, n, when)
+        return Updates(np.ascontiguousarray(out[:, :n]), self._times(when[:n], rounds), diff[:n])
+
+    def evaluate_threshold(self, rounds: Rounds, distinct: bool) -> Updates:
+        """The updates at ``rounds`` of the keys by positive multiplicity, or once each if ``distinct``."""
+        count = self._begin(rounds)
+        if count == 0:
+            return Updates.empty(self.key, self.depth)
+        state = self.state
+        most = count if self._single_epoch else int(state[kernels.STEP_RECORDS])
+        out = np.empty((self.key, most), np.int64)
+        epochs, diff = np.empty(most, np.int64), np.empty(most, np.int64)
+        owed_rounds, owed_keys = np.empty((len(rounds), count), np.int64), np.empty(count, np.int64)
+        n = differences.evaluate_threshold(
+            np.array(rounds, np.int64), int(distinct), self.key, self.keys, self.records, self.bits,
+            self.current, out, epochs, diff, owed_rounds, owed_keys, state,
+        )  # fmt: skip
+        self._owe(owed_rounds, owed_keys)
+        if n == 0:
+            return Updates.empty(self.key, self.depth)
+        diff = diff[:1].copy() if state[kernels.ENTRIES] else diff[:n]
+        return Updates(np.ascontiguousarray(out[:, :n]), self._times(epochs[:n], rounds), diff)
+
+    @property
+    def _single_epoch(self) -> bool:
+        return bool(self.state[kernels.FIRST_EPOCH] == self.state[kernels.LAST_EPOCH])
+
+    def _begin(self, rounds: Rounds) -> int:
+        """List the keys that are due; the number of keys to evaluate."""
+        self.owed = []
+        self._evaluated = rounds
+        self.state[kernels.OWED] = 0
+        for numbers in self._due.pop(rounds, ()):
+            self._reserve_current(numbers.shape[0])
+            kernels.wake(numbers, self.bits, self.current, self.state)
+        return int(self.state[kernels.CURRENT])
+
+    def _owe(self, rounds: Words, keys: Words) -> None:
+        """Note the keys that are due at later rounds."""
+        n = int(self.state[kernels.OWED])
+        if n == 0:
+            return
+        rounds, keys = rounds[:, :n], keys[:n]
+        order = np.lexsort(rounds[::-1]) if n > FEW else np.array(_order(rounds))
+        sorted_rounds, keys = rounds[:, order], keys[order]
+        starts = np.flatnonzero((sorted_rounds[:, 1:] != sorted_rounds[:, :-1]).any(axis=0)) + 1
+        for start, end in pairwise([0, *starts.tolist(), n]):
+            at = tuple(sorted_rounds[:, start].tolist())
+            self._due.setdefault(at, []).append(keys[start:end])
+            self.owed.append(at)
+
+    def _times(self, epochs: Words, rounds: Rounds) -> Words:
+        if self._single_epoch:
+            return np.array([[self.state[kernels.FIRST_EPOCH]], *([r] for r in rounds)], np.int64)
+        times = np.empty((self.depth, epochs.shape[0]), np.int64)
+        times[0] = epochs
+        times[1:] = np.array(rounds)[:, None]
+        return times
+
+    def _touch_empty(self, epoch: int) -> None:
+        """Make the one key of no columns exist at the epoch and round 0."""
+        width = max((accumulator[1] + 1 for accumulator in self.spec.tolist()), default=0)
+        time = np.array([[epoch], *([0] for _ in range(self.depth - 1))], np.int64)
+        nothing = np.full((width, 1), groups.NULL, np.int64)
+        self._accumulate(Updates(nothing, time, 0 * ONE), 0, 1)
+
+    def contents(self) -> Iterator[tuple[Words, Words]]:
+        """The output rows over all rounds, and their multiplicities, in chunks; between steps only."""
+        for numbers, totals in self._totals():
+            n = numbers.shape[0]
+            nothing = np.zeros_like(totals)
+            if self.key == 0:
+                nothing[:, 0] = groups.NULL
+            out = np.empty((self.key + self.spec.shape[0], 2 * n), np.int64)
+            diff, entry = np.empty((2, 2 * n), np.int64)
+            n = groups.emit(numbers, nothing, totals, n, self.keys, self.key, self.spec, out, diff, entry)
+            yield np.ascontiguousarray(out[:, :n]), diff[:n]
+
+    def threshold_contents(self, distinct: bool) -> Iterator[tuple[Words, Words]]:
+        """The keys of positive multiplicity over all rounds, in chunks; between steps only."""
+        for numbers, totals in self._totals():
+            positive = totals[:, 0] > 0
+            numbers, counts = numbers[positive], totals[positive, 0]
+            data = np.ascontiguousarray(self.keys[numbers, 1 : 1 + self.key].T)
+            yield data, np.ones_like(counts) if distinct else counts
+
+    def _totals(self) -> Iterator[tuple[Words, Words]]:
+        """Key numbers and their accumulators over all times."""
+        used = int(self.state[kernels.KEYS])
+        for first in range(0, used, PORTION):
+            last = min(first + PORTION, used)
+            numbers = np.empty(last - first, np.int64)
+            totals = np.empty((last - first, self.words), np.int64)
+            n = differences.totals(
+                first, last, self.key, self.depth - 1, self.spec, self.keys, self.records, numbers, totals
+            )
+            yield numbers[:n], totals[:n]
+
+    def renumber(self, columns: list[int], mapping: Words) -> None:
+        """Replace rowid r by ``mapping[r]`` in the given key columns; between steps only."""
+        used = int(self.state[kernels.KEYS])
+        numbers = np.flatnonzero(self.keys[:used, 1 + self.key] != kernels.FREE)
+        for column in columns:
+            old = self.keys[numbers, 1 + column]
+            self.keys[numbers, 1 + column] = np.where(old >= 0, mapping[np.maximum(old, 0)], old)
+        self.slots = np.zeros_like(self.slots)
+        kernels.rehash(self.keys, used, self.key, self.slots)
+
+    def commit(self) -> None:
+        """Keep the step's changes; forget keys and times at which nothing remains."""
+        if self.state[kernels.TOUCHED]:
+            kernels.commit(
+                self.touched, self.key, self.depth - 1, self.spec, self.slots, self.keys, self.records,
+                self.state,
+            )  # fmt: skip
+        self._finish()
+
+    def rollback(self) -> None:
+        """Forget the step's changes."""
+        kernels.rollback(
+            self.touched, self.current, self.key, self.bits, self.slots, self.keys, self.records, self.state
+        )
+        self._finish()
+
+    def _finish(self) -> None:
+        state = self.state
+        state[kernels.TOUCHED] = state[kernels.CURRENT] = state[kernels.STEP_RECORDS] = 0
+        state[kernels.FIRST_EPOCH], state[kernels.LAST_EPOCH] = NO_EPOCH, -1
+        self.owed = []
+        self._due.clear()
+        self._evaluated = ()
+        if self.touched.shape[0] > 1 << 16:
+            self.touched = np.empty(MINIMUM, np.int64)
+        if self.current.shape[0] > 1 << 16:
+            self.current = np.empty(MINIMUM, np.int64)
+
+    def _reserve(self, n: int) -> None:
+        """Room for n more keys or records, all of them touched and current."""
+        state = self.state.tolist()
+        allotted, live = state[kernels.KEYS], state[kernels.LIVE_KEYS]
+        if allotted + n > self.keys.shape[0]:
+            if allotted + n > MOST_KEYS:
+                raise OperationalError(f"more than {MOST_KEYS} keys in the state of one operator of a loop")
+            self.keys = _grown(self.keys, allotted, n)
+            marks = np.zeros(self.keys.shape[0] // 64 + 1, np.int64)
+            marks[: self.bits.shape[0]] = self.bits
+            self.bits = marks
+        if state[kernels.RECORDS] + n > self.records.shape[0]:
+            self.records = _grown(self.records, state[kernels.RECORDS], n)
+        if 3 * (live + n) > 2 * self.slots.shape[0]:
+            slots = np.zeros(1 << (3 * (live + n) // 2).bit_length(), np.int64)
+            kernels.rebuild(self.slots, slots)
+            self.slots = slots
+        if state[kernels.TOUCHED] + n > self.touched.shape[0]:
+            self.touched = _grown(self.touched, state[kernels.TOUCHED], n)
+        self._reserve_current(n)
+
+    def _reserve_current(self, n: int) -> None:
+        used = int(self.state[kernels.CURRENT])
+        if used + n > self.current.shape[0]:
+            self.current = _grown(self.current, used, n)
+
+
+def _grown(array: Words, used: int, n: int) -> Words:
+    """Room for n more rows than the first ``used`` of the array."""
+    larger = np.empty((max(2 * array.shape[0], used + n), *array.shape[1:]), np.int64)
+    larger[:used] = array[:used]
+    return larger
+
+
+def _order(rounds: Words) -> list[int]:
+    """Positions in lexicographic order."""
+    columns = list(zip(*rounds.tolist(), strict=True))
+    return sorted(range(len(columns)), key=columns.__getitem__)

@@ -1,0 +1,186 @@
+"""Whatever the text, the answer is a program or a DatalogError that can be shown."""
+
+import json
+import random
+
+import pytest
+
+from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
+from kpg.compiler.datalog.check import check
+from kpg.compiler.datalog.diagnostics import to_json
+from kpg.compiler.datalog.stratify import strata
+from kpg.compiler.datalog.text import program_text
+from kpg.runtime.errors import DatalogError
+from kpg.runtime.types import DATE, INTEGER, TEXT, ColumnDef, Schema, decimal
+
+DECLARATIONS = """
+.type Sub <: number .type Rec = [h: number, t: Rec] .type Adt = A {x: number} | B {s: symbol, r: Adt} | Z {}
+.decl p(x: number) .decl q(x: number, y: symbol) .decl r(x: Rec, y: Sub) .decl a(x: Adt, f: float)
+.decl n() .decl u(x: unsigned) .decl i(x: number, y: number) inline .decl e(x: number, y: number) eqrel
+.decl m(x: number, w: number)
+"""
+RELATIONS = {"p": 1, "q": 2, "r": 2, "a": 2, "n": 0, "u": 1, "i": 2, "e": 2, "m": 2, "emp": 4, "v": 1}
+FUNCTORS = ("cat", "strlen", "substr", "to_number", "to_string", "ord", "min", "max", "range", "upper", "abs")
+OPERATORS = ("+", "-", "*", "/", "%", "^", "band", "bshl", "lor")
+SCRAPS = (
+    *'()[]{},.;:!<>=+-*^%$@#"\\\n',
+    ":-",
+    "?-",
+    "//",
+    "/*",
+    "*/",
+    ".decl",
+    ".type",
+    ".comp",
+    ".init",
+    ".plan",
+    ".input",
+    ".pragma",
+    "#define F(x) x",
+    "#if 1\n",
+    "count",
+    "nil",
+    "as",
+    "inline",
+    "é",
+    "\x00",
+)
+
+
+def catalog() -> Catalog:
+    found = Catalog()
+    columns = (
+        ColumnDef("id", INTEGER),
+        ColumnDef("name", TEXT),
+        ColumnDef("day", DATE),
+        ColumnDef("pay", decimal(15, 2)),
+    )
+    found.add(TableEntry("emp", Schema(columns)))
+    found.add(ViewEntry("v", Schema((ColumnDef("id", INTEGER),)), None))
+    return found
+
+
+class Writer:
+    """Random programs that parse, mostly; of ``numbers`` only, the types are right too."""
+
+    def __init__(self, seed: int, *, numbers: bool = False) -> None:
+        self.random = random.Random(seed)
+        self.numbers = numbers
+
+    def pick(self, *choices: str) -> str:
+        return self.random.choice(choices)
+
+    def many(self, least: int, most: int, separator: str, make: object) -> str:
+        assert callable(make)
+        return separator.join(str(make()) for _ in range(self.random.randint(least, most)))
+
+    def expression(self, depth: int = 0) -> str:
+        simple = ("x", "x", "y", "z", "w", "_", "1", "0", "-3", "2u", "1.5", '"s"', "nil", "$Z", "$k")
+        if self.numbers:
+            simple = ("x", "x", "y", "z", "w", "1", "0") if depth else ("x", "x", "y", "_", "1")
+        if depth > 2 or self.random.random() < 0.6:
+            return self.pick(*simple)
+
+        def inner() -> str:
+            return self.expression(depth + 1)
+
+        match 1 + 6 * self.random.randrange(2) if self.numbers else self.random.randrange(8):
+            case 0:
+                return f"{self.pick(*FUNCTORS)}({self.many(1, 3, ', ', inner)})"
+            case 1 | 2:
+                return f"({inner()} {self.pick(*OPERATORS)} {inner()})"
+            case 3:
+                return f"[{inner()}, {inner()}]"
+            case 4:
+                return f"$A({inner()})" if self.random.random() < 0.5 else f"$B({inner()}, {inner()})"
+            case 5:
+                return f"as({inner()}, {self.pick('Sub', 'Rec', 'number', 'Adt', 'Nix')})"
+            case 6:
+                return f"-{inner()}"
+            case _:
+                function = self.pick("count", "sum x", "min y", "max z", "mean w")
+                return f"{function} : {{ {self.body(depth + 2)} }}"
+
+    def atom(self, depth: int = 0) -> str:
+        name = self.pick(*(("p", "i", "e", "m", "n") if self.numbers else RELATIONS))
+        arity = RELATIONS[name] + (self.random.random() < 0.03)
+        return f"{name}({', '.join(self.expression(depth + 1) for _ in range(arity))})"
+
+    def literal(self, depth: int) -> str:
+        match self.random.randrange(10):
+            case 0:
+                return f"!{self.atom(depth)}"
+            case 1 | 2:
+                operator = self.pick("=", "=", "!=", "<", ">=")
+                return f"{self.expression(depth)} {operator} {self.expression(depth)}"
+            case 3 if depth < 2:
+                return f"({self.body(depth + 1)} ; {self.body(depth + 1)})"
+            case 4 if not self.numbers:
+                return self.pick("true", 'match("a.*", y)', "starts_with(y, y)", "!(p(x), p(y))", "upper(y)")
+            case _:
+                return self.atom(depth)
+
+    def body(self, depth: int = 0) -> str:
+        return self.many(1, 4, ", ", lambda: self.literal(depth))
+
+    def statement(self) -> str:
+        match self.random.randrange(14):
+            case 0:
+                return f"{self.atom()}."
+            case 1:
+                return f"?- {self.body()}."
+            case 2:
+                return f"{self.pick('+', '-')}{self.atom()}."
+            case 3:
+                return (
+                    f"m(x, {self.pick('min', 'max', 'sum', 'count')}({self.expression()})) :- {self.body()}."
+                )
+            case 4:
+                return f"{self.atom()}, {self.atom()} :- {self.body()}."
+            case 5:
+                return self.pick(".output p", ".input q", ".query q(b, f)", ".printsize i", ".plan (1)")
+            case _:
+                return f"{self.atom()} :- {self.body()}."
+
+    def program(self) -> str:
+        return DECLARATIONS + self.many(1, 4, "\n", self.statement)
+
+    def damaged(self) -> str:
+        text = list(self.program())
+        for _ in range(self.random.randint(1, 6)):
+            at = self.random.randrange(len(text))
+            text[at : at + self.random.randint(0, 3)] = self.pick(*SCRAPS)
+        return "".join(text)
+
+
+def survives(text: str) -> bool:
+    """Whether the text is a program; anything but a DatalogError fails the test."""
+    try:
+        checked = check(text, catalog())
+    except DatalogError as error:
+        assert str(error)
+        json.dumps(to_json(error.diagnostics))
+        return False
+    assert program_text(checked.program)
+    assert strata(checked.program.relations, checked.program.rules)
+    return True
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("numbers", [False, True])
+def test_random_programs(seed: int, numbers: bool) -> None:
+    programs = [Writer(1000 * seed + number, numbers=numbers).program() for number in range(100)]
+    assert sum(map(survives, programs)) >= (10 if numbers else 1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_damaged_programs(seed: int) -> None:
+    for number in range(60):
+        survives(Writer(1000 * seed + number).damaged())
+
+
+def test_noise() -> None:
+    numbers = random.Random(1)
+    for _ in range(60):
+        survives(" ".join(numbers.choice(SCRAPS) for _ in range(numbers.randint(1, 30))))
+        survives("".join(chr(numbers.randint(0, 0x2FFF)) for _ in range(20)))

@@ -1,0 +1,101 @@
+"""Recursive relations as loops: what is in the body, what stays outside, and the answers (plan model)."""
+
+from collections import Counter
+
+import pytest
+
+from kpg.compiler.algebra.rel import (
+    Constant,
+    Distinct,
+    Filter,
+    Join,
+    LetRec,
+    LocalGet,
+    Project,
+    Rel,
+    Single,
+    Union,
+)
+from kpg.compiler.catalog import NoStatistics
+from kpg.compiler.physical import plan_query
+from kpg.runtime import plan
+from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.scalar import Call, Column
+from kpg.runtime.types import BIGINT, BOOLEAN
+from tests.model.plan import rows_of_plan
+
+PAIR = (BIGINT, BIGINT)
+EDGES = Constant(((1, 2), (2, 3), (3, 2), (5, 6)), PAIR)
+
+
+def equal(left: int, right: int) -> Call:
+    return Call("eq", (Column(left, BIGINT), Column(right, BIGINT)), BOOLEAN)
+
+
+def step(closure: Rel, edges: Rel) -> Rel:
+    return Project(Join((closure, edges), (equal(1, 2),)), (0, 3))
+
+
+def closure(edges: Rel, *, id_: str = "tc", limit: int | None = None) -> LetRec:
+    tc = LocalGet(id_, PAIR)
+    return LetRec((id_,), (Distinct(Union((edges, step(tc, edges)))),), (PAIR,), limit, tc)
+
+
+def loop_of(query: plan.Plan) -> plan.Loop:
+    (loop,) = (node for node in query.nodes if isinstance(node, plan.Loop))
+    return loop
+
+
+def test_a_closure() -> None:
+    query = plan_query(closure(EDGES), NoStatistics())
+    expected = {(1, 2), (1, 3), (2, 2), (2, 3), (3, 2), (3, 3), (5, 6)}
+    assert rows_of_plan(query, {}) == Counter(expected)
+
+
+def test_what_does_not_depend_on_the_recursion_is_outside() -> None:
+    query = plan_query(closure(Filter(EDGES, (equal(0, 0),))), NoStatistics())
+    loop = loop_of(query)
+    kinds = Counter(type(node) for node in loop.body)
+    assert kinds[plan.Arrange] == 1  # of the closure; that of the edges is entered
+    assert kinds[plan.Constant] == kinds[plan.Source] == 0
+    entered = [query.nodes[ref] for ref in plan.inputs(loop)]
+    assert sum(isinstance(node, plan.Arrange) for node in entered) == 1
+
+
+def test_a_recursion_within_a_recursion_that_does_not_depend_on_it_is_outside() -> None:
+    inner = closure(EDGES, id_="inner")
+    query = plan_query(closure(inner), NoStatistics())
+    loops = [node for node in query.nodes if isinstance(node, plan.Loop)]
+    assert len(loops) == 2
+    assert not any(isinstance(node, plan.Loop) for loop in loops for node in loop.body)
+    assert rows_of_plan(query, {}) == rows_of_plan(plan_query(closure(EDGES), NoStatistics()), {})
+
+
+def test_one_that_depends_on_it_is_a_loop_in_the_body() -> None:
+    """The outer relation grows by the closure of itself and the edges."""
+    outer = LocalGet("outer", PAIR)
+    inner = closure(Distinct(Union((outer, EDGES))), id_="inner")
+    query = plan_query(LetRec(("outer",), (inner,), (PAIR,), None, outer), NoStatistics())
+    assert any(isinstance(node, plan.Loop) for node in loop_of(query).body)
+    assert rows_of_plan(query, {}) == rows_of_plan(plan_query(closure(EDGES), NoStatistics()), {})
+
+
+def test_mutual_recursion_is_one_loop() -> None:
+    odd, even = LocalGet("odd", PAIR), LocalGet("even", PAIR)
+    values = (Distinct(Union((EDGES, step(even, EDGES)))), Distinct(step(odd, EDGES)))
+    query = plan_query(LetRec(("odd", "even"), values, (PAIR, PAIR), None, even), NoStatistics())
+    assert len(loop_of(query).results) == 2
+    assert rows_of_plan(query, {}) == Counter([(1, 3), (2, 2), (3, 3)])
+
+
+def test_a_limit_is_the_loops() -> None:
+    loop = loop_of(plan_query(closure(EDGES, limit=1), NoStatistics()))
+    assert (loop.limit, loop.error_at_limit) == (1, False)
+    assert rows_of_plan(plan_query(closure(EDGES, limit=1), NoStatistics()), {}) == Counter(EDGES.rows)
+
+
+def test_a_scalar_subquery_over_the_recursion_is_refused() -> None:
+    tc = LocalGet("tc", PAIR)
+    rec = LetRec(("tc",), (Distinct(Union((EDGES, Single(tc, ())))),), (PAIR,), None, tc)
+    with pytest.raises(NotSupportedError, match="recursive relation"):
+        plan_query(rec, NoStatistics())
