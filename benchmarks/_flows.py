@@ -68,7 +68,7 @@ def _operators(database: kpg.Database) -> list[Any]:
 
 
 def profiled(work: Callable[[], object], database: kpg.Database) -> None:
-    """Run under Python's profiler; print the functions by their own time, kernels under their callers', and operators."""
+    """Run under Python's profiler; print functions by their own time, and operators."""
     plain = Loop.flush
     Loop.flush = _timed_flush  # type: ignore[method-assign]
     profile = cProfile.Profile()

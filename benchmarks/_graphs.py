@@ -4,6 +4,8 @@ Definitions after K-Pg's section 6.3 and BigDatalog: nodes are numbered from 0, 
 shape would show in the numbers.
 """
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,12 +41,12 @@ LEVELS_OF_TREE_11 = (1, 2, 10, 19, 47, 85, 220, 547, 1342, 3046, 7306, 17242, 41
 
 
 def tree(levels: tuple[int, ...] = LEVELS_OF_TREE_11, seed: int = 1) -> Edges:
-    """Parent-to-child edges of a tree with the given number of nodes on each level, children spread at random."""
+    """Edges from parents to children of a tree with so many nodes on each level, spread at random."""
     rng = np.random.default_rng(seed)
     total = sum(levels)
     names = rng.permutation(total).astype(np.int64)
     parents, first = [], 0
-    for above, here in zip(levels[:-1], levels[1:], strict=True):
+    for above, here in pairwise(levels):
         parents.append(first + rng.integers(0, above, here))
         first += above
     children = np.arange(1, total, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Graph programs for one thread that keep everything of a node in hash maps: what a dataflow is compared with.
+"""Graph programs for one thread that keep all of a node in hash maps: what a dataflow is compared with.
 
 Maps are open addressing over powers of two, at most half full, as a general program would have them that
 cannot rely on nodes being numbered densely. Edges are sorted by source.

@@ -1,11 +1,11 @@
-"""Reach, distances and connected components of a uniform random graph, beside a hash-map program of one thread.
+"""Reach, distances and components of a uniform random graph, beside a hash-map program of one thread.
 
     python benchmarks/graphs.py --nodes 1000000 --edges 10000000
 
-Edges come in memory, sorted by source, as in K-Pg's Tables 7 to 9: ``index-f`` and ``index-r`` are the times to
-arrange them by source and by destination; the other figures are the times to install each query over these
+Edges come in memory, sorted by source, as in K-Pg's Tables 7 to 9: ``index-f`` and ``index-r`` are the times
+to arrange them by source and by destination; the other figures are the times to install each query over these
 and run it to its end, from the first node with an edge out. The program beside is compiled by numba and keeps
-everything of a node in hash maps; it takes the sorted edges, and its index is the map from node to first edge.
+all of a node in hash maps; it takes the sorted edges, and its index is the map from node to first edge.
 All answers are compared, node by node.
 """
 

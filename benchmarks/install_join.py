@@ -2,10 +2,10 @@
 
     python benchmarks/install_join.py --keys 10000000
 
-K-Pg's Figure 6f. The large collection is arranged in one dataflow. On the clock: making another, with an input
-of 2^0 ... 2^20 keys, importing the arrangement, joining and probing, the step that brings the keys, and the
-probe's word that it is complete. Keys are random; half of them are there. Dropping the dataflow, which
-frees what it made, is measured beside (``drop_seconds`` in the JSON).
+K-Pg's Figure 6f. The large collection is arranged in one dataflow. On the clock: making another, with an
+input of 2^0 ... 2^20 keys, importing the arrangement, joining and probing, the step that brings the keys,
+and the probe's word that it is complete. Keys are random; half of them are there. Dropping the dataflow,
+which frees what it made, is measured beside (``drop_seconds`` in the JSON).
 """
 
 import argparse

@@ -2,12 +2,12 @@
 
     python benchmarks/interactive_graph.py --nodes 1000000 --edges 6400000 --rate 2000
 
-Look-up of a node's state, states one and two hops away, and paths of up to four hops, over a uniform random graph
-(K-Pg's section 6.2, Table 10 and Figures 5b, 5c; theirs had 10 M nodes, 64 M edges and 32 cores). First one
-class at a time: ``--batches`` questions come together, the figure is the step that answers them, graph at rest, and
-they leave again. Then an open loop: half of the requests replace the oldest edge, half a question of one class in turn,
-each at a time of its own; latencies count from when a request was due. ``unshared`` gives each of the seven
-hops and three look-ups of states an index of its own.
+Look-up of a node's state, states one and two hops away, and paths of up to four hops, over a uniform random
+graph (K-Pg's section 6.2, Table 10 and Figures 5b, 5c; theirs had 10 M nodes, 64 M edges and 32 cores).
+First one class at a time: ``--batches`` questions come together, the figure is the step that answers them,
+graph at rest, and they leave again. Then an open loop: half of the requests replace the oldest edge, half a
+question of one class in turn, each at a time of its own; latencies count from when a request was due.
+``unshared`` gives each of the seven hops and three look-ups of states an index of its own.
 """
 
 import argparse
@@ -188,7 +188,8 @@ def measure(
     system = System(options.nodes, edges, shared=shared)
     indexes, memory = system.index_bytes, resident() - before
     note(
-        f"{mode}: loaded in {system.loading:.1f} s, indexes {indexes / 2**20:,.0f} MB, resident {memory / 2**20:,.0f} MB more"
+        f"{mode}: loaded in {system.loading:.1f} s, indexes {indexes / 2**20:,.0f} MB,"
+        f" resident {memory / 2**20:,.0f} MB more"
     )
     measured = [
         Measurement(

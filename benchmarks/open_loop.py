@@ -1,12 +1,13 @@
 """Open loop: keys arranged and probed while requests come at a given rate, whether the last are done or not.
 
-    python benchmarks/open_loop.py --keys 10000000 --rates 100000 200000 500000 1000000 --efforts eager default lazy
+    python benchmarks/open_loop.py --keys 10000000 --rates 100000 500000 1000000 --efforts eager default lazy
 
-K-Pg's Figures 6a and 6e. A request inserts a random key and removes the one inserted earliest, two updates at a
-time of their own. Its latency is from when it was due, not from when it was taken (nothing is omitted because
-the system was busy), until the probe tells that it is complete; counted in the second half of the run. A step takes all
-requests that are due. ``--count`` keeps the number of each key besides. Merge effort is how many rows
-of each unfinished merge are merged for a row that comes: ``eager`` ends merges as they begin, ``lazy`` takes 1.
+K-Pg's Figures 6a and 6e. A request inserts a random key and removes the one inserted earliest, two updates
+at a time of their own. Its latency is from when it was due, not from when it was taken (nothing is omitted
+because the system was busy), until the probe tells that it is complete; counted in the second half of the
+run. A step takes all requests that are due. ``--count`` keeps the number of each key besides. Merge effort
+is how many rows of each unfinished merge are merged for a row that comes: ``eager`` ends merges as they
+begin, ``lazy`` takes 1.
 """
 
 import argparse

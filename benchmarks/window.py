@@ -1,12 +1,12 @@
-"""Reach from 10 roots in a random graph under a sliding window: each update removes the oldest edge and adds one.
+"""Reach from 10 roots in a random graph under a sliding window: an update removes an edge and adds one.
 
     python benchmarks/window.py --nodes 1000 --edges 2000 --marks 1000 10000 100000 1000000
     python benchmarks/window.py --nodes 1000000 --edges 2000000 --rates 1 100 --updates 10000
 
-With ``--marks``: one update to a step, the latencies of the last 100 before each mark, and the memory there; all
-updates are one to a step unless ``--stride`` has more of them, each at a time of its own, share a step far from
-the marks. Without: updates a second, ``--rates`` of them to a step, each at a time of its own. The
-figures beside are of the differential dataflow blog (10^6 nodes, batches of 1 and 100, one worker).
+With ``--marks``: the latencies of the last 100 updates before each mark, and the memory there; all updates
+are one to a step unless ``--stride`` has more of them, each at a time of its own, share a step far from the
+marks. Without: updates a second, ``--rates`` of them to a step, each at a time of its own. The figures
+beside are of the differential dataflow blog (10^6 nodes, batches of 1 and 100, one worker).
 """
 
 import argparse

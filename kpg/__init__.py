@@ -28,6 +28,7 @@ from kpg.runtime.errors import (  # noqa: E402
 )
 
 if TYPE_CHECKING:
+    from kpg import graph
     from kpg.collections import (
         Arranged,
         Batch,
@@ -80,6 +81,7 @@ __all__ = [
     "connect",
     "errors",
     "function",
+    "graph",
     "literal",
     "types",
 ]
@@ -118,8 +120,10 @@ def connect() -> "Database":
 
 def __getattr__(name: str) -> object:
     """The classes of the public API, imported when first asked for: ``import kpg`` stays quick."""
-    if name not in _LAZY:
-        raise AttributeError(f"module 'kpg' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "graph":
+        return import_module("kpg.graph")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'kpg' has no attribute {name!r}")
     return getattr(import_module(f"kpg.{_LAZY[name]}"), name)

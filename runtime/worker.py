@@ -256,10 +256,12 @@ class Worker:
         self.scope.step = step
         try:
             with self._interrupt:
+                self.stepping = True
                 for operator in rendered.new:
                     operator.hydrate()
                 self._run(step)
         except BaseException:
+            self.stepping = False
             disconnect(rendered.new)
             raise
         for operator in rendered.new:

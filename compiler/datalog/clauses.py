@@ -79,7 +79,7 @@ class Clauses:
                 message = f"{head.name} is a relation of the database, a program cannot define it"
                 hint = "insert rows into the table, or declare a relation of another name"
                 self.diagnostics.error("redefinition", message, head.span, hint=hint)
-                flat = [rule for rule in flat if rule.head is not head]
+                flat = [rule for rule in flat if rule.head is None or rule.head.name is not head.name]
         self._warn_unused(flat)
         for rule in flat:
             self._rule(rule)
@@ -154,9 +154,9 @@ class Clauses:
                 self.diagnostics.error("underscore", f"underscore in {where}", span)
             case ast.Variable(name=name, span=span) if is_fact:
                 self.diagnostics.error("fact", f"variable {name} in a fact", span, hint=FACT_HINT)
-            case ast.Aggregate(span=span):
-                hint = "bind it in the body: x = count : { ... }"
-                self.diagnostics.error("aggregation", "an aggregate over a body in a head", span, hint=hint)
+            case ast.Aggregate(body=body):
+                for literal in literals(body):
+                    self._names(literal)
             case _:
                 pass
 

@@ -52,10 +52,12 @@ def flatten(clause: ast.Clause, diagnostics: Diagnostics) -> list[FlatRule]:
     if len(alternatives) * len(clause.heads) > MOST_RULES:
         _too_many(clause.span, diagnostics)
         return []
+    heads = [_flat_aggregates(head, diagnostics) for head in clause.heads]
     return [
         _scoped(FlatRule(head, body, clause.plan, clause.span, clause.body is None))
         for body in alternatives
-        for head in clause.heads
+        for head in heads
+        if isinstance(head, ast.Atom)
     ]
 
 
@@ -150,7 +152,10 @@ def _scoped(rule: FlatRule) -> FlatRule:
     outer = {variable.name for part in head for variable in variables(part)}
     outer |= _direct(rule.body)
     numbers = count(1)
-    return replace(rule, body=tuple(_scope_literal(one, frozenset(outer), numbers) for one in rule.body))
+    body = tuple(_scope_literal(one, frozenset(outer), numbers) for one in rule.body)
+    scoped = None if rule.head is None else _scope_literal(rule.head, frozenset(outer), numbers)
+    assert scoped is None or isinstance(scoped, ast.Atom)
+    return replace(rule, head=scoped, body=body)
 
 
 def _direct(body: Conjunction) -> set[str]:

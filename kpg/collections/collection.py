@@ -71,12 +71,12 @@ class Collection:
         """Some of the columns, in that order."""
         return self._made(self._rows.chosen(self._rows.places(distinct(names))))
 
-    def rename(self, **names: str) -> "Collection":
+    def rename(self, /, **names: str) -> "Collection":
         """Columns under new names: ``rename(src="dst", dst="src")``."""
         self._rows.places(tuple(names))
         return self._made(self._rows.renamed(distinct(names.get(name, name) for name in self.columns)))
 
-    def map_columns(self, f: Callable[..., Any], **types: ColumnType) -> "Collection":
+    def map_columns(self, f: Callable[..., Any], /, **types: ColumnType) -> "Collection":
         """``f(array, array, ...)``, one array a column, gives an array for each of ``types``, in a tuple."""
         return self._made(users.applied(self._rows, Kind.MAP_COLUMNS, f, schema_of(types)))
 
@@ -84,7 +84,7 @@ class Collection:
         """The rows for which ``f(array, array, ...)`` gives an array of bools with True."""
         return self._made(users.applied(self._rows, Kind.FILTER_COLUMNS, f, None))
 
-    def map_rows(self, f: Callable[..., Any], **types: ColumnType) -> "Collection":
+    def map_rows(self, f: Callable[..., Any], /, **types: ColumnType) -> "Collection":
         """``f(value, value, ...)`` gives the row's image, a tuple (or the value, if there is one column)."""
         return self._made(users.applied(self._rows, Kind.MAP_ROWS, f, schema_of(types)))
 
@@ -92,11 +92,11 @@ class Collection:
         """The rows for which ``f(value, value, ...)`` is true."""
         return self._made(users.applied(self._rows, Kind.FILTER_ROWS, f, None))
 
-    def flat_map(self, f: Callable[..., Iterable[Any]], **types: ColumnType) -> "Collection":
+    def flat_map(self, f: Callable[..., Iterable[Any]], /, **types: ColumnType) -> "Collection":
         """``f(value, value, ...)`` gives any number of rows."""
         return self._made(users.applied(self._rows, Kind.FLAT_MAP, f, schema_of(types)))
 
-    def explode(self, f: Callable[..., Iterable[Any]], **types: ColumnType) -> "Collection":
+    def explode(self, f: Callable[..., Iterable[Any]], /, **types: ColumnType) -> "Collection":
         """``f(value, value, ...)`` gives pairs (row, multiplicity), which multiply the row's own."""
         return self._made(users.applied(self._rows, Kind.EXPLODE, f, schema_of(types)))
 
@@ -187,7 +187,7 @@ class Collection:
         return self._made(users.threshold(self._rows, f))
 
     def reduce(
-        self, f: Callable[[tuple[Any, ...], list[Any]], Iterable[Any]], key: Names, **types: ColumnType
+        self, f: Callable[[tuple[Any, ...], list[Any]], Iterable[Any]], /, key: Names, **types: ColumnType
     ) -> "Collection":
         """(key..., types...): the rows that ``f(key, rows)`` gives for each group.
 
@@ -199,7 +199,7 @@ class Collection:
         )
 
     def reduce_columns(
-        self, f: Callable[..., Iterable[Any]], key: Names, **types: ColumnType
+        self, f: Callable[..., Iterable[Any]], /, key: Names, **types: ColumnType
     ) -> "Collection":
         """As :meth:`reduce` with ``f(key, arrays, multiplicities)``: a tuple of arrays, one a column."""
         return self._made(
@@ -221,7 +221,7 @@ class Collection:
 
         return iterated(self._flow, self, body, limit)
 
-    def apply(self, operator: "Operator", *others: "Collection", **types: ColumnType) -> "Collection":
+    def apply(self, operator: "Operator", /, *others: "Collection", **types: ColumnType) -> "Collection":
         """What the user's operator sends, rows of ``types``; ``others`` are its inputs 1, 2, ..."""
         parts = [self._rows, *(other._rows for other in others)]
         return self._made(users.custom(parts, operator, schema_of(types)))

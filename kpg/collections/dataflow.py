@@ -79,12 +79,12 @@ class Dataflow:
         """Where the database keeps its strings."""
         return self._engine.worker.dictionary
 
-    def input(self, name: str, **types: ColumnType) -> Input:
+    def input(self, name: str, /, **types: ColumnType) -> Input:
         """A new input of the columns named, with their types; its time is the next epoch."""
         self.check()
         return self._add_input(name, schema_of(types))
 
-    def constant(self, rows: Iterable[Any], **types: ColumnType) -> Collection:
+    def constant(self, rows: Iterable[Any], /, **types: ColumnType) -> Collection:
         """Rows that are there always; those given twice twice."""
         schema = schema_of(types)
         words = from_rows(list(rows), schema, self.dictionary)
@@ -113,7 +113,7 @@ class Dataflow:
         return exporting.imported(self, self._engine, what)
 
     def replay(
-        self, name: str, changes: Captured | Iterable[tuple[Any, int, int]], **types: ColumnType
+        self, name: str, changes: Captured | Iterable[tuple[Any, int, int]], /, **types: ColumnType
     ) -> Collection:
         """A collection of recorded changes (row, time, diff), at their times.
 

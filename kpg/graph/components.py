@@ -29,7 +29,7 @@ def strongly_connected_components(edges: Collection) -> Collection:
     """(src, dst): the edges whose ends reach each other, as often as they occur.
 
     The outer loop takes away the edges whose ends differ in the least node that reaches them, or that they
-    reach, until none is left to take: the doubly nested, non-monotone loop of "Differential dataflow" (CIDR 2013).
+    reach, until none is left to take: two nested loops, not monotone ("Differential dataflow", CIDR 2013).
     """
     return edges.project("src", "dst").iterate(lambda kept: _trimmed(_trimmed(kept)))
 
@@ -47,8 +47,8 @@ def label_propagation(edges: Collection, rounds: int) -> Collection:
     """(node, label): communities after ``rounds`` rounds, in each of which all nodes change at once.
 
     A node begins with itself as label, and takes the label that most of its neighbours have, itself among
-    them; of several the least. Edges lead both ways. Raghavan, Albert and Kumara (2007), whose nodes change
-    one after the other; the vote of its own keeps a node from changing back and forth for ever in most graphs.
+    them; of several the least. Edges lead both ways. As in Raghavan, Albert and Kumara (2007), whose nodes
+    change one after the other; its own vote keeps a node from changing to and fro in most graphs.
     """
     both = both_ways(edges)
     nodes = both.project("src").distinct()

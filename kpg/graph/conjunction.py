@@ -29,9 +29,9 @@ class Atom:
 def conjunction(head: Sequence[str], *atoms: tuple[Collection, Sequence[str]]) -> Collection:
     """(head...): the values of variables with which every atom is a row of its collection.
 
-    An atom is a collection and a variable for each of its columns, in order; multiplicities multiply. It is one
-    delta join: a change of an atom is looked up in the others one by one, next in the one of which most is
-    known, and nothing in between is kept. ``conjunction("ac", (edges, "ab"), (edges, "bc"))``: two hops.
+    An atom is a collection and a variable for each of its columns, in order; multiplicities multiply. It is
+    one delta join: a change of an atom is looked up in the others one by one, next in the one of which most
+    is known, and nothing in between is kept. ``conjunction("ac", (edges, "ab"), (edges, "bc"))``: two hops.
     Raises ProgrammingError if there are fewer than two atoms, or variables do not fit columns.
     """
     body = tuple(Atom(collection, distinct(variables)) for collection, variables in atoms)
@@ -95,7 +95,7 @@ def _order(first: int, body: Sequence[Atom]) -> Iterator[tuple[int, Key]]:
 def _indexes(
     body: Sequence[Atom], orders: Sequence[Sequence[tuple[int, Key]]]
 ) -> dict[Collection, list[Index]]:
-    """Arrangements of each collection in which all that is looked up is a prefix, as few as these orders need."""
+    """Arrangements of each collection, in which all that is looked up is a prefix."""
     found: dict[Collection, list[Index]] = {atom.collection: [] for atom in body}
     wanted = {(body[place].collection, key) for order in orders for place, key in order}
     for collection, key in sorted(wanted, key=lambda want: (len(want[1]), want[1])):
@@ -124,30 +124,30 @@ def _path(
 ) -> Path:
     """How a change of an atom finds its matches in the others."""
     start = indexes[body[first].collection][0]
-    known = list(body[first].variables)
-    lookups = []
-    for step, (place, key) in enumerate(order):
+    known = dict(zip(body[first].variables, start.rows.types, strict=True))
+    lookups: list[Lookup] = []
+    for place, key in order:
         atom = body[place]
         index, prefix = _chosen(indexes[atom.collection], key)
-        values: dict[str, Scalar] = {
-            variable: remap(value, lambda column, width=len(known): column + width)  # type: ignore[misc]
+        stream = list(known)
+        found = {
+            variable: _moved(value, len(stream))
             for variable, value in zip(atom.variables, index.rows.values, strict=True)
         }
-        values |= {variable: Column(i, _type_of(variable, body)) for i, variable in enumerate(known)}
-        by = tuple(known.index(atom.variables[column]) for column in prefix)
-        known += [variable for variable in atom.variables if variable not in known]
-        outputs = head if step == len(order) - 1 else known
-        mfp = Mfp(index.rows.predicates, tuple(values[variable] for variable in outputs))
+        values = found | {variable: Column(i, known[variable]) for i, variable in enumerate(stream)}
+        known = {variable: value.type for variable, value in values.items()}
+        outputs = head if len(lookups) == len(order) - 1 else known
+        mfp = Mfp((), tuple(values[variable] for variable in outputs))
+        by = tuple(stream.index(atom.variables[column]) for column in prefix)
         lookups.append(Lookup(places[index.term], place, by, mfp))
     return Path(first, Mfp((), start.rows.values), tuple(lookups))
+
+
+def _moved(value: Scalar, by: int) -> Scalar:
+    """The scalar over columns that begin further to the right."""
+    return remap(value, lambda column: column + by)
 
 
 def _chosen(indexes: Sequence[Index], key: Key) -> tuple[Index, Key]:
     """The first arrangement that serves the key."""
     return next((index, prefix) for index in indexes if (prefix := _prefix(index, key)) is not None)
-
-
-def _type_of(variable: str, body: Sequence[Atom]) -> Type:
-    return next(
-        atom.collection.types[atom.variables.index(variable)] for atom in body if variable in atom.variables
-    )

@@ -1,7 +1,8 @@
-"""Queries of a graph whose arguments are collections: users insert a question, read its answer, and remove it.
+"""Queries of a graph whose arguments are collections: insert a question, read its answer, and remove it.
 
-The four of the shared arrangements paper's section 6.2. Edges arranged by ``src`` (and, for paths, by ``dst``)
-and states arranged by ``node`` serve all of them, and all questions; one more question costs its answer.
+The four of the shared arrangements paper's section 6.2. Edges arranged by ``src`` (and, for paths, by
+``dst``) and states arranged by ``node`` serve all of them, and all questions: one more question costs its
+answer.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ def two_hops(edges: Collection, state: Collection, questions: Collection) -> Col
 def four_hop_path(edges: Collection, questions: Collection) -> Collection:
     """(src, dst, hops): for each pair asked for the least number of edges on a path, if it is 4 or less.
 
-    Two hops forward from ``src`` meet two backward from ``dst``. An edge or a question that occurs twice counts once.
+    Two hops forward from ``src`` meet two backward from ``dst``. What occurs twice counts once.
     """
     pairs = questions.project("src", "dst").distinct()
     start = pairs.map(lambda p: {"src": p.src, "dst": p.dst, "node": p.src, "hops": 0})

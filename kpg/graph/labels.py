@@ -1,8 +1,8 @@
 """The least label that comes to each node, with small labels let go first.
 
-Where all labels set out at once a node is told of many that it will not keep. So labels that are whole numbers
-are let go by the length of their binary numbers: the small ones, few, are a round or two ahead, and most others
-find every node taken. The result is the same (McSherry's programs for the shared arrangements paper do so).
+Where all labels set out at once a node is told of many that it will not keep. So labels that are whole
+numbers are let go by the length of their binary numbers: the small ones, few, are some rounds ahead, and most
+others find every node taken. The result is the same (as in the shared arrangements paper's programs).
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class Reversed:
 
 
 def least_labels(nodes: Collection, *edges: Collection | Reversed) -> Collection:
-    """(node, label): the least of the labels given in ``nodes`` (node, label) that comes to a node along edges."""
+    """(node, label): the least of the labels given in ``nodes`` (node, label) that come to a node."""
     release = _release(nodes) if nodes.types[1].is_integer else lambda loop: nodes
 
     def body(labels: Collection, loop: LoopScope) -> Collection:
@@ -43,7 +43,7 @@ def _passed(labels: Collection, edges: Collection | Reversed) -> Collection:
 
 
 def _release(nodes: Collection) -> Callable[[LoopScope], Collection]:
-    """The nodes inside a loop, each from the round that its label gives: those of a clock that ticks in the loop."""
+    """The nodes inside a loop, each from the round that its label gives, by a clock that ticks there."""
     timed = nodes.map(lambda n: {"node": n.node, "label": n.label, "tick": _tick(n.label)})
     last = timed.max("tick").rename(tick="last")
     start = last.map(lambda _: {"tick": 0})
@@ -59,7 +59,7 @@ def _release(nodes: Collection) -> Callable[[LoopScope], Collection]:
 
 
 def _tick(label: Expression, least: int = 0, most: int = 63) -> Expression:
-    """The round at which a label is let go: SPACING times the length of its binary number, found by halving."""
+    """The round at which a label is let go: SPACING times the length of its binary number."""
     if least == most:
         return literal(least * SPACING)
     middle = (least + most) // 2

@@ -12,9 +12,9 @@ def pagerank(edges: Collection, rounds: int | None = None, damping: int = 85) ->
     """(node, rank): PageRank in millionths of the average, after ``rounds`` rounds or, without, at the end.
 
     ``damping`` is in percent. A node's rank is ``(100 - damping)%`` of a million and ``damping%`` of what
-    it gets: each edge carries its source's rank divided by the source's edges, an edge that occurs twice twice.
-    Divisions round down. Ranks begin at 0 and only rise, so that the rounds come to an end, in about 40 for
-    each three digits at 85%. A node without edges out passes nothing on (Brin and Page 1998, unscaled).
+    it gets: each edge carries its source's rank divided by the source's edges, twice if it occurs twice.
+    Divisions round down. Ranks begin at 0 and only rise, so the rounds come to an end, at 85% in about 40 for
+    each three digits. A node without edges out passes nothing on (Brin and Page 1998, unscaled).
     """
     if not 0 <= damping < 100:
         raise InterfaceError(f"damping is a percentage below 100, not {damping!r}")

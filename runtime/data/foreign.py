@@ -130,7 +130,7 @@ def _to_array(words: Words, column: ColumnDef, dictionary: Dictionary) -> Array:
         return texts
     unit = DATES.get(type_.kind)
     if unit is not None:
-        return words.view(unit)  # the word NULL is NaT
+        return _guarded(words.view(unit))  # the word NULL is NaT
     if words.shape[0] and words.min() == NULL:
         raise DataError(
             f"column {column.name} has a NULL, and an array of {type_} cannot",
@@ -138,7 +138,14 @@ def _to_array(words: Words, column: ColumnDef, dictionary: Dictionary) -> Array:
         )
     if type_.is_float:
         return np.where(words < 0, words ^ FLIP, words).view(np.float64)
-    return words != 0 if type_.kind is Kind.BOOLEAN else words
+    return words != 0 if type_.kind is Kind.BOOLEAN else _guarded(words)
+
+
+def _guarded(array: Array) -> Array:
+    """The array, which the engine goes on to use, so that nobody can write to it."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def from_arrays(arrays: Sequence[Any], schema: Schema, dictionary: Dictionary, rows: int | None) -> Words:

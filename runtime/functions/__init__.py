@@ -4,7 +4,17 @@
 the aggregate functions.
 """
 
-from kpg.runtime.functions import arithmetic, casts, comparison, conditional, dates, order, rounding, text
+from kpg.runtime.functions import (
+    arithmetic,
+    casts,
+    comparison,
+    conditional,
+    datalog,
+    dates,
+    order,
+    rounding,
+    text,
+)
 from kpg.runtime.functions.aggregates import (
     AggregateFunction,
     AggregateKind,
@@ -47,4 +57,4 @@ __all__ = [
     "sum_type",
 ]
 
-_DEFINING = (arithmetic, casts, comparison, conditional, dates, order, rounding, text)
+_DEFINING = (arithmetic, casts, comparison, conditional, datalog, dates, order, rounding, text)

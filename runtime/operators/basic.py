@@ -30,7 +30,7 @@ class BasicReduce(GroupReader):
         starts = np.flatnonzero(np.diff(task, prepend=-1))
         out = np.empty((self.width, starts.shape[0]), np.int64)
         out[: self.group] = rows[: self.group, starts]
-        ends = [*starts[1:].tolist(), task.shape[0]]
+        ends = np.append(starts[1:], task.shape[0]).tolist()[: starts.shape[0]]
         for i, (start, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
             for j, evaluate in enumerate(self.evaluators):
                 out[self.group + j, i] = evaluate(rows[:, start:end], count[start:end])

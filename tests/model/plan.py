@@ -16,7 +16,7 @@ from typing import Any
 from kpg.runtime import plan
 from kpg.runtime.plan import Mfp, Plan
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
-from tests.model.relation import SingleError
+from tests.model.relation import RecursionLimitError, SingleError
 from tests.model.scalar import evaluate, from_word, passes
 
 Row = tuple[Any, ...]
@@ -38,10 +38,6 @@ class DisagreementError(Exception):
     """Two paths of a join give different results."""
 
 
-class NoFixedPointError(Exception):
-    """A loop still changes at its limit, or for ever."""
-
-
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a list of nodes reads besides itself; ``outer`` and ``variables`` are those of a loop's body."""
@@ -59,7 +55,8 @@ Value = Any
 
 def rows_of_plan(query: Plan, tables: Tables, views: Mapping[str, Rows] | None = None) -> Rows:
     """The multiset of rows in the plan's output."""
-    return all_rows(query, tables, views)[query.output]
+    rows: Rows = all_rows(query, tables, views)[query.output]
+    return rows
 
 
 def all_rows(query: Plan, tables: Tables, views: Mapping[str, Rows] | None = None) -> list[Value]:
@@ -107,7 +104,7 @@ def _fixed_point(loop: plan.Loop, around: Surroundings) -> list[Rows]:
             return results
         carried = list(results[: len(places)])
     if loop.limit is None or loop.error_at_limit:
-        raise NoFixedPointError
+        raise RecursionLimitError
     return results
 
 

@@ -92,6 +92,13 @@ def test_grid(n: int, closed: int, same: int, evaluate: Evaluate) -> None:
         assert sum(evaluate(plan, edges, ()).values()) == same
 
 
+@pytest.mark.parametrize("evaluate", [maintained, installed])
+def test_larger_grid(evaluate: Evaluate) -> None:
+    edges = weighted(grid(20))
+    assert sum(evaluate(loops.transitive_closure("left"), edges, ()).values()) == 52_920
+    assert sum(evaluate(loops.same_generation_delta(), edges, ()).values()) == 6_140
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_tree(seed: int, evaluate: Evaluate) -> None:
     """|tc| is the sum of the nodes' depths, |sg| the sum of s(s - 1) over the sizes of levels."""

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from kpg.runtime.worker import Worker
 from tests.model.plan import rows_of_plan
 from tests.properties.plans import SCHEMAS
 
-Row = tuple[int | None, ...]
+Row = tuple[Any, ...]
 
 
 def plain(data: NDArray[np.int64]) -> list[Row]:
@@ -110,3 +111,8 @@ def change_randomly(rng: random.Random, engine: Engine, nodes: int, most: int) -
 def edges(*pairs: Sequence[int]) -> list[Row]:
     """Edges of weight 1."""
     return [(x, y, 1) for x, y in pairs]
+
+
+def chain(length: int) -> list[Row]:
+    """Edges from 0 to 1, from 1 to 2, and so on."""
+    return edges(*((node, node + 1) for node in range(length)))

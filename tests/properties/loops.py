@@ -6,25 +6,10 @@ All have a fixed point on every graph, or a limit. Edges are a set unless a plan
 from collections.abc import Callable
 
 from kpg.runtime.plan import Plan
-from kpg.runtime.scalar import Call, Scalar
-from kpg.runtime.types import BIGINT
+from tests.properties import loop_shapes as shapes
 from tests.properties.plans import Builder, add, col, compare, number
 
 Build = Callable[[], Plan]
-
-
-def edges_of(build: Builder) -> int:
-    """The distinct pairs of edge."""
-    return build.distinct(build.linear(build.table("edge"), (0, 1)))
-
-
-def roots_of(build: Builder) -> int:
-    return build.distinct(build.table("root"))
-
-
-def nodes_of(build: Builder, edges: int) -> int:
-    """The distinct ends of edges."""
-    return build.distinct(build.concat(build.linear(edges, (0,)), build.linear(edges, (1,))))
 
 
 def closure(
@@ -47,7 +32,7 @@ def closure(
 
 def reach(*, copy: bool = False, limit: int | None = None, error_at_limit: bool = False) -> Plan:
     build = Builder()
-    edges, roots = edges_of(build), roots_of(build)
+    edges, roots = build.edges(), build.roots()
     return build.plan(closure(build, edges, roots, copy=copy, limit=limit, error_at_limit=error_at_limit))
 
 
@@ -68,7 +53,7 @@ def reach_by_rowid() -> Plan:
 def transitive_closure(kind: str) -> Plan:
     """tc(x, y), by a ``"left"`` linear, ``"right"`` linear or ``"double"`` (non-linear) rule."""
     build = Builder()
-    edges = edges_of(build)
+    edges = build.edges()
     body = build.body()
     closed, step = body.variable(2), body.enter(edges)
     match kind:
@@ -85,7 +70,7 @@ def transitive_closure(kind: str) -> Plan:
 def same_generation() -> Plan:
     """sg(x, y) :- edge(p, x), edge(p, y), x != y. sg(x, y) :- edge(a, x), sg(a, b), edge(b, y)."""
     build = Builder()
-    edges = edges_of(build)
+    edges = build.edges()
     siblings = build.join(edges, edges, [(0, 0)], (1, 3), compare("ne", col(1), col(3)))
     body = build.body()
     same, step = body.variable(2), body.enter(edges)
@@ -98,7 +83,7 @@ def same_generation() -> Plan:
 def same_generation_delta() -> Plan:
     """As ``same_generation``, the recursive rule being one delta join of three relations."""
     build = Builder()
-    edges = edges_of(build)
+    edges = build.edges()
     siblings = build.join(edges, edges, [(0, 0)], (1, 3), compare("ne", col(1), col(3)))
     body = build.body()
     same, step = body.variable(2), body.enter(edges)
@@ -110,7 +95,7 @@ def same_generation_delta() -> Plan:
 def distances(*, weighted: bool) -> Plan:
     """The least number of edges, or the least sum of weights, from the roots to each node."""
     build = Builder()
-    edges, roots = build.table("edge"), roots_of(build)
+    edges, roots = build.table("edge"), build.roots()
     body = build.body()
     found = body.variable(2)
     length = col(4) if weighted else number(1)
@@ -123,9 +108,9 @@ def distances(*, weighted: bool) -> Plan:
 def components() -> Plan:
     """Each node's least node of its weakly connected component."""
     build = Builder()
-    edges = edges_of(build)
+    edges = build.edges()
     both = build.concat(edges, build.linear(edges, (1, 0)))
-    nodes = build.linear(nodes_of(build, edges), (0, 0))
+    nodes = build.linear(build.ends(edges), (0, 0))
     return build.plan(labels(build, both, nodes))
 
 
@@ -141,7 +126,7 @@ def labels(build: Builder, edges: int, nodes: int) -> int:
 def strongly_connected() -> Plan:
     """Edges within a strongly connected component: the outer loop trims edges between different labels."""
     build = Builder()
-    edges = edges_of(build)
+    edges = build.edges()
     outer = build.body()
     every = outer.enter(edges)
     kept = outer.variable(2, every)
@@ -162,7 +147,7 @@ def trimmed(build: Builder, cycle: int, edges: int) -> int:
 def parity() -> Plan:
     """Mutual recursion: (0, x) for paths of even length from a root to x, (1, x) for odd ones."""
     build = Builder()
-    edges, roots = edges_of(build), roots_of(build)
+    edges, roots = build.edges(), build.roots()
     body = build.body()
     even, odd, step = body.variable(1), body.variable(1), body.enter(edges)
     evens = body.distinct(body.concat(body.enter(roots), body.join(odd, step, [(0, 0)], (2,))))
@@ -186,7 +171,7 @@ def paths() -> Plan:
 def core(least: int) -> Plan:
     """The k-core of the undirected graph: nodes are taken away while they have fewer neighbours."""
     build = Builder()
-    edges = build.filter(edges_of(build), compare("ne", col(0), col(1)))
+    edges = build.filter(build.edges(), compare("ne", col(0), col(1)))
     both = build.distinct(build.concat(edges, build.linear(edges, (1, 0))))
     nodes = build.distinct(build.linear(both, (0,)))
     body = build.body()
@@ -211,39 +196,10 @@ def control(share: int) -> Plan:
     return build.plan(left)
 
 
-def hops(limit: int) -> Plan:
-    """The nodes exactly ``limit`` edges from a root: ``iterate`` from the roots, which the body forgets."""
-    build = Builder()
-    edges, roots = edges_of(build), roots_of(build)
-    body = build.body()
-    here = body.variable(1, body.enter(roots))
-    (left,) = build.loop(body, body.distinct(body.join(here, body.enter(edges), [(0, 0)], (2,))), limit=limit)
-    return build.plan(left)
-
-
-def grown() -> Plan:
-    """Reach by ``iterate``: V0 = roots, V(r + 1) = V(r) and its successors."""
-    build = Builder()
-    edges, roots = edges_of(build), roots_of(build)
-    body = build.body()
-    here = body.variable(1, body.enter(roots))
-    step = body.join(here, body.enter(edges), [(0, 0)], (2,))
-    (left,) = build.loop(body, body.distinct(body.concat(here, step)))
-    return build.plan(left)
-
-
-def unchanged() -> Plan:
-    """A variable that is its own result: its ``initial``, with its multiplicities."""
-    build = Builder()
-    body = build.body()
-    (left,) = build.loop(body, body.variable(1, body.enter(build.table("root"))))
-    return build.plan(left)
-
-
 def winning(limit: int) -> Plan:
     """win(x) :- edge(x, y), not win(y), for ``limit`` rounds: not monotone, without end on odd cycles."""
     build = Builder()
-    edges = edges_of(build)
+    edges = build.edges()
     body = build.body()
     win, move = body.variable(1), body.enter(edges)
     good = body.antijoin(move, win, 1)
@@ -251,138 +207,21 @@ def winning(limit: int) -> Plan:
     return build.plan(left)
 
 
-def alternating(limit: int) -> Plan:
-    """V(r + 1) = roots - V(r), and what distinct, threshold and count make of V - roots over 2."""
-    build = Builder()
-    body = build.body()
-    roots = body.enter(build.table("root"))
-    here = body.variable(1)
-    result = body.concat(roots, body.negate(here))
-    signed = body.concat(here, body.negate(body.filter(roots, compare("gt", col(0), number(2)))))
-    readings = (body.distinct(signed), body.threshold(signed), body.reduce(signed, 1, ("count", None)))
-    left = build.loop(body, result, *readings, limit=limit)
-    outs = [build.linear(ref, (number(tag), 0)) for tag, ref in enumerate(left[:3])]
-    outs.append(build.linear(left[3], (add(number(100), col(1)), 0)))
-    return build.plan(build.concat(*outs))
-
-
-def counted() -> Plan:
-    """Two results beside the variable: how many are reached (always one row), and two of them."""
-    build = Builder()
-    edges, roots = edges_of(build), roots_of(build)
-    body = build.body()
-    reached = body.variable(1)
-    step = body.join(reached, body.enter(edges), [(0, 0)], (2,))
-    result = body.distinct(body.concat(body.enter(roots), step))
-    number_of = body.reduce(reached, 0, ("count", None), ("sum", 0))
-    falling = body.linear(reached, (negative(0), 0))
-    _, size, largest = build.loop(body, result, number_of, body.top(falling, 0, 2, 1))
-    return build.plan(build.concat(size, largest))
-
-
-def negative(column: int) -> Scalar:
-    return Call("neg", (col(column),), BIGINT)
-
-
 def unreached() -> Plan:
     """Two strata: what the nodes that roots do not reach can reach (T47)."""
     build = Builder()
-    edges, roots = edges_of(build), roots_of(build)
+    edges, roots = build.edges(), build.roots()
     reached = closure(build, edges, roots)
-    others = build.antijoin(nodes_of(build, edges), reached, 0)
+    others = build.antijoin(build.ends(edges), reached, 0)
     return build.plan(closure(build, edges, others))
 
 
 def joined_outside() -> Plan:
     """The edges that reached nodes have: the loop and the join outside read one arrangement of edges."""
     build = Builder()
-    edges, roots = edges_of(build), roots_of(build)
+    edges, roots = build.edges(), build.roots()
     reached = closure(build, edges, roots)
     return build.plan(build.join(reached, edges, [(0, 0)], (1, 2)))
-
-
-def three_deep() -> Plan:
-    """Reach in three nested loops: the innermost follows edges of weight 0, the next 1, the outermost all."""
-    build = Builder()
-    every, roots = build.distinct(build.table("edge")), roots_of(build)
-    first = build.body()
-    outermost = first.variable(1)
-    edges = first.enter(every)
-    start = first.concat(first.enter(roots), first.join(outermost, edges, [(0, 0)], (2,)))
-    second = first.body()
-    middle = second.variable(1)
-    light = second.filter(second.enter(edges), compare("eq", col(2), number(1)))
-    entered = second.concat(second.enter(start), second.join(middle, light, [(0, 0)], (2,)))
-    third = second.body()
-    innermost = third.variable(1)
-    free = third.filter(third.enter(second.enter(edges)), compare("eq", col(2), number(0)))
-    along = third.join(innermost, free, [(0, 0)], (2,))
-    (inner,) = second.loop(third, third.distinct(third.concat(third.enter(entered), along)))
-    (inner,) = first.loop(second, second.distinct(second.concat(inner, entered)))
-    (left,) = build.loop(first, first.distinct(first.concat(inner, start)))
-    return build.plan(left)
-
-
-def refined(limit: int) -> Plan:
-    """A loop that starts from the variable of the loop around it: reach, ``limit`` hops at a time."""
-    build = Builder()
-    edges, roots = edges_of(build), roots_of(build)
-    outer = build.body()
-    reached = outer.variable(1)
-    inner = outer.body()
-    here = inner.variable(1, inner.enter(reached))
-    step = inner.join(here, inner.enter(outer.enter(edges)), [(0, 0)], (2,))
-    (hop,) = outer.loop(inner, inner.distinct(inner.concat(here, step)), limit=limit)
-    (left,) = build.loop(outer, outer.distinct(outer.concat(hop, outer.enter(roots))))
-    return build.plan(left)
-
-
-def cancelling() -> Plan:
-    """Reach with updates that cancel going round with it: it stops only if variables consolidate (T43)."""
-    build = Builder()
-    edges, roots = edges_of(build), roots_of(build)
-    body = build.body()
-    reached, noise = body.variable(1), body.variable(1)
-    step = body.join(reached, body.enter(edges), [(0, 0)], (2,))
-    result = body.distinct(body.concat(body.enter(roots), step))
-    silence = body.concat(reached, noise, body.negate(reached), body.negate(noise))
-    left, _ = build.loop(body, result, silence)
-    return build.plan(left)
-
-
-def entered() -> Plan:
-    """A result that does not depend on any variable, and one that is not even carried."""
-    build = Builder()
-    body = build.body()
-    roots, edges = body.enter(build.table("root")), body.enter(edges_of(build))
-    last = body.variable(1)
-    _, one, other = build.loop(body, roots, body.linear(edges, (1,)), last)
-    return build.plan(build.concat(one, other))
-
-
-def numbers() -> Plan:
-    """0 .. 5, out of a constant, and the roots among them."""
-    build = Builder()
-    zero, roots = build.constant((0,)), roots_of(build)
-    body = build.body()
-    found = body.variable(1)
-    following = body.linear(found, (add(col(0), number(1)),), compare("lt", col(0), number(5)))
-    (left,) = build.loop(body, body.distinct(body.concat(body.enter(zero), following)))
-    return build.plan(build.concat(left, build.join(left, roots, [(0, 0)], (0,))))
-
-
-def nearest_of_entered() -> Plan:
-    """Top-k and counts, in the body, of what only entered; their arrangements are outside."""
-    build = Builder()
-    edges, roots = edges_of(build), roots_of(build)
-    body = build.body()
-    reached, step = body.variable(1), body.enter(edges)
-    nearest = body.top(step, 1)
-    degree = body.linear(body.reduce(step, 1, ("count", None)), (0,), compare("ge", col(1), number(2)))
-    along = body.join(reached, nearest, [(0, 0)], (2,))
-    wide = body.semijoin(body.join(reached, step, [(0, 0)], (1, 2)), degree, 0)
-    (left,) = build.loop(body, body.distinct(body.concat(body.enter(roots), along, body.linear(wide, (1,)))))
-    return build.plan(left)
 
 
 LOOPS: dict[str, Build] = {
@@ -403,19 +242,19 @@ LOOPS: dict[str, Build] = {
     "paths": paths,
     "2-core": lambda: core(2),
     "control": lambda: control(2),
-    "3 hops": lambda: hops(3),
-    "grown": grown,
-    "unchanged": unchanged,
+    "3 hops": lambda: shapes.hops(3),
+    "grown": shapes.grown,
+    "unchanged": shapes.unchanged,
     "winning in 4 rounds": lambda: winning(4),
-    "alternating 3 times": lambda: alternating(3),
-    "alternating 4 times": lambda: alternating(4),
-    "counted": counted,
+    "alternating 3 times": lambda: shapes.alternating(3),
+    "alternating 4 times": lambda: shapes.alternating(4),
+    "counted": shapes.counted,
     "unreached": unreached,
     "joined outside": joined_outside,
-    "three deep": three_deep,
-    "refined by 2 hops": lambda: refined(2),
-    "cancelling": cancelling,
-    "entered": entered,
-    "numbers": numbers,
-    "nearest of entered": nearest_of_entered,
+    "three deep": shapes.three_deep,
+    "refined by 2 hops": lambda: shapes.refined(2),
+    "cancelling": shapes.cancelling,
+    "entered": shapes.entered,
+    "numbers": shapes.numbers,
+    "nearest of entered": shapes.nearest_of_entered,
 }

@@ -93,6 +93,18 @@ class Builder:
         outputs = tuple(self.fetch(table, column, 0) for column in range(width))
         return self.node(Linear(self.source(table), Mfp((), outputs)), width)
 
+    def edges(self) -> int:
+        """The distinct pairs (x, y) of edge."""
+        return self.distinct(self.linear(self.table("edge"), (0, 1)))
+
+    def roots(self) -> int:
+        """The distinct rows of root."""
+        return self.distinct(self.table("root"))
+
+    def ends(self, edges: int) -> int:
+        """The distinct nodes of pairs."""
+        return self.distinct(self.concat(self.linear(edges, (0,)), self.linear(edges, (1,))))
+
     def rowid(self, position: int) -> Scalar:
         """A column that holds rowids."""
         return Column(position, ROWID)

@@ -189,7 +189,7 @@ def logged(outer: Builder, body: Builder, clock: Clock, output: int) -> int:
 
 
 def lattice(case: Case, rounds: int, *, shared: bool) -> Plan:
-    """(round, ..., output row), in as many loops. If ``shared``, the right side stays outside the innermost."""
+    """(round, ..., output row), in as many loops. If ``shared``, the right side is outside the innermost."""
     build = Builder()
     zero = build.constant((0,))
     order = (*range(rounds), *range(ROUNDS, ROUNDS + 3))

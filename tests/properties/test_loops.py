@@ -1,38 +1,32 @@
 """Loops are what the model makes of them from scratch: after every step, and at every epoch in it.
 
 Random histories of inserts and deletes over small graphs, cut into epochs, and epochs into steps, at
-random; views come, go and fail in between. The tests named after T38 .. T51 are of the traps of that number.
+random; views come, go and fail in between.
 """
 
 import gc
-import os
 import random
-import signal
-import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
+from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import DataError
 from kpg.runtime.plan import Aggregate, Arrange, Plan, Reduce
 from kpg.runtime.types import BIGINT
-from tests.model.plan import NoFixedPointError, rows_of_plan
+from tests.model.plan import rows_of_plan
+from tests.model.relation import RecursionLimitError
+from tests.properties import loop_shapes as shapes
 from tests.properties import loops
-from tests.properties.engine import Engine, Row, change_randomly, edges
-from tests.properties.plans import Builder, add, col, number
+from tests.properties.engine import Engine, Row, chain, change_randomly, edges
+from tests.properties.plans import Builder
 
-LATE = 12
+LATE = 10
 """Steps after which the last view is installed."""
 
 
-def chain(length: int, start: int = 0) -> list[Row]:
-    return edges(*((node, node + 1) for node in range(start, start + length)))
-
-
-@pytest.mark.parametrize(("seed", "vacuum_least"), [(0, 1 << 16), (1, 3), (2, 1 << 16), (3, 3)])
+@pytest.mark.parametrize(("seed", "vacuum_least"), [(0, 1 << 16), (1, 3), (3, 3)])
 def test_every_view_at_every_epoch(seed: int, vacuum_least: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kpg.runtime.worker.VACUUM_LEAST", vacuum_least)
     rng = random.Random(seed)
@@ -40,7 +34,7 @@ def test_every_view_at_every_epoch(seed: int, vacuum_least: int, monkeypatch: py
     waiting = list(loops.LOOPS)
     rng.shuffle(waiting)
     state: dict[str, Counter[Row]] = {}
-    for _ in range(35):
+    for _ in range(24):
         for _ in range(min(len(waiting), len(loops.LOOPS) // LATE + 1)):
             name = waiting.pop()
             engine.worker.watch(engine.install(name, loops.LOOPS[name]()))
@@ -150,9 +144,9 @@ def test_a_loop_over_the_result_of_a_loop_of_another_view() -> None:
     """Who can come back to a root: the closure against the edges, of what is reached."""
     engine = Engine({"reach": loops.reach()})
     build = Builder()
-    there, edge = build.view("reach", 1), loops.edges_of(build)
+    there, edge = build.view("reach", 1), build.edges()
     within = build.semijoin(build.semijoin(edge, there, 0), there, 1)
-    back = loops.closure(build, build.linear(within, (1, 0)), loops.roots_of(build))
+    back = loops.closure(build, build.linear(within, (1, 0)), build.roots())
     engine.install("back", build.plan(back))
     rng = random.Random(5)
     for _ in range(15):
@@ -168,7 +162,7 @@ def test_loops_that_differ_are_not_shared() -> None:
         "two": loops.reach(limit=2),
         "three": loops.reach(limit=3),
         "copy": loops.reach(copy=True),
-        "grown": loops.grown(),
+        "grown": shapes.grown(),
         "parity": loops.parity(),
     }
     engine = Engine(plans)
@@ -242,7 +236,7 @@ def test_the_limit_is_the_number_of_rounds(limit: int) -> None:
     engine.insert("edge", *chain(2))
     try:
         truth = rows_of_plan(plan, rows)
-    except NoFixedPointError:
+    except RecursionLimitError:
         with pytest.raises(DataError, match=f"{limit} rounds"):
             engine.step()
         assert engine.rows("view") == Counter()
@@ -295,6 +289,7 @@ def test_dropping_the_last_reader_frees_the_loop() -> None:
     engine.insert("root", (0,))
     engine.insert("edge", *edges((0, 1), (1, 2), (2, 0)))
     engine.step()
+    held: list[weakref.ref[Operator]] = []
     for plan in loops.LOOPS.values():
         engine.install("first", plan())
         engine.install("second", plan())
@@ -304,228 +299,10 @@ def test_dropping_the_last_reader_frees_the_loop() -> None:
         engine.delete("edge", (2, 3, 1))
         engine.step()
         engine.check()
-        held = [weakref.ref(operator) for operator in engine.views["second"].operators]
+        held += [weakref.ref(operator) for operator in engine.views["second"].operators]
         engine.uninstall("second")
         engine.step()
-        gc.collect()
-        assert [ref for ref in held if ref() is not None] == []
         assert engine.worker.arrangements() == []
         assert len(engine.worker._registry) == 0
-
-
-def test_t38_times_in_a_loop_are_not_totally_ordered() -> None:
-    """The reduce in the body changes at (epoch 2, round 1) what neither (1, 1) nor (2, 0) alone says (T1)."""
-    engine = Engine({"core": loops.core(2), "counted": loops.counted()})
-    engine.insert("root", (0,))
-    engine.insert("edge", (0, 1, 1))
-    engine.step()
-    assert engine.rows("counted") == Counter([(2, 1), (0, 0)])
-    engine.insert("root", (2,))
-    engine.step()
-    assert engine.rows("counted") == Counter([(3, 3), (-1, 1), (0, 0)])
-    engine.insert("edge", (1, 2, 1), (2, 0, 1))
-    engine.step()
-    assert engine.rows("core") == Counter([(0,), (1,), (2,)])
-    engine.check()
-
-
-def test_t41_the_input_of_iterate_is_not_added_again_in_every_round() -> None:
-    engine = Engine({"same": loops.unchanged(), "grown": loops.grown()})
-    engine.insert("root", (0,), (0,), (5,))
-    engine.insert("edge", *chain(4))
-    engine.step()
-    assert engine.rows("same") == Counter({(0,): 2, (5,): 1})
-    assert engine.rows("grown") == Counter([(0,), (1,), (2,), (3,), (4,), (5,)])
-    engine.delete("root", (0,))
-    engine.step()
-    assert engine.rows("same") == Counter({(0,): 1, (5,): 1})
-
-
-def test_t42_leave_sums_all_rounds() -> None:
-    engine = Engine({"reach": loops.reach()})
-    engine.insert("root", (0,))
-    engine.insert("edge", *chain(6))
-    engine.step()
-    assert engine.rows("reach") == Counter((node,) for node in range(7))
-
-
-def test_t43_cancelling_updates_do_not_go_round_for_ever() -> None:
-    engine = Engine({"view": loops.cancelling()})
-    engine.insert("root", (0,))
-    engine.insert("edge", *edges((0, 1), (1, 0)))
-    engine.step()
-    assert engine.rows("view") == Counter([(0,), (1,)])
-
-
-@pytest.mark.parametrize("name", ["reach", "grown", "reach by rowid", "distances", "three deep", "parity"])
-@pytest.mark.parametrize("one_step", [False, True])
-def test_t44_a_cycle_does_not_support_itself(name: str, one_step: bool) -> None:
-    """a -> b, b -> c, c -> b; without a -> b, b and c are gone."""
-    engine = Engine({name: loops.LOOPS[name]()})
-    engine.insert("root", (0,))
-    engine.insert("edge", *edges((0, 1), (1, 2), (2, 1)))
-    engine.worker.close_epoch()
-    if not one_step:
-        engine.step()
-        assert sum(engine.rows(name).values()) >= 3
-    engine.delete("edge", (0, 1, 1))
-    engine.step()
-    assert sum(engine.rows(name).values()) == 1
-    engine.check()
-
-
-def test_t45_closed_epochs_are_compacted_and_rounds_are_kept_apart() -> None:
-    """A window over a ring moves a thousand times: what is held stays in proportion to what is there."""
-    engine = Engine({"reach": loops.reach(), "distances": loops.distances(weighted=False)})
-    engine.insert("root", (0,))
-    engine.insert("edge", *chain(10))
-    engine.step()
-    sizes = []
-    for index in range(150):
-        cut = (index % 10, index % 10 + 1, 1)
-        engine.delete("edge", cut)
-        engine.step()
-        engine.insert("edge", cut)
-        engine.step()
-        sizes.append(sum(info.rows for info in engine.worker.operators()))
-    assert max(sizes[75:]) <= 1.5 * max(sizes[25:75])
-    assert max(sizes) < 40 * 11
-    engine.check()
-
-
-def test_t46_mutual_recursion_shares_one_count_of_rounds() -> None:
-    engine = Engine({"parity": loops.parity()})
-    engine.insert("root", (0,))
-    engine.insert("edge", *edges((0, 1), (1, 2), (2, 0)))
-    engine.step()
-    assert engine.rows("parity") == Counter((tag, node) for tag in (0, 1) for node in range(3))
-    engine.delete("edge", (2, 0, 1))
-    engine.step()
-    assert engine.rows("parity") == Counter([(0, 0), (1, 1), (0, 2)])
-
-
-def test_t47_a_stratum_reads_the_one_below_when_that_is_done() -> None:
-    """What is reached for a while within the first loop's rounds never shows in the second."""
-    engine = Engine({"unreached": loops.unreached()})
-    engine.worker.watch(engine.views["unreached"])
-    engine.insert("root", (0,))
-    engine.insert("edge", *chain(6), (6, 7, 1), (9, 3, 1))
-    engine.step()
-    assert engine.drain("unreached")[1] == Counter([(node,) for node in (3, 4, 5, 6, 7, 9)])
-    engine.delete("edge", (2, 3, 1))
-    engine.step()
-    assert engine.drain("unreached") == {}
-    engine.insert("edge", (0, 9, 1))
-    engine.step()
-    assert engine.rows("unreached") == Counter()
-    engine.check()
-
-
-def test_t51_what_is_known_is_not_computed_again() -> None:
-    """An edge at the far end of a long chain is a handful of updates, and a round of its own."""
-    engine = Engine({"reach": loops.reach(), "grown": loops.grown(), "tc": loops.transitive_closure("left")})
-    engine.insert("root", (0,))
-    engine.insert("edge", *chain(40))
-    engine.step()
-    before = engine.work()
-    engine.insert("edge", (40, 41, 1))
-    engine.step()
-    assert engine.work() - before < 41 * 8 + 80
-    engine.uninstall("tc")
-    before = engine.work()
-    engine.delete("edge", (40, 41, 1))
-    engine.step()
-    assert engine.work() - before < 60
-    engine.check()
-
-
-def endless() -> Plan:
-    """Numbers that grow for ever, from the roots."""
-    build = Builder()
-    body = build.body()
-    here = body.variable(1, body.enter(build.table("root")))
-    (left,) = build.loop(body, body.linear(here, (add(col(0), number(1)),)))
-    return build.plan(left)
-
-
-@contextmanager
-def interrupted() -> Iterator[None]:
-    """Ctrl-C comes after a while."""
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        yield
-    timer.join()
-
-
-def test_a_step_without_end_can_be_interrupted() -> None:
-    engine = Engine({"endless": endless(), "reach": loops.reach()})
-    engine.insert("root", (0,))
-    with interrupted():
-        engine.step()
-    assert engine.contents("root") == []
-    assert engine.rows("reach") == engine.rows("endless") == Counter()
-    engine.insert("edge", *chain(3))
-    engine.step()
-    engine.check()
-
-
-def test_an_installation_without_end_can_be_interrupted() -> None:
-    engine = Engine({"reach": loops.reach()})
-    engine.insert("root", (0,))
-    engine.step()
-    before = len(engine.worker.operators())
-    with interrupted():
-        engine.worker.install("endless", endless())
-    assert len(engine.worker.operators()) == before
-    engine.insert("edge", *chain(3))
-    engine.step()
-    engine.check()
-
-
-def test_bag_recursion_on_a_cycle_overflows_and_is_undone() -> None:
-    """Two ways round: twice as many paths with every edge, until a count does not fit."""
-    build = Builder()
-    step = build.linear(build.table("edge"), (0, 1))
-    body = build.body()
-    path = body.variable(1)
-    longer = body.join(path, body.enter(step), [(0, 0)], (2,))
-    (left,) = build.loop(body, body.concat(body.enter(build.table("root")), longer))
-    engine = Engine({"paths": build.plan(left)})
-    engine.insert("root", (0,))
-    engine.insert("edge", *edges((0, 1), (1, 2)))
-    engine.step()
-    engine.insert("edge", *edges((2, 0), (2, 0)))
-    with pytest.raises(DataError, match="multiplicity overflow"):
-        engine.step()
-    assert engine.rows("paths") == Counter([(0,), (1,), (2,)])
-    engine.insert("edge", *edges((0, 1), (2, 3)))
-    engine.step()
-    assert engine.rows("paths") == Counter({(0,): 1, (1,): 2, (2,): 2, (3,): 2})
-
-
-def test_a_sum_that_overflows_in_a_loop_is_undone() -> None:
-    engine = Engine({"control": loops.control(2)})
-    engine.insert("edge", (0, 1, 5), (1, 2, 2**62))
-    engine.step()
-    engine.insert("edge", (0, 2, 2**62))
-    with pytest.raises(DataError, match="sum"):
-        engine.step()
-    assert engine.rows("control") == Counter([(0, 1), (1, 2), (0, 2)])
-    engine.insert("edge", (0, 2, 2))
-    engine.step()
-    engine.check()
-
-
-def test_what_a_failing_round_leaves_undone_is_forgotten() -> None:
-    """Round 0 fails when it has put off to round 1 that 0 no longer controls 2 through 1."""
-    engine = Engine({"control": loops.control(2)})
-    engine.insert("edge", (0, 1, 5), (1, 2, 5), (2, 3, 5))
-    engine.step()
-    engine.delete("edge", (1, 2, 5))
-    engine.insert("edge", (7, 8, 2**62), (7, 8, 2**62 + 1))
-    with pytest.raises(DataError, match="sum"):
-        engine.step()
-    engine.insert("edge", (4, 5, 5))
-    engine.step()
-    engine.check()
+    gc.collect()
+    assert [ref for ref in held if ref() is not None] == []

@@ -29,10 +29,14 @@ Classified = tuple[tuple[Shape, core.Rule], ...]
 
 
 def classified(rewriting: Rewriting, adorned: Adorned) -> Classified | None:
-    """The rules of the relation by shape, None if one has another or none is right-linear."""
+    """The rules of the relation by shape, None if one has another or none is right-linear.
+
+    Where all columns are bound there is an answer at most for what is asked on the way: magic sets do.
+    """
     source = rewriting.source
     relation = source.relation(adorned.relation)
-    if source.members[adorned.relation] != {adorned.relation} or any(relation.aggregates):
+    alone = source.members[adorned.relation] == {adorned.relation} and not any(relation.aggregates)
+    if not alone or all(adorned.bound):
         return None
     found: list[tuple[Shape, core.Rule]] = []
     for rule in source.rules[adorned.relation]:

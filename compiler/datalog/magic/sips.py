@@ -59,6 +59,15 @@ class Known:
             case _:
                 return names([literal]) <= self.bound
 
+    def is_better_later(self, literal: Literal) -> bool:
+        """Whether it would bind a variable that cannot be passed on, but may once more is bound by atoms."""
+        return any(
+            variable.name not in self.bound
+            and is_functor(expression)
+            and expression_names(expression) - self.strong
+            for variable, expression in equated(literal)
+        )
+
     def add(self, literal: Literal) -> None:
         """Take account of a literal that is evaluated now."""
         match literal:
@@ -109,6 +118,8 @@ def ordered(body: Sequence[Literal], known: Known, classes: Classes) -> Iterator
 
 def _rank(literal: Literal, known: Known, classes: Classes) -> tuple[int, int, int]:
     match literal:
+        case Comparison() | Assignment() if known.is_better_later(literal):
+            return 2, 0, 0
         case Comparison() | Assignment():
             return 0, 0, 0
         case Negation() | BodyAggregate():

@@ -45,7 +45,9 @@ class _Walk:
     prefix: list[core.Literal] = field(default_factory=list)
     """What is evaluated so far."""
     stable: list[core.Literal] = field(default_factory=list)
-    """That as demand may use it: without what depends on values that are not final."""
+    """That as demand may use it: without what depends on values that are not final, and without negations
+    that make demand themselves, lest demand depend on its own negation.
+    """
     shaky: set[str] = field(default_factory=set)
     """The variables that only such literals bind."""
 
@@ -74,8 +76,8 @@ class _Walk:
         match literal:
             case core.Atom():
                 self._atom(literal, left)
-            case core.Negation(atom=atom):
-                self._append(core.Negation(self._asked(atom, strict=True)))
+            case core.Negation(atom=atom) if self._restricts(atom):
+                self.prefix.append(core.Negation(self._asked(atom, strict=True)))
             case core.BodyAggregate():
                 self._append(replace(literal, body=self._inner(literal)))
             case _:
@@ -109,23 +111,25 @@ class _Walk:
         """Whether the prefix is worth keeping for the demand that it makes and for the rule itself."""
         functions = self.rewriting.source.relation(self.head).aggregates
         counts = any(function not in (None, "min", "max") for function in functions)
-        same = len(self.stable) == len(self.prefix)
-        return costly(self.prefix) >= WORTH_KEEPING and same and not counts
+        rest = [one for one in self.prefix if one not in self.stable]
+        plain = all(isinstance(one, core.Negation) for one in rest)
+        return costly(self.stable) >= WORTH_KEEPING and plain and not counts
 
     def _keep_prefix(self, left: Sequence[core.Literal]) -> None:
-        """Replace the prefix by a relation of its bindings."""
-        needed = used(left, self.task.terms)
-        kept = {v.name: v for one in self.prefix for v in core.literal_variables(one) if v.name in needed}
+        """Replace the prefix, but for negations that demand does not use, by a relation of its bindings."""
+        rest = [one for one in self.prefix if one not in self.stable]
+        needed = used([*left, *rest], self.task.terms)
+        kept = {v.name: v for one in self.stable for v in core.literal_variables(one) if v.name in needed}
         number = self.rewriting.number(self.task.relation)
         name = f"part {number} of {self.task.relation}"
         columns = [_column(variable) for variable in kept.values()]
         self.rewriting.make(name, columns, self.head)
         terms = tuple(kept.values())
         span = self.task.source.span
-        self.rewriting.add(name, terms, self.prefix, span)
+        self.rewriting.add(name, terms, self.stable, span)
         self.rewriting.notes.append((name, "keeps bindings that both demand and the rule need"))
-        self.prefix = [core.Atom(name, terms, span)]
-        self.stable = list(self.prefix)
+        self.stable = [core.Atom(name, terms, span)]
+        self.prefix = [*self.stable, *rest]
 
     def _restricts(self, atom: core.Atom) -> bool:
         """Whether demand will be made for the atom."""

@@ -342,3 +342,12 @@ def test_a_closed_database(flow: kpg.Dataflow, db: kpg.Database) -> None:
         with pytest.raises(kpg.InterfaceError, match="the database is closed"):
             attempt()
     flow.drop()
+
+
+def test_functions_that_fill_an_output_leave_the_database_alone(db: kpg.Database, flow: kpg.Dataflow) -> None:
+    db.sql("CREATE TABLE t (x BIGINT); INSERT INTO t VALUES (1)")
+    mapped = flow.import_("t").map_rows(lambda x: len(db.query("SELECT 1")) + x, x=int)
+    for _ in range(2):
+        with pytest.raises(kpg.DataError, match="cannot be used by a function that its own step calls"):
+            watch(mapped)
+    assert db.query("SELECT x FROM t").fetchall() == [(1,)]

@@ -137,6 +137,20 @@ def test_floats_and_booleans_as_columns(flow: kpg.Dataflow) -> None:
     assert seen.at() == {(2.0, False): 1, (0.0, True): 1}
 
 
+def test_arrays_are_not_to_be_written_to(flow: kpg.Dataflow) -> None:
+    n = flow.input("n", n=int)
+
+    def f(n):  # type: ignore[no-untyped-def]
+        n += 1
+        return n
+
+    watch(n.map_columns(f, n=int))
+    n.insert(1)
+    n.advance_to(n.time + 1)
+    with pytest.raises(kpg.DataError, match="read-only"):
+        flow.step()
+
+
 def test_an_array_has_no_none(flow: kpg.Dataflow) -> None:
     n = flow.input("n", n=int | None, s=str | None)
     watch(n.map_columns(lambda n, s: n, n=int))
@@ -256,3 +270,12 @@ def test_concat_matches_columns_by_name_and_widens_types(flow: kpg.Dataflow) -> 
         a.concat(b.project("s"))
     with pytest.raises(kpg.ProgrammingError, match="concat needs columns"):
         a.concat(b.rename(x="s", s="x"))
+
+
+def test_columns_may_be_called_as_parameters_are(flow: kpg.Dataflow) -> None:
+    person = flow.input("person", name=str, f=int, self=int, rows=int)
+    seen = watch(person.map_rows(lambda name, f, self, rows: (name, f + self + rows), name=str, f=int))
+    person.rename(self="name", name="self").apply(kpg.Operator(), operator=int, name=str)
+    person.insert("Ann", 1, 2, 3)
+    step(flow, person)
+    assert seen.at() == {("Ann", 6): 1}

@@ -1,4 +1,4 @@
-"""Random schedules: inputs, transactions, late and dropped readers, steps that fail; checked at every time."""
+"""Random schedules: inputs, transactions, late and dropped readers, failing steps; checked at every time."""
 
 import random
 from collections import Counter
@@ -31,7 +31,7 @@ def oracle(kind: str, edges: Bag, table: Bag) -> dict[tuple[Any, ...], int]:
             found = Counter({(a, max(b for c, b in edges if c == a)): 1 for a, _ in edges})
         case _:
             found = Counter(a for (a, _), n in edges.items() for _ in range(n))
-            found = Counter({(a, n): 1 for a, n in found.items()})
+            found = Counter(dict.fromkeys(found.items(), 1))
     return {row: count for row, count in found.items() if count}
 
 

@@ -21,7 +21,7 @@ def weighted_edges(flow: kpg.Dataflow) -> kpg.Input:
 def history(
     flow: kpg.Dataflow, edges: kpg.Input, seed: int, *, nodes: int = 8, times: int = 18, per_step: int = 1
 ) -> Iterator[tuple[int, Bag]]:
-    """Insert and remove some edges at each time, also twice; give the times with their edges, after their step."""
+    """Insert and remove some edges at each time; give the times with their edges, after their step."""
     rng = random.Random(seed)
     present: Bag = Counter()
     waiting = []

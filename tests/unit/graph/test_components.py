@@ -45,7 +45,7 @@ def test_strongly_connected(flow: kpg.Dataflow, edges: kpg.Input, per_step: int,
 
 @pytest.mark.parametrize("numbers", [[-5, -4, 0, 2**62, -(2**62)], [300, 70, 2, 9_000_000, 10]])
 def test_labels_of_any_size(flow: kpg.Dataflow, edges: kpg.Input, numbers: list[int]) -> None:
-    """Labels are let go one after the other by their size, and the least still wins, also where it comes last."""
+    """Labels are let go by their size, and the least wins, whatever comes first."""
     found, strong = (
         watch(graph.connected_components(edges)),
         watch(graph.strongly_connected_components(edges)),

@@ -69,11 +69,11 @@ def test_of_a_table_and_an_input(db: kpg.Database, flow: kpg.Dataflow) -> None:
 
 
 def test_what_does_not_fit(flow: kpg.Dataflow) -> None:
-    pairs, names = flow.input("pairs", a=int, b=int), flow.input("names", a=int, name=str)
+    pairs, names = flow.input("pairs", a=int, b=int), flow.input("names", a=int, title=str)
     for head, atoms, message in (
         ("ab", [(pairs, "ab")], "two atoms"),
         ("ab", [(pairs, "abc"), (pairs, "bc")], "3 variables for columns a, b"),
-        ("ab", [(pairs, "ab"), (names, "ab")], "variable b is BIGINT and TEXT"),
+        ("ab", [(pairs, "ab"), (names, "ab")], "variable b is BIGINT and VARCHAR"),
         ("ax", [(pairs, "ab"), (pairs, "bc")], "variable x is in no atom"),
         ("aa", [(pairs, "ab"), (pairs, "bc")], 'called "a"'),
         ("ab", [(pairs, "aa"), (pairs, "ab")], 'called "a"'),

@@ -98,7 +98,9 @@ class Writer:
             case 6:
                 return f"-{inner()}"
             case _:
-                function = self.pick("count", "sum x", "min y", "max z", "mean w")
+                function = self.pick(
+                    "count", "sum x", "min y", "max z", "sum w" if self.numbers else "mean w"
+                )
                 return f"{function} : {{ {self.body(depth + 2)} }}"
 
     def atom(self, depth: int = 0) -> str:
@@ -123,7 +125,19 @@ class Writer:
     def body(self, depth: int = 0) -> str:
         return self.many(1, 4, ", ", lambda: self.literal(depth))
 
+    def well_typed(self) -> str:
+        """A rule whose variables x, y, z, w are bound."""
+
+        def head() -> str:
+            name = self.pick("p", "m", "e", "i")
+            return f"{name}({', '.join(self.expression(1) for _ in range(RELATIONS[name]))})"
+
+        heads = self.many(1, 2, ", ", head)
+        return f"{heads} :- p(x), e(y, z), q(w, _), {self.body()}."
+
     def statement(self) -> str:
+        if self.numbers and self.random.random() < 0.8:
+            return self.well_typed()
         match self.random.randrange(14):
             case 0:
                 return f"{self.atom()}."
