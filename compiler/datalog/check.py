@@ -1,7 +1,7 @@
 """The way in: text to a checked program of the core, or DatalogError with all that is wrong with it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kpg.compiler.catalog import Catalog
@@ -21,31 +21,47 @@ from kpg.compiler.datalog.types import declare_types
 from kpg.runtime.errors import Diagnostic
 
 NUMBER_SIZE = "number-size"
+TYPES = (ast.Subtype, ast.UnionType, ast.RecordType, ast.AdtType)
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A program without errors, and the warnings about it."""
+    """A program without errors, and the warnings about it.
+
+    ``statements`` are those that a text checked after it adds to: all but goals and updates.
+    """
 
     program: Program
     warnings: tuple[Diagnostic, ...]
+    statements: tuple[ast.Statement, ...] = field(default=(), repr=False)
 
 
-def check(text: str, catalog: Catalog, *, file: str = "", read: Read | None = None) -> Checked:
+def check(
+    text: str,
+    catalog: Catalog,
+    *,
+    file: str = "",
+    read: Read | None = None,
+    after: Checked | None = None,
+) -> Checked:
     """Check a program whose undeclared relations are tables and views of the catalog.
 
-    ``file`` names the text in messages and is where includes are looked up from; ``read`` gives the text of
-    an included file by its path. Raises DatalogError.
+    ``after`` is a program that the text adds statements to (goals above all); its own relations may be in
+    the catalog, and mean what it says. The result is the whole program, with the goals and updates of the
+    text only. ``file`` names the text in messages and is where includes are looked up from; ``read`` gives
+    the text of an included file by its path. Raises DatalogError.
     """
     diagnostics = Diagnostics()
+    checked = None
     try:
-        program = _check(File(file, text), catalog, read or read_file, diagnostics)
+        tree = parse(preprocess(File(file, text), read or read_file, diagnostics), diagnostics)
+        if not diagnostics.failed:
+            checked = _check(tree.statements, catalog, after, diagnostics)
     except RecursionError:
         diagnostics.error("unsupported", "a program nested this deep is not supported", None)
-        program = None
     diagnostics.raise_errors()
-    assert program is not None
-    return Checked(program, diagnostics.sorted())
+    assert checked is not None
+    return checked
 
 
 def read_file(path: str) -> str:
@@ -53,21 +69,15 @@ def read_file(path: str) -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
-def _check(file: File, catalog: Catalog, read: Read, diagnostics: Diagnostics) -> Program | None:
-    tree = parse(preprocess(file, read, diagnostics), diagnostics)
-    if diagnostics.failed:
-        return None
-    tree = instantiate(tree, diagnostics)
-    statements = tree.statements
-    table = declare_types(
-        (
-            one
-            for one in statements
-            if isinstance(one, ast.Subtype | ast.UnionType | ast.RecordType | ast.AdtType)
-        ),
-        diagnostics,
-    )
-    relations = Relations(catalog, table, diagnostics)
+def _check(
+    new: tuple[ast.Statement, ...], catalog: Catalog, after: Checked | None, diagnostics: Diagnostics
+) -> Checked:
+    old = () if after is None else after.statements
+    own = frozenset[str]() if after is None else frozenset(after.program.relations)
+    statements = instantiate(ast.Program((*old, *new)), diagnostics).statements
+    types = (one for one in statements if isinstance(one, TYPES))
+    table = declare_types(types, diagnostics)
+    relations = Relations(catalog, table, diagnostics, own)
     relations.declare(one for one in statements if isinstance(one, ast.Declaration))
     pragmas = {one.key: one.value for one in statements if isinstance(one, ast.Pragma)}
     size = _number_size(statements, diagnostics)
@@ -80,7 +90,8 @@ def _check(file: File, catalog: Catalog, read: Read, diagnostics: Diagnostics) -
     assembly.add(inlined.rules)
     program = assembly.program(pragmas)
     check_stratified(program.relations, program.rules, diagnostics)
-    return program
+    kept = tuple(one for one in (*old, *new) if not isinstance(one, ast.Goal | ast.Update))
+    return Checked(program, diagnostics.sorted(), kept)
 
 
 def _number_size(statements: Iterable[ast.Statement], diagnostics: Diagnostics) -> int:

@@ -12,7 +12,7 @@ from kpg.compiler.datalog.functors import CONSTRAINTS
 from kpg.compiler.datalog.infer import head_aggregate, infer
 from kpg.compiler.datalog.nominal import check_declared_types
 from kpg.compiler.datalog.normal import NormalRule, normalize
-from kpg.compiler.datalog.relations import RelationInfo, Relations
+from kpg.compiler.datalog.relations import OLD_TRANSFERS, RelationInfo, Relations
 from kpg.compiler.datalog.structures import encode
 from kpg.compiler.datalog.typing import Typing
 from kpg.compiler.datalog.walk import all_variables, literal_expressions, literals, walk
@@ -63,6 +63,10 @@ class Clauses:
                 self._directive(statement)
             case ast.Query():
                 self._query(statement)
+            case ast.Declaration(names=names, qualifiers=qualifiers):
+                for qualifier in qualifiers:
+                    if qualifier.text in OLD_TRANSFERS:
+                        self._directive(ast.Directive(qualifier.text, names, (), qualifier.span))
             case _:
                 pass
 

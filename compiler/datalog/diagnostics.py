@@ -1,8 +1,8 @@
 """The list of faults that a check fills, and how it looks as JSON.
 
 Codes, so that editors and tests need not read messages: ``syntax include directive unsupported redefinition
-undefined arity type ungrounded witness underscore fact stratification aggregation component inline plan
-functor structure`` for errors, ``unused-variable no-rules`` for warnings.
+undefined arity type structure functor fact underscore ungrounded witness stratification aggregation
+component inline plan`` for errors, ``unused-variable no-rules deprecated`` for warnings.
 """
 
 from dataclasses import dataclass, field

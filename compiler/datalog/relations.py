@@ -16,6 +16,7 @@ from kpg.runtime.types import Type
 STORAGE = frozenset({"brie", "btree", "btree_delete", "provenance", "suppressed"})
 """Qualifiers that say how to store or show a relation: accepted, and of no effect."""
 OLD_TRANSFERS = frozenset({"input", "output", "printsize"})
+"""Qualifiers that stand for a directive."""
 
 
 @dataclass(slots=True)
@@ -44,11 +45,15 @@ class RelationInfo:
 
 @dataclass(slots=True)
 class Relations:
-    """Relations by name; those of the catalog are entered when they are first looked up."""
+    """Relations by name; those of the catalog are entered when they are first looked up.
+
+    ``own`` are names that the program may declare although the catalog has them.
+    """
 
     catalog: Catalog
     types: TypeTable
     diagnostics: Diagnostics
+    own: frozenset[str] = frozenset()
     known: dict[str, RelationInfo] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
 
@@ -63,7 +68,7 @@ class Relations:
                     notes = (("it was defined here:", old.span),)
                     message = f"relation {name} is already defined"
                     self.diagnostics.error("redefinition", message, name.span, notes=notes)
-                elif name.text in self.catalog:
+                elif name.text in self.catalog and name.text not in self.own:
                     message = f"{name} is a relation of the database already"
                     hint = "rules can name it without a declaration"
                     self.diagnostics.error("redefinition", message, name.span, hint=hint)

@@ -1,7 +1,8 @@
 """Labels that spread along edges: components, and communities."""
 
 from kpg.collections.collection import Collection
-from kpg.graph.labels import Reversed, least_labels
+from kpg.graph.conjunction import conjunction
+from kpg.graph.labels import least_labels
 
 
 def both_ways(edges: Collection) -> Collection:
@@ -22,7 +23,7 @@ def connected_components(edges: Collection) -> Collection:
     Nodes are the ends of edges. Each round a node takes its neighbours' least label.
     """
     nodes = nodes_of(edges).map(lambda n: {"node": n.node, "label": n.node})
-    return least_labels(nodes, edges, Reversed(edges)).rename(label="component")
+    return least_labels(nodes, edges, edges.rename(src="dst", dst="src")).rename(label="component")
 
 
 def strongly_connected_components(edges: Collection) -> Collection:
@@ -38,9 +39,8 @@ def _trimmed(edges: Collection) -> Collection:
     """The reversed edges whose two ends have the same label, passed along edges from the least node."""
     nodes = edges.map(lambda e: {"node": e.dst, "label": e.dst}).distinct()
     labels = least_labels(nodes, edges)
-    one = edges.join(labels, {"src": "node"}, lambda e, a: {"src": e.src, "dst": e.dst, "label": a.label})
-    two = one.join(labels, {"dst": "node", "label": "label"}, lambda e, _: {"src": e.dst, "dst": e.src})
-    return two
+    kept = conjunction("ba", (edges, "ab"), (labels, ("a", "label")), (labels, ("b", "label")))
+    return kept.rename(b="src", a="dst")
 
 
 def label_propagation(edges: Collection, rounds: int) -> Collection:

@@ -6,7 +6,6 @@ others find every node taken. The result is the same (as in the shared arrangeme
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from kpg.collections.collection import Collection
@@ -18,28 +17,17 @@ SPACING: Final = 2
 """Rounds between labels of one length and those of the next."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reversed:
-    """Edges that are followed from ``dst`` to ``src``."""
-
-    edges: Collection
-
-
-def least_labels(nodes: Collection, *edges: Collection | Reversed) -> Collection:
+def least_labels(nodes: Collection, *edges: Collection) -> Collection:
     """(node, label): the least of the labels given in ``nodes`` (node, label) that come to a node."""
     release = _release(nodes) if nodes.types[1].is_integer else lambda loop: nodes
 
     def body(labels: Collection, loop: LoopScope) -> Collection:
-        passed = [_passed(labels, some) for some in edges]
+        passed = [
+            labels.join(some, {"node": "src"}, lambda a, e: {"node": e.dst, "label": a.label}) for some in edges
+        ]
         return release(loop).concat(*passed).min("label", key="node")
 
     return recursive(nodes, body)
-
-
-def _passed(labels: Collection, edges: Collection | Reversed) -> Collection:
-    if isinstance(edges, Reversed):
-        return labels.join(edges.edges, {"node": "dst"}, lambda a, e: {"node": e.src, "label": a.label})
-    return labels.join(edges, {"node": "src"}, lambda a, e: {"node": e.dst, "label": a.label})
 
 
 def _release(nodes: Collection) -> Callable[[LoopScope], Collection]:

@@ -58,7 +58,7 @@ class Arrange(Operator):
     def snapshot(self) -> Iterator[Updates]:
         time = self.step.stamp
         for layer in self.layers:
-            yield Updates(layer.data, time, layer.diff)
+            yield layer.updates.with_time(time)
 
     def size(self) -> int:
         return self.spine.rows

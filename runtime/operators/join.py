@@ -77,9 +77,9 @@ class Join(Operator):
         if depth == 1 or len(path.stages) == 1:
             yield from self._follow(path, (delta,), hydrating=False)
             return
-        start = Updates(delta.data, np.concatenate((delta.time, delta.time)), delta.diff)
+        start = delta.with_time(np.concatenate((delta.time, delta.time)))
         for found in self._follow(path, (start,), origin=depth, hydrating=False):
-            yield Updates(found.data, found.time[:depth], found.diff)
+            yield found.with_time(found.time[:depth])
 
     def _pass_on(self, results: Iterable[Updates]) -> None:
         """Emit results one by one; Ctrl-C is noticed between them."""

@@ -88,14 +88,14 @@ class Enter(Operator):
         self.counters.updates_in += len(updates)
         zeros = np.zeros((1, updates.time.shape[1]), np.int64)
         time = np.concatenate((updates.time, zeros))
-        self.place.scope.deliver(self, port, Updates(updates.data, time, updates.diff))
+        self.place.scope.deliver(self, port, updates.with_time(time))
 
     def hydrate(self) -> None:
         (source,) = self.inputs
         if source.hydrated:
             stamp = source.step.stamp
             for updates in source.snapshot():
-                self.push(0, Updates(updates.data, stamp, updates.diff))
+                self.push(0, updates.with_time(stamp))
 
     def flush(self) -> None:
         for updates in self.take():
@@ -122,7 +122,7 @@ class Variable(Operator):
         scope = self.place.scope
         time = updates.time.copy()
         time[-1] += 1
-        later = Updates(updates.data, time, updates.diff)
+        later = updates.with_time(time)
         if port == 0:
             scope.deliver(self, 0, later)
         else:
@@ -154,7 +154,7 @@ class Variable(Operator):
 
 def outside(updates: Updates) -> Updates:
     """The updates with times of the enclosing scope."""
-    return Updates(updates.data, np.ascontiguousarray(updates.time[:-1]), updates.diff)
+    return updates.with_time(np.ascontiguousarray(updates.time[:-1]))
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -179,7 +179,7 @@ class Leave(Stateless):
     def snapshot(self) -> Iterator[Updates]:
         stamp = self.step.stamp
         for updates in self.inputs[0].snapshot():
-            yield Updates(updates.data, stamp, updates.diff)
+            yield updates.with_time(stamp)
 
     def size(self) -> int:
         return self.inputs[0].size()

@@ -2,9 +2,11 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 from kpg.runtime import plan, user
 from kpg.runtime.render import users
+from kpg.runtime.plan import Mfp
 from kpg.runtime.render.context import Context
 from kpg.runtime.scalar import Column, Fetch
 
@@ -46,10 +48,16 @@ def _join_identity(node: plan.Join, names: Sequence[str]) -> str:
     """The join with fingerprints in place of references."""
     parts = [names[ref] for ref in node.inputs]
     for path in node.paths:
-        parts.append(repr(path.mfp))
+        parts.append(_text(path.mfp))
         for lookup in path.lookups:
-            parts.append(f"{names[lookup.arrangement]}{lookup.relation}{lookup.key}{lookup.mfp!r}")
+            parts.append(f"{names[lookup.arrangement]}{lookup.relation}{lookup.key}{_text(lookup.mfp)}")
     return "|".join(parts)
+
+
+@lru_cache(maxsize=4096)
+def _text(mfp: Mfp) -> str:
+    """Written out once: the nodes of nested loops are identified at every level."""
+    return repr(mfp)
 
 
 def _parameters(node: plan.AnyNode) -> str:
@@ -58,11 +66,11 @@ def _parameters(node: plan.AnyNode) -> str:
         case plan.Constant() as constant:
             return repr(constant)
         case plan.Linear(mfp=mfp):
-            return repr(mfp)
+            return _text(mfp)
         case plan.Concat(inputs=refs):
             return str([refs.index(ref) for ref in refs])
         case plan.RangeJoin(key=key, comparison=comparison, mfp=mfp):
-            return f"{key}{comparison}{mfp!r}"
+            return f"{key}{comparison}{_text(mfp)}"
         case plan.Reduce(key=key, aggregates=aggregates):
             return f"{key}{[(a.function, a.argument, a.type) for a in aggregates]}"
         case plan.TopK(group=group, limit=limit, offset=offset, exact=exact):

@@ -101,6 +101,10 @@ class Updates:
         """The same times and diffs for other rows, as many as these."""
         return Updates(data, self.time, self.diff, self.ordered and data is self.data)
 
+    def with_time(self, time: Words) -> "Updates":
+        """The same rows and diffs at other times, ``int64[depth, n | 1]``."""
+        return Updates(self.data, time, self.diff, self.ordered)
+
     def negate(self) -> "Updates":
         """Every diff times -1."""
         return Updates(self.data, self.time, -self.diff, self.ordered)

@@ -20,6 +20,8 @@ Tuples = frozenset[tuple[Any, ...]]
 Rows = Mapping[str, Iterable[tuple[Any, ...]]]
 Binding = dict[str, Any]
 MAX_ROUNDS = 10_000
+ANY = "any value"
+"""Begins the names of the variables that wildcards in aggregates are."""
 
 
 class Diverges(Exception):
@@ -27,7 +29,10 @@ class Diverges(Exception):
 
 
 def run(program: core.Program, tables: Rows | None = None) -> dict[str, Tuples]:
-    """Every relation of the program; ``tables`` are the rows of its inputs, in place of its facts."""
+    """Every relation of the program, but for those that need values to be asked for.
+
+    ``tables`` are the rows of its inputs, in place of its facts.
+    """
     given: Rows = {**program.facts, **(tables or {})}
     found: dict[str, Tuples] = {}
     for name, relation in program.relations.items():
@@ -50,11 +55,12 @@ def answers(program: core.Program, tables: Rows | None, goal: core.Goal, **value
 def _components(program: core.Program) -> list[list[str]]:
     """The derived relations that depend on each other, those first that others need."""
     graph: Any = networkx.DiGraph()
-    derived = [r.name for r in program.relations.values() if r.kind is core.Kind.DERIVED]
+    relations = program.relations.values()
+    derived = [one.name for one in relations if one.kind is core.Kind.DERIVED and not one.demanded]
     graph.add_nodes_from(derived)
     for rule in program.rules:
         for atom, _ in core.atoms(rule.body):
-            if atom.relation in graph:
+            if atom.relation in graph and rule.head.relation in graph:
                 graph.add_edge(atom.relation, rule.head.relation)
     condensed = networkx.condensation(graph)
     return [
@@ -176,7 +182,9 @@ def _without_wildcards(body: Sequence[core.Literal]) -> list[core.Literal]:
     for number, literal in enumerate(body):
         if isinstance(literal, core.Atom):
             terms = tuple(
-                core.Variable(f"_{number}_{place}", term.type) if isinstance(term, core.Wildcard) else term
+                core.Variable(f"{ANY} {number} {place}", term.type)
+                if isinstance(term, core.Wildcard)
+                else term
                 for place, term in enumerate(literal.terms)
             )
             literal = core.Atom(literal.relation, terms, literal.span)
@@ -193,7 +201,8 @@ def _matches(
             if isinstance(term, core.Wildcard):
                 continue
             value = None if value is None else _cast(value, column.stored, column.type.type)
-            if value is None or not _bind(term, value, binding):
+            is_any = isinstance(term, core.Variable) and term.name.startswith(ANY)
+            if (value is None and not is_any) or not _bind(term, value, binding):
                 binding = None
                 break
         if binding is not None:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.catalog import Catalog, NoStatistics, TableEntry
+from kpg.compiler.catalog import Catalog, NoStatistics, TableEntry, ViewEntry
 from kpg.compiler.datalog import core
-from kpg.compiler.datalog.lowering import Sources, lower_relation
+from kpg.compiler.datalog.lowering import Sources, lowering
 from kpg.compiler.passes import PIPELINE, Pass, run
 from kpg.compiler.physical import plan_query
 from kpg.runtime.plan import Plan
@@ -50,7 +50,9 @@ class Session:
         *,
         only: Iterable[str] | None = None,
         passes: tuple[Pass, ...] = PIPELINE,
+        one_by_one: bool = False,
     ) -> None:
+        """Install all derived relations, or ``only`` some; ``one_by_one``: each reads the others as views."""
         self.program = program
         self.worker = Worker()
         self.rows: dict[str, set[Row]] = {}
@@ -59,10 +61,13 @@ class Session:
                 self.worker.create_table(relation.name, schema_of(relation))
                 self.rows[relation.name] = set()
         self.change({**program.facts, **(rows or {})}, {})
-        sources = Sources(catalog_of(program))
-        derived = [name for name, one in program.relations.items() if one.kind is core.Kind.DERIVED]
-        for name in derived if only is None else only:
-            self.worker.install(name, planned(lower_relation(program, name, sources), passes))
+        catalog = catalog_of(program)
+        lowered = lowering(program)
+        sources = Sources(catalog, frozenset(lowered.order) if one_by_one else frozenset())
+        for name in lowered.order if one_by_one else ():
+            catalog.add(ViewEntry(name, schema_of(program.relations[name]), None, materialized=True))
+        for name in lowered.order if only is None else only:
+            self.worker.install(name, planned(lowered.relation(name, sources), passes))
 
     def change(self, added: Mapping[str, Iterable[Row]], removed: Mapping[str, Iterable[Row]]) -> None:
         """Insert rows that are not there and delete rows that are, in one transaction."""

@@ -199,7 +199,7 @@ def test_a_failing_step_leaves_everything_as_it_was(last: bool) -> None:
     failing = Failing(last=last)
     engine, rng = failing.engine, random.Random(last)
     engine.insert("root", (0,), (3,))
-    for _ in range(12):
+    for _ in range(8):
         change_randomly(rng, engine, 7, 12)
         engine.step()
         before = {name: engine.rows(name) for name in engine.views}

@@ -4,6 +4,6 @@
 aggregates in bodies; ``atom`` reads one relation, ``bindings`` is what all of them pass on.
 """
 
-from kpg.compiler.datalog.lowering.program import Sources, lower_relation
+from kpg.compiler.datalog.lowering.program import Lowering, Sources, lower_relation, lowering
 
-__all__ = ["Sources", "lower_relation"]
+__all__ = ["Lowering", "Sources", "lower_relation", "lowering"]

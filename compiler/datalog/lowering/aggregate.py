@@ -6,7 +6,7 @@ from typing import Final
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import AggregateCall, Rel
 from kpg.compiler.datalog import core
-from kpg.compiler.datalog.lowering.atom import Context
+from kpg.compiler.datalog.lowering.atom import Context, any_value
 from kpg.compiler.datalog.lowering.bindings import Bindings, without
 from kpg.runtime.functions import sum_type
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
@@ -108,9 +108,7 @@ def _without_wildcards(body: Sequence[core.Literal]) -> tuple[core.Literal, ...]
     for number, literal in enumerate(body):
         if isinstance(literal, core.Atom):
             terms = tuple(
-                core.Variable(f"@any {number} {place}", term.type)
-                if isinstance(term, core.Wildcard)
-                else term
+                any_value(term.type, number, place) if isinstance(term, core.Wildcard) else term
                 for place, term in enumerate(literal.terms)
             )
             literal = core.Atom(literal.relation, terms, literal.span)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
@@ -10,7 +11,9 @@ from kpg.compiler.datalog import core
 from kpg.compiler.datalog.lowering.bindings import Bindings, Names, equal
 from kpg.runtime.errors import InternalError
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
-from kpg.runtime.types import BOOLEAN
+from kpg.runtime.types import BOOLEAN, Type
+
+ANY: Final = "@any value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,16 @@ class Context:
     read: Callable[[str], Rel]
     """A relation by name: its columns first."""
     names: Names = field(default_factory=Names)
+
+
+def any_value(type_: Type, number: int, place: int) -> core.Variable:
+    """The variable that a wildcard in an aggregate is, there being one for each place: it may be NULL."""
+    return core.Variable(f"{ANY} {number} {place}", type_)
+
+
+def is_any(term: core.Term) -> bool:
+    """Whether a term stands for a wildcard in an aggregate."""
+    return isinstance(term, core.Variable) and term.name.startswith(ANY)
 
 
 def matches(context: Context, atom: core.Atom) -> Bindings:
@@ -50,7 +63,7 @@ def _values(rel: Rel, relation: core.Relation, atom: core.Atom) -> tuple[Rel, li
     used = [
         (place, column)
         for place, (column, term) in enumerate(zip(relation.columns, atom.terms, strict=True))
-        if not isinstance(term, core.Wildcard)
+        if not isinstance(term, core.Wildcard) and not is_any(term)
     ]
     stored = [Column(place, column.stored) for place, column in enumerate(relation.columns)]
     present = tuple(Call("is_not_null", (stored[place],), BOOLEAN) for place, c in used if c.nullable)

@@ -26,78 +26,98 @@ class Sources:
     names: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, relation: str) -> Rel:
+        """A relation of the program as the catalog has it. ProgrammingError if it does not."""
         return get_of(self.catalog.get(self.names.get(relation, relation)))
 
 
-def lower_relation(program: core.Program, name: str, sources: Sources) -> Rel:
-    """The rows of a relation, each once; columns as declared, a zero if there are none.
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """A program to be lowered relation by relation; :func:`lowering` makes it.
 
-    The definition is written out even if the relation is one of the views. The relations of one recursive
-    component are read off equal loops. ProgrammingError if the catalog lacks a relation.
+    ``strata`` are those of the derived relations, each after those that it depends on; relations that need
+    values to be asked for are left out.
     """
-    if name not in program.relations:
-        raise InternalError(f"the program has no relation {name}")
-    relation = program.relations[name]
-    if relation.kind is not core.Kind.DERIVED:
-        return algebra.Distinct(_rows(relation, sources))
-    views = _whole(program, name, sources.views)
-    wanted = _needed(program, name, views)
-    context = Context(program, partial(_read, program, sources, views))
-    rel: Rel = algebra.LocalGet(name, relation_types(relation))
-    for stratum in reversed(_strata(program)):
-        if wanted & set(stratum.relations):
-            rel = _bound(context, stratum, rel)
-    return rel
+
+    program: core.Program
+    strata: tuple[Stratum, ...]
+    places: Mapping[str, int]
+    """The stratum of each derived relation."""
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The derived relations, each after those that it depends on or in recursion with them."""
+        return tuple(name for stratum in self.strata for name in stratum.relations)
+
+    def relation(self, name: str, sources: Sources) -> Rel:
+        """The rows of a relation, each once; columns as declared, a zero if there are none.
+
+        The definition is written out even if the relation is one of the views. The relations of one
+        recursive stratum are read off equal loops, which are written out as a whole: a relation is read as
+        a view only if its whole stratum is. ProgrammingError if the catalog lacks a relation.
+        """
+        relation = self.program.relations.get(name)
+        if relation is None or relation.demanded:
+            raise InternalError(f"the program has no relation {name} to compute")
+        if relation.kind is not core.Kind.DERIVED:
+            columns = tuple(range(len(relation.columns))) or (0,)
+            return algebra.Distinct(algebra.Project(sources.get(name), columns))
+        wanted = self._wanted(self.places[name], sources.views)
+        read = partial(self._read, sources, frozenset(n for p in wanted for n in self.strata[p].relations))
+        context = Context(self.program, read)
+        rel: Rel = algebra.LocalGet(name, relation_types(relation))
+        for place in sorted(wanted, reverse=True):
+            rel = self._bound(context, self.strata[place], rel)
+        return rel
+
+    def _wanted(self, place: int, views: frozenset[str]) -> set[int]:
+        """The strata to define: this one and those that it depends on, not by way of views."""
+        found: set[int] = set()
+        pending = [place]
+        while pending:
+            one = pending.pop()
+            if one not in found:
+                found.add(one)
+                for rule in self.strata[one].rules:
+                    below = (self.places.get(atom.relation) for atom, _ in core.atoms(rule.body))
+                    pending += [p for p in below if p is not None and not self._is_kept(p, views)]
+        return found
+
+    def _is_kept(self, place: int, views: frozenset[str]) -> bool:
+        return all(name in views for name in self.strata[place].relations)
+
+    def _bound(self, context: Context, stratum: Stratum, body: Rel) -> Rel:
+        """The body with the stratum's relations bound around it."""
+        own = [self.program.relations[name] for name in stratum.relations]
+        values = tuple(
+            definition(context, one, [rule for rule in stratum.rules if rule.head.relation == one.name])
+            for one in own
+        )
+        if stratum.is_recursive:
+            types = tuple(relation_types(relation) for relation in own)
+            return algebra.LetRec(stratum.relations, values, types, None, body)
+        return algebra.Let(own[0].name, values[0], body)
+
+    def _read(self, sources: Sources, defined: frozenset[str], name: str) -> Rel:
+        if name in defined:
+            return algebra.LocalGet(name, relation_types(self.program.relations[name]))
+        return sources.get(name)
 
 
-def _whole(program: core.Program, name: str, views: frozenset[str]) -> frozenset[str]:
-    """The views whose strata are all views, and not that of ``name``: a loop is written out whole."""
-    kept: set[str] = set()
-    for stratum in _strata(program):
-        members = set(stratum.relations)
-        if members <= views and name not in members:
-            kept |= members
-    return frozenset(kept)
+def lowering(program: core.Program) -> Lowering:
+    """The program, ready to be lowered."""
+    found = tuple(
+        stratum
+        for stratum in strata(program.relations, program.rules)
+        if all(_is_computed(program.relations[name]) for name in stratum.relations)
+    )
+    places = {name: place for place, stratum in enumerate(found) for name in stratum.relations}
+    return Lowering(program, found, places)
 
 
-def _rows(relation: core.Relation, sources: Sources) -> Rel:
-    places = tuple(range(len(relation.columns))) or (0,)
-    return algebra.Project(sources.get(relation.name), places)
+def _is_computed(relation: core.Relation) -> bool:
+    return relation.kind is core.Kind.DERIVED and not relation.demanded
 
 
-def _strata(program: core.Program) -> tuple[Stratum, ...]:
-    """The strata of derived relations."""
-    found = strata(program.relations, program.rules)
-    return tuple(one for one in found if program.relations[one.relations[0]].kind is core.Kind.DERIVED)
-
-
-def _needed(program: core.Program, name: str, views: frozenset[str]) -> frozenset[str]:
-    """The relations to define: those that ``name`` depends on, not by way of views."""
-    reads: dict[str, set[str]] = {}
-    for rule in program.rules:
-        reads.setdefault(rule.head.relation, set()).update(atom.relation for atom, _ in core.atoms(rule.body))
-    found: set[str] = set()
-    pending = [name]
-    while pending:
-        one = pending.pop()
-        if one not in found and one not in views:
-            found.add(one)
-            pending.extend(reads.get(one, ()))
-    return frozenset(found)
-
-
-def _bound(context: Context, stratum: Stratum, body: Rel) -> Rel:
-    """The body with the stratum's relations bound around it."""
-    own = [context.program.relations[name] for name in stratum.relations]
-    values = tuple(definition(context, relation) for relation in own)
-    if stratum.is_recursive:
-        types = tuple(relation_types(relation) for relation in own)
-        return algebra.LetRec(stratum.relations, values, types, None, body)
-    return algebra.Let(own[0].name, values[0], body)
-
-
-def _read(program: core.Program, sources: Sources, views: frozenset[str], name: str) -> Rel:
-    relation = program.relations[name]
-    if relation.kind is core.Kind.DERIVED and name not in views:
-        return algebra.LocalGet(name, relation_types(relation))
-    return sources.get(name)
+def lower_relation(program: core.Program, name: str, sources: Sources) -> Rel:
+    """One relation of a program: see :meth:`Lowering.relation`."""
+    return lowering(program).relation(name, sources)

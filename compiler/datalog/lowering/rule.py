@@ -18,9 +18,8 @@ def relation_types(relation: core.Relation) -> tuple[Type, ...]:
     return relation.types or (BIGINT,)
 
 
-def definition(context: Context, relation: core.Relation) -> Rel:
+def definition(context: Context, relation: core.Relation, rules: Sequence[core.Rule]) -> Rel:
     """The rows that the relation's rules derive."""
-    rules = [rule for rule in context.program.rules if rule.head.relation == relation.name]
     if not rules:
         return algebra.Constant((), relation_types(relation))
     if any(relation.aggregates):

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.datalog import core
 from kpg.compiler.datalog.check import check
 from kpg.compiler.datalog.diagnostics import to_json
 from kpg.compiler.datalog.stratify import Stratum, strata
 from kpg.runtime.errors import DatalogError, ProgrammingError
-from kpg.runtime.types import BIGINT, TEXT
+from kpg.runtime.types import BIGINT, TEXT, ColumnDef, Schema
 
 
 def program(text: str) -> core.Program:
@@ -161,3 +161,26 @@ def test_rules_that_explode_are_refused() -> None:
     )
     text = f"{chain}\n.decl i12(x: number) inline i12(x) :- p(x). .decl p(x: number) p(1). p(x) :- i0(x)."
     assert failure(text).message == "inlining makes a rule of more than 1000 literals"
+
+
+def test_a_goal_can_be_asked_of_a_program_that_is_installed() -> None:
+    text = (
+        ".type Tree = Leaf {n: number} | Node {l: Tree, r: Tree}\n"
+        ".decl tree(t: Tree, u: unsigned) tree($Leaf(1), 2). tree(x, y) :- tree($Node(x, _), y)."
+        "?- tree(t, _)."
+    )
+    first = check(text, Catalog())
+    catalog = Catalog()
+    columns = (ColumnDef("t", TEXT), ColumnDef("u", BIGINT))
+    catalog.add(ViewEntry("tree", Schema(columns), None))
+    second = check("?- tree($Leaf(n), $u), n > 3.", catalog, after=first)
+    assert [goal.relation for goal in first.program.goals] == ["tree"]
+    (goal,) = second.program.goals
+    assert goal.relation == "?-1"
+    assert [parameter.name for parameter in goal.parameters] == ["u"]
+    assert second.program.relations["tree"] == first.program.relations["tree"]
+    assert len(second.program.rules) == len(first.program.rules) + 1
+    with pytest.raises(DatalogError, match="relation tree is already defined"):
+        check(".decl tree(x: number)", catalog, after=first)
+    with pytest.raises(DatalogError, match="tree is a relation of the database already"):
+        check(".decl tree(x: number)", catalog)

@@ -119,6 +119,16 @@ def test_engine_is_naive_evaluation_after_every_change(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+def test_relations_that_read_each_other_as_views(name: str) -> None:
+    checked = program(PROGRAMS[name])
+    start = {table: rows for table, rows in _start(2).items() if table in checked.relations}
+    session = Session(checked, start, one_by_one=True)
+    _check(session, checked)
+    session.change({t: rows for t, rows in _start(3).items() if t in checked.relations}, start)
+    _check(session, checked)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_plans_without_passes_mean_the_same(name: str) -> None:
     checked = program(PROGRAMS[name])
     start = {table: rows for table, rows in _start(2).items() if table in checked.relations}

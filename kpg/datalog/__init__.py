@@ -1,0 +1,10 @@
+"""Datalog programs in a database: relations as tables and views, goals as rows of tables, updates.
+
+``installing`` makes a checked program part of a database, ``program`` is its handle; ``channel`` is the
+dataflow of one way of asking, which the handles of ``goal`` share; ``front`` finds out what a text is.
+"""
+
+from kpg.datalog.goal import Answers, Goal
+from kpg.datalog.program import Program
+
+__all__ = ["Answers", "Goal", "Program"]

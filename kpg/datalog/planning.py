@@ -1,0 +1,82 @@
+"""Relations of checked programs as plans over the database's tables and views."""
+
+from dataclasses import replace
+from typing import Final
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.rel import Get, Rel
+from kpg.compiler.algebra.traverse import transform_up
+from kpg.compiler.catalog import Catalog, ViewEntry
+from kpg.compiler.datalog import core
+from kpg.compiler.datalog.lowering import Sources, lower_relation
+from kpg.compiler.sql.query import Bound
+from kpg.engine import Engine
+from kpg.planning import Planned, plan_bound
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.types import BIGINT, ColumnDef, Schema
+
+ROUNDS: Final = "max-rounds"
+"""The pragma that says how many rounds a recursion may take."""
+MOST_ROUNDS: Final = 100_000
+UNIT: Final = "unit"
+"""The column, always 0, that a relation without columns is stored with."""
+
+
+def table_schema(relation: core.Relation) -> Schema:
+    """The table of an input: a set, so its key is all columns."""
+    columns = tuple(ColumnDef(column.name, column.type.type, False) for column in relation.columns)
+    columns = columns or (ColumnDef(UNIT, BIGINT, False),)
+    return Schema(columns, tuple(range(len(columns))))
+
+
+def view_schema(relation: core.Relation) -> Schema:
+    """The columns of a derived relation's view."""
+    return Schema(table_schema(relation).columns)
+
+
+def definition(program: core.Program, name: str, catalog: Catalog, views: frozenset[str]) -> Rel:
+    """The rows of a relation over what the catalog keeps; ``views`` of the program are read, not expanded.
+
+    Recursion that takes more rounds than the program allows is an error when it runs.
+    """
+    limit = rounds(program)
+
+    def finished(node: Rel) -> Rel:
+        if isinstance(node, algebra.LetRec) and node.limit is None:
+            return replace(node, limit=limit, error_at_limit=True)
+        if isinstance(node, Get) and not node.is_table:
+            return _kept(node, catalog)
+        return node
+
+    return transform_up(lower_relation(program, name, Sources(catalog, views)), finished)
+
+
+def _kept(node: Get, catalog: Catalog) -> Rel:
+    """A view as it is read: by name if it is kept, otherwise by its definition."""
+    entry = catalog.get(node.name)
+    if not isinstance(entry, ViewEntry) or entry.materialized or entry.rel is None:
+        return node
+    inner = transform_up(entry.rel, lambda one: _kept(one, catalog) if _is_view(one) else one)
+    return algebra.Project(inner, tuple(range(len(node.types))))
+
+
+def _is_view(node: Rel) -> bool:
+    return isinstance(node, Get) and not node.is_table
+
+
+def rounds(program: core.Program) -> int:
+    """How many rounds a recursion of the program may take; ProgrammingError if its pragma is no number."""
+    given = program.pragmas.get(ROUNDS)
+    if given is None:
+        return MOST_ROUNDS
+    if not given.isdecimal() or int(given) < 1:
+        raise ProgrammingError(f'{ROUNDS} "{given}" is not a number of rounds', hint="give a positive number")
+    return int(given)
+
+
+def planned(engine: Engine, relation: core.Relation, rel: Rel, catalog: Catalog) -> Planned:
+    """The plan of a relation's rows."""
+    schema = view_schema(relation)
+    nullable = (False,) * len(schema.columns)
+    bound = Bound(rel, schema.names, schema.types, nullable, (), len(schema.columns))
+    return plan_bound(bound, catalog, engine.statistics)

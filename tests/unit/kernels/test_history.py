@@ -1,0 +1,129 @@
+"""The history table's kernels at sizes at which they grow, reuse, and work in portions."""
+
+import numpy as np
+import pytest
+
+from kpg.runtime.kernels import differences, groups
+from kpg.runtime.kernels import history as kernels
+from kpg.runtime.trace.groups import Accumulator
+from kpg.runtime.trace.history import PORTION, HistoryTable
+from kpg.runtime.trace.updates import Updates
+
+
+def step(table: HistoryTable, keys: list[tuple[int, int]], diffs: list[int], *, keep: bool = True) -> Updates:
+    table.accumulate(Updates.of(np.array(keys).T, (1, 0), diffs), (0,))
+    updates = table.evaluate_threshold((0,), False)
+    if keep:
+        table.commit()
+    else:
+        table.rollback()
+    return updates
+
+
+def contents(table: HistoryTable) -> dict[tuple[int, ...], int]:
+    found: dict[tuple[int, ...], int] = {}
+    for data, diff in table.threshold_contents(False):
+        found.update(zip(map(tuple, data.T.tolist()), diff.tolist(), strict=True))
+    return found
+
+
+def test_keys_come_and_go_at_random() -> None:
+    random = np.random.default_rng(5)
+    table = HistoryTable(2, (), 2)
+    truth: dict[tuple[int, ...], int] = {}
+    for number in range(300):
+        keys = [tuple(key) for key in random.integers(0, 12, (40, 2)).tolist()]
+        diffs = [1 if key not in truth or random.random() < 0.3 else -truth[key] for key in keys]
+        keys, diffs = list(dict.fromkeys(keys)), diffs[: len(dict.fromkeys(keys))]
+        keep = number % 4 != 0
+        step(table, keys, diffs, keep=keep)
+        if keep:
+            for key, diff in zip(keys, diffs, strict=True):
+                truth[key] = truth.get(key, 0) + diff
+        assert contents(table) == {key: n for key, n in truth.items() if n > 0}
+        truth = {key: n for key, n in truth.items() if n}
+        assert (len(table), table.rows) == (len(truth), len(truth))
+    assert np.count_nonzero(table.slots) == len(table)
+
+
+def test_what_is_freed_is_used_again() -> None:
+    table = HistoryTable(1, (), 2)
+    for _ in range(50):
+        for sign in (1, -1):
+            for r in range(3):
+                table.accumulate(Updates.of([list(range(40))], (1, r), sign), (r,))
+                table.evaluate_threshold((r,), True)
+            table.commit()
+    assert (len(table), table.rows) == (0, 0)
+    assert table.state[kernels.KEYS] == 40
+    assert table.state[kernels.RECORDS] == 6 * 40 - 40 - 40 - 40
+    assert table.bytes < 20_000
+
+
+def test_growth_keeps_every_key() -> None:
+    n = 5 * PORTION + 17
+    table = HistoryTable(2, (), 2)
+    data = np.stack((np.arange(n), np.arange(n) * 1000))
+    table.accumulate(Updates.of(data, (1, 0), 1), (0,))
+    assert (table.evaluate_threshold((0,), True).data == data).all()
+    table.commit()
+    table.accumulate(Updates.of(data[:, ::2], (2, 0), -1), (0,))
+    updates = table.evaluate_threshold((0,), True)
+    assert (updates.data.tolist(), updates.diff.tolist()) == (data[:, ::2].tolist(), [-1])
+    table.commit()
+    assert len(table) == n // 2
+    assert contents(table).keys() == set(map(tuple, data[:, 1::2].T.tolist()))
+
+
+def test_rollback_of_a_large_load_leaves_an_empty_table() -> None:
+    table = HistoryTable(1, (), 2)
+    table.accumulate(Updates.of([list(range(50_000))], (1, 0), 1), (0,))
+    table.rollback()
+    assert (len(table), table.rows, np.count_nonzero(table.slots), np.count_nonzero(table.bits)) == (
+        0,
+        0,
+        0,
+        0,
+    )
+    assert len(step(table, [(3,)], [1])) == 1
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_aggregates_come_in_portions(epochs: int) -> None:
+    n = PORTION + 100
+    table = HistoryTable(1, (Accumulator(groups.COUNT, -1), Accumulator(groups.SUM, 1)), 2)
+    times = np.stack((np.repeat(np.arange(epochs), n), np.zeros(n * epochs, np.int64)))
+    data = np.tile(np.stack((np.arange(n), np.arange(n) * 2)), epochs)
+    table.accumulate(Updates.of(data, times if epochs > 1 else (0, 0), 1), (0,))
+    updates = table.evaluate((0,))
+    assert len(updates) == n * (2 * epochs - 1)
+    added = updates.data[:, updates.diffs() == 1].T.tolist()
+    assert sorted(added) == sorted([k, e, 2 * k * e] for e in range(1, epochs + 1) for k in range(n))
+
+
+def test_one_key_may_need_more_than_a_portion() -> None:
+    epochs = PORTION + 5
+    table = HistoryTable(1, (Accumulator(groups.COUNT, -1),), 2)
+    times = np.stack((np.arange(epochs), np.zeros(epochs, np.int64)))
+    table.accumulate(Updates.of(np.zeros((1, epochs)), times, 1), (0,))
+    updates = table.evaluate((0,))
+    assert updates.data[1][updates.diff == 1].tolist() == list(range(1, epochs + 1))
+
+
+def test_layouts_agree() -> None:
+    for name in ("CURRENT", "STEP_RECORDS", "FIRST_EPOCH", "LAST_EPOCH", "ENTRIES", "OWED", "FREE", "LIMBS"):
+        assert getattr(differences, name) == getattr(kernels, name)
+    assert (kernels.COUNT, kernels.SUM, kernels.LIMBS) == (groups.COUNT, groups.SUM, groups.LIMBS)
+    assert kernels.NULL == groups.NULL == differences.NULL
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [((0, 0), (0, 2)), ((0, 2), (0, 3)), ((0, 3), (1, 1)), ((1, 3), (4, 2)), ((4, 5), None)],
+)
+def test_the_next_least_upper_bound(rounds: tuple[int, int], expected: tuple[int, int] | None) -> None:
+    """Of the step's record at (0, 0) and committed ones at (0, 2), (0, 3), (1, 1), (4, 2) and (4, 5)."""
+    times = np.array([(7, 0, 0), (-1, 0, 2), (-1, 0, 3), (-1, 1, 1), (-1, 4, 2), (-1, 4, 5)], np.int64)
+    point = np.zeros(2, np.int64)
+    found = differences.next_bound(times, 6, np.array(rounds), point)
+    assert (tuple(point.tolist()) if found else None) == expected
