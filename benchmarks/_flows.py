@@ -4,6 +4,7 @@ import cProfile
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,21 @@ def step(flow: kpg.Dataflow, *inputs: kpg.Input) -> float:
     for one in inputs:
         one.advance_to(later)
     return timed(flow.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Elapsed:
+    """Seconds on the wall, and of the processor, which other work on the machine adds less to."""
+
+    wall: float
+    processor: float
+
+
+def elapsed(work: Callable[[], object]) -> Elapsed:
+    """What ``work`` takes."""
+    wall, processor = time.perf_counter(), time.process_time()
+    work()
+    return Elapsed(time.perf_counter() - wall, time.process_time() - processor)
 
 
 def worker_of(database: kpg.Database) -> Worker:
@@ -127,7 +143,7 @@ def survival(seconds: Iterable[float]) -> list[tuple[float, float]]:
     return [(float(x), int(n) / values.shape[0]) for x, n in zip(edges, above, strict=True)]
 
 
-def survival_table(series: Mapping[str, Sequence[float]]) -> str:
+def survival_table(series: Mapping[str, Sequence[float] | NDArray[np.float64]]) -> str:
     """The latency, in ms, that so large a share of each series exceeds."""
     shares = (0.5, 0.1, 0.05, 0.01, 0.001, 0.0001)
     lines = [" ".join(["share above".ljust(28), *(f"{share:>10g}" for share in shares), "      most"])]

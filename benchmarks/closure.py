@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from _common import Measurement, arguments, keep_memory, report, timed
-from _flows import graph_input, note, profiled, rows_of, step
+from _common import Measurement, arguments, keep_memory, report
+from _flows import Elapsed, elapsed, graph_input, note, profiled, rows_of, step
 from _graphs import Edges, gnp, grid, grid_closure, grid_generations
 
 import kpg
@@ -66,7 +66,7 @@ def closure(nodes: int, edges: Edges) -> int:
     return count
 
 
-def run(work: Workload, *, maintained: bool, profile: bool) -> tuple[float, float]:
+def run(work: Workload, *, maintained: bool, profile: bool) -> tuple[float, Elapsed]:
     """Seconds to index the edges, and to compute the query."""
     with kpg.connect() as database:
         flow = database.dataflow("closure")
@@ -77,16 +77,16 @@ def run(work: Workload, *, maintained: bool, profile: bool) -> tuple[float, floa
             probes.append(work.query(kept).probe())
             if profile:
                 profiled(lambda: step(flow, edges), database)
-                return 0.0, 0.0
-            seconds = step(flow, edges)
+                return 0.0, Elapsed(0.0, 0.0)
+            seconds = elapsed(lambda: step(flow, edges))
             index = 0.0
         else:
             index = step(flow, edges)
             install = lambda: probes.append(work.query(kept).probe())  # noqa: E731
             if profile:
                 profiled(install, database)
-                return 0.0, 0.0
-            seconds = timed(install)
+                return 0.0, Elapsed(0.0, 0.0)
+            seconds = elapsed(install)
         found = rows_of(probes[0])
         if found != work.pairs:
             raise SystemExit(f"{work.name} has {work.pairs:,} pairs, not {found:,}")
@@ -98,12 +98,17 @@ def measure(work: Workload, options: argparse.Namespace) -> Measurement:
     times = []
     for _ in range(options.runs):
         index, seconds = run(work, maintained=options.maintained, profile=False)
-        note(f"{work.name}: {seconds:.2f} s, {work.pairs / seconds:,.0f} pairs a second")
+        note(f"{work.name}: {seconds.wall:.2f} s, {seconds.processor:.2f} of the processor")
         times.append((index, seconds))
     if options.profile:
         run(work, maintained=options.maintained, profile=True)
-    details = {"pairs": work.pairs, "edges": work.edges.shape[1], "index_seconds": [one for one, _ in times]}
-    return Measurement(work.name, "s", tuple(seconds for _, seconds in times), work.references, details)
+    details = {
+        "pairs": work.pairs,
+        "edges": work.edges.shape[1],
+        "index_seconds": [one for one, _ in times],
+        "processor_seconds": [seconds.processor for _, seconds in times],
+    }
+    return Measurement(work.name, "s", tuple(seconds.wall for _, seconds in times), work.references, details)
 
 
 def main() -> None:

@@ -12,11 +12,12 @@ All answers are compared, node by node.
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import _hashed
 import numpy as np
-from _common import Measurement, arguments, keep_memory, report, timed
-from _flows import graph_input, loaded, note, profiled, step, worker_of
+from _common import Measurement, arguments, keep_memory, report
+from _flows import Elapsed, elapsed, graph_input, loaded, note, profiled, step, worker_of
 from _graphs import Edges, uniform
 from numpy.typing import NDArray
 
@@ -24,6 +25,7 @@ import kpg
 from kpg import graph
 
 Words = NDArray[np.int64]
+NOTHING = Elapsed(0.0, 0.0)
 Query = Callable[[kpg.Collection, kpg.Collection], kpg.Collection]
 QUERIES: dict[str, Query] = {
     "reach": graph.reachability,
@@ -34,9 +36,9 @@ QUERIES: dict[str, Query] = {
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What the single thread took, in seconds, and what it found: arrays by node, -1 for none."""
+    """What the single thread took, and what it found: arrays by node, -1 for none."""
 
-    seconds: dict[str, float]
+    seconds: dict[str, Elapsed]
     answers: dict[str, Words]
 
 
@@ -52,24 +54,24 @@ def single_thread(edges: Edges, nodes: int) -> Program:
     """The hash-map programs over sorted edges."""
     src, dst = edges
     root = int(src[0])
-    seconds: dict[str, float] = {}
+    seconds: dict[str, Elapsed] = {}
     kept: list[tuple[Words, ...]] = []
-    seconds["index-f"] = timed(lambda: kept.append(_hashed.index(src, nodes)))
+    seconds["index-f"] = elapsed(lambda: kept.append(_hashed.index(src, nodes)))
     keys, firsts = kept.pop()
     answers = {}
-    seconds["reach"] = timed(lambda: kept.append((_hashed.reached(src, dst, keys, firsts, root, nodes),)))
+    seconds["reach"] = elapsed(lambda: kept.append((_hashed.reached(src, dst, keys, firsts, root, nodes),)))
     (reached,) = kept.pop()
     answers["reach"] = by_node(reached, reached, nodes)
-    seconds["sssp"] = timed(lambda: kept.append(_hashed.distances(src, dst, keys, firsts, root, nodes)))
+    seconds["sssp"] = elapsed(lambda: kept.append(_hashed.distances(src, dst, keys, firsts, root, nodes)))
     answers["sssp"] = by_node(*kept.pop(), nodes)
-    seconds["wcc"] = timed(lambda: kept.append(_hashed.components(src, dst, nodes)))
+    seconds["wcc"] = elapsed(lambda: kept.append(_hashed.components(src, dst, nodes)))
     answers["wcc"] = by_node(*kept.pop(), nodes)
     return Program(seconds, answers)
 
 
 def dataflow(
     edges: Edges, program: Program | None, queries: list[str], *, profile: bool = False
-) -> dict[str, float]:
+) -> dict[str, Elapsed]:
     """Seconds to arrange the edges and to run each query; its answers are compared."""
     seconds = {}
     with kpg.connect() as database:
@@ -79,9 +81,9 @@ def dataflow(
         kept_roots = roots.arrange_by_key("node")
         given = graph_input(flow, edges)
         forward = given.arrange_by_key("src")
-        seconds["index-f"] = step(flow, given)
+        seconds["index-f"] = elapsed(lambda: step(flow, given))
         arranged = [forward]
-        seconds["index-r"] = timed(lambda: arranged.append(forward.arrange_by_key("dst")))
+        seconds["index-r"] = elapsed(lambda: arranged.append(forward.arrange_by_key("dst")))
         for name in queries:
             found: list[kpg.Probe] = []
             install = lambda: found.append(QUERIES[name](forward, kept_roots).probe())  # noqa: B023, E731
@@ -89,7 +91,7 @@ def dataflow(
                 print(f"\n{name}")
                 profiled(install, database)
             else:
-                seconds[name] = timed(install)
+                seconds[name] = elapsed(install)
                 if program is not None:
                     compare(name, found[0], program.answers[name])
             found[0].close()
@@ -111,21 +113,33 @@ def measure(options: argparse.Namespace) -> list[Measurement]:
     edges = uniform(options.nodes, options.edges)
     edges = np.ascontiguousarray(edges[:, np.lexsort(edges[::-1])])
     names = ["index-f", "index-r", *options.queries]
-    mine: dict[str, list[float]] = {name: [] for name in names}
-    theirs: dict[str, list[float]] = {name: [] for name in names}
+    mine: dict[str, list[Elapsed]] = {name: [] for name in names}
+    theirs: dict[str, list[Elapsed]] = {name: [] for name in names}
     for _ in range(options.runs):
         program = single_thread(edges, options.nodes)
         seconds = dataflow(edges, program, options.queries)
-        note(f"dataflow {seconds}, single thread {program.seconds}")
+        note("; ".join(_shown(name, seconds[name], program.seconds.get(name)) for name in names))
         for name in names:
             mine[name].append(seconds[name])
-            theirs[name].append(program.seconds.get(name, 0.0))
+            theirs[name].append(program.seconds.get(name, NOTHING))
     if options.profile:
         dataflow(edges, None, options.queries, profile=True)
     return [
-        Measurement(name, "s", tuple(mine[name]), {"hash maps": float(np.median(theirs[name]))})
+        Measurement(name, "s", tuple(one.wall for one in mine[name]), *_beside(mine[name], theirs[name]))
         for name in names
     ]
+
+
+def _beside(mine: list[Elapsed], theirs: list[Elapsed]) -> tuple[dict[str, float], dict[str, Any]]:
+    """The other program's median, and what both took of the processor."""
+    processor = {"processor_seconds": [one.processor for one in mine]}
+    others = {"hash_maps_processor_seconds": [one.processor for one in theirs]}
+    return {"hash maps": float(np.median([one.wall for one in theirs]))}, processor | others
+
+
+def _shown(name: str, mine: Elapsed, theirs: Elapsed | None) -> str:
+    beside = "" if theirs is None else f", hash maps {theirs.wall:.3f} ({theirs.processor:.3f})"
+    return f"{name} {mine.wall:.3f} s ({mine.processor:.3f} of the processor){beside}"
 
 
 def main() -> None:

@@ -240,7 +240,8 @@ def main() -> None:
     keep_memory()
     warm = System(50, uniform(50, 200), shared=True)
     Requests(warm, uniform(50, 200), 64, 4).take(0, 64)
-    measured, series = [], {}
+    measured: list[Measurement] = []
+    series: dict[str, NDArray[np.float64]] = {}
     for mode in options.modes:
         found, latencies = measure(options, shared=mode == "shared")
         measured += found

@@ -99,7 +99,8 @@ def run(arranged: Arranged, rate: int, seconds: float) -> tuple[NDArray[np.float
 
 def measure(options: argparse.Namespace) -> tuple[list[Measurement], dict[str, NDArray[np.float64]]]:
     """Each effort at each rate."""
-    measured, series = [], {}
+    measured: list[Measurement] = []
+    series: dict[str, NDArray[np.float64]] = {}
     requests = int(sum(rate // 2 * options.seconds for rate in options.rates)) + 10_000
     for name in options.efforts:
         database, arranged = prepared(options.keys, requests, EFFORTS[name], count=options.count)

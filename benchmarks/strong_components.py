@@ -11,8 +11,8 @@ import argparse
 
 import networkx as nx
 import numpy as np
-from _common import Measurement, arguments, keep_memory, report, timed
-from _flows import graph_input, note, profiled, quantiles, step
+from _common import Measurement, arguments, keep_memory, report
+from _flows import Elapsed, elapsed, graph_input, note, profiled, quantiles, step
 from _graphs import Edges, gnp
 
 import kpg
@@ -28,7 +28,7 @@ def remaining(edges: Edges) -> int:
     return sum(label[a] == label[b] for a, b in directed.edges)
 
 
-def run(edges: Edges, updates: int, *, profile: bool = False) -> tuple[float, list[float]]:
+def run(edges: Edges, updates: int, *, profile: bool = False) -> tuple[Elapsed, list[float]]:
     """Seconds to compute the components, and those of each update."""
     expected = remaining(edges)
     with kpg.connect() as database:
@@ -40,8 +40,8 @@ def run(edges: Edges, updates: int, *, profile: bool = False) -> tuple[float, li
         install = lambda: found.append(graph.strongly_connected_components(kept).probe())  # noqa: E731
         if profile:
             profiled(install, database)
-            return 0.0, []
-        seconds = timed(install)
+            return Elapsed(0.0, 0.0), []
+        seconds = elapsed(install)
         assert found[0].installed is not None
         rows, counts = found[0].installed.rows()
         if rows.shape[1] != expected or (counts != 1).any():
@@ -61,13 +61,14 @@ def measure(options: argparse.Namespace) -> list[Measurement]:
     times, latencies = [], []
     for _ in range(options.runs):
         seconds, updates = run(edges, options.updates)
-        note(f"{seconds:.3f} s")
+        note(f"{seconds.wall:.3f} s, {seconds.processor:.3f} of the processor")
         times.append(seconds)
         latencies += updates
     if options.profile:
         run(edges, 0, profile=True)
     known = {"K-Pg": 0.274, "aim": 0.3} if (options.nodes, options.edges) == GNP1 else {}
-    measured = [Measurement("components", "s", tuple(times), known)]
+    details = {"processor_seconds": [one.processor for one in times]}
+    measured = [Measurement("components", "s", tuple(one.wall for one in times), known, details)]
     if latencies:
         measured.append(Measurement("an edge out or in", "s", tuple(latencies), {}, quantiles(latencies)))
     return measured

@@ -17,7 +17,10 @@ from kpg.verify import verify
 from kpg.view import Maintained, View
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kpg.collections.dataflow import Dataflow
+    from kpg.datalog import Goal, Program
     from kpg.loading import Progress
     from kpg.runtime.data.table import Table
 
@@ -147,7 +150,10 @@ class Database:
 
     def dataflow(self, name: str | None = None) -> "Dataflow":
         """A new, empty dataflow: inputs, collections made of them, and outputs. See ``kpg.collections``."""
-        from kpg.collections.dataflow import Dataflow
+        from pathlib import Path
+
+    from kpg.collections.dataflow import Dataflow
+    from kpg.datalog import Goal, Program
 
         engine = self._engine
         engine.dataflows_made += 1
@@ -157,13 +163,40 @@ class Database:
         engine.dataflows[flow.label] = flow
         return flow
 
+    def datalog(
+        self, text: str, *, filename: str | None = None, facts: "str | Path | None" = None
+    ) -> "Program":
+        """Install a Datalog program: its relations become tables and views, all of them or none.
+
+        DatalogError, with all that is wrong, for a program that is wrong. ``filename`` names the text in
+        messages; ``facts`` is the folder of the files that ``.input`` reads. A text of goals and updates
+        only is run for the program that it is about, which is given back.
+        """
+        from kpg.datalog import front
+
+        folder = None if facts is None else str(facts)
+        return front.install(self._engine, self._check_open, text, filename=filename, facts=folder)
+
+    def prepare(self, text: str) -> "Goal":
+        """A Datalog goal, ``?- tc($src, x).``, ready to be asked with values for its parameters."""
+        from kpg.datalog import front
+
+        return front.prepare(self._engine, self._check_open, text)
+
     def step(self) -> None:
         """Take what the inputs of all dataflows hold, before the least of their times, through everything."""
         self._engine.advance()
 
     def view(self, name: str) -> View:
-        """A handle on a maintained view."""
-        return self._wrap(self._engine.view(name))
+        """A handle on a maintained view; a Datalog relation is maintained from now on."""
+        engine = self._engine
+        if engine.dataflows and name in engine.catalog:
+            from kpg.datalog.front import program_of
+
+            program = program_of(engine, engine.catalog.get(name).name)
+            if program is not None:
+                return program[engine.catalog.get(name).name]
+        return self._wrap(engine.view(name))
 
     def tables(self) -> Result:
         """The tables, with their rows."""

@@ -118,14 +118,24 @@ class Engine:
             self.catalog.add(entry)
         with DeferredInterrupt():
             installed = self._install(entry.name, planned, old)
-            self.catalog.add(entry, replace=replace_old)
-            self._uses[entry.name] = uses
-            self._plans[entry.name] = planned.plan
-            reader = planned.reader(self.worker.dictionary)
-            feed = Feed(self.worker, installed, reader)
-            maintained = Maintained(entry.name, entry.sql, installed, reader, feed)
-            self.views[entry.name] = maintained
-        return maintained
+            return self._keep(entry, planned, uses, installed)
+
+    def materialize(self, entry: ViewEntry, planned: Planned, uses: frozenset[str]) -> Maintained:
+        """Keep a view up to date that was expanded where it is used; those who use it stay as they are."""
+        self.refuse_in_transaction("materializing a view")
+        with DeferredInterrupt():
+            return self._keep(entry, planned, uses, self.worker.install(entry.name, planned.plan))
+
+    def _keep(
+        self, entry: ViewEntry, planned: Planned, uses: frozenset[str], installed: Installed
+    ) -> Maintained:
+        self.catalog.add(entry, replace=True)
+        self._uses[entry.name] = uses
+        self._plans[entry.name] = planned.plan
+        reader = planned.reader(self.worker.dictionary)
+        feed = Feed(self.worker, installed, reader)
+        self.views[entry.name] = Maintained(entry.name, entry.sql, installed, reader, feed)
+        return self.views[entry.name]
 
     def advance(self) -> None:
         """Take what inputs hold through everything, as far as all of them have advanced."""

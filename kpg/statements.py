@@ -211,7 +211,9 @@ def _drop(engine: Engine, statement: ast.Drop) -> None:
             )
     # Whatever more views depend on, directly or not, goes later than they do.
     for name in sorted(everything, key=lambda name: len(engine.dependents(name))):
-        engine.drop(name)
+        # A Datalog program takes its tables and views with it.
+        if name in engine.dataflows or name in engine.catalog:
+            engine.drop(name)
 
 
 def show_tables(engine: Engine) -> Result:

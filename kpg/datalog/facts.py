@@ -40,7 +40,7 @@ def insert(table: Table, words: Words) -> int:
     if not words.shape[1]:
         return 0
     words = distinct(words)
-    fresh = _places(table, words) < 0
+    fresh = table.match(words) < 0
     if fresh.any():
         table.insert(np.ascontiguousarray(words[:, fresh]))
     return int(fresh.sum())
@@ -51,7 +51,7 @@ def delete(table: Table, words: Words) -> int:
     words = distinct(words)
     count = 0
     while words.shape[1]:
-        places = _places(table, words)
+        places = table.match(words)
         there = places >= 0
         if not there.any():
             break
@@ -59,11 +59,6 @@ def delete(table: Table, words: Words) -> int:
         count += int(there.sum())
         words = np.ascontiguousarray(words[:, there])
     return count
-
-
-def _places(table: Table, words: Words) -> Words:
-    """The rowid of a row equal to each given one, or -1."""
-    return table.match(words)
 
 
 def distinct(words: Words) -> Words:

@@ -1,6 +1,8 @@
 """Relations of checked programs as plans over the database's tables and views."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from kpg.compiler.algebra import rel as algebra
@@ -10,6 +12,7 @@ from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.datalog import core
 from kpg.compiler.datalog.lowering import Sources, lower_relation
 from kpg.compiler.sql.query import Bound
+from kpg.compiler.sql.query import lower_relation as lower_rows
 from kpg.engine import Engine
 from kpg.planning import Planned, plan_bound
 from kpg.runtime.errors import ProgrammingError
@@ -34,8 +37,15 @@ def view_schema(relation: core.Relation) -> Schema:
     return Schema(table_schema(relation).columns)
 
 
-def definition(program: core.Program, name: str, catalog: Catalog, views: frozenset[str]) -> Rel:
-    """The rows of a relation over what the catalog keeps; ``views`` of the program are read, not expanded.
+def definition(
+    program: core.Program,
+    name: str,
+    catalog: Catalog,
+    views: frozenset[str],
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> Rel:
+    """The rows of a relation over what the catalog keeps; ``views`` of the program are read, not expanded,
+    and ``names`` are what the catalog calls relations, where it is not what the program does.
 
     Recursion that takes more rounds than the program allows is an error when it runs.
     """
@@ -48,7 +58,7 @@ def definition(program: core.Program, name: str, catalog: Catalog, views: frozen
             return _kept(node, catalog)
         return node
 
-    return transform_up(lower_relation(program, name, Sources(catalog, views)), finished)
+    return transform_up(lower_relation(program, name, Sources(catalog, views, names)), finished)
 
 
 def _kept(node: Get, catalog: Catalog) -> Rel:
@@ -80,3 +90,8 @@ def planned(engine: Engine, relation: core.Relation, rel: Rel, catalog: Catalog)
     nullable = (False,) * len(schema.columns)
     bound = Bound(rel, schema.names, schema.types, nullable, (), len(schema.columns))
     return plan_bound(bound, catalog, engine.statistics)
+
+
+def plan_rows(engine: Engine, name: str) -> Planned:
+    """The plan of all rows of a table or view."""
+    return plan_bound(lower_rows(name, engine.reading_catalog), engine.reading_catalog, engine.statistics)

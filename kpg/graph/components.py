@@ -6,9 +6,9 @@ from kpg.graph.labels import least_labels
 
 
 def both_ways(edges: Collection) -> Collection:
-    """(src, dst): each edge and its reverse, once, and kept by ``src``."""
+    """(src, dst): each edge and its reverse, once."""
     forth = edges.project("src", "dst")
-    return forth.concat(forth.rename(src="dst", dst="src")).distinct().arrange_by_key("src")
+    return forth.concat(forth.rename(src="dst", dst="src")).distinct()
 
 
 def nodes_of(edges: Collection) -> Collection:
@@ -52,7 +52,7 @@ def label_propagation(edges: Collection, rounds: int) -> Collection:
     """
     both = both_ways(edges)
     nodes = both.project("src").distinct()
-    voters = both.concat(nodes.map(lambda n: {"src": n.src, "dst": n.src})).distinct().arrange_by_key("src")
+    voters = both.concat(nodes.map(lambda n: {"src": n.src, "dst": n.src})).distinct()
 
     def body(labels: Collection) -> Collection:
         votes = labels.join(voters, {"node": "src"}, lambda a, e: {"node": e.dst, "label": a.label})

@@ -23,7 +23,8 @@ def least_labels(nodes: Collection, *edges: Collection) -> Collection:
 
     def body(labels: Collection, loop: LoopScope) -> Collection:
         passed = [
-            labels.join(some, {"node": "src"}, lambda a, e: {"node": e.dst, "label": a.label}) for some in edges
+            labels.join(some, {"node": "src"}, lambda a, e: {"node": e.dst, "label": a.label})
+            for some in edges
         ]
         return release(loop).concat(*passed).min("label", key="node")
 

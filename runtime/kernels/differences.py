@@ -1,11 +1,13 @@
 """Kernels that read a history table (``kernels/history.py`` has its layout): what keys owe at given rounds.
 
-At time (e, R) a key owes the mixed difference of its output over the unit cube below: over the *corners* c, sets of
-round coordinates, of (-1)**|c| times the output at (e, R - c) less that at any earlier epoch. A record with rounds
-h <= R counts at corner c unless h[i] == R[i] for an i in c; the i with h[i] == R[i] are the record's *mask*.
+At time (e, R) a key owes the mixed difference of its output over the unit cube below: the sum over the
+*corners* c, sets of round coordinates, of (-1)**|c| times the output at (e, R - c) less that at any earlier
+epoch. A record with rounds h <= R counts at corner c unless h[i] == R[i] for an i in c; the i with
+h[i] == R[i] are the record's *mask*.
 
-An evaluated key also owes an evaluation at later rounds: the least upper bounds of R with other records' rounds. The
-next of them in lexicographic order is enough, because the key will then be evaluated again.
+An evaluated key also owes an evaluation at the least upper bounds of R with other records' rounds. The next
+of them in lexicographic order is enough, because the key will then be evaluated again. It is written to
+``owed int64[k + 1, n]``: rounds, key.
 """
 
 import numpy as np
@@ -25,7 +27,7 @@ CURRENT, STEP_RECORDS, FIRST_EPOCH, LAST_EPOCH, ENTRIES, OWED = 7, 8, 9, 10, 11,
 
 @device
 def mask_of(acc, index, base, rounds):
-    """The coordinates in which the record's rounds equal ``rounds``, as bits; -1 if they are not <= ``rounds``."""
+    """The coordinates in which the record's rounds equal ``rounds``, as bits; -1 unless they are <= it."""
     mask = 0
     for c in range(rounds.shape[0]):
         own = acc[index, base + 1 + c]
@@ -58,7 +60,7 @@ def records_of(number, keys, records):
 
 @device
 def gather(number, base, rounds, keys, records, entries):
-    """The key's records with rounds <= ``rounds`` into ``entries`` (epoch, mask, link or 0), sorted by epoch."""
+    """The key's records up to ``rounds`` into ``entries`` (epoch, mask, link or 0), sorted by epoch."""
     n = 0
     mask = mask_of(keys, number, base, rounds)
     if mask >= 0:
@@ -179,7 +181,7 @@ def load_times(number, base, rounds, keys, records, times):
 
 @device
 def least(times, n, prefix, fixed, coordinate, above, step):
-    """The least round above ``above`` in a coordinate, of records <= ``prefix`` in the first ``fixed`` ones."""
+    """The least round above ``above`` in a coordinate, of records <= ``prefix`` in the ``fixed`` first."""
     found = MOST
     for i in range(n):
         fits = times[i, 1 + coordinate] > above and (not step or times[i, 0] >= 0)
@@ -192,7 +194,7 @@ def least(times, n, prefix, fixed, coordinate, above, step):
 
 @device
 def next_bound(times, n, rounds, point):
-    """The next least upper bound of records, one of them the step's, into ``point``. Returns whether there is one.
+    """The next least upper bound of records, one of them the step's, into ``point``, if there is one.
 
     Exact for two rounds; with more it may be a point before that one.
     """
@@ -219,39 +221,26 @@ def next_bound(times, n, rounds, point):
 
 
 @device
-def owe(number, base, rounds, keys, records, times, point, owed_rounds, owed_keys, owed):
-    """Owe an evaluation at the next bound. Returns the number owed."""
+def owe(number, base, rounds, keys, records, times, point, owed, n_owed):
+    """Owe an evaluation at the next bound. Returns the number of evaluations owed."""
     n = load_times(number, base, rounds.shape[0], keys, records, times)
     if next_bound(times, n, rounds, point):
         for c in range(rounds.shape[0]):
-            owed_rounds[c, owed] = point[c]
-        owed_keys[owed] = number
-        owed += 1
-    return owed
+            owed[c, n_owed] = point[c]
+        owed[rounds.shape[0], n_owed] = number
+        n_owed += 1
+    return n_owed
 
 
 @kernel(
     "int64(int64[::1], int64, int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1],"
-    " int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])"
+    " int64[:, ::1], int64[:, ::1], int64[::1])"
 )
-def evaluate_threshold(
-    rounds,
-    distinct,
-    nk,
-    keys,
-    records,
-    bits,
-    current,
-    out,
-    out_epoch,
-    out_diff,
-    owed_rounds,
-    owed_keys,
-    state,
-):
-    """The updates of each current key's positive multiplicity, or of its sign if ``distinct``, at ``rounds``.
+def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, changes, owed, state):
+    """The updates at ``rounds`` of the current keys: positive multiplicity, or its sign if ``distinct``.
 
-    Empties ``current``. Returns the rows written; ``state[ENTRIES]`` is 1 if their diffs are all equal.
+    ``changes`` is for their epochs and diffs. Empties ``current``. Returns the rows written; ``state[ENTRIES]``
+    is 1 if their diffs are all equal.
     """
     base = 1 + nk
     corners = 1 << rounds.shape[0]
@@ -260,7 +249,7 @@ def evaluate_threshold(
     times = np.empty((16, 1 + rounds.shape[0]), np.int64)
     point = np.empty(rounds.shape[0], np.int64)
     n = 0
-    owed = 0
+    n_owed = 0
     uniform = True
     for position in range(state[CURRENT]):
         number = current[position]
@@ -271,9 +260,9 @@ def evaluate_threshold(
                 if count > 0:
                     for c in range(nk):
                         out[c, n] = keys[number, 1 + c]
-                    out_epoch[n] = keys[number, base]
-                    out_diff[n] = count
-                    uniform = uniform and count == out_diff[0]
+                    changes[0, n] = keys[number, base]
+                    changes[1, n] = count
+                    uniform = uniform and count == changes[1, 0]
                     n += 1
             continue
         size = records_of(number, keys, records)
@@ -304,21 +293,21 @@ def evaluate_threshold(
                 if after != before:
                     for c in range(nk):
                         out[c, n] = keys[number, 1 + c]
-                    out_epoch[n] = entries[i, 0]
-                    out_diff[n] = after - before
-                    uniform = uniform and out_diff[n] == out_diff[0]
+                    changes[0, n] = entries[i, 0]
+                    changes[1, n] = after - before
+                    uniform = uniform and changes[1, n] == changes[1, 0]
                     n += 1
                 before = after
         if rounds.shape[0] > 1:
-            owed = owe(number, base, rounds, keys, records, times, point, owed_rounds, owed_keys, owed)
+            n_owed = owe(number, base, rounds, keys, records, times, point, owed, n_owed)
         elif moved:
             later = next_change(number, base, rounds, keys, records, old, entries, committed, found, distinct)
             if later >= 0:
-                owed_rounds[0, owed] = later
-                owed_keys[owed] = number
-                owed += 1
+                owed[0, n_owed] = later
+                owed[1, n_owed] = number
+                n_owed += 1
     state[CURRENT] = 0
-    state[OWED] = owed
+    state[OWED] = n_owed
     state[ENTRIES] = 1 if uniform else 0
     return n
 
@@ -392,18 +381,18 @@ def write_pairs(number, epoch, absent, before, acc, n, entry_key, entry_epoch, o
 
 
 @kernel(
-    "int64(int64[::1], int64, int64, int64, int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1])"
+    "int64(int64[::1], int64, int64, int64, int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1],"
+    " int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
 )
 def corners(
     rounds, first, absent, nk, spec, keys, records, bits, current, entry_key, entry_epoch, old, new,
-    owed_rounds, owed_keys, state,
+    owed, state,
 ):  # fmt: skip
-    """The accumulators before and after each epoch, at each corner below ``rounds``, of current keys from ``first``.
+    """Accumulators before and after each epoch, at each corner below ``rounds``, of the current keys.
 
-    Pairs of rows for ``groups.emit``, those of one key and epoch adjacent. If ``absent``, the output did not exist
-    before. Returns the first key for which there was no room, having emptied ``current`` if it was the last;
-    ``state[ENTRIES]`` pairs are written.
+    Starts at position ``first``. Pairs of rows for ``groups.emit``, those of one key and epoch adjacent. If
+    ``absent``, the output did not exist before. Returns the position of the first key for which there was no
+    room, or empties ``current`` and returns its length; ``state[ENTRIES]`` pairs are written.
     """
     base = 1 + nk
     k = rounds.shape[0]
@@ -413,7 +402,7 @@ def corners(
     times = np.empty((16, 1 + k), np.int64)
     point = np.empty(k, np.int64)
     n = 0
-    owed = state[OWED]
+    n_owed = state[OWED]
     position = first
     while position < state[CURRENT]:
         number = current[position]
@@ -440,21 +429,21 @@ def corners(
                 changed = changed or acc[0, word] != before[0, word]
             n = write_pairs(number, epoch, absent, before, acc, n, entry_key, entry_epoch, old, new)
         if size > 1 and (changed or k > 1):
-            owed = owe(number, base, rounds, keys, records, times, point, owed_rounds, owed_keys, owed)
+            n_owed = owe(number, base, rounds, keys, records, times, point, owed, n_owed)
         bits[number >> 6] &= ~(1 << (number & 63))
         position += 1
     if position == state[CURRENT]:
         state[CURRENT] = 0
     state[ENTRIES] = n
-    state[OWED] = owed
+    state[OWED] = n_owed
     return position
 
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64, int64[::1])")
 def cancel(out, diff, entry, entry_key, entry_epoch, n, epochs):
-    """Add up equal rows of one key and epoch among the first n, adjacent, rows; the epochs of those that remain.
+    """Add up equal rows of one key and epoch, among the first n; those of a key and epoch are adjacent.
 
-    Returns the number of rows that remain, in place.
+    Returns the number of rows that remain, in place; their epochs are written to ``epochs``.
     """
     kept = 0
     start = 0
@@ -494,7 +483,8 @@ def cancel(out, diff, entry, entry_key, entry_epoch, n, epochs):
 
 
 @kernel(
-    "int64(int64, int64, int64, int64, int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1])"
+    "int64(int64, int64, int64, int64, int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1],"
+    " int64[:, ::1])"
 )
 def totals(first, last, nk, rounds, spec, keys, records, numbers, acc):
     """The accumulators over all times of the keys in ``first .. last`` that are in use; returns how many."""

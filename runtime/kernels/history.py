@@ -1,14 +1,17 @@
 """Kernels that change a history table: accumulators by key and time, for times (epoch, rounds...).
 
-``slots int64[capacity]`` is an open-addressing hash table; a filled slot holds 32 bits of the key's hash, then
-32 of its number + 1, so that neither a probe that fails nor growth looks at the keys. The other arrays are
-* ``keys int64[keys, 1 + nk + 1 + k + words]``: link, key columns, then the key's first record: epoch, k rounds,
-  accumulators (as in ``groups``, whose ``spec`` describes them);
+``slots int64[capacity]`` is an open-addressing hash table; a filled slot holds 32 bits of the key's hash,
+then 32 of its number + 1, so that neither a probe that fails nor growth looks at the keys. Then there are
+
+* ``keys int64[keys, 1 + nk + 1 + k + words]``: link, key columns, then the key's first record: epoch, k
+  rounds, accumulators (as in ``groups``, whose ``spec`` describes them);
 * ``records int64[records, 1 + 1 + k + words]``: link, then a record.
+
 A link is a record's number + 1, or 0. A record of the step in progress bears its epoch, one of closed epochs
-``COMMITTED``. From a key's link hang the step's records, latest rounds first, then the committed ones in
-lexicographic order of rounds, each rounds once; the record in the key is the least committed one if there is any,
-else the step's first. ``bits`` marks the keys that are listed in ``current``, those to be evaluated.
+``COMMITTED``. From a key's link hang the step's records, latest rounds first and among equal rounds latest
+epoch first, then the committed ones in lexicographic order of rounds, each rounds once; the record in the
+key is the least committed one if there is any, else the step's first. ``bits`` marks the keys that are listed
+in ``current``, those to be evaluated.
 ``state`` is indexed by the constants below; its last word is a sink for prefetches.
 """
 
@@ -198,8 +201,17 @@ def start_record(acc, index, base, link, epoch, time):
 
 
 @device
-def new_record(number, epoch, time, keys, records, state):
-    """A record of the step, in front of the key's others. Returns the link to it."""
+def append(number, last, link, keys, records):
+    """Let the key's record behind the link ``last``, or the one in the key, be followed by ``link``."""
+    if last == 0:
+        keys[number, 0] = link
+    else:
+        records[last - 1, 0] = link
+
+
+@device
+def new_record(number, last, epoch, time, keys, records, state):
+    """A record of the step behind ``last``, as for ``append``. Returns the link to it."""
     if state[FREE_RECORDS] > 0:
         link = state[FREE_RECORDS]
         state[FREE_RECORDS] = records[link - 1, 0]
@@ -207,8 +219,9 @@ def new_record(number, epoch, time, keys, records, state):
         state[RECORDS] += 1
         link = state[RECORDS]
     state[LIVE_RECORDS] += 1
-    start_record(records, link - 1, 1, keys[number, 0], epoch, time)
-    keys[number, 0] = link
+    following = keys[number, 0] if last == 0 else records[last - 1, 0]
+    start_record(records, link - 1, 1, following, epoch, time)
+    append(number, last, link, keys, records)
     return link
 
 
@@ -222,15 +235,17 @@ def has_rounds(acc, index, base, time):
 
 @device
 def find_record(number, epoch, time, base, keys, records):
-    """Link to the step's record at a time; 0 for the one in the key, -1 for none."""
+    """Link to the step's record at a time, 0 for the one in the key; if none, -1 - what would precede it."""
     if keys[number, base] == epoch and has_rounds(keys, number, base, time):
         return 0
+    last = 0
     link = keys[number, 0]
-    while link > 0 and records[link - 1, 1] >= 0 and has_rounds(records, link - 1, 1, time):
+    while link > 0 and records[link - 1, 1] >= epoch and has_rounds(records, link - 1, 1, time):
         if records[link - 1, 1] == epoch:
             return link
+        last = link
         link = records[link - 1, 0]
-    return -1
+    return -1 - last
 
 
 @device
@@ -309,7 +324,7 @@ def accumulate(
                     touched[state[TOUCHED]] = number
                     state[TOUCHED] += 1
                 if not fresh:
-                    link = new_record(number, epoch, time, keys, records, state)
+                    link = new_record(number, -1 - link, epoch, time, keys, records, state)
                 state[STEP_RECORDS] += 1
                 state[FIRST_EPOCH] = min(state[FIRST_EPOCH], epoch)
                 state[LAST_EPOCH] = max(state[LAST_EPOCH], epoch)
@@ -405,15 +420,6 @@ def pop_step(number, keys, records):
         link = following
     keys[number, 0] = link
     return step
-
-
-@device
-def append(number, last, link, keys, records):
-    """Let the key's record behind the link ``last``, or the one in the key, be followed by ``link``."""
-    if last == 0:
-        keys[number, 0] = link
-    else:
-        records[last - 1, 0] = link
 
 
 @device

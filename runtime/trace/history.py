@@ -1,9 +1,9 @@
 """The private state of reduces, distinct and threshold in loops: accumulators by key and time.
 
-A time is (epoch, round, ...) under the product order. A step feeds the table rounds by rounds, in lexicographic
-order: it accumulates the updates of all its epochs that bear some rounds, then evaluates once, which gives the
-output's updates there and tells in ``owed`` the later rounds at which it must be evaluated too. The step ends in
-a commit, after which its epochs are told apart no longer, or in a rollback.
+A time is (epoch, round, ...) under the product order. A step feeds the table rounds by rounds, in
+lexicographic order: it accumulates the updates of all its epochs that bear some rounds, then evaluates once,
+which gives the output's updates there, and tells in ``owed`` the later rounds at which it must be evaluated
+too. The step ends in a commit, after which its epochs are told apart no longer, or in a rollback.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,8 @@ PORTION = 1 << 14
 FEW = 16
 """So many owed evaluations are sorted without numpy."""
 MOST_KEYS = 2**32 - 2
-NO_EPOCH = 2**63 - 1
+NO_STEP: Words = np.array([0, 0, 0, 2**63 - 1, -1])
+"""The part of the kernels' ``state`` that describes a step: counts, then its first and last epochs."""
 
 
 class HistoryTable:
@@ -89,97 +90,107 @@ class HistoryTable:
     def evaluate(self, rounds: Rounds, *, hydrating: bool = False, epoch: int = 0) -> Updates:
         """The updates at ``rounds`` of the output rows (key..., aggregates...).
 
-        ``hydrating`` says that there was no output before this step, of one ``epoch``: with an empty key, the row
-        over nothing appears at it and round 0.
+        ``hydrating`` says that there was no output before this step, of one ``epoch``: with an empty key, the
+        row over nothing appears at it and round 0.
         """
         absent = hydrating and self.key == 0 and not any(rounds)
         if absent:
             self._touch_empty(epoch)
         count = self._begin(rounds)
+        width = self.key + self.spec.shape[0]
         if count == 0:
-            return Updates.empty(self.key + self.spec.shape[0], self.depth)
-        state, at = self.state, np.array(rounds, np.int64)
-        owed_rounds, owed_keys = np.empty((len(rounds), count), np.int64), np.empty(count, np.int64)
+            return Updates.empty(width, self.depth)
+        state, at, owed = self.state, np.array(rounds, np.int64), np.empty((self.depth, count), np.int64)
         most = (int(state[kernels.STEP_RECORDS]) + 1) << len(rounds)
         capacity, first, parts = min(most, PORTION), 0, []
         while first < count:
             keys, epochs = np.empty((2, capacity), np.int64)
             old, new = np.empty((2, capacity, self.words), np.int64)
             reached = differences.corners(
-                at, first, int(absent), self.key, self.spec, self.keys, self.records, self.bits,
-                self.current, keys, epochs, old, new, owed_rounds, owed_keys, state,
+                at, first, absent, self.key, self.spec, self.keys, self.records, self.bits, self.current,
+                keys, epochs, old, new, owed, state,
             )  # fmt: skip
             if reached == first:
                 capacity = most
             elif state[kernels.ENTRIES]:
-                parts.append(self._emit(keys, epochs, old, new, rounds))
+                parts.append(self._emit(keys, epochs, old, new, at))
             first = reached
-        self._owe(owed_rounds, owed_keys)
-        return Updates.concat(parts) if parts else Updates.empty(self.key + self.spec.shape[0], self.depth)
+        self._owe(owed)
+        return Updates.concat(parts) if parts else Updates.empty(width, self.depth)
 
-    def _emit(self, keys: Words, epochs: Words, old: Words, new: Words, rounds: Rounds) -> Updates:
+    def _emit(self, keys: Words, epochs: Words, old: Words, new: Words, at: Words) -> Updates:
         """The updates that accumulators before and after make."""
         entries = int(self.state[kernels.ENTRIES])
         out = np.empty((self.key + self.spec.shape[0], 2 * entries), np.int64)
         diff, entry, when = np.empty((3, 2 * entries), np.int64)
         n = groups.emit(keys, old, new, entries, self.keys, self.key, self.spec, out, diff, entry)
         n = differences.cancel(out, diff, entry, keys, epochs, n, when)
-        return Updates(np.ascontiguousarray(out[:, :n]), self._times(when[:n], rounds), diff[:n])
+        return Updates(np.ascontiguousarray(out[:, :n]), self._times(when[:n], at), diff[:n])
 
     def evaluate_threshold(self, rounds: Rounds, distinct: bool) -> Updates:
         """The updates at ``rounds`` of the keys by positive multiplicity, or once each if ``distinct``."""
         count = self._begin(rounds)
         if count == 0:
             return Updates.empty(self.key, self.depth)
-        state = self.state
-        most = count if self._single_epoch else int(state[kernels.STEP_RECORDS])
-        out = np.empty((self.key, most), np.int64)
-        epochs, diff = np.empty(most, np.int64), np.empty(most, np.int64)
-        owed_rounds, owed_keys = np.empty((len(rounds), count), np.int64), np.empty(count, np.int64)
+        state, at, owed = self.state, np.array(rounds, np.int64), np.empty((self.depth, count), np.int64)
+        most = count
+        if state[kernels.FIRST_EPOCH] != state[kernels.LAST_EPOCH]:
+            most = int(state[kernels.STEP_RECORDS])
+        out, changes = np.empty((self.key, most), np.int64), np.empty((2, most), np.int64)
         n = differences.evaluate_threshold(
-            np.array(rounds, np.int64), int(distinct), self.key, self.keys, self.records, self.bits,
-            self.current, out, epochs, diff, owed_rounds, owed_keys, state,
-        )  # fmt: skip
-        self._owe(owed_rounds, owed_keys)
+            at,
+            distinct,
+            self.key,
+            self.keys,
+            self.records,
+            self.bits,
+            self.current,
+            out,
+            changes,
+            owed,
+            state,
+        )
+        self._owe(owed)
         if n == 0:
             return Updates.empty(self.key, self.depth)
-        diff = diff[:1].copy() if state[kernels.ENTRIES] else diff[:n]
-        return Updates(np.ascontiguousarray(out[:, :n]), self._times(epochs[:n], rounds), diff)
-
-    @property
-    def _single_epoch(self) -> bool:
-        return bool(self.state[kernels.FIRST_EPOCH] == self.state[kernels.LAST_EPOCH])
+        diff = changes[1, :1].copy() if state[kernels.ENTRIES] else changes[1, :n]
+        data = out if n == most else np.ascontiguousarray(out[:, :n])
+        return Updates(data, self._times(changes[0, :n], at), diff)
 
     def _begin(self, rounds: Rounds) -> int:
         """List the keys that are due; the number of keys to evaluate."""
         self.owed = []
         self._evaluated = rounds
         self.state[kernels.OWED] = 0
-        for numbers in self._due.pop(rounds, ()):
-            self._reserve_current(numbers.shape[0])
-            kernels.wake(numbers, self.bits, self.current, self.state)
+        if self._due:
+            for numbers in self._due.pop(rounds, ()):
+                used, n = int(self.state[kernels.CURRENT]), numbers.shape[0]
+                if used + n > self.current.shape[0]:
+                    self.current = _grown(self.current, used, n)
+                kernels.wake(numbers, self.bits, self.current, self.state)
         return int(self.state[kernels.CURRENT])
 
-    def _owe(self, rounds: Words, keys: Words) -> None:
+    def _owe(self, owed: Words) -> None:
         """Note the keys that are due at later rounds."""
         n = int(self.state[kernels.OWED])
         if n == 0:
             return
-        rounds, keys = rounds[:, :n], keys[:n]
+        rounds, keys = owed[:-1, :n], owed[-1, :n]
         order = np.lexsort(rounds[::-1]) if n > FEW else np.array(_order(rounds))
-        sorted_rounds, keys = rounds[:, order], keys[order]
-        starts = np.flatnonzero((sorted_rounds[:, 1:] != sorted_rounds[:, :-1]).any(axis=0)) + 1
+        rounds, keys = rounds[:, order], keys[order]
+        starts = np.flatnonzero((rounds[:, 1:] != rounds[:, :-1]).any(axis=0)) + 1
         for start, end in pairwise([0, *starts.tolist(), n]):
-            at = tuple(sorted_rounds[:, start].tolist())
+            at = tuple(rounds[:, start].tolist())
             self._due.setdefault(at, []).append(keys[start:end])
             self.owed.append(at)
 
-    def _times(self, epochs: Words, rounds: Rounds) -> Words:
-        if self._single_epoch:
-            return np.array([[self.state[kernels.FIRST_EPOCH]], *([r] for r in rounds)], np.int64)
-        times = np.empty((self.depth, epochs.shape[0]), np.int64)
-        times[0] = epochs
-        times[1:] = np.array(rounds)[:, None]
+    def _times(self, epochs: Words, at: Words) -> Words:
+        """Times of the given epochs and rounds; one time if the step is of one epoch."""
+        first = self.state[kernels.FIRST_EPOCH]
+        single = first == self.state[kernels.LAST_EPOCH]
+        times = np.empty((self.depth, 1 if single else epochs.shape[0]), np.int64)
+        times[0] = first if single else epochs
+        times[1:] = at[:, None]
         return times
 
     def _touch_empty(self, epoch: int) -> None:
@@ -248,9 +259,7 @@ class HistoryTable:
         self._finish()
 
     def _finish(self) -> None:
-        state = self.state
-        state[kernels.TOUCHED] = state[kernels.CURRENT] = state[kernels.STEP_RECORDS] = 0
-        state[kernels.FIRST_EPOCH], state[kernels.LAST_EPOCH] = NO_EPOCH, -1
+        self.state[kernels.TOUCHED : kernels.ENTRIES] = NO_STEP
         self.owed = []
         self._due.clear()
         self._evaluated = ()
@@ -278,17 +287,13 @@ class HistoryTable:
             self.slots = slots
         if state[kernels.TOUCHED] + n > self.touched.shape[0]:
             self.touched = _grown(self.touched, state[kernels.TOUCHED], n)
-        self._reserve_current(n)
-
-    def _reserve_current(self, n: int) -> None:
-        used = int(self.state[kernels.CURRENT])
-        if used + n > self.current.shape[0]:
-            self.current = _grown(self.current, used, n)
+        if state[kernels.CURRENT] + n > self.current.shape[0]:
+            self.current = _grown(self.current, state[kernels.CURRENT], n)
 
 
 def _grown(array: Words, used: int, n: int) -> Words:
     """Room for n more rows than the first ``used`` of the array."""
-    larger = np.empty((max(2 * array.shape[0], used + n), *array.shape[1:]), np.int64)
+    larger = np.empty((max(3 * array.shape[0] // 2, used + n), *array.shape[1:]), np.int64)
     larger[:used] = array[:used]
     return larger
 

@@ -14,7 +14,7 @@ from kpg.runtime.types import BIGINT
 NOWHERE = Span("", 0, 0)
 NUMBER = core.ValueType("number", core.Domain.NUMBER, BIGINT)
 COMPARISONS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
-FUNCTIONS = {"+": "add", "-": "sub", "*": "mul"}
+FUNCTIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 AGGREGATES = ("min", "max", "count", "sum")
 TOKEN = re.compile(r"\s*(:-|!=|<=|>=|\?-|-?\d+|[A-Za-z_][A-Za-z_0-9]*|[^\s])")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import Kind, Type, word_to_float
+from tests.model import primitives
 
 EPOCH = datetime.datetime(1970, 1, 1)
 LIMITS = {
@@ -262,6 +263,7 @@ OWN_NULLS: Mapping[str, Callable[..., Any]] = {
     "greatest": _ignore_nulls(max),
     "least": _ignore_nulls(min),
     "in": _in,
+    **primitives.PARTIAL,
 }
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "eq": lambda x, y: x == y,
@@ -295,4 +297,6 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "extract_doy": lambda date: date.timetuple().tm_yday,
     "extract_week": lambda date: date.isocalendar().week,
     "extract_dow": lambda date: date.isoweekday() % 7,
+    "contains": lambda text, part: part in text,
+    **primitives.FUNCTIONS,
 }

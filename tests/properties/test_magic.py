@@ -73,11 +73,11 @@ def _check(checked: core.Program, tables: Tables, policy: Policy, seed: int) -> 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_answers_are_those_of_the_whole_program(name: str, policy: str) -> None:
     checked = program(WRITTEN[name])
-    for seed in (0, 1):
-        _check(checked, _tables(seed), POLICIES[policy], seed)
+    seed = list(POLICIES).index(policy)
+    _check(checked, _tables(seed), POLICIES[policy], seed)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_answers_of_random_programs(seed: int) -> None:
     checked = program(random_program(seed))
     policy = list(POLICIES.values())[seed % len(POLICIES)]
@@ -121,7 +121,7 @@ def test_goals_on_the_engine(name: str) -> None:
         _check_engine(checked, goal, choice.choice(policies), choice.randrange(100))
 
 
-@pytest.mark.parametrize("seed", range(100, 112))
+@pytest.mark.parametrize("seed", range(100, 108))
 def test_goals_of_random_programs_on_the_engine(seed: int) -> None:
     checked = program(random_program(seed))
     goal = random.Random(seed).choice([g for g in _goals(checked) if any(g[1])])

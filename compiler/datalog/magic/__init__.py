@@ -4,6 +4,13 @@
 ``linear`` and ``counting``, in the order of ``sips``; ``cycles`` keeps it stratified.
 """
 
-from kpg.compiler.datalog.magic.prepare import Explanation, Policy, Prepared, Strategy, prepare
+from kpg.compiler.datalog.magic.prepare import (
+    Explanation,
+    Policy,
+    Prepared,
+    Strategy,
+    prepare,
+    steps_of_levels,
+)
 
-__all__ = ["Explanation", "Policy", "Prepared", "Strategy", "prepare"]
+__all__ = ["Explanation", "Policy", "Prepared", "Strategy", "prepare", "steps_of_levels"]

@@ -1,6 +1,7 @@
 """Bodies of rewritten rules: which literal binds a variable depends on what else is in the body."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from kpg.compiler.datalog.core import (
     Assignment,
@@ -15,6 +16,15 @@ from kpg.compiler.datalog.core import (
     literal_variables,
     variables,
 )
+
+TOTAL: Final = frozenset(
+    (
+        *("add", "sub", "mul", "neg", "abs", "least", "greatest", "concat", "length", "$substr", "$show"),
+        *("$wrap_number", "$wrap_unsigned", "$wrap_product", "$band", "$bor", "$bxor", "$bnot", "$bshl"),
+        *("$bshr", "$bshru", "$land", "$lor", "$lxor", "$lnot", "$quote", "$record", "$branch"),
+    )
+)
+"""The functions that have a value for all arguments, within range."""
 
 
 def names(literals: Iterable[Literal]) -> frozenset[str]:
@@ -65,6 +75,26 @@ def oriented(body: Sequence[Literal]) -> tuple[Literal, ...]:
         else:
             result.append(literal)
     return tuple(result)
+
+
+def can_fail(literal: Literal) -> bool:
+    """Whether evaluating a comparison or assignment can fail for a value; overflow aside.
+
+    The rule's other literals may keep such values away, so that demand must not be made by it on its own.
+    """
+    match literal:
+        case Assignment(expression=expression):
+            return _can_fail(expression)
+        case Comparison(left=left, right=right):
+            return _can_fail(left) or _can_fail(right)
+        case _:
+            return False
+
+
+def _can_fail(expression: Expression) -> bool:
+    return isinstance(expression, Call) and (
+        expression.function not in TOTAL or any(map(_can_fail, expression.args))
+    )
 
 
 def is_functor(expression: Expression) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 
 from kpg.compiler.datalog import core
 from kpg.compiler.datalog.magic.adornment import Adorned, derived
-from kpg.compiler.datalog.magic.counting import Levelled
+from kpg.compiler.datalog.magic.counting import Levelled, levelled
 from kpg.compiler.datalog.magic.literals import term_names
 from kpg.compiler.datalog.magic.rewrite import NOWHERE, Options, rewrite
 from kpg.compiler.datalog.magic.rewriting import Decisions, Rewriting, Source
@@ -20,6 +20,10 @@ from kpg.runtime.errors import NotSupportedError
 
 EXCLUDE: Final = "magic-transform-exclude"
 """The pragma that names relations to be computed as a whole, ``*`` being all."""
+
+
+Steps = tuple[str, tuple[int, ...], tuple[int, ...]]
+"""An input, the columns that a step starts from, and those that it leads to."""
 
 
 class Strategy(enum.Enum):
@@ -37,14 +41,14 @@ class Policy:
     """What the choice of strategy depends on, besides the program.
 
     ``kept``: derived relations that are there already. ``rows``: sizes of inputs, as far as known.
-    ``acyclic``: pairs of columns (as a goal's bound columns and what they lead to) of inputs without cycles.
+    ``acyclic``: inputs without cycles, seen as edges from some columns to others (``steps_of_levels``).
     ``least_rows``: programs over less than that are computed as a whole. ``levels``: the greatest level of
     counting, None to leave it out; ``count_always``: even where cycles are possible.
     """
 
     kept: frozenset[str] = frozenset()
     rows: Mapping[str, int] = field(default_factory=dict)
-    acyclic: frozenset[tuple[str, tuple[int, ...], tuple[int, ...]]] = frozenset()
+    acyclic: frozenset[Steps] = frozenset()
     least_rows: int = 0
     levels: int | None = 1024
     count_always: bool = False
@@ -109,7 +113,7 @@ def prepare(
     source = Source.of(program)
     decisions = _decisions(source, policy)
     seed = _seed(asked, goal)
-    result = rewrite(source, goal, seed, decisions, _options(policy))
+    result = rewrite(source, goal, seed, decisions, _options(program, policy))
     if result.asked is None:
         return _as_whole(program, goal, Strategy.FULL, decisions.reasons.get(relation, ""))
     return _finished(source, goal, result.rewriting, result.asked, seed)
@@ -143,23 +147,37 @@ def _decisions(source: Source, policy: Policy) -> Decisions:
     return decisions
 
 
-def _options(policy: Policy) -> Options:
+def _options(program: core.Program, policy: Policy) -> Options:
     def by_levels(found: Levelled) -> bool:
-        return policy.levels is not None and (policy.count_always or _has_no_cycle(found, policy))
+        return policy.levels is not None and (policy.count_always or _steps(program, found) in policy.acyclic)
 
     return Options(by_levels, policy.linear, policy.levels or 1)
 
 
-def _has_no_cycle(found: Levelled, policy: Policy) -> bool:
-    """Whether the upward half is one atom of an input without cycles."""
+def steps_of_levels(program: core.Program, relation: str, bound: Sequence[bool]) -> Steps | None:
+    """What must have no cycle, as in ``Policy.acyclic``, for goals to be answered by levels.
+
+    None if they cannot be, or if it is no input that is to be without cycles.
+    """
+    if program.relations[relation].kind is not core.Kind.DERIVED:
+        return None
+    rewriting = Rewriting(Source.of(program), Decisions())
+    found = levelled(rewriting, Adorned(relation, tuple(bound)))
+    return None if found is None else _steps(program, found)
+
+
+def _steps(program: core.Program, found: Levelled) -> Steps | None:
+    """The upward half, if it is one atom of an input: the columns it starts from and those it leads to."""
     if len(found.up) != 1 or not isinstance(found.up[0], core.Atom):
-        return False
+        return None
     atom = found.up[0]
+    if program.relations[atom.relation].kind is core.Kind.DERIVED:
+        return None
     head, inner = term_names(found.given), term_names(found.reached)
     names = [term.name if isinstance(term, core.Variable) else "" for term in atom.terms]
     start = tuple(place for place, name in enumerate(names) if name in head)
     end = tuple(place for place, name in enumerate(names) if name in inner)
-    return (atom.relation, start, end) in policy.acyclic
+    return atom.relation, start, end
 
 
 def _seed(asked: core.Relation, goal: Adorned) -> core.Relation:

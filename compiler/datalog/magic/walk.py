@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from kpg.compiler.datalog import core
 from kpg.compiler.datalog.magic.adornment import Adorned
-from kpg.compiler.datalog.magic.literals import names, term_names
+from kpg.compiler.datalog.magic.literals import can_fail, names, term_names
 from kpg.compiler.datalog.magic.rewriting import Rewriting, costly, used
 from kpg.compiler.datalog.magic.sips import Known, ordered
 from kpg.runtime.errors import NotSupportedError, Span
@@ -45,8 +45,8 @@ class _Walk:
     prefix: list[core.Literal] = field(default_factory=list)
     """What is evaluated so far."""
     stable: list[core.Literal] = field(default_factory=list)
-    """That as demand may use it: without what depends on values that are not final, and without negations
-    that make demand themselves, lest demand depend on its own negation.
+    """That as demand may use it: without what depends on values that are not final or can fail, and without
+    negations that make demand themselves, lest demand depend on its own negation.
     """
     shaky: set[str] = field(default_factory=set)
     """The variables that only such literals bind."""
@@ -86,7 +86,7 @@ class _Walk:
     def _append(self, literal: core.Literal) -> None:
         self.prefix.append(literal)
         mentioned = names([literal])
-        if mentioned & self.shaky:
+        if mentioned & self.shaky or can_fail(literal):
             self.shaky |= mentioned - names(self.stable)
         else:
             self.stable.append(literal)

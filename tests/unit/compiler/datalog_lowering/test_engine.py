@@ -1,6 +1,7 @@
 """Lowered programs on the real engine against the naive evaluator, as facts come and go."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.model import graphs
 from tests.model.datalog import run
 from tests.model.rules import program
 from tests.properties.datalog import Session
+from tests.properties.programs import random_program
 
 PROGRAMS = {
     "closure": "tc(x, y) :- e(x, y). tc(x, y) :- tc(x, z), e(z, y).",
@@ -116,6 +118,27 @@ def test_engine_is_naive_evaluation_after_every_change(name: str) -> None:
         removed = {"e": gone, "root": frozenset(session.rows.get("root", ()))}
         session.change(added, {t: rows for t, rows in removed.items() if t in inputs})
         _check(session, checked)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs(seed: int) -> None:
+    """Also with the literals and the rules in another order."""
+    checked = program(random_program(seed))
+    choice = random.Random(seed)
+    bodies = [choice.sample(rule.body, len(rule.body)) for rule in checked.rules]
+    rules = [replace(rule, body=tuple(body)) for rule, body in zip(checked.rules, bodies, strict=True)]
+    mixed = replace(checked, rules=tuple(choice.sample(rules, len(rules))))
+    start = {"e": graphs.any_graph(7, 8, seed), "f": graphs.any_graph(7, 6, seed + 1)}
+    sessions = [Session(one, start) for one in (checked, mixed)]
+    for step in range(3):
+        added = {"e": graphs.any_graph(7, 3, step), "u": frozenset({(choice.randrange(7),)})}
+        removed = {
+            "f": frozenset(choice.sample(sorted(start["f"]), 2)),
+            "e": graphs.any_graph(7, 3, 5 - step),
+        }
+        for session in sessions:
+            session.change(added, removed)
+            _check(session, checked)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

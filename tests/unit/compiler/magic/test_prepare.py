@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kpg.compiler.datalog import core
-from kpg.compiler.datalog.magic import Policy, Strategy, prepare
+from kpg.compiler.datalog.magic import Policy, Strategy, prepare, steps_of_levels
 from kpg.runtime.errors import NotSupportedError
 from tests.model.datalog import run
 from tests.model.rules import program
@@ -74,3 +74,16 @@ def test_relations_that_need_values() -> None:
     assert run(prepared.program, rows)[prepared.answer] == {(2, 3), (2, 4), (3, 4)}
     with pytest.raises(NotSupportedError, match="goal can be asked only with values for c0"):
         prepare(checked, "goal", (False, True))
+
+
+def test_what_must_have_no_cycle_for_levels() -> None:
+    text = """
+        sg(x, y) :- f(x, y). sg(x, y) :- e(a, _, x), sg(a, b), e(b, _, y).
+        on(x, y) :- f(x, y). on(x, y) :- sg(x, a), on(a, b), f(b, y).
+    """
+    checked = program(text)
+    assert steps_of_levels(checked, "sg", (True, False)) == ("e", (2,), (0,))
+    assert steps_of_levels(checked, "sg", (True, True)) is None
+    assert steps_of_levels(checked, "on", (True, False)) is None
+    assert steps_of_levels(checked, "on", (False, True)) == ("f", (1,), (0,))
+    assert steps_of_levels(checked, "e", (True, False, False)) is None

@@ -110,6 +110,12 @@ def test_demand_does_not_go_through_functors_of_demand() -> None:
     assert _prepared(endless, "p bf").strategy is Strategy.FULL
 
 
+def test_demand_is_not_made_by_what_can_fail() -> None:
+    text = "p(x, y) :- e(x, y). p(x, y) :- f(x, z), w = 12 / z, p({}, y), p(z, y), g(w)."
+    assert _prepared(text.format("w"), "p bf", PLAIN).strategy is Strategy.FULL
+    assert "demand p[bf](z) :- demand p[bf](x), f(x, z)." in _rules(text.format("z"), "p bf", PLAIN)
+
+
 def test_more_general_demand_covers() -> None:
     prepared = _prepared(SQUARED, "tc bb")
     assert ("tc[bb]", "asked by tc[bf], which is asked for too") in prepared.explanation.notes

@@ -1,0 +1,192 @@
+"""``.input``: facts from text files and parquet, with the place of whatever is wrong in them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from kpg.compiler.datalog import core
+from kpg.datalog import facts
+from kpg.engine import Engine
+from kpg.runtime.data import files
+from kpg.runtime.data.arrow import encode
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.data.encoding import arrow_type
+from kpg.runtime.errors import DataError, NotSupportedError, OperationalError
+from kpg.runtime.types import Schema
+
+Words = NDArray[np.int64]
+SUFFIXES: Final = (".facts", ".tsv", ".csv", ".parquet")
+"""What a relation's file may be called, in this order, if the program does not say."""
+TRUE: Final = ("true", "1", "yes")
+RANGES: Final = {
+    (core.Domain.NUMBER, 32): (-(2**31), 2**31 - 1),
+    (core.Domain.UNSIGNED, 32): (0, 2**32 - 1),
+    (core.Domain.UNSIGNED, 64): (0, 2**63 - 1),
+}
+STRUCTURED: Final = (core.Domain.RECORD, core.Domain.ADT)
+
+
+def load(program: core.Program, engine: Engine, folder: str) -> dict[str, int]:
+    """Insert the rows of every ``.input`` relation's file; how many were new. Nothing is committed.
+
+    OperationalError for a file that cannot be read, DataError with file, line and column for a bad row.
+    """
+    counts: dict[str, int] = {}
+    for transfer in program.transfers:
+        if transfer.direction is core.Direction.INPUT:
+            path = path_of(transfer, folder)
+            table = engine.worker.tables[transfer.relation]
+            relation = program.relations[transfer.relation]
+            words = read(path, relation, table.schema, table.dictionary, transfer.options, program.number_size)
+            counts[transfer.name] = facts.insert(table, words)
+    return counts
+
+
+def path_of(transfer: core.Transfer, folder: str) -> Path:
+    """The file of an ``.input``."""
+    kind = transfer.options.get("IO", "file")
+    if kind not in ("file", "csv", "parquet"):
+        raise NotSupportedError(f".input with IO={kind} is not supported", hint='the kinds are "file", "parquet"')
+    given = transfer.options.get("filename")
+    if given is not None:
+        return Path(folder, given)
+    candidates = [Path(folder, transfer.name + suffix) for suffix in SUFFIXES]
+    found = [path for path in candidates if path.is_file()]
+    if not found:
+        hint = f'or say another: .input {transfer.name}(filename="...")'
+        raise OperationalError(f"there is no file {candidates[0]} for relation {transfer.name}", hint=hint)
+    return found[0]
+
+
+def read(
+    path: Path,
+    relation: core.Relation,
+    schema: Schema,
+    dictionary: Dictionary,
+    options: Mapping[str, str],
+    size: int = 64,
+) -> Words:
+    """The rows of a file in the columns of a relation, as words ``int64[w, n]``."""
+    for column in relation.columns:
+        if column.type.domain in STRUCTURED:
+            message = f"column {column.name} of {relation.name} is a {column.type.domain.value}"
+            raise NotSupportedError(f"{message}: records are not read from files", hint="write them as facts")
+    if path.suffix == ".parquet" or options.get("IO") == "parquet":
+        parts = list(files.read_parquet(path, schema, dictionary))
+        return np.concatenate(parts, axis=1) if parts else np.empty((len(schema.columns), 0), np.int64)
+    if not relation.columns:
+        return np.zeros((1, int(bool(_text(path).strip()))), np.int64)
+    table = _fields(path, relation, options)
+    first = 2 if _has_header(options) else 1
+    typed = [
+        _typed(path, table.column(place), column, first, size)
+        for place, column in enumerate(relation.columns)
+    ]
+    return encode(pa.Table.from_arrays(typed, names=list(schema.names)), schema, dictionary)
+
+
+def _has_header(options: Mapping[str, str]) -> bool:
+    return options.get("headers", "false").lower() in TRUE
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> OperationalError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return OperationalError(f"cannot read {path}: {reason}")
+
+
+def delimiter_of(path: Path, options: Mapping[str, str]) -> str:
+    """What stands between the fields: a tab, or in ``.csv`` a comma, unless the program says otherwise."""
+    given = options.get("delimiter", "," if path.suffix == ".csv" else "\t")
+    return {"\\t": "\t", "tab": "\t"}.get(given, given)
+
+
+def _fields(path: Path, relation: core.Relation, options: Mapping[str, str]) -> pa.Table:
+    """The fields as strings; DataError for a line with too many or too few."""
+    names = [str(place) for place in range(len(relation.columns))]
+    delimiter = delimiter_of(path, options)
+    if len(delimiter) != 1:
+        raise NotSupportedError(f'delimiter "{delimiter}" of {path} is not one character')
+    quoted = options.get("rfc4180", "true" if path.suffix == ".csv" else "false").lower() in TRUE
+
+    def wrong(row: "pa.csv.InvalidRow") -> str:
+        raise DataError(
+            f"{path} line {row.number}: {row.actual_columns} fields for the {row.expected_columns} columns "
+            f"of {relation.name}",
+            hint=f"the line is: {row.text[:100]}",
+        )
+
+    parse = pyarrow.csv.ParseOptions(
+        delimiter=delimiter,
+        quote_char='"' if quoted else False,
+        newlines_in_values=quoted,
+        ignore_empty_lines=False,
+        invalid_row_handler=wrong,
+    )
+    reading = pyarrow.csv.ReadOptions(
+        column_names=names, skip_rows=int(_has_header(options)), use_threads=False
+    )
+    kept = pyarrow.csv.ConvertOptions(
+        column_types={name: pa.string() for name in names}, strings_can_be_null=False
+    )
+    try:
+        if not path.stat().st_size:
+            return pa.table({name: pa.array([], pa.string()) for name in names})
+        return pyarrow.csv.read_csv(path, reading, parse, kept)
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from error
+    except pa.ArrowInvalid as error:
+        if "Empty CSV" in str(error):
+            return pa.table({name: pa.array([], pa.string()) for name in names})
+        raise DataError(f"{path}: {error}") from error
+
+
+def _typed(path: Path, given: pa.ChunkedArray, column: core.Column, first: int, size: int) -> pa.ChunkedArray:
+    """The fields of a column as values; DataError with line and column for the first that is none."""
+    type_ = column.type.type
+    if type_.is_text:
+        return given
+    wanted = arrow_type(type_)
+    trimmed = pc.utf8_trim_whitespace(given)
+    try:
+        values = pc.cast(trimmed, wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise _bad(path, trimmed, column, first, _first_misfit(trimmed, wanted)) from None
+    limits = RANGES.get((column.type.domain, size))
+    if limits is not None and len(values):
+        outside = pc.or_(pc.less(values, limits[0]), pc.greater(values, limits[1]))
+        if pc.any(outside).as_py():
+            raise _bad(path, trimmed, column, first, pc.index(outside, True).as_py())
+    return values
+
+
+def _first_misfit(fields: pa.ChunkedArray, wanted: pa.DataType) -> int:
+    """The position of the first field that is no value, by halving."""
+    low, high = 0, len(fields)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            pc.cast(fields.slice(low, middle - low), wanted)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def _bad(path: Path, fields: pa.ChunkedArray, column: core.Column, first: int, place: int) -> DataError:
+    return DataError(
+        f'{path} line {place + first}, column {column.name}: "{fields[place].as_py()}" is no {column.type.name}'
+    )

@@ -1,0 +1,144 @@
+"""What a text is: a program, or goals and updates for the program that has their relations."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from kpg.compiler.datalog import ast
+from kpg.compiler.datalog.check import Checked, check, read_file
+from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.parse import parse
+from kpg.compiler.datalog.preprocess import preprocess
+from kpg.compiler.datalog.source import File
+from kpg.datalog.facts import Words, rows_of
+from kpg.datalog.goal import Goal
+from kpg.datalog.planning import table_schema
+from kpg.datalog.program import Program
+from kpg.engine import Engine
+from kpg.runtime.errors import DatabaseError
+
+NOBODY: Final = "Datalog"
+"""The program of the goals that are about no program's relations."""
+WORD: Final = re.compile(r"[\w.?]+")
+
+
+def programs(engine: Engine) -> Iterator[Program]:
+    """The programs that are installed, the latest first."""
+    for client in reversed(engine.dataflows.values()):
+        if isinstance(client, Program):
+            yield client
+
+
+def program_of(engine: Engine, name: str) -> Program | None:
+    """The program that derives a relation."""
+    return next((one for one in programs(engine) if name in one.installed.views), None)
+
+
+def install(
+    engine: Engine,
+    check_database: Callable[[], None],
+    text: str,
+    *,
+    filename: str | None = None,
+    facts: str | None = None,
+) -> Program:
+    """Check a text and make it part of the database: all of it, or nothing and DatalogError.
+
+    ``filename`` names the text in messages; ``facts`` is the folder that ``.input`` reads from.
+    """
+    engine.refuse_in_transaction("installing a Datalog program")
+    owner = owner_of(engine, text) if only_adds(text, filename or "") else None
+    after = None if owner is None else owner.checked
+    checked = check(text, engine.catalog, file=filename or "", after=after)
+    if owner is not None:
+        return _added(owner, checked)
+    program = Program(engine, _label(engine, filename), checked, check_database)
+    add(program, facts_of(engine, checked), facts)
+    try:
+        program.run_updates(checked.program, {})
+        program.goals = tuple(program.goal(checked.program, goal) for goal in checked.program.goals)
+        for query in checked.program.queries:
+            program.keep_ready(query)
+    except BaseException:
+        program.drop()
+        raise
+    return program
+
+
+def _added(owner: Program, checked: Checked) -> Program:
+    """Run updates and prepare goals that are about another program, which is given back."""
+    owner.run_updates(checked.program, {})
+    owner.goals += tuple(owner.goal(checked.program, goal) for goal in checked.program.goals)
+    return owner
+
+
+def add(program: Program, rows: dict[str, Words], facts: str | None) -> None:
+    """Add the program's relations to the database, or nothing."""
+    engine = program.engine
+    try:
+        program.installed.add(rows, facts)
+    except DatabaseError:
+        engine.forget_dataflow(program.label)
+        raise
+    engine.dataflows[program.label] = program
+
+
+def facts_of(engine: Engine, checked: Checked) -> dict[str, Words]:
+    """The words of the text's facts."""
+    program, dictionary = checked.program, engine.worker.dictionary
+    return {
+        name: rows_of(program.relations[name], rows, table_schema(program.relations[name]), dictionary)
+        for name, rows in program.facts.items()
+    }
+
+
+def _label(engine: Engine, filename: str | None) -> str:
+    engine.dataflows_made += 1
+    return f"Datalog program {filename or engine.dataflows_made}" + (
+        f" ({engine.dataflows_made})" if filename else ""
+    )
+
+
+def prepare(engine: Engine, check_database: Callable[[], None], text: str) -> Goal:
+    """A goal about whichever program has its relations, or about tables and views alone."""
+    return _home(engine, check_database, text).prepare(text)
+
+
+def update(engine: Engine, check_database: Callable[[], None], text: str, values: dict[str, Any]) -> int:
+    """Run updates of the relations of one program, or of tables."""
+    return _home(engine, check_database, text).update(text, **values)
+
+
+def _home(engine: Engine, check_database: Callable[[], None], text: str) -> Program:
+    owner = owner_of(engine, text)
+    if owner is not None:
+        return owner
+    # Goals and updates about nothing but the database's own relations need a program without rules.
+    found = next((one for one in programs(engine) if one.label == NOBODY), None)
+    if found is None:
+        found = Program(engine, NOBODY, check("", engine.catalog), check_database)
+        engine.dataflows[NOBODY] = found
+    return found
+
+
+def owner_of(engine: Engine, text: str) -> Program | None:
+    """The program most of whose relations the text names, the latest of several.
+
+    The others' relations are read as views, so the answer does not depend on the choice.
+    """
+    words = set(WORD.findall(text))
+    counts = [(len(words & set(one.checked.program.relations)), one) for one in programs(engine)]
+    most = max((count for count, _ in counts), default=0)
+    return next((one for count, one in counts if count == most > 0), None)
+
+
+def only_adds(text: str, filename: str) -> bool:
+    """Whether a text has goals and updates only, at least one."""
+    diagnostics = Diagnostics()
+    try:
+        tree = parse(preprocess(File(filename, text), read_file, diagnostics), diagnostics)
+    except RecursionError:
+        return False
+    found = tree.statements
+    return bool(found) and all(isinstance(one, ast.Goal | ast.Update) for one in found)
+

@@ -1,0 +1,272 @@
+"""Goals: handles on a way of asking, answers read once, and answers that are followed."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.datalog import core
+from kpg.datalog.channel import Channel, Seed
+from kpg.datalog.facts import check_names, distinct, python_value
+from kpg.engine import Letter
+from kpg.feed import Callback, Change
+from kpg.reading import Reader
+from kpg.result import Result
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.data.foreign import from_rows
+from kpg.runtime.errors import InterfaceError
+from kpg.runtime.trace.updates import Updates
+from kpg.runtime.types import BOOLEAN, ColumnDef, Schema
+
+if TYPE_CHECKING:
+    from kpg.datalog.program import Program
+
+Words = NDArray[np.int64]
+HOLDS = "holds"
+"""The column of the answer to a goal without variables: a row with true, or no row."""
+
+
+class Goal:
+    """A prepared goal. Goals that ask the same way share one dataflow, whoever made them.
+
+    Calling it, with values for the goal's parameters, gives the answer; answers that nobody subscribes to
+    are kept until the next question is asked.
+    """
+
+    def __init__(self, program: "Program", goal: core.Goal, channel: Channel) -> None:
+        self._program = program
+        self._goal = goal
+        self._channel: Channel | None = channel
+        self._answers: list[Answers] = []
+        self._reading = Reading(goal, channel, program.dictionary)
+        channel.users += 1
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the parameters."""
+        return tuple(one.name for one in self._goal.parameters)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of an answer: the goal's variables."""
+        return self._reading.reader.names
+
+    def __call__(self, **values: Any) -> Result:
+        """The answer now. In a transaction, with its changes, computed for this call.
+
+        A goal without variables gives one row if it holds and none if not.
+        """
+        channel = self._open()
+        seed, given = self._reading.seed(values)
+        transactions = self._program.engine.transactions
+        transactions.check()
+        if not transactions.idle:
+            return self._reading.result(*channel.rows_now(seed), given)
+        channel.ask(seed)
+        try:
+            return self._reading.result(*channel.rows(), given)
+        finally:
+            channel.leave(seed)
+
+    def subscribe(self, callback: Callback | None = None, /, **values: Any) -> "Answers":
+        """Keep the answer up to date, and call ``callback`` with the changes of each later commit."""
+        answers = Answers(self, self._open(), self._reading, values, callback)
+        self._answers.append(answers)
+        return answers
+
+    def explain(self) -> str:
+        """How the goal is answered and why so, the rules it is answered by, and how much is demanded now."""
+        return self._open().explain()
+
+    def drop(self) -> None:
+        """Give the goal up and with it its subscriptions; the dataflow goes with its last goal.
+
+        Dropping twice is allowed.
+        """
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            for answers in list(self._answers):
+                answers.close()
+            self._program.release(channel)
+
+    def __enter__(self) -> "Goal":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.drop()
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that answers have."""
+        return self._program.engine.worker.epoch
+
+    def forget(self, answers: "Answers") -> None:
+        """A subscription was closed."""
+        if answers in self._answers:
+            self._answers.remove(answers)
+
+    def _open(self) -> Channel:
+        self._program.check()
+        if self._channel is None or self._channel.closed:
+            raise InterfaceError("the goal was dropped", hint="prepare it again")
+        return self._channel
+
+
+class Reading:
+    """How a goal's answer is read off the answers of its channel."""
+
+    def __init__(self, goal: core.Goal, channel: Channel, dictionary: Dictionary) -> None:
+        self._goal = goal
+        self._bound = channel.bound
+        self._dictionary = dictionary
+        self._given = [
+            place for place, term in enumerate(goal.terms) if isinstance(term, core.Constant | core.Parameter)
+        ]
+        columns = (ColumnDef(str(place), goal.terms[place].type, False) for place in self._given)
+        self._schema = Schema(tuple(columns))
+        places: dict[str, list[int]] = {}
+        for place, term in enumerate(goal.terms):
+            if isinstance(term, core.Variable):
+                places.setdefault(term.name, []).append(place)
+        self._equal = [group for group in places.values() if len(group) > 1]
+        self._places = [places[one.name][0] for one in goal.variables]
+        names = tuple(one.name for one in goal.variables) or (HOLDS,)
+        types = tuple(one.type for one in goal.variables) or (BOOLEAN,)
+        self.reader = Reader(names, types, (), dictionary)
+
+    def seed(self, values: dict[str, Any]) -> tuple[Seed, Seed]:
+        """The row to ask with, and all that is given: InterfaceError for missing or unknown parameters."""
+        check_names((one.name for one in self._goal.parameters), values)
+        row: list[Any] = []
+        for place in self._given:
+            term = self._goal.terms[place]
+            if isinstance(term, core.Parameter):
+                row.append(values[term.name])
+            elif isinstance(term, core.Constant):
+                row.append(python_value(term.value, term.type, self._dictionary))
+        given: Seed = ()
+        if row:
+            given = tuple(from_rows([tuple(row)], self._schema, self._dictionary)[:, 0].tolist())
+        pairs = zip(self._given, given, strict=True)
+        return tuple(word for place, word in pairs if self._bound[place]), given
+
+    def chosen(self, data: Words, given: Seed) -> tuple[Words, NDArray[np.bool_]]:
+        """The rows of the answer with repetitions, and which of the given ones they are."""
+        keep = np.ones(data.shape[1], np.bool_)
+        for place, word in zip(self._given, given, strict=True):
+            keep &= data[place] == word
+        for first, *others in self._equal:
+            for other in others:
+                keep &= data[first] == data[other]
+        rows = data[self._places][:, keep] if self._places else np.ones((1, int(keep.sum())), np.int64)
+        return np.ascontiguousarray(rows), keep
+
+    def rows(self, data: Words, diff: Words, given: Seed) -> Words:
+        """The answer, each row once."""
+        return distinct(self.chosen(np.ascontiguousarray(data[:, diff > 0]), given)[0])
+
+    def result(self, data: Words, diff: Words, given: Seed) -> Result:
+        """The answer in Python's terms."""
+        rows = self.rows(data, diff, given)
+        return self.reader.result(rows, np.ones(1, np.int64))
+
+
+class Answers:
+    """The answer to one goal, kept up to date until it is closed. Read is the state after the last commit."""
+
+    def __init__(
+        self,
+        goal: Goal,
+        channel: Channel,
+        reading: Reading,
+        values: dict[str, Any],
+        callback: Callback | None,
+    ) -> None:
+        self._goal = goal
+        self._channel: Channel | None = channel
+        self._reading = reading
+        self._callback = callback
+        self._seed, self._given = reading.seed(values)
+        channel.ask(self._seed)
+        self._mailbox = channel.feed.mailbox()
+        self._counts: Counter[tuple[int, ...]] = Counter()
+        data, diff = channel.rows()
+        self._waiting = self._net([Updates.of(data, (goal.epoch,), diff)])
+        channel.listeners.append(self)
+
+    def result(self) -> Result:
+        """The present answer, which later commits do not change."""
+        return self._reading.result(*self._open().rows(), self._given)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.result())
+
+    def __len__(self) -> int:
+        return len(self.result())
+
+    def changes(self) -> Iterator[Change]:
+        """What changed since the last call, as (row, epoch, +1 or -1); first, the answer as it was."""
+        self._open()
+        found, self._waiting = self._waiting, []
+        return iter(found)
+
+    def letters(self) -> Iterator[Letter]:
+        """Take the last commit's changes; the callback is to be told of them."""
+        updates, self._mailbox.waiting = self._mailbox.waiting, []
+        changes = self._net(updates)
+        self._waiting += changes
+        if changes and self._callback is not None:
+            yield partial(self._callback, changes)
+
+    def close(self) -> None:
+        """Follow the answer no more; it is given up unless somebody else asks for it."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.listeners.remove(self)
+            self._goal.forget(self)
+            channel.leave(self._seed, now=True)
+
+    def __enter__(self) -> "Answers":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _open(self) -> Channel:
+        if self._channel is None or self._channel.closed:
+            raise InterfaceError("the subscription was closed", hint="subscribe again")
+        return self._channel
+
+    def _net(self, parts: Sequence[Updates]) -> list[Change]:
+        """The changes of the answer as a set: several rows of the relation may be one of it."""
+        if not parts:
+            return []
+        updates = Updates.concat(parts)
+        rows, keep = self._reading.chosen(updates.data, self._given)
+        times, diffs = updates.times()[0][keep], updates.diffs()[keep]
+        found: list[Updates] = []
+        for time in np.unique(times).tolist():
+            at = times == time
+            found += self._flipped(rows[:, at], diffs[at].tolist(), time)
+        return self._reading.reader.changes(found)
+
+    def _flipped(self, rows: Words, diffs: list[int], time: int) -> list[Updates]:
+        """The rows that an epoch brings into the answer, or takes out of it."""
+        before: dict[tuple[int, ...], bool] = {}
+        for row, diff in zip(map(tuple, rows.T.tolist()), diffs, strict=True):
+            before.setdefault(row, self._counts[row] > 0)
+            self._counts[row] += diff
+        made = []
+        for row, was in before.items():
+            now = self._counts[row] > 0
+            if now != was:
+                made.append((row, 1 if now else -1))
+            if not now:
+                del self._counts[row]
+        if not made:
+            return []
+        words = np.array([row for row, _ in made], np.int64).T
+        return [Updates.of(words, (time,), [diff for _, diff in made])]

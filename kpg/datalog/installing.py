@@ -1,0 +1,145 @@
+"""A checked program as tables and views of the database, all of it or nothing."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Final
+
+from kpg.compiler.catalog import ViewEntry
+from kpg.compiler.datalog import core
+from kpg.compiler.datalog.stratify import strata
+from kpg.datalog import facts
+from kpg.datalog.files import load
+from kpg.datalog.planning import definition, planned, table_schema, view_schema
+from kpg.engine import Engine
+
+GOAL: Final = "?-"
+"""Begins the names of the relations that goals of several literals are."""
+
+
+@dataclass(slots=True)
+class Relations:
+    """What a program has in the database: the names of its tables, and its views.
+
+    A view that is not in ``kept`` is expanded where SQL uses it, until somebody wants it maintained.
+    """
+
+    engine: Engine
+    label: str
+    program: core.Program
+    tables: list[str] = field(default_factory=list)
+    views: dict[str, ViewEntry] = field(default_factory=dict)
+
+    @property
+    def uses(self) -> frozenset[str]:
+        """The relations of the database that the program reads, its tables included."""
+        return frozenset((*self.tables, *external(self.program)))
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """The derived relations that are maintained."""
+        return frozenset(name for name in self.views if self.is_there(name) and name in self.engine.views)
+
+    def is_there(self, name: str) -> bool:
+        """Whether nobody has dropped the view or put another in its place."""
+        return self.engine.catalog.find(name) is self.views.get(name)
+
+    def add(self, rows: Mapping[str, facts.Words], folder: str | None) -> None:
+        """Add tables with these rows and those of files, and views; if anything fails, nothing has changed."""
+        self.engine.refuse_in_transaction("installing a Datalog program")
+        with ExitStack() as undo:
+            undo.callback(self.remove)
+            self._add_tables()
+            with self.engine.transactions.statement(changes=True):
+                for name, words in rows.items():
+                    facts.insert(self.engine.worker.tables[name], words)
+                if folder is not None:
+                    load(self.program, self.engine, folder)
+            self._add_views()
+            undo.pop_all()
+
+    def _add_tables(self) -> None:
+        for relation in self.program.relations.values():
+            if relation.kind is core.Kind.INPUT:
+                self.engine.create_table(relation.name, table_schema(relation))
+                self.tables.append(relation.name)
+        self.engine.note_uses(self.label, self.uses)
+
+    def _add_views(self) -> None:
+        wanted = {one.relation for one in self.program.transfers if one.direction is not core.Direction.INPUT}
+        names = self.ordered()
+        for name in names:
+            rel = definition(self.program, name, self.engine.catalog, frozenset())
+            entry = ViewEntry(name, view_schema(self.program.relations[name]), rel, _text(name))
+            self.engine.create_view(entry, frozenset({self.label}), replace_old=False)
+            self.views[name] = entry
+        for name in names:
+            if name in wanted:
+                self.keep(name)
+
+    def ordered(self) -> list[str]:
+        """The derived relations that can be views, those first that others are made of."""
+        relations = self.program.relations
+        names = [name for one in strata(relations, self.program.rules) for name in one.relations]
+        return [
+            name
+            for name in names
+            if relations[name].kind is core.Kind.DERIVED
+            and not relations[name].demanded
+            and not name.startswith(GOAL)
+        ]
+
+    def keep(self, name: str) -> None:
+        """Maintain a derived relation from now on."""
+        kept = self.kept
+        if name in kept:
+            return
+        old = self.views[name]
+        catalog = self.engine.catalog
+        rel = definition(self.program, name, catalog, kept)
+        plan = planned(self.engine, self.program.relations[name], rel, catalog)
+        entry = ViewEntry(name, old.schema, old.rel, old.sql, materialized=True)
+        self.engine.materialize(entry, plan, frozenset({self.label}) | self._below(name, kept))
+        self.views[name] = entry
+
+    def _below(self, name: str, kept: Iterable[str]) -> frozenset[str]:
+        """Those of the views that a relation depends on, without what depends on it in turn."""
+        reads: dict[str, set[str]] = {}
+        for rule in self.program.rules:
+            below = reads.setdefault(rule.head.relation, set())
+            below.update(atom.relation for atom, _ in core.atoms(rule.body))
+        found = _reachable(reads, name)
+        return frozenset(one for one in kept if one in found and name not in _reachable(reads, one))
+
+    def remove(self) -> None:
+        """Take away what is still there, users first."""
+        users = [name for name in reversed(self.views) if self.is_there(name)]
+        for name in sorted(users, key=lambda name: len(self.engine.dependents(name))):
+            self.engine.drop(name)
+        for name in self.tables:
+            if name in self.engine.catalog:
+                self.engine.drop(name)
+        self.views.clear()
+        self.tables.clear()
+        self.engine.forget_dataflow(self.label)
+
+def external(program: core.Program) -> list[str]:
+    """The relations that a program does not declare."""
+    return [one.name for one in program.relations.values() if one.kind is core.Kind.EXTERNAL]
+
+
+def _reachable(reads: Mapping[str, set[str]], name: str) -> set[str]:
+    """What a relation reads, directly or not."""
+    found: set[str] = set()
+    pending = [name]
+    while pending:
+        for one in reads.get(pending.pop(), set()) - found:
+            found.add(one)
+            pending.append(one)
+    return found
+
+
+def _text(name: str) -> str:
+    """A query with the view's rows, for messages and for ``verify``."""
+    quoted = name.replace('"', '""')
+    return f'SELECT * FROM "{quoted}"'

@@ -1,0 +1,239 @@
+"""The handle of an installed program."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from kpg.compiler.datalog import core
+from kpg.compiler.datalog.assemble import BASE
+from kpg.compiler.datalog.check import Checked, check
+from kpg.compiler.datalog.text import rule_text
+from kpg.compiler.explain import explain_plan
+from kpg.compiler.algebra.text import render
+from kpg.compiler.catalog import did_you_mean
+from kpg.datalog import facts
+from kpg.datalog.channel import Channel, Question
+from kpg.datalog.goal import Goal
+from kpg.datalog.installing import GOAL, Relations, external
+from kpg.datalog.planning import definition, plan_rows, planned
+from kpg.engine import Engine, Letter
+from kpg.result import Result, Rows
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.data.table import Table
+from kpg.runtime.errors import Diagnostic, InterfaceError, ProgrammingError
+from kpg.view import View
+
+
+class Program:
+    """A Datalog program that is part of a database, until it is dropped.
+
+    Its inputs are tables, its derived relations views; those that it outputs are maintained from the start,
+    the others from when they are first read here or by ``Database.view``. As a context manager it drops
+    itself.
+    """
+
+    def __init__(self, engine: Engine, label: str, checked: Checked, check_database: Callable[[], None]) -> None:
+        self.engine = engine
+        self.label = label
+        self.checked = checked
+        self.installed = Relations(engine, label, checked.program)
+        self.goals: tuple[Goal, ...] = ()
+        """Those of the program's text, in its order."""
+        self._check_database = check_database
+        self._channels: dict[Question, Channel] = {}
+        self._made = 0
+        self._live = True
+
+    def __repr__(self) -> str:
+        return f"<{self.label}{'' if self._live else ', dropped'}>"
+
+    def __enter__(self) -> "Program":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.drop()
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The names of the tables and views that the program has made."""
+        return (*self.installed.tables, *self.installed.views)
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """What is suspicious about the program."""
+        return self.checked.warnings
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.relations
+
+    def __getitem__(self, name: str) -> View:
+        """A derived relation as a maintained view; ProgrammingError if there is none of that name."""
+        self.check()
+        if name in self.installed.tables:
+            hint = f"read it with SQL: SELECT * FROM {name}"
+            raise ProgrammingError(f'"{name}" is a table', hint=hint)
+        if name not in self.installed.views:
+            hint = did_you_mean(name, self.installed.views)
+            raise ProgrammingError(f"{self.label} has no relation {name}", hint=hint)
+        if not self.installed.is_there(name):
+            raise ProgrammingError(f"relation {name} of {self.label} was dropped or replaced")
+        self.installed.keep(name)
+        return View(self.engine.views[name], self._check_database, partial(self.explain, name))
+
+    def rows(self, name: str) -> Rows:
+        """The rows of any of the program's relations: of a table a copy, of a view the view."""
+        if name in self.installed.views:
+            return self[name]
+        self.check()
+        return self.engine.select(plan_rows(self.engine, name))
+
+    def explain(self, name: str, stage: str = "physical") -> str:
+        """How a derived relation is computed: its ``rules``, their algebra (``logical``) or its plan."""
+        self.check()
+        program = self.checked.program
+        if name not in self.installed.views:
+            raise ProgrammingError(f"{self.label} derives no relation {name}")
+        if stage == "rules":
+            rules = (one for one in program.rules if one.head.relation == name)
+            return "\n".join(rule_text(one, program.relations[name]) for one in rules)
+        rel = definition(program, name, self.engine.catalog, frozenset())
+        if stage == "logical":
+            return render(rel).rstrip("\n")
+        if stage != "physical":
+            raise InterfaceError(f'there is no stage "{stage}"', hint="rules, logical or physical")
+        plan = planned(self.engine, program.relations[name], rel, self.engine.catalog).plan
+        return explain_plan(plan, self.engine.catalog).rstrip("\n")
+
+    # Updates
+
+    def update(self, text: str, /, **values: Any) -> int:
+        """Run updates, ``+edge(1, 2). -edge(2, 3).``, as one transaction; how many rows came or went.
+
+        A fact that is there is not inserted again, and deleting one that is absent is no error. ``values``
+        are those of parameters, ``+edge($a, $b).``
+        """
+        self.check()
+        return self.run_updates(self._added(text, "updates").program, values)
+
+    def run_updates(self, program: core.Program, values: Mapping[str, Any]) -> int:
+        """Run the updates of a text that was checked after this program."""
+        if not program.updates:
+            return 0
+        with self.engine.transactions.statement(changes=True):
+            tables = {one.relation: self._table(one) for one in program.updates}
+            return facts.apply(program, tables, values, self.dictionary)
+
+    def _table(self, update: core.Update) -> Table:
+        name = update.relation
+        if name in self.installed.tables or name not in self.checked.program.relations:
+            if name in self.engine.catalog:
+                return self.engine.table(name)
+        elif self.checked.program.relations[name].kind is core.Kind.EXTERNAL:
+            return self.engine.table(name)
+        shown = name.removesuffix(BASE)
+        hint = f"declare .input {shown}, and it can have facts too"
+        raise ProgrammingError(f"{shown} has rules, its facts cannot be changed", span=update.span, hint=hint)
+
+    def _added(self, text: str, what: str) -> Checked:
+        """A text of goals or updates checked with the program; nothing else may be in it."""
+        found = check(text, self.engine.catalog, after=self.checked)
+        other = found.program.goals if what == "updates" else found.program.updates
+        if other or len(found.statements) > len(self.checked.statements):
+            raise InterfaceError(f"the text may only have {what}", hint="install more rules with db.datalog()")
+        return found
+
+    # Goals
+
+    def prepare(self, text: str) -> Goal:
+        """A goal, ``?- tc($src, x).``, ready to be asked; InterfaceError unless the text is one goal."""
+        self.check()
+        checked = self._added(text, "goals")
+        if len(checked.program.goals) != 1:
+            raise InterfaceError(f"the text has {len(checked.program.goals)} goals, not one")
+        return self.goal(checked.program, checked.program.goals[0])
+
+    def query(self, text: str, /, **values: Any) -> Result:
+        """The answer to a goal that is asked once."""
+        with self.prepare(text) as goal:
+            return goal(**values)
+
+    def goal(self, program: core.Program, goal: core.Goal) -> Goal:
+        """A goal of a text that was checked after this program."""
+        given = tuple(isinstance(term, core.Constant | core.Parameter) for term in goal.terms)
+        own: tuple[core.Rule, ...] = ()
+        if goal.relation.startswith(GOAL):
+            own = tuple(rule for rule in program.rules if rule.head.relation == goal.relation)
+        return Goal(self, goal, self._channel(Question(program, goal.relation, given, own)))
+
+    def keep_ready(self, query: core.Query) -> None:
+        """``.query p(b, f)``: have the dataflow there before somebody asks that way."""
+        self._channel(Question(self.checked.program, query.relation, query.bound)).users += 1
+
+    def _channel(self, question: Question) -> Channel:
+        channel = self._channels.get(question)
+        if channel is None:
+            self.engine.refuse_in_transaction("preparing a goal")
+            self._made += 1
+            name = f"{self.label}/goal {self._made}"
+            channel = Channel(self.engine, name, question, self.installed.kept)
+            self._channels[question] = channel
+            self._note_uses()
+        return channel
+
+    def release(self, channel: Channel) -> None:
+        """A goal was dropped: the last one takes the dataflow with it."""
+        channel.users -= 1
+        if channel.users == 0 and not channel.closed:
+            self._channels = {key: one for key, one in self._channels.items() if one is not channel}
+            channel.close()
+            self._note_uses()
+
+    def _note_uses(self) -> None:
+        """Keep from being dropped what the program and its goals read of the database."""
+        read = {name for question in self._channels for name in external(question.program)}
+        self.engine.note_uses(self.label, frozenset(read | self.installed.uses))
+
+    # The program as a whole
+
+    def drop(self) -> None:
+        """Take the program out of the database, with its tables, views and goals. Twice is allowed.
+
+        Raises ProgrammingError, with nothing dropped, if a view or another program uses one of its relations.
+        """
+        if not self._live:
+            return
+        self.engine.refuse_in_transaction("dropping a Datalog program")
+        self.refuse_used()
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+        self.installed.remove()
+        self._live = False
+
+    def refuse_used(self) -> None:
+        """Raise ProgrammingError if somebody else uses one of the program's relations."""
+        own = {self.label, *self.relations}
+        for name in self.relations:
+            users = [one for one in self.engine.dependents(name) if one not in own]
+            if users and (name in self.installed.tables or self.installed.is_there(name)):
+                hint = f'drop "{users[0]}" first'
+                raise ProgrammingError(f'{self.label} cannot be dropped: "{users[0]}" uses "{name}"', hint=hint)
+
+    def check(self) -> None:
+        """Raise InterfaceError if the program was dropped, or its database closed."""
+        self._check_database()
+        if not self._live:
+            raise InterfaceError(f"{self.label} was dropped", hint="install it again with db.datalog()")
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """Where the database keeps its strings."""
+        return self.engine.worker.dictionary
+
+    def pull(self) -> None:
+        """A program has no inputs of its own clock."""
+
+    def letters(self) -> Iterator[Letter]:
+        """Whom to tell of a commit: those who follow goals."""
+        for channel in list(self._channels.values()):
+            yield from channel.letters()
