@@ -4,7 +4,6 @@ import cProfile
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +39,6 @@ def step(flow: kpg.Dataflow, *inputs: kpg.Input) -> float:
     for one in inputs:
         one.advance_to(later)
     return timed(flow.step)
-
-
-@dataclass(frozen=True, slots=True)
-class Elapsed:
-    """Seconds on the wall, and of the processor, which other work on the machine adds less to."""
-
-    wall: float
-    processor: float
-
-
-def elapsed(work: Callable[[], object]) -> Elapsed:
-    """What ``work`` takes."""
-    wall, processor = time.perf_counter(), time.process_time()
-    work()
-    return Elapsed(time.perf_counter() - wall, time.process_time() - processor)
 
 
 def worker_of(database: kpg.Database) -> Worker:

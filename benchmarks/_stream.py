@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from _common import Elapsed
 from _tpch import Encoded, Words, install
 
 from kpg import Database
@@ -39,14 +40,6 @@ def epochs(data: Encoded, logical: int) -> Iterator[Epoch]:
             for (table, words), first, last in zip(data.words.items(), before, after, strict=True)
             if last > first
         ]
-
-
-@dataclass(frozen=True, slots=True)
-class Elapsed:
-    """Wall time, and the processor's time in it; a busy machine makes the one exceed the other."""
-
-    wall: float
-    processor: float
 
 
 def replay(worker: Worker, stream: Sequence[Epoch], physical: int) -> Elapsed:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from _common import Measurement, arguments, keep_memory, report
-from _flows import Elapsed, elapsed, graph_input, note, profiled, rows_of, step
+from _common import Elapsed, Measurement, arguments, elapsed, keep_memory, report
+from _flows import graph_input, note, profiled, rows_of, step
 from _graphs import Edges, gnp, grid, grid_closure, grid_generations
 
 import kpg

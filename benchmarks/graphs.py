@@ -16,8 +16,8 @@ from typing import Any
 
 import _hashed
 import numpy as np
-from _common import Measurement, arguments, keep_memory, report
-from _flows import Elapsed, elapsed, graph_input, loaded, note, profiled, step, worker_of
+from _common import Elapsed, Measurement, arguments, elapsed, keep_memory, report
+from _flows import graph_input, loaded, note, profiled, step, worker_of
 from _graphs import Edges, uniform
 from numpy.typing import NDArray
 

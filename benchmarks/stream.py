@@ -16,9 +16,9 @@ import gc
 import sys
 
 import numpy as np
-from _common import Measurement, arguments, keep_memory, report
+from _common import Elapsed, Measurement, arguments, keep_memory, report
 from _profile import print_functions, print_operators
-from _stream import Elapsed, epochs, ready, replay
+from _stream import epochs, ready, replay
 from _tpch import Encoded, add_arguments, folder, tables_of, worker_of
 
 from kpg import Database

@@ -11,8 +11,8 @@ import argparse
 
 import networkx as nx
 import numpy as np
-from _common import Measurement, arguments, keep_memory, report
-from _flows import Elapsed, elapsed, graph_input, note, profiled, quantiles, step
+from _common import Elapsed, Measurement, arguments, elapsed, keep_memory, report
+from _flows import graph_input, note, profiled, quantiles, step
 from _graphs import Edges, gnp
 
 import kpg

@@ -150,10 +150,7 @@ class Database:
 
     def dataflow(self, name: str | None = None) -> "Dataflow":
         """A new, empty dataflow: inputs, collections made of them, and outputs. See ``kpg.collections``."""
-        from pathlib import Path
-
-    from kpg.collections.dataflow import Dataflow
-    from kpg.datalog import Goal, Program
+        from kpg.collections.dataflow import Dataflow
 
         engine = self._engine
         engine.dataflows_made += 1

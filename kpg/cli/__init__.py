@@ -1,4 +1,4 @@
-"""The command line: ``kpg sql``, ``kpg explain``, ``kpg tpch``, ``kpg functions``.
+"""The command line: ``kpg sql``, ``kpg explain``, ``kpg datalog``, ``kpg tpch``, ``kpg functions``.
 
 Commands import what they run when they run it, so that ``kpg --help`` is quick.
 """

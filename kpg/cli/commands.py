@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from kpg import __version__
+from kpg.cli.datalog import datalog
 from kpg.cli.output import Format
 
 app = typer.Typer(
@@ -82,7 +83,7 @@ def kpg(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """SQL views kept up to date while their tables change.
+    """SQL views and Datalog programs kept up to date while their tables change.
 
     Start with [green]kpg sql[/green] for a prompt, or [green]kpg tpch[/green] to see it work.
     """
@@ -179,3 +180,6 @@ def functions(
     from kpg.cli.functions import list_functions
 
     raise typer.Exit(list_functions(pattern))
+
+
+app.add_typer(datalog, name="datalog")

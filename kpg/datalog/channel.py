@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.datalog import core
+from kpg.compiler.datalog.lowering import lowering
 from kpg.compiler.datalog.magic import Policy, Prepared, prepare
 from kpg.datalog import facts
 from kpg.datalog.planning import definition, planned, table_schema
@@ -60,6 +61,7 @@ class Channel:
         self._prepared = prepare(
             question.program, question.relation, question.bound, Policy(kept=kept, rows=rows)
         )
+        self._lowering = lowering(self._prepared.program)
         self._kept = kept
         self._catalog = self._with_seed(engine.catalog)
         self._install()
@@ -98,7 +100,7 @@ class Channel:
         names = {} if seed is None else {seed: seed_name(self._name, seed)}
         catalog = catalog or self._catalog
         program = self._prepared.program
-        rel = definition(program, relation, catalog, kept & frozenset(program.relations), names)
+        rel = definition(self._lowering, relation, catalog, kept & frozenset(program.relations), names)
         return planned(self._engine, program.relations[relation], rel, catalog)
 
     # Who asks

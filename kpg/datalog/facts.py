@@ -28,7 +28,9 @@ def rows_of(
 ) -> Words:
     """The words ``int64[w, n]`` of a program's facts, in the types of a table's columns."""
     given = [
-        tuple(python_value(value, type_, dictionary) for value, type_ in zip(row, relation.types, strict=True))
+        tuple(
+            python_value(value, type_, dictionary) for value, type_ in zip(row, relation.types, strict=True)
+        )
         or (0,)
         for row in rows
     ]

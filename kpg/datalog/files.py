@@ -43,7 +43,9 @@ def load(program: core.Program, engine: Engine, folder: str) -> dict[str, int]:
             path = path_of(transfer, folder)
             table = engine.worker.tables[transfer.relation]
             relation = program.relations[transfer.relation]
-            words = read(path, relation, table.schema, table.dictionary, transfer.options, program.number_size)
+            words = read(
+                path, relation, table.schema, table.dictionary, transfer.options, program.number_size
+            )
             counts[transfer.name] = facts.insert(table, words)
     return counts
 
@@ -52,7 +54,9 @@ def path_of(transfer: core.Transfer, folder: str) -> Path:
     """The file of an ``.input``."""
     kind = transfer.options.get("IO", "file")
     if kind not in ("file", "csv", "parquet"):
-        raise NotSupportedError(f".input with IO={kind} is not supported", hint='the kinds are "file", "parquet"')
+        raise NotSupportedError(
+            f".input with IO={kind} is not supported", hint='the kinds are "file", "parquet"'
+        )
     given = transfer.options.get("filename")
     if given is not None:
         return Path(folder, given)

@@ -9,7 +9,7 @@ from kpg.compiler.datalog.check import Checked, check, read_file
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.parse import parse
 from kpg.compiler.datalog.preprocess import preprocess
-from kpg.compiler.datalog.source import File
+from kpg.compiler.datalog.source import File, blank_comments
 from kpg.datalog.facts import Words, rows_of
 from kpg.datalog.goal import Goal
 from kpg.datalog.planning import table_schema
@@ -134,6 +134,8 @@ def owner_of(engine: Engine, text: str) -> Program | None:
 
 def only_adds(text: str, filename: str) -> bool:
     """Whether a text has goals and updates only, at least one."""
+    if not blank_comments(text)[0].lstrip().startswith(("?-", "+", "-")):
+        return False
     diagnostics = Diagnostics()
     try:
         tree = parse(preprocess(File(filename, text), read_file, diagnostics), diagnostics)
@@ -141,4 +143,3 @@ def only_adds(text: str, filename: str) -> bool:
         return False
     found = tree.statements
     return bool(found) and all(isinstance(one, ast.Goal | ast.Update) for one in found)
-

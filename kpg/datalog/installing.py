@@ -7,7 +7,7 @@ from typing import Final
 
 from kpg.compiler.catalog import ViewEntry
 from kpg.compiler.datalog import core
-from kpg.compiler.datalog.stratify import strata
+from kpg.compiler.datalog.lowering import Lowering, lowering
 from kpg.datalog import facts
 from kpg.datalog.files import load
 from kpg.datalog.planning import definition, planned, table_schema, view_schema
@@ -29,6 +29,10 @@ class Relations:
     program: core.Program
     tables: list[str] = field(default_factory=list)
     views: dict[str, ViewEntry] = field(default_factory=dict)
+    lowering: Lowering = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lowering = lowering(self.program)
 
     @property
     def uses(self) -> frozenset[str]:
@@ -69,7 +73,7 @@ class Relations:
         wanted = {one.relation for one in self.program.transfers if one.direction is not core.Direction.INPUT}
         names = self.ordered()
         for name in names:
-            rel = definition(self.program, name, self.engine.catalog, frozenset())
+            rel = definition(self.lowering, name, self.engine.catalog, frozenset())
             entry = ViewEntry(name, view_schema(self.program.relations[name]), rel, _text(name))
             self.engine.create_view(entry, frozenset({self.label}), replace_old=False)
             self.views[name] = entry
@@ -79,15 +83,7 @@ class Relations:
 
     def ordered(self) -> list[str]:
         """The derived relations that can be views, those first that others are made of."""
-        relations = self.program.relations
-        names = [name for one in strata(relations, self.program.rules) for name in one.relations]
-        return [
-            name
-            for name in names
-            if relations[name].kind is core.Kind.DERIVED
-            and not relations[name].demanded
-            and not name.startswith(GOAL)
-        ]
+        return [name for name in self.lowering.order if not name.startswith(GOAL)]
 
     def keep(self, name: str) -> None:
         """Maintain a derived relation from now on."""
@@ -96,7 +92,7 @@ class Relations:
             return
         old = self.views[name]
         catalog = self.engine.catalog
-        rel = definition(self.program, name, catalog, kept)
+        rel = definition(self.lowering, name, catalog, kept)
         plan = planned(self.engine, self.program.relations[name], rel, catalog)
         entry = ViewEntry(name, old.schema, old.rel, old.sql, materialized=True)
         self.engine.materialize(entry, plan, frozenset({self.label}) | self._below(name, kept))
@@ -122,6 +118,7 @@ class Relations:
         self.views.clear()
         self.tables.clear()
         self.engine.forget_dataflow(self.label)
+
 
 def external(program: core.Program) -> list[str]:
     """The relations that a program does not declare."""

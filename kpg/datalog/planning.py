@@ -10,7 +10,7 @@ from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.datalog import core
-from kpg.compiler.datalog.lowering import Sources, lower_relation
+from kpg.compiler.datalog.lowering import Lowering, Sources
 from kpg.compiler.sql.query import Bound
 from kpg.compiler.sql.query import lower_relation as lower_rows
 from kpg.engine import Engine
@@ -38,7 +38,7 @@ def view_schema(relation: core.Relation) -> Schema:
 
 
 def definition(
-    program: core.Program,
+    lowering: Lowering,
     name: str,
     catalog: Catalog,
     views: frozenset[str],
@@ -49,7 +49,7 @@ def definition(
 
     Recursion that takes more rounds than the program allows is an error when it runs.
     """
-    limit = rounds(program)
+    limit = rounds(lowering.program)
 
     def finished(node: Rel) -> Rel:
         if isinstance(node, algebra.LetRec) and node.limit is None:
@@ -58,7 +58,7 @@ def definition(
             return _kept(node, catalog)
         return node
 
-    return transform_up(lower_relation(program, name, Sources(catalog, views, names)), finished)
+    return transform_up(lowering.relation(name, Sources(catalog, views, names)), finished)
 
 
 def _kept(node: Get, catalog: Catalog) -> Rel:

@@ -32,7 +32,9 @@ class Program:
     itself.
     """
 
-    def __init__(self, engine: Engine, label: str, checked: Checked, check_database: Callable[[], None]) -> None:
+    def __init__(
+        self, engine: Engine, label: str, checked: Checked, check_database: Callable[[], None]
+    ) -> None:
         self.engine = engine
         self.label = label
         self.checked = checked
@@ -96,7 +98,7 @@ class Program:
         if stage == "rules":
             rules = (one for one in program.rules if one.head.relation == name)
             return "\n".join(rule_text(one, program.relations[name]) for one in rules)
-        rel = definition(program, name, self.engine.catalog, frozenset())
+        rel = definition(self.installed.lowering, name, self.engine.catalog, frozenset())
         if stage == "logical":
             return render(rel).rstrip("\n")
         if stage != "physical":
@@ -139,7 +141,9 @@ class Program:
         found = check(text, self.engine.catalog, after=self.checked)
         other = found.program.goals if what == "updates" else found.program.updates
         if other or len(found.statements) > len(self.checked.statements):
-            raise InterfaceError(f"the text may only have {what}", hint="install more rules with db.datalog()")
+            raise InterfaceError(
+                f"the text may only have {what}", hint="install more rules with db.datalog()"
+            )
         return found
 
     # Goals
@@ -217,7 +221,9 @@ class Program:
             users = [one for one in self.engine.dependents(name) if one not in own]
             if users and (name in self.installed.tables or self.installed.is_there(name)):
                 hint = f'drop "{users[0]}" first'
-                raise ProgrammingError(f'{self.label} cannot be dropped: "{users[0]}" uses "{name}"', hint=hint)
+                raise ProgrammingError(
+                    f'{self.label} cannot be dropped: "{users[0]}" uses "{name}"', hint=hint
+                )
 
     def check(self) -> None:
         """Raise InterfaceError if the program was dropped, or its database closed."""

@@ -33,7 +33,9 @@ def write(program: Program, folder: str, out: TextIO) -> None:
 def _file(rows: Rows, transfer: core.Transfer, folder: str) -> None:
     kind = transfer.options.get("IO", "file")
     if kind not in ("file", "csv", "parquet"):
-        raise NotSupportedError(f".output with IO={kind} is not supported", hint='"file", "parquet" or "stdout"')
+        raise NotSupportedError(
+            f".output with IO={kind} is not supported", hint='"file", "parquet" or "stdout"'
+        )
     suffix = ".parquet" if kind == "parquet" else ".csv"
     path = Path(folder, transfer.options.get("filename", transfer.name + suffix))
     try:

@@ -232,6 +232,21 @@ def owe(number, base, rounds, keys, records, times, point, owed, n_owed):
     return n_owed
 
 
+@device
+def chain_counts(number, base, present, keys, records):
+    """All a key has in a step of one epoch that began without it, none after round ``present``; what is at it."""
+    total = keys[number, base + 2]
+    here = total if keys[number, base + 1] == present else 0
+    link = keys[number, 0]
+    while link > 0:
+        count = records[link - 1, 3]
+        total += count
+        if records[link - 1, 2] == present:
+            here += count
+        link = records[link - 1, 0]
+    return total, here
+
+
 @kernel(
     "int64(int64[::1], int64, int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1],"
     " int64[:, ::1], int64[:, ::1], int64[::1])"
@@ -239,8 +254,8 @@ def owe(number, base, rounds, keys, records, times, point, owed, n_owed):
 def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, changes, owed, state):
     """The updates at ``rounds`` of the current keys: positive multiplicity, or its sign if ``distinct``.
 
-    ``changes`` is for their epochs and diffs. Empties ``current``. Returns the rows written; ``state[ENTRIES]``
-    is 1 if their diffs are all equal.
+    ``changes`` is for epochs and diffs. Empties ``current``. Returns the rows written; ``state[ENTRIES]`` is
+    1 if all diffs are equal.
     """
     base = 1 + nk
     corners = 1 << rounds.shape[0]
@@ -251,6 +266,7 @@ def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, 
     n = 0
     n_owed = 0
     uniform = True
+    chain = rounds.shape[0] == 1 and state[FIRST_EPOCH] == state[LAST_EPOCH]
     for position in range(state[CURRENT]):
         number = current[position]
         bits[number >> 6] &= ~(1 << (number & 63))
@@ -264,6 +280,17 @@ def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, 
                     changes[1, n] = count
                     uniform = uniform and count == changes[1, 0]
                     n += 1
+            continue
+        if chain and keys[number, base] >= 0:
+            total, here = chain_counts(number, base, rounds[0], keys, records)
+            change = bounded(total, distinct) - bounded(total - here, distinct)
+            if change != 0:
+                for c in range(nk):
+                    out[c, n] = keys[number, 1 + c]
+                changes[0, n] = keys[number, base]
+                changes[1, n] = change
+                uniform = uniform and change == changes[1, 0]
+                n += 1
             continue
         size = records_of(number, keys, records)
         if size > entries.shape[0]:

@@ -316,8 +316,10 @@ def accumulate(
                 start_record(keys, number, base, 0, epoch, time)
                 fresh = True
             else:
-                link = find_record(number, epoch, time, base, keys, records)
                 fresh = False
+                link = -1
+                if (bits[number >> 6] >> (number & 63)) & 1:  # otherwise nothing came at these rounds yet
+                    link = find_record(number, epoch, time, base, keys, records)
             if fresh or link < 0:
                 head = keys[number, 0]
                 if fresh or (keys[number, base] < 0 and (head == 0 or records[head - 1, 1] < 0)):

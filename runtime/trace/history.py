@@ -292,10 +292,12 @@ class HistoryTable:
 
 
 def _grown(array: Words, used: int, n: int) -> Words:
-    """Room for n more rows than the first ``used`` of the array."""
-    larger = np.empty((max(3 * array.shape[0] // 2, used + n), *array.shape[1:]), np.int64)
-    larger[:used] = array[:used]
-    return larger
+    """Room for n more rows than the first ``used`` of the array, which is of no use afterwards.
+
+    Large arrays are moved by the system without a copy.
+    """
+    array.resize((max(3 * array.shape[0] // 2, used + n), *array.shape[1:]), refcheck=False)
+    return array
 
 
 def _order(rounds: Words) -> list[int]:

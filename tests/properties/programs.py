@@ -82,7 +82,7 @@ WRITTEN = {
         same(x, y) :- cc(x, c), cc(y, c).
     """,
     "minima that ask": """
-        d(x, min(y)) :- e(x, y). d(x, min(z)) :- e(x, y), d(y, v), p(v, z).
+        d(x, min(y)) :- e(x, y). d(x, min(z)) :- e(x, y), d(y, v), p(x, z), z >= v.
         p(x, y) :- f(x, y). p(x, y) :- p(x, z), f(z, y).
     """,
     "functors": """

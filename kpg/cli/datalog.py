@@ -1,0 +1,135 @@
+"""``kpg datalog``: programs run on files of facts, checked, or typed at a prompt."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kpg.cli.output import Format
+
+datalog = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Run, check and try out Datalog programs: rules whose conclusions are kept up to date.",
+)
+
+RUN_HELP = """
+Run a Datalog [bold]PROGRAM[/bold]: read its .input files, derive, write its .output files, answer its goals.
+
+The facts of a relation r are in r.facts or r.tsv (tabs), r.csv (commas) or r.parquet in the folder of facts,
+unless its .input names another file. Outputs are r.csv, with tabs, in the folder of outputs.
+
+Examples:
+
+[green]$ kpg datalog run paths.dl -F facts -D out[/green]
+
+[green]$ kpg datalog run paths.dl -F facts -D -[/green]    outputs on the screen
+
+[green]$ kpg datalog run paths.dl --transcript changes.txt[/green]    transactions, and what each changes
+"""
+
+CHECK_HELP = """
+Say what is wrong or suspicious in a Datalog [bold]PROGRAM[/bold]. The exit code is 1 if there are errors.
+
+Examples:
+
+[green]$ kpg datalog check paths.dl[/green]
+
+[green]$ kpg datalog check paths.dl --json[/green]    for editors
+"""
+
+REPL_HELP = """
+Type rules, facts, goals and updates at a prompt, beginning with a [bold]PROGRAM[/bold] if one is given.
+
+Examples:
+
+[green]$ kpg datalog repl[/green]    .help says what it takes
+
+[green]$ kpg datalog repl paths.dl -F facts[/green]
+"""
+
+ProgramFile = Annotated[Path, typer.Argument(metavar="PROGRAM", help="A .dl file.", show_default=False)]
+Facts = Annotated[Path, typer.Option("--facts", "-F", metavar="DIR", help="Where .input reads.")]
+
+
+@datalog.command("run", help=RUN_HELP)
+def run(
+    program: ProgramFile,
+    facts: Facts = Path("."),
+    output: Annotated[
+        str, typer.Option("--output", "-D", metavar="DIR", help="Where .output writes, - for the screen.")
+    ] = ".",
+    transcript: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Transactions to run after the start.", show_default=False),
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
+) -> None:
+    import kpg
+    from kpg.cli.explain import read_script
+    from kpg.cli.output import write
+    from kpg.datalog.transcript import play
+    from kpg.datalog.writing import write as write_outputs
+
+    with kpg.connect() as db:
+        installed = db.datalog(read_script(str(program)), filename=str(program), facts=facts)
+        for warning in installed.warnings:
+            print(warning.render(), file=sys.stderr)
+        if transcript is not None:
+            play(installed, read_script(str(transcript)), str(transcript), facts, sys.stdout)
+        write_outputs(installed, output, sys.stdout)
+        for goal in installed.goals:
+            if not goal.parameters:
+                write(goal(), form, sys.stdout)
+
+
+@datalog.command("check", help=CHECK_HELP)
+def check(
+    program: ProgramFile,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects.")] = False,
+) -> None:
+    from kpg.cli.explain import read_script
+    from kpg.compiler.catalog import Catalog
+    from kpg.compiler.datalog.check import check as check_text
+    from kpg.compiler.datalog.diagnostics import to_json
+    from kpg.runtime.errors import DatalogError
+
+    try:
+        found = check_text(read_script(str(program)), Catalog(), file=str(program)).warnings
+    except DatalogError as error:
+        found = error.diagnostics
+    errors = sum(one.severity == "error" for one in found)
+    if as_json:
+        print(json.dumps(to_json(found), indent=2, ensure_ascii=False))
+    else:
+        for one in found:
+            print(one.render() if one.severity == "warning" else f"error: {one.render()}", end="\n\n")
+        print(f"{program}: {_counted(errors, 'error')}, {_counted(len(found) - errors, 'warning')}")
+    raise typer.Exit(1 if errors else 0)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+@datalog.command("repl", help=REPL_HELP)
+def repl(
+    program: Annotated[
+        Path | None, typer.Argument(metavar="[PROGRAM]", help="A .dl file.", show_default=False)
+    ] = None,
+    facts: Facts = Path("."),
+    form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
+) -> None:
+    import kpg
+    from kpg.cli.datalog_prompt import DatalogPrompt
+    from kpg.cli.explain import read_script
+
+    with kpg.connect() as db:
+        prompt = DatalogPrompt(db, form)
+        if program is not None:
+            prompt.install(read_script(str(program)), str(program), facts)
+        if sys.stdin.isatty():
+            raise typer.Exit(prompt.run())
+        prompt.script(sys.stdin.read())
