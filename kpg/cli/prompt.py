@@ -70,7 +70,7 @@ class Prompt:
         self._form = form
         self._timing = True
         self._session = session or PromptSession(
-            history=_history(),
+            history=history("history"),
             completer=Names(db),
             complete_while_typing=False,
             multiline=True,
@@ -165,12 +165,12 @@ def _bindings() -> KeyBindings:
     return bindings
 
 
-def _history() -> History:
-    """History in the user's state folder, or for this session only where that cannot be written."""
+def history(name: str) -> History:
+    """History in a file in the user's state folder, or for this session only where that cannot be written."""
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "kpg"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "history"
+        path = folder / name
         path.touch()
     except OSError:
         return InMemoryHistory()

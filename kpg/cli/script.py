@@ -48,11 +48,12 @@ def show(outcome: "Result | View | None", form: Format, started: float | None = 
     elif outcome is not None and people:
         print(f"{outcome.name}: {len(outcome):,} rows, kept up to date")
     if started is not None and people:
-        print(f"time: {_duration(time.perf_counter() - started)}")
+        print(f"time: {duration(time.perf_counter() - started)}")
     sys.stdout.flush()
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time for people."""
     return f"{seconds:.3f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.datalog import core
 from kpg.compiler.datalog.lowering import lowering
-from kpg.compiler.datalog.magic import Policy, Prepared, prepare
+from kpg.compiler.datalog.magic import Policy, prepare
 from kpg.datalog import facts
 from kpg.datalog.planning import definition, planned, table_schema
 from kpg.engine import Engine, Letter
@@ -121,7 +121,7 @@ class Channel:
         self._demands[seed] += 1
 
     def leave(self, seed: Seed, *, now: bool = False) -> None:
-        """Ask no more. If nobody asks for the answers they are given up ``now``, or with the next question."""
+        """Ask no more. Answers that nobody asks for are given up ``now``, or with the next question."""
         self._demands[seed] -= 1
         if self._demands[seed] <= 0:
             del self._demands[seed]

@@ -191,6 +191,6 @@ def _first_misfit(fields: pa.ChunkedArray, wanted: pa.DataType) -> int:
 
 
 def _bad(path: Path, fields: pa.ChunkedArray, column: core.Column, first: int, place: int) -> DataError:
-    return DataError(
-        f'{path} line {place + first}, column {column.name}: "{fields[place].as_py()}" is no {column.type.name}'
-    )
+    text = fields[place].as_py()
+    where = f"{path} line {place + first}, column {column.name}"
+    return DataError(f'{where}: "{text}" is no {column.type.name}')

@@ -46,12 +46,12 @@ def install(
 
     ``filename`` names the text in messages; ``facts`` is the folder that ``.input`` reads from.
     """
+    if only_adds(text, filename or ""):
+        owner = _home(engine, check_database, text)
+        owner.run_added(owner.with_program(text, filename))
+        return owner
     engine.refuse_in_transaction("installing a Datalog program")
-    owner = owner_of(engine, text) if only_adds(text, filename or "") else None
-    after = None if owner is None else owner.checked
-    checked = check(text, engine.catalog, file=filename or "", after=after)
-    if owner is not None:
-        return _added(owner, checked)
+    checked = check(text, engine.catalog, file=filename or "")
     program = Program(engine, _label(engine, filename), checked, check_database)
     add(program, facts_of(engine, checked), facts)
     try:
@@ -63,13 +63,6 @@ def install(
         program.drop()
         raise
     return program
-
-
-def _added(owner: Program, checked: Checked) -> Program:
-    """Run updates and prepare goals that are about another program, which is given back."""
-    owner.run_updates(checked.program, {})
-    owner.goals += tuple(owner.goal(checked.program, goal) for goal in checked.program.goals)
-    return owner
 
 
 def add(program: Program, rows: dict[str, Words], facts: str | None) -> None:

@@ -5,13 +5,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from kpg.compiler.catalog import ViewEntry
 from kpg.compiler.datalog import core
+from kpg.compiler.datalog.assemble import BASE
 from kpg.compiler.datalog.lowering import Lowering, lowering
 from kpg.datalog import facts
 from kpg.datalog.files import load
 from kpg.datalog.planning import definition, planned, table_schema, view_schema
 from kpg.engine import Engine
+from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.errors import ProgrammingError
 
 GOAL: Final = "?-"
 """Begins the names of the relations that goals of several literals are."""
@@ -49,7 +54,7 @@ class Relations:
         return self.engine.catalog.find(name) is self.views.get(name)
 
     def add(self, rows: Mapping[str, facts.Words], folder: str | None) -> None:
-        """Add tables with these rows and those of files, and views; if anything fails, nothing has changed."""
+        """Add tables with these rows and those of files, and views: all, or nothing has changed."""
         self.engine.refuse_in_transaction("installing a Datalog program")
         with ExitStack() as undo:
             undo.callback(self.remove)
@@ -107,6 +112,11 @@ class Relations:
         found = _reachable(reads, name)
         return frozenset(one for one in kept if one in found and name not in _reachable(reads, one))
 
+    def contents(self) -> dict[str, facts.Words]:
+        """The rows of the tables."""
+        tables = [self.engine.worker.tables[name] for name in self.tables]
+        return {table.name: np.ascontiguousarray(table.columns[:, table.live()]) for table in tables}
+
     def remove(self) -> None:
         """Take away what is still there, users first."""
         users = [name for name in reversed(self.views) if self.is_there(name)]
@@ -123,6 +133,32 @@ class Relations:
 def external(program: core.Program) -> list[str]:
     """The relations that a program does not declare."""
     return [one.name for one in program.relations.values() if one.kind is core.Kind.EXTERNAL]
+
+
+def carried(
+    rows: Mapping[str, facts.Words], before: core.Program, after: core.Program, dictionary: Dictionary
+) -> dict[str, facts.Words]:
+    """The rows that the inputs of an extended program start with: those there are, and the added facts.
+
+    ProgrammingError if an input that has rows is now defined by rules alone.
+    """
+
+    def place(name: str) -> str:
+        plain = name.removesuffix(BASE)
+        return plain + BASE if plain + BASE in after.relations else plain
+
+    found = {place(name): [words] for name, words in rows.items()}
+    for name in [one for one in found if after.relations[one].kind is not core.Kind.INPUT]:
+        if found.pop(name)[0].shape[1]:
+            hint = f"write .input {name}, and it has both"
+            raise ProgrammingError(f"{name} has facts that were inserted, and would get rules", hint=hint)
+    known = {place(name): frozenset(given) for name, given in before.facts.items()}
+    for name, given in after.facts.items():
+        relation = after.relations[name]
+        fresh = [row for row in given if row not in known.get(name, ())]
+        words = facts.rows_of(relation, fresh, table_schema(relation), dictionary)
+        found.setdefault(name, []).append(words)
+    return {name: np.concatenate(parts, axis=1) for name, parts in found.items()}
 
 
 def _reachable(reads: Mapping[str, set[str]], name: str) -> set[str]:

@@ -54,24 +54,20 @@ def definition(
     def finished(node: Rel) -> Rel:
         if isinstance(node, algebra.LetRec) and node.limit is None:
             return replace(node, limit=limit, error_at_limit=True)
-        if isinstance(node, Get) and not node.is_table:
-            return _kept(node, catalog)
-        return node
+        return _kept(node, catalog)
 
     return transform_up(lowering.relation(name, Sources(catalog, views, names)), finished)
 
 
-def _kept(node: Get, catalog: Catalog) -> Rel:
+def _kept(node: Rel, catalog: Catalog) -> Rel:
     """A view as it is read: by name if it is kept, otherwise by its definition."""
+    if not isinstance(node, Get) or node.is_table:
+        return node
     entry = catalog.get(node.name)
     if not isinstance(entry, ViewEntry) or entry.materialized or entry.rel is None:
         return node
-    inner = transform_up(entry.rel, lambda one: _kept(one, catalog) if _is_view(one) else one)
+    inner = transform_up(entry.rel, lambda one: _kept(one, catalog))
     return algebra.Project(inner, tuple(range(len(node.types))))
-
-
-def _is_view(node: Rel) -> bool:
-    return isinstance(node, Get) and not node.is_table
 
 
 def rounds(program: core.Program) -> int:

@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from kpg.compiler.algebra.text import render
+from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog import core
 from kpg.compiler.datalog.assemble import BASE
 from kpg.compiler.datalog.check import Checked, check
 from kpg.compiler.datalog.text import rule_text
 from kpg.compiler.explain import explain_plan
-from kpg.compiler.algebra.text import render
-from kpg.compiler.catalog import did_you_mean
 from kpg.datalog import facts
 from kpg.datalog.channel import Channel, Question
 from kpg.datalog.goal import Goal
-from kpg.datalog.installing import GOAL, Relations, external
+from kpg.datalog.installing import GOAL, Relations, carried, external
 from kpg.datalog.planning import definition, plan_rows, planned
 from kpg.engine import Engine, Letter
 from kpg.result import Result, Rows
@@ -72,8 +72,7 @@ class Program:
         """A derived relation as a maintained view; ProgrammingError if there is none of that name."""
         self.check()
         if name in self.installed.tables:
-            hint = f"read it with SQL: SELECT * FROM {name}"
-            raise ProgrammingError(f'"{name}" is a table', hint=hint)
+            raise ProgrammingError(f'"{name}" is a table', hint=f"read it with SQL: SELECT * FROM {name}")
         if name not in self.installed.views:
             hint = did_you_mean(name, self.installed.views)
             raise ProgrammingError(f"{self.label} has no relation {name}", hint=hint)
@@ -125,6 +124,34 @@ class Program:
             tables = {one.relation: self._table(one) for one in program.updates}
             return facts.apply(program, tables, values, self.dictionary)
 
+    def add(self, text: str) -> int | None:
+        """Run a text of updates and goals: the goals are added to ``goals``. How many rows came or went.
+
+        None if there are no updates in it.
+        """
+        self.check()
+        return self.run_added(self.with_program(text))
+
+    def with_program(self, text: str, filename: str | None = None) -> Checked:
+        """A text checked as an addition to the program, whose names mean its own relations."""
+        catalog = self.engine.catalog.copy()
+        for name in self.relations:
+            if name in catalog:
+                catalog.remove(name)
+        return check(text, catalog, file=filename or "", after=self.checked)
+
+    def run_added(self, checked: Checked) -> int | None:
+        """As :meth:`add` for a text that was checked after this program."""
+        changed = self.run_updates(checked.program, {})
+        self.goals += tuple(self.goal(checked.program, goal) for goal in checked.program.goals)
+        return changed if checked.program.updates else None
+
+    def drop_goals(self) -> None:
+        """Drop the goals of the text."""
+        for goal in self.goals:
+            goal.drop()
+        self.goals = ()
+
     def _table(self, update: core.Update) -> Table:
         name = update.relation
         if name in self.installed.tables or name not in self.checked.program.relations:
@@ -138,7 +165,7 @@ class Program:
 
     def _added(self, text: str, what: str) -> Checked:
         """A text of goals or updates checked with the program; nothing else may be in it."""
-        found = check(text, self.engine.catalog, after=self.checked)
+        found = self.with_program(text)
         other = found.program.goals if what == "updates" else found.program.updates
         if other or len(found.statements) > len(self.checked.statements):
             raise InterfaceError(
@@ -199,6 +226,37 @@ class Program:
 
     # The program as a whole
 
+    def extend(self, text: str, *, filename: str | None = None) -> None:
+        """Add rules, facts and declarations; facts that were changed meanwhile stay as they are.
+
+        Everything is derived anew, and prepared goals are dropped. All or nothing, as ``Database.datalog``.
+        """
+        self.check()
+        self.refuse_used()
+        found = self.with_program(text, filename)
+        before, rows = self.checked, self.installed.contents()
+        added = carried(rows, before.program, found.program, self.dictionary)
+        self.close_goals()
+        self.installed.remove()
+        try:
+            self._install(found, added)
+        except BaseException:
+            self._install(before, rows)
+            raise
+
+    def _install(self, checked: Checked, rows: Mapping[str, facts.Words]) -> None:
+        self.checked = checked
+        self.installed = Relations(self.engine, self.label, checked.program)
+        self.installed.add(rows, None)
+        self.engine.dataflows[self.label] = self
+
+    def close_goals(self) -> None:
+        """Give all goals up."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+        self.goals = ()
+
     def drop(self) -> None:
         """Take the program out of the database, with its tables, views and goals. Twice is allowed.
 
@@ -208,9 +266,7 @@ class Program:
             return
         self.engine.refuse_in_transaction("dropping a Datalog program")
         self.refuse_used()
-        for channel in self._channels.values():
-            channel.close()
-        self._channels.clear()
+        self.close_goals()
         self.installed.remove()
         self._live = False
 

@@ -2,7 +2,7 @@
 
 A line is a command: ``begin``; ``put`` and a fact as ``put edge +1 (1, 2)``, ``put edge(1, 2)`` or
 ``put -edge(1, 2)``; ``file`` and a relation with a file of facts, and with ``-`` or ``+`` before its name;
-``commit``; ``abort``. Comments begin with ``#`` or ``//``. Each commit is told with the changes of the outputs.
+``commit``; ``abort``. Comments begin with ``#`` or ``//``. Each commit prints the changes of the outputs.
 """
 
 import re

@@ -17,7 +17,7 @@ RULE: Final = 15
 
 
 def write(program: Program, folder: str, out: TextIO) -> None:
-    """Write every ``.output`` relation into the folder, ``-`` being ``out``, and print the sizes asked for."""
+    """Write ``.output`` relations into the folder, ``-`` being ``out``, and print the sizes asked."""
     for transfer in program.checked.program.transfers:
         if transfer.direction is core.Direction.INPUT:
             continue

@@ -115,4 +115,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 """Of arguments that are not NULL."""
 PARTIAL: Mapping[str, Callable[..., Any]] = {"$unquote": _unquote, "$number": _number, "$float": _float}
-"""Those that read a field, which may not be there or not be of the type: None for it, and for None."""
+"""Those that read a field, which may not be there or not be of the type: None for it, and for None.
+
+Numbers beyond 64 bits are not refused here.
+"""

@@ -3,6 +3,8 @@
 import itertools
 import random
 import re
+import runpy
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 import kpg
+from kpg.cli import main
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.compiler.datalog import core
 from kpg.compiler.datalog.check import Checked, check
@@ -26,6 +29,7 @@ PROGRAMS = {
     for path in sorted(EXAMPLES.glob("*/*.dl"))
     if WRITES.search(path.read_text())
 }
+WITH_SQL = "sql_and_datalog/program"
 NO_MAGIC = '.pragma "magic-transform-exclude" "*"\n'
 POLICIES = (Policy(), Policy(linear=False, levels=None), Policy(count_always=True, levels=3))
 ROUNDS = 3
@@ -48,14 +52,13 @@ def test_headers_say_what_programs_show(name: str) -> None:
     assert all(line.startswith("//") for line in header.splitlines()) and "// Shows: " in header
 
 
-# Values: words and strings to the core's programs, Python's own in files and databases.
-
-
 def _plain(value: Any, type_: Type) -> Any:
+    """A core value as files and databases have it; no column of the examples needs more."""
     return word_to_float(value) if type_.is_float and value is not None else value
 
 
 def _word(value: Any, type_: Type) -> Any:
+    """A value of a database as a core value."""
     if value is None or isinstance(value, str):
         return value
     return (
@@ -105,6 +108,7 @@ def _outputs(path: Path, program: core.Program) -> dict[str, Tuples]:
 
 
 def _naive(program: core.Program, facts: Facts) -> dict[str, Tuples]:
+    """The derived relations by naive evaluation."""
     stored = {name: [column.stored for column in one.columns] for name, one in program.relations.items()}
     words = {name: [tuple(map(_word, row, stored[name])) for row in rows] for name, rows in facts.items()}
     return {
@@ -152,9 +156,6 @@ def _rounds(db: Database, choice: random.Random) -> Iterator[int]:
     assert _tables(db) == everything
 
 
-# What is derived
-
-
 @every_program
 def test_naive_evaluation_gives_what_is_expected(name: str) -> None:
     path = PROGRAMS[name]
@@ -199,6 +200,22 @@ def test_the_engine_is_naive_evaluation_after_every_change(name: str) -> None:
             db.verify(relation)
 
 
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != WITH_SQL])
+def test_the_command_line_writes_what_is_expected(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = PROGRAMS[name]
+    facts, expected = path.parent / "facts", path.parent / "expected"
+    arguments = ["kpg", "datalog", "run", str(path), "-F", str(facts), "-D", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert not left.value.code
+    assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {
+        one.name: one.read_text() for one in expected.iterdir()
+    }
+
+
 def test_both_points_to_programs_agree_on_any_facts() -> None:
     plain, optimised = (
         _checked(EXAMPLES / "points_to" / f"{one}.dl").program for one in ("plain", "optimised")
@@ -209,9 +226,6 @@ def test_both_points_to_programs_agree_on_any_facts() -> None:
         facts = {"assign": frozenset(pairs[:7]), "dereference": frozenset(pairs[7:])}
         one, other = _naive(plain, facts), _naive(optimised, facts)
         assert one["value_flow"] == other["value_flow"] and one["memory_alias"] == other["memory_alias"]
-
-
-# Goals
 
 
 def _answer(goal: core.Goal, rows: Tuples, values: Mapping[str, Any]) -> Tuples:
@@ -300,9 +314,6 @@ def test_goals_with_magic_and_without(name: str) -> None:
             assert _asked(one, values) == expected == _asked(two, values), values
 
 
-# SQL
-
-
 def test_sql_reads_what_rules_derive_and_rules_what_sql_changes() -> None:
     folder = EXAMPLES / "sql_and_datalog"
     db, program = _installed(folder / "program.dl")
@@ -324,3 +335,9 @@ def test_sql_reads_what_rules_derive_and_rules_what_sql_changes() -> None:
         (103, "Mira", "Nils"),
         (106, "Jonas", "Jonas"),
     }
+
+
+def test_the_script_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "sql_and_datalog" / "run.py"), run_name="__main__")
+    before, after = capsys.readouterr().out.split("4100.00", 1)
+    assert "Karla" not in before and "Karla" in after

@@ -129,6 +129,13 @@ class Run:
         pairs = self.contents()
         assert accumulated(self.outputs, (epochs, *(rounds,) * (self.table.depth - 1))) == pairs
 
+    def check_merged(self) -> None:
+        """Each key and rounds at which something remains is held once; for distinct and threshold."""
+        net: Counter[tuple[Rounds, Row]] = Counter()
+        for time, row, diff in self.inputs:
+            net[time[1:], row] += diff
+        assert self.table.rows == sum(1 for n in net.values() if n)
+
     def contents(self) -> Counter[Row]:
         chunks = self.table.contents()
         if self.function is not reduced:
@@ -208,7 +215,9 @@ def test_multiplicities_match_brute_force(function: Output, depth: int) -> None:
     @settings(max_examples=200 if depth == 2 else 60, deadline=None)
     @given(histories(pairs, depth - 1))
     def check(steps: list[tuple[list[Change], bool]]) -> None:
-        run_all(Run(HistoryTable(2, (), depth), function), steps)
+        run = Run(HistoryTable(2, (), depth), function)
+        run_all(run, steps)
+        run.check_merged()
 
     check()
 
@@ -286,6 +295,16 @@ def test_a_commit_of_new_keys_only_relabels_their_records() -> None:
     assert all(a is b for a, b in zip(before_commit, (table.keys, table.records, table.slots), strict=True))
     assert (len(table), table.rows) == (n, n)
     assert table.bytes < 130 * n
+
+
+def test_rounds_are_merged_in_whichever_order_they_come() -> None:
+    run = Run(HistoryTable(1, (), 2), distinct)
+    for epoch, r in enumerate((5, 3, 5, 1, 3)):
+        run.step([(epoch, (r,), (7,), 1)])
+    run.check_merged()
+    assert run.table.rows == 3
+    run.step([(5, (1,), (7,), -1)])
+    assert run.visited == [(1,), (3,)]
 
 
 def test_an_update_of_one_epoch_has_a_short_time_and_diff() -> None:

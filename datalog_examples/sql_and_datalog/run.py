@@ -1,0 +1,23 @@
+"""The example from Python: tables by SQL, rules over them, a query over the rules, a change of a table."""
+
+from pathlib import Path
+
+import kpg
+
+FOLDER = Path(__file__).parent
+
+
+def main() -> None:
+    """Print who has whom below them, before and after a move."""
+    report = (FOLDER / "report.sql").read_text()
+    with kpg.connect() as db:
+        db.sql((FOLDER / "schema.sql").read_text())
+        db.datalog((FOLDER / "program.dl").read_text())
+        print(db.query(report))
+        # Lars gets another manager, and whoever is below Lars comes with him.
+        db.sql("UPDATE employees SET manager = 3 WHERE id = 4")
+        print(db.query(report))
+
+
+if __name__ == "__main__":
+    main()

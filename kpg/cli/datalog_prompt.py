@@ -1,0 +1,187 @@
+"""The prompt of ``kpg datalog repl``: rules, facts, goals and updates, each ended by a full stop."""
+
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from kpg.cli.output import Format, write
+from kpg.cli.prompt import history
+from kpg.cli.script import duration
+from kpg.cli.text import WORDS
+from kpg.compiler.datalog.source import blank_comments
+from kpg.datalog.front import only_adds
+from kpg.result import Rows
+from kpg.runtime.errors import Error, InterfaceError
+
+if TYPE_CHECKING:
+    from kpg.database import Database
+
+HELP: Final = """\
+A statement ends with a full stop and may take several lines. Try:
+
+  .decl edge(a: number, b: number)
+  edge(1, 2). edge(2, 3).
+  .decl tc(a: number, b: number)
+  tc(x, y) :- edge(x, y).
+  tc(x, y) :- tc(x, z), edge(z, y).
+  ?- tc(1, x).
+  +edge(3, 4). -edge(1, 2).
+
+.explain ?- tc(1, x).  how a goal is answered
+.list                  the relations with their rows
+.program               the rules
+.sql SELECT ...        SQL over the same relations
+.help                  this text; help too
+.quit                  leave, as exit, quit and Ctrl-D do; Ctrl-C drops what you typed"""
+
+DIRECTIVE: Final = re.compile(r"\.(decl|type|input|output|printsize|init|pragma|query|override)\b")
+COMMAND: Final = re.compile(r"\.(explain|list|program|sql|help|quit|exit)\b(.*)", re.DOTALL)
+QUOTED: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+
+
+class DatalogPrompt:
+    """A session: one program that grows with what is typed."""
+
+    def __init__(self, db: "Database", form: Format, session: "PromptSession[str] | None" = None) -> None:
+        self._db = db
+        self._form = form
+        self._timing = form is Format.TABLE
+        self._program = db.datalog("")
+        self._session = session
+
+    def install(self, text: str, filename: str, facts: Path) -> None:
+        """Begin with a program from a file."""
+        self._program = self._db.datalog(text, filename=filename, facts=facts)
+        self._answer_goals()
+
+    def run(self) -> int:
+        """Read and run statements until the end; the exit code."""
+        session = self._session or PromptSession(
+            history=history("datalog_history"),
+            completer=WordCompleter(lambda: sorted(self._db.names()), sentence=False),
+            complete_while_typing=False,
+            multiline=True,
+            key_bindings=bindings(),
+            prompt_continuation="...> ",
+        )
+        print("kpg Datalog, in memory: .help for help, .quit to leave")
+        while True:
+            try:
+                text = session.prompt("kpg> ")
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return 0
+            if not self.execute(text):
+                return 0
+
+    def script(self, text: str) -> None:
+        """Run what came through a pipe, an entry at a time; raises its first error."""
+        entry = ""
+        for line in text.splitlines(keepends=True):
+            entry += line
+            if is_complete(entry):
+                if not self._run(entry.strip()):
+                    return
+                entry = ""
+        self._run(entry.strip())
+
+    def execute(self, text: str) -> bool:
+        """Run one entry and print its outcome or error; False if it asks to leave."""
+        try:
+            return self._run(text.strip())
+        except Error as error:
+            print(f"error: {error}", file=sys.stderr)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+        return True
+
+    def _run(self, text: str) -> bool:
+        command = COMMAND.fullmatch(f".{text}" if text.lower() in WORDS else text)
+        if command is not None:
+            return self._command(command[1], command[2].strip())
+        if not text:
+            return True
+        if only_adds(text, ""):
+            self._add(text)
+        else:
+            self._program.extend(text)
+            for warning in self._program.warnings:
+                if warning.span is not None and warning.span.source == text:
+                    print(warning.render(), file=sys.stderr)
+        return True
+
+    def _add(self, text: str) -> None:
+        changed = self._program.add(text)
+        if changed is not None:
+            print(f"{changed} {'fact' if changed == 1 else 'facts'} changed")
+        self._answer_goals()
+
+    def _answer_goals(self) -> None:
+        """Ask what was given as ``?-``, once."""
+        for goal in self._program.goals:
+            if goal.parameters:
+                raise InterfaceError(f"there is no value for ${goal.parameters[0]}", hint="write a constant")
+            started = time.perf_counter()
+            self._show(goal(), started)
+        self._program.drop_goals()
+
+    def _show(self, rows: Rows, started: float) -> None:
+        write(rows, self._form, sys.stdout)
+        if self._timing:
+            print(f"time: {duration(time.perf_counter() - started)}")
+
+    def _command(self, name: str, argument: str) -> bool:
+        match name:
+            case "help":
+                print(HELP)
+            case "list":
+                print(self._db.tables())
+                print(self._db.views())
+            case "program":
+                for relation in self._program.installed.views:
+                    print(self._program.explain(relation, "rules"))
+            case "explain":
+                with self._program.prepare(argument) as goal:
+                    print(goal.explain())
+            case "sql":
+                self._show(self._db.query(argument), time.perf_counter())
+            case _:
+                return False
+        return True
+
+
+def is_complete(text: str) -> bool:
+    """Whether an entry can be run: nothing, a command, or statements that have come to their end."""
+    stripped = blank_comments(text)[0].strip()
+    if not stripped or COMMAND.fullmatch(stripped) or stripped.lower() in WORDS:
+        return True
+    if blank_comments(text)[1] is not None:
+        return False
+    plain = QUOTED.sub('""', stripped)
+    if plain.count("{") > plain.count("}") or plain.count("(") > plain.count(")"):
+        return False
+    if plain.endswith((".", "}")):
+        return True
+    return DIRECTIVE.match(plain.splitlines()[-1].strip()) is not None
+
+
+def bindings() -> KeyBindings:
+    """Enter ends the entry when it is complete, and starts a new line otherwise."""
+    made = KeyBindings()
+
+    @made.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return made
