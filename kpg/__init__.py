@@ -47,11 +47,13 @@ if TYPE_CHECKING:
         literal,
     )
     from kpg.database import Database
+    from kpg.datalog import Answers, Goal, Program
     from kpg.feed import Subscription
     from kpg.result import Result
     from kpg.view import View
 
 __all__ = [
+    "Answers",
     "Arranged",
     "Batch",
     "Captured",
@@ -62,6 +64,7 @@ __all__ = [
     "Dataflow",
     "Error",
     "Expression",
+    "Goal",
     "Input",
     "Inspection",
     "IntegrityError",
@@ -72,6 +75,7 @@ __all__ = [
     "OperationalError",
     "Operator",
     "Probe",
+    "Program",
     "ProgrammingError",
     "Result",
     "Subscription",
@@ -87,6 +91,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Answers": "datalog",
     "Arranged": "collections",
     "Batch": "collections",
     "Captured": "collections",
@@ -94,11 +99,13 @@ _LAZY = {
     "Database": "database",
     "Dataflow": "collections",
     "Expression": "collections",
+    "Goal": "datalog",
     "Input": "collections",
     "Inspection": "collections",
     "LoopScope": "collections",
     "Operator": "collections",
     "Probe": "collections",
+    "Program": "datalog",
     "Result": "result",
     "Subscription": "feed",
     "Variable": "collections",

@@ -17,7 +17,7 @@ from kpg.cli.text import WORDS
 from kpg.compiler.datalog.source import blank_comments
 from kpg.datalog.front import only_adds
 from kpg.result import Rows
-from kpg.runtime.errors import Error, InterfaceError
+from kpg.runtime.errors import Error
 
 if TYPE_CHECKING:
     from kpg.database import Database
@@ -125,12 +125,12 @@ class DatalogPrompt:
 
     def _answer_goals(self) -> None:
         """Ask what was given as ``?-``, once."""
-        for goal in self._program.goals:
-            if goal.parameters:
-                raise InterfaceError(f"there is no value for ${goal.parameters[0]}", hint="write a constant")
-            started = time.perf_counter()
-            self._show(goal(), started)
-        self._program.drop_goals()
+        try:
+            for goal in self._program.goals:
+                started = time.perf_counter()
+                self._show(goal(), started)
+        finally:
+            self._program.drop_goals()
 
     def _show(self, rows: Rows, started: float) -> None:
         write(rows, self._form, sys.stdout)

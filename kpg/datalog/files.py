@@ -125,19 +125,18 @@ def _fields(path: Path, relation: core.Relation, options: Mapping[str, str]) -> 
         raise NotSupportedError(f'delimiter "{delimiter}" of {path} is not one character')
     quoted = options.get("rfc4180", "true" if path.suffix == ".csv" else "false").lower() in TRUE
 
-    def wrong(row: "pa.csv.InvalidRow") -> str:
-        raise DataError(
-            f"{path} line {row.number}: {row.actual_columns} fields for the {row.expected_columns} columns "
-            f"of {relation.name}",
-            hint=f"the line is: {row.text[:100]}",
-        )
+    wrong: list[pyarrow.csv.InvalidRow] = []
+
+    def note(row: pyarrow.csv.InvalidRow) -> str:
+        wrong.append(row)
+        return "error"
 
     parse = pyarrow.csv.ParseOptions(
         delimiter=delimiter,
         quote_char='"' if quoted else False,
         newlines_in_values=quoted,
         ignore_empty_lines=False,
-        invalid_row_handler=wrong,
+        invalid_row_handler=note,
     )
     reading = pyarrow.csv.ReadOptions(
         column_names=names, skip_rows=int(_has_header(options)), use_threads=False
@@ -154,7 +153,15 @@ def _fields(path: Path, relation: core.Relation, options: Mapping[str, str]) -> 
     except pa.ArrowInvalid as error:
         if "Empty CSV" in str(error):
             return pa.table({name: pa.array([], pa.string()) for name in names})
-        raise DataError(f"{path}: {error}") from error
+        raise _misshapen(path, relation, wrong[0]) if wrong else DataError(f"{path}: {error}") from error
+
+
+def _misshapen(path: Path, relation: core.Relation, row: pyarrow.csv.InvalidRow) -> DataError:
+    return DataError(
+        f"{path} line {row.number}: {row.actual_columns} fields for the {row.expected_columns} columns "
+        f"of {relation.name}",
+        hint=f"the line is: {row.text[:100]}",
+    )
 
 
 def _typed(path: Path, given: pa.ChunkedArray, column: core.Column, first: int, size: int) -> pa.ChunkedArray:

@@ -82,13 +82,18 @@ class LoopScope(Scope):
 
     def deliver(self, operator: "Operator", port: int, updates: Updates) -> None:
         """Hand over the updates of the present rounds, hold back the others until theirs."""
-        present = self.step.rounds if self.active else None
-        for rounds, part in by_rounds(updates):
-            if rounds == present:
-                operator.accept(port, part)
-                operator.schedule()
-            else:
-                self._agenda(rounds).deliveries.append((operator, port, part))
+        if updates.time.shape[1] == 1:
+            self._deliver(operator, port, updates, tuple(updates.time.ravel().tolist()[1:]))
+        else:
+            for rounds, part in by_rounds(updates):
+                self._deliver(operator, port, part, rounds)
+
+    def _deliver(self, operator: "Operator", port: int, updates: Updates, rounds: Rounds) -> None:
+        if self.active and rounds == self.step.rounds:
+            operator.accept(port, updates)
+            self.enqueue(operator)
+        else:
+            self._agenda(rounds).deliveries.append((operator, port, updates))
 
     def _agenda(self, rounds: Rounds) -> Agenda:
         agenda = self.agendas.get(rounds)
@@ -132,7 +137,7 @@ def by_rounds(updates: Updates) -> Iterator[tuple[Rounds, Updates]]:
     """The updates in parts that agree on all coordinates of their times but the first."""
     time = updates.time
     first = time[1:, :1]
-    if time.shape[1] == 1 or (time[1:] == first).all():
+    if (time[1:] == first).all():
         yield tuple(first[:, 0].tolist()), updates
         return
     order = np.lexsort(time[:0:-1])

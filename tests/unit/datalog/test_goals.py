@@ -7,6 +7,7 @@ import pytest
 import kpg
 from kpg.database import Database
 from kpg.datalog import Goal, Program
+from kpg.feed import Change
 from kpg.runtime.errors import InterfaceError, NotSupportedError
 from tests.model.datalog import answers
 
@@ -73,11 +74,11 @@ def expected(program: Program, db: Database, goal: Goal, values: dict[str, int])
     return {(True,)} if found == {()} else set(found)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_goals_are_what_naive_evaluation_gives(db: Database, seed: int) -> None:
     program = db.datalog(PROGRAM)
     program.add("\n".join(GOALS))
-    if seed == 2:
+    if seed == 1:
         program["tc"]  # goals prepared before a view is kept, and after
     choice = random.Random(seed)
     everything = [(a, b) for a in range(6) for b in range(6)]
@@ -106,8 +107,9 @@ def test_subscriptions_are_what_asking_gives(db: Database, text: str) -> None:
     goal = db.prepare(text)
     choice = random.Random(text)
     followed = [goal.subscribe(a=value) for value in (1, 2, 1)]
-    told: list[object] = []
+    told: list[Change] = []
     heard = goal.subscribe(told.extend, a=2)
+    first = list(heard.changes())
     contents: list[dict[tuple[object, ...], int]] = [{} for _ in followed]
     for _ in range(6):
         with db.transaction():
@@ -126,7 +128,7 @@ def test_subscriptions_are_what_asking_gives(db: Database, text: str) -> None:
             assert now == sorted(goal(a=value)) == sorted(answers_)
     assert sorted(heard) == sorted(followed[1])
     final: dict[object, int] = {}
-    for row, _, diff in told:  # type: ignore[misc]
+    for row, _, diff in first + told:
         final[row] = final.get(row, 0) + diff
     assert sorted(row for row, count in final.items() if count) == sorted(heard)
 
