@@ -3,11 +3,14 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kpg.cli.output import Format
+
+if TYPE_CHECKING:
+    from kpg.database import Database
 
 datalog = typer.Typer(
     no_args_is_help=True,
@@ -52,6 +55,21 @@ Examples:
 
 ProgramFile = Annotated[Path, typer.Argument(metavar="PROGRAM", help="A .dl file.", show_default=False)]
 Facts = Annotated[Path, typer.Option("--facts", "-F", metavar="DIR", help="Where .input reads.")]
+Schema = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="SQL to run before: tables that rules read.", show_default=False),
+]
+
+
+def _opened(schema: Path | None) -> "Database":
+    """A database with the tables of a script."""
+    import kpg
+    from kpg.cli.explain import read_script
+
+    db = kpg.connect()
+    if schema is not None:
+        db.sql(read_script(str(schema)))
+    return db
 
 
 @datalog.command("run", help=RUN_HELP)
@@ -65,15 +83,15 @@ def run(
         Path | None,
         typer.Option(metavar="FILE", help="Transactions to run after the start.", show_default=False),
     ] = None,
+    schema: Schema = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
 ) -> None:
-    import kpg
     from kpg.cli.explain import read_script
     from kpg.cli.output import write
     from kpg.datalog.transcript import play
     from kpg.datalog.writing import write as write_outputs
 
-    with kpg.connect() as db:
+    with _opened(schema) as db:
         installed = db.datalog(read_script(str(program)), filename=str(program), facts=facts)
         for warning in installed.warnings:
             print(warning.render(), file=sys.stderr)
@@ -89,15 +107,17 @@ def run(
 def check(
     program: ProgramFile,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects.")] = False,
+    schema: Schema = None,
 ) -> None:
     from kpg.cli.explain import read_script
-    from kpg.compiler.catalog import Catalog
     from kpg.compiler.datalog.check import check as check_text
     from kpg.compiler.datalog.diagnostics import to_json
     from kpg.runtime.errors import DatalogError
 
     try:
-        found = check_text(read_script(str(program)), Catalog(), file=str(program)).warnings
+        with _opened(schema) as db:
+            catalog = db._engine.catalog
+            found = check_text(read_script(str(program)), catalog, file=str(program)).warnings
     except DatalogError as error:
         found = error.diagnostics
     errors = sum(one.severity == "error" for one in found)
@@ -120,13 +140,13 @@ def repl(
         Path | None, typer.Argument(metavar="[PROGRAM]", help="A .dl file.", show_default=False)
     ] = None,
     facts: Facts = Path("."),
+    schema: Schema = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
 ) -> None:
-    import kpg
     from kpg.cli.datalog_prompt import DatalogPrompt
     from kpg.cli.explain import read_script
 
-    with kpg.connect() as db:
+    with _opened(schema) as db:
         prompt = DatalogPrompt(db, form)
         if program is not None:
             prompt.install(read_script(str(program)), str(program), facts)

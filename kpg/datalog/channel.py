@@ -13,6 +13,7 @@ from kpg.compiler.datalog import core
 from kpg.compiler.datalog.lowering import lowering
 from kpg.compiler.datalog.magic import Policy, prepare
 from kpg.datalog import facts
+from kpg.datalog.acyclic import Acyclic
 from kpg.datalog.planning import definition, planned, table_schema
 from kpg.engine import Engine, Letter
 from kpg.feed import Feed
@@ -45,11 +46,14 @@ class Listener(Protocol):
 
 
 class Channel:
-    """The maintained answers for every row of the seed table; rows are there for as long as somebody asks."""
+    """The maintained answers for every row of the seed table; rows are there for as long as somebody asks.
+
+    ``name`` is what it is called among those who use tables and views.
+    """
 
     def __init__(self, engine: Engine, name: str, question: Question, kept: frozenset[str]) -> None:
         self._engine = engine
-        self._name = name
+        self.name = name
         self._question = question
         self.users = 0
         self.closed = False
@@ -57,10 +61,10 @@ class Channel:
         self._demands: Counter[Seed] = Counter()
         self._leaving: set[Seed] = set()
         """Seeds in the table that nobody asks for; they go in the next step that a question makes."""
-        rows = {table: engine.worker.tables[table].rows for table in self._tables()}
-        self._prepared = prepare(
-            question.program, question.relation, question.bound, Policy(kept=kept, rows=rows)
-        )
+        tables = {table: engine.worker.tables[table] for table in self._tables()}
+        rows = {name: table.rows for name, table in tables.items()}
+        policy = Policy(kept=kept, rows=rows, acyclic=Acyclic(tables))
+        self._prepared = prepare(question.program, question.relation, question.bound, policy)
         self._lowering = lowering(self._prepared.program)
         self._kept = kept
         self._catalog = self._with_seed(engine.catalog)
@@ -73,16 +77,20 @@ class Channel:
     def _install(self) -> None:
         engine, seed = self._engine, self._prepared.seed
         if seed is not None:
-            engine.worker.create_table(seed_name(self._name, seed), self._seed_schema(seed))
+            engine.worker.create_table(seed_name(self.name, seed), self._seed_schema(seed))
         try:
             plan = self._plan(self._prepared.answer, self._kept)
-            self._installed: Installed = engine.worker.install(self._name, plan.plan)
+            self._installed: Installed = engine.worker.install(self.name, plan.plan)
         except BaseException:
             if seed is not None:
-                engine.worker.drop_table(seed_name(self._name, seed))
+                engine.worker.drop_table(seed_name(self.name, seed))
             raise
         self.reader = plan.reader(engine.worker.dictionary)
         self.feed = Feed(engine.worker, self._installed, self.reader)
+        # What is read must not be dropped, and with CASCADE the channel goes too.
+        engine.dataflows[self.name] = self
+        read = self._kept & frozenset(self._prepared.program.relations)
+        engine.note_uses(self.name, read | frozenset(self._tables()))
 
     def _seed_schema(self, seed: str) -> Schema:
         return table_schema(self._prepared.program.relations[seed])
@@ -92,12 +100,12 @@ class Channel:
         seed = self._prepared.seed
         found = catalog.copy()
         if seed is not None:
-            found.add(TableEntry(seed_name(self._name, seed), self._seed_schema(seed)))
+            found.add(TableEntry(seed_name(self.name, seed), self._seed_schema(seed)))
         return found
 
     def _plan(self, relation: str, kept: frozenset[str], catalog: Catalog | None = None) -> Planned:
         seed = self._prepared.seed
-        names = {} if seed is None else {seed: seed_name(self._name, seed)}
+        names = {} if seed is None else {seed: seed_name(self.name, seed)}
         catalog = catalog or self._catalog
         program = self._prepared.program
         rel = definition(self._lowering, relation, catalog, kept & frozenset(program.relations), names)
@@ -141,7 +149,7 @@ class Channel:
     @property
     def _seeds(self) -> Table:
         assert self._prepared.seed is not None
-        return self._engine.worker.tables[seed_name(self._name, self._prepared.seed)]
+        return self._engine.worker.tables[seed_name(self.name, self._prepared.seed)]
 
     # What is answered
 
@@ -182,13 +190,19 @@ class Channel:
         for listener in list(self.listeners):
             yield from listener.letters()
 
-    def close(self) -> None:
-        """Give the dataflow and the seeds up."""
+    def pull(self) -> None:
+        """A goal has no inputs of its own clock."""
+
+    def drop(self) -> None:
+        """Give the dataflow and the seeds up. Twice is allowed."""
+        if self.closed:
+            return
         self.closed = True
+        self._engine.forget_dataflow(self.name)
         self._engine.worker.uninstall(self._installed)
         seed = self._prepared.seed
         if seed is not None:
-            self._engine.worker.drop_table(seed_name(self._name, seed))
+            self._engine.worker.drop_table(seed_name(self.name, seed))
 
 
 def seed_name(channel: str, seed: str) -> str:

@@ -15,7 +15,6 @@ from kpg.datalog.goal import Goal
 from kpg.datalog.planning import table_schema
 from kpg.datalog.program import Program
 from kpg.engine import Engine
-from kpg.runtime.errors import DatabaseError
 
 NOBODY: Final = "Datalog"
 """The program of the goals that are about no program's relations."""
@@ -67,13 +66,8 @@ def install(
 
 def add(program: Program, rows: dict[str, Words], facts: str | None) -> None:
     """Add the program's relations to the database, or nothing."""
-    engine = program.engine
-    try:
-        program.installed.add(rows, facts)
-    except DatabaseError:
-        engine.forget_dataflow(program.label)
-        raise
-    engine.dataflows[program.label] = program
+    program.installed.add(rows, facts)
+    program.engine.dataflows[program.label] = program
 
 
 def facts_of(engine: Engine, checked: Checked) -> dict[str, Words]:

@@ -14,7 +14,7 @@ from kpg.compiler.explain import explain_plan
 from kpg.datalog import facts
 from kpg.datalog.channel import Channel, Question
 from kpg.datalog.goal import Goal
-from kpg.datalog.installing import GOAL, Relations, carried, external
+from kpg.datalog.installing import GOAL, Relations, carried
 from kpg.datalog.planning import definition, plan_rows, planned
 from kpg.engine import Engine, Letter
 from kpg.result import Result, Rows
@@ -202,13 +202,12 @@ class Program:
 
     def _channel(self, question: Question) -> Channel:
         channel = self._channels.get(question)
-        if channel is None:
+        if channel is None or channel.closed:
             self.engine.refuse_in_transaction("preparing a goal")
             self._made += 1
             name = f"{self.label}/goal {self._made}"
             channel = Channel(self.engine, name, question, self.installed.kept)
             self._channels[question] = channel
-            self._note_uses()
         return channel
 
     def release(self, channel: Channel) -> None:
@@ -216,13 +215,7 @@ class Program:
         channel.users -= 1
         if channel.users == 0 and not channel.closed:
             self._channels = {key: one for key, one in self._channels.items() if one is not channel}
-            channel.close()
-            self._note_uses()
-
-    def _note_uses(self) -> None:
-        """Keep from being dropped what the program and its goals read of the database."""
-        read = {name for question in self._channels for name in external(question.program)}
-        self.engine.note_uses(self.label, frozenset(read | self.installed.uses))
+            channel.drop()
 
     # The program as a whole
 
@@ -253,7 +246,7 @@ class Program:
     def close_goals(self) -> None:
         """Give all goals up."""
         for channel in self._channels.values():
-            channel.close()
+            channel.drop()
         self._channels.clear()
         self.goals = ()
 
@@ -272,7 +265,7 @@ class Program:
 
     def refuse_used(self) -> None:
         """Raise ProgrammingError if somebody else uses one of the program's relations."""
-        own = {self.label, *self.relations}
+        own = {self.label, *self.relations, *(channel.name for channel in self._channels.values())}
         for name in self.relations:
             users = [one for one in self.engine.dependents(name) if one not in own]
             if users and (name in self.installed.tables or self.installed.is_there(name)):
@@ -296,6 +289,5 @@ class Program:
         """A program has no inputs of its own clock."""
 
     def letters(self) -> Iterator[Letter]:
-        """Whom to tell of a commit: those who follow goals."""
-        for channel in list(self._channels.values()):
-            yield from channel.letters()
+        """Nobody is told of a commit here: those who follow goals are told by the goals' channels."""
+        return iter(())

@@ -197,6 +197,16 @@ def test_the_command_runs_programs(monkeypatch: pytest.MonkeyPatch, capsys: Capt
     assert 'item.facts line 1, column n: "one" is no number' in capsys.readouterr().err
 
 
+def test_the_command_knows_tables(monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path) -> None:
+    program, schema = tmp_path / "p.dl", tmp_path / "s.sql"
+    program.write_text(".decl p(x: number)\np(x) :- t(x, _).\n.printsize p\n")
+    schema.write_text("CREATE TABLE t (a INT, b INT); INSERT INTO t VALUES (1, 2), (1, 3);")
+    options = [str(program), "--schema", str(schema)]
+    assert run(monkeypatch, "check", *options) == 0
+    assert run(monkeypatch, "run", *options) == 0
+    assert capsys.readouterr().out.endswith("0 errors, 0 warnings\np\t1\n")
+
+
 def test_the_command_checks_programs(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
 ) -> None:

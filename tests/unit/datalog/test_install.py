@@ -154,6 +154,22 @@ def test_a_view_may_be_dropped_alone(db: Database) -> None:
     assert everything(db) == ([], [], [], [], [])
 
 
+def test_goals_keep_what_they_read(db: Database) -> None:
+    program = db.datalog(CLOSURE + ".output tc")
+    goal = program.prepare("?- tc(1, x).")
+    assert goal.explain().startswith("looked up")
+    with pytest.raises(ProgrammingError, match='view "Datalog program 1/goal 1" uses it'):
+        db.sql("DROP VIEW tc")
+    db.sql("DROP VIEW tc CASCADE")
+    with pytest.raises(InterfaceError, match="the goal was dropped"):
+        goal()
+    with program.prepare("?- tc(1, x).") as again:
+        assert sorted(again()) == [(2,), (3,)]
+    goal.drop()
+    db.sql("DROP TABLE edge CASCADE")
+    assert everything(db) == ([], [], [], [], [])
+
+
 def test_relations_are_found_by_name(db: Database) -> None:
     program = db.datalog(CLOSURE)
     with pytest.raises(ProgrammingError, match='has no relation tcc\nhint: did you mean "tc"'):
