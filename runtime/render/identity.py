@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from kpg.runtime import plan, user
-from kpg.runtime.render import users
 from kpg.runtime.plan import Mfp
+from kpg.runtime.render import users
 from kpg.runtime.render.context import Context
 from kpg.runtime.scalar import Column, Fetch
 
