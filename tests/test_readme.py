@@ -4,24 +4,32 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.markdown import blocks
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_example_prints_what_stands_below_it() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (example,) = [block for block in blocks(text) if block.language == "python"]
-    (expected,) = [block for block in blocks(text) if block.language == "text"]
-    assert len([line for line in example.code.splitlines() if line]) == 10
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = [block.code for block in blocks(TEXT) if block.language == "python"]
+OUTPUTS = [block.code for block in blocks(TEXT) if block.language == "text"]
+
+
+@pytest.mark.parametrize(("example", "expected"), zip(EXAMPLES, OUTPUTS, strict=True))
+def test_example_prints_what_stands_below_it(example: str, expected: str) -> None:
     finished = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example.code],
+        [sys.executable, "-W", "error", "-c", example],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (finished.stdout, finished.returncode) == (expected.code, 0), finished.stderr
+    assert (finished.stdout, finished.returncode) == (expected, 0), finished.stderr
+
+
+def test_the_first_example_has_ten_lines() -> None:
+    assert len([line for line in EXAMPLES[0].splitlines() if line]) == 10
 
 
 def test_first_screen_has_the_two_commands() -> None:

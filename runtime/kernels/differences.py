@@ -234,7 +234,7 @@ def owe(number, base, rounds, keys, records, times, point, owed, n_owed):
 
 @device
 def chain_counts(number, base, present, keys, records):
-    """All a key has in a step of one epoch that began without it, none after round ``present``; what is at it."""
+    """The count of a key that is new in a step of one epoch, up to round ``present``, and that at it."""
     total = keys[number, base + 2]
     here = total if keys[number, base + 1] == present else 0
     link = keys[number, 0]
