@@ -16,7 +16,7 @@ EXAMPLES = [block.code for block in blocks(TEXT) if block.language == "python"]
 OUTPUTS = [block.code for block in blocks(TEXT) if block.language == "text"]
 
 
-@pytest.mark.parametrize(("example", "expected"), zip(EXAMPLES, OUTPUTS, strict=True))
+@pytest.mark.parametrize(("example", "expected"), list(zip(EXAMPLES, OUTPUTS, strict=True)))
 def test_example_prints_what_stands_below_it(example: str, expected: str) -> None:
     finished = subprocess.run(
         [sys.executable, "-W", "error", "-c", example],
