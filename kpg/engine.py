@@ -4,6 +4,7 @@ The statements and the public API are thin layers over this. Invariant: the cata
 worker's tables, and its materialized views are ``views``.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -60,6 +61,8 @@ class Engine:
         self.transactions = Transactions(self.worker, self._committed)
         self._uses: dict[str, frozenset[str]] = {}
         self._queries = 0
+        self._outbox: deque[tuple[str, Letter]] = deque()
+        self._sending = False
         self.dataflows: dict[str, Client] = {}
         self.dataflows_made = 0
         self.closed = False
@@ -268,15 +271,31 @@ class Engine:
         self._send([(f"a callback of {label}", letter) for letter in letters])
 
     def _send(self, letters: Iterable[tuple[str, Letter]]) -> None:
-        failure: tuple[str, Exception] | None = None
-        for name, letter in letters:
-            try:
-                letter()
-            except Exception as error:
-                failure = failure or (name, error)
-        if failure is not None:
-            name, cause = failure
-            raise OperationalError(
-                f"{name} raised {type(cause).__name__}: {cause}",
-                hint="the commit itself succeeded, and the other subscribers were told",
-            ) from cause
+        """Hand letters over in order. Those of a commit that a callback makes wait until it has returned.
+
+        Whatever a callback raises, Ctrl-C too, the others are told before it is raised on.
+        """
+        self._outbox.extend(letters)
+        if self._sending:
+            return
+        failure: tuple[str, BaseException] | None = None
+        self._sending = True
+        try:
+            while self._outbox:
+                name, letter = self._outbox[0]
+                try:
+                    letter()
+                except BaseException as error:
+                    failure = failure or (name, error)
+                self._outbox.popleft()
+        finally:
+            self._sending = False
+        if failure is None:
+            return
+        name, cause = failure
+        if not isinstance(cause, Exception):
+            raise cause
+        raise OperationalError(
+            f"{name} raised {type(cause).__name__}: {cause}",
+            hint="the commit itself succeeded, and the other subscribers were told",
+        ) from cause

@@ -101,6 +101,9 @@ def run(
         for goal in installed.goals:
             if not goal.parameters:
                 write(goal(), form, sys.stdout)
+            else:
+                names = ", ".join(f"${name}" for name in goal.parameters)
+                print(f"a goal with parameters ({names}) is not asked: see kpg datalog repl", file=sys.stderr)
 
 
 @datalog.command("check", help=CHECK_HELP)

@@ -9,8 +9,11 @@ import numba. A function that kernels of the same file call is declared ``@devic
 import importlib
 import logging
 import pkgutil
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +63,15 @@ class Kernel:
 
     def __call__(self, *args: Any) -> Any:
         if self._compiled is None:
-            self._compiled = self.compile()
+            self.prepare()
+            assert self._compiled is not None
         return self._compiled(*args)
 
     def prepare(self) -> None:
-        """Compile or load the kernel now, if it is not."""
+        """Compile or load the kernel now, if it is not; Ctrl-C waits: the compiler must not stop midway."""
         if self._compiled is None:
-            self._compiled = self.compile()
+            with _without_interrupts():
+                self._compiled = self.compile()
 
     def compile(self) -> Callable[..., Any]:
         """The compiled function, from the disk cache if it is there."""
@@ -86,6 +91,22 @@ class Kernel:
         folder = Path(numba.njit(cache=True)(self.function)._cache.cache_path)
         stem = Path(self.function.__code__.co_filename).stem
         return any(folder.glob(f"{stem}.{self.function.__qualname__}-*.nbc"))
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back, then let whoever handles it otherwise do so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+    if seen and callable(before):
+        before(signal.SIGINT, None)
 
 
 def every_kernel() -> list[Kernel]:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from kpg.database import Database
+from kpg.feed import Change
+from kpg.runtime.kernels import Kernel
 from kpg.runtime.operators.reduce import Reduce
 
 BEFORE = ["a", "b"]
@@ -57,3 +59,52 @@ def test_during_a_query(pressed: Database, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(KeyboardInterrupt):
         pressed.sql("SELECT kind, count(*) AS n FROM item GROUP BY kind")
     assert unharmed(pressed, monkeypatch)
+
+
+def test_during_a_callback_the_other_subscribers_are_told(db: Database) -> None:
+    db.sql("create table t (a integer); create materialized view v as select a from t")
+    told: list[Change] = []
+
+    def pressing(changes: list[Change]) -> None:
+        if changes[0][0] == (2,):
+            signal.raise_signal(signal.SIGINT)
+
+    db.view("v").subscribe(pressing)
+    db.view("v").subscribe(told.extend)
+    db.sql("insert into t values (1)")
+    with pytest.raises(KeyboardInterrupt):
+        db.sql("insert into t values (2)")
+    db.sql("insert into t values (3)")
+    assert [row for row, _, _ in told] == [(1,), (2,), (3,)]
+
+
+def test_what_a_callback_commits_is_told_after_what_it_was_told(db: Database) -> None:
+    db.sql("create table t (a integer); create materialized view v as select a from t")
+    told: list[Change] = []
+
+    def counting(changes: list[Change]) -> None:
+        ((number,), _, _) = changes[0]
+        if number < 3:
+            db.sql(f"insert into t values ({number + 1})")
+
+    db.view("v").subscribe(counting)
+    db.view("v").subscribe(told.extend)
+    db.sql("insert into t values (1)")
+    assert told == [((1,), 1, 1), ((2,), 2, 1), ((3,), 3, 1)]
+
+
+def test_while_a_kernel_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler is not left midway: Ctrl-C is noticed when it has finished."""
+    done: list[str] = []
+
+    def compiling(self: Kernel) -> Callable[..., int]:
+        signal.raise_signal(signal.SIGINT)
+        done.append("compiled")
+        return lambda: 7
+
+    monkeypatch.setattr(Kernel, "compile", compiling)
+    kernel = Kernel(lambda: 7, "int64()")
+    with pytest.raises(KeyboardInterrupt):
+        kernel()
+    assert done == ["compiled"]
+    assert kernel() == 7
