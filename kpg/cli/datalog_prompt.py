@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import WordCompleter
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from kpg.cli.output import Format, write
-from kpg.cli.prompt import history
+from kpg.cli.prompt import bindings, history
 from kpg.cli.script import duration
 from kpg.cli.text import WORDS
 from kpg.compiler.datalog.source import blank_comments
@@ -67,7 +66,7 @@ class DatalogPrompt:
             completer=WordCompleter(lambda: sorted(self._db.names()), sentence=False),
             complete_while_typing=False,
             multiline=True,
-            key_bindings=bindings(),
+            key_bindings=bindings(is_complete),
             prompt_continuation="...> ",
         )
         print("kpg Datalog, in memory: .help for help, .quit to leave")
@@ -170,18 +169,3 @@ def is_complete(text: str) -> bool:
     if plain.endswith((".", "}")):
         return True
     return DIRECTIVE.match(plain.splitlines()[-1].strip()) is not None
-
-
-def bindings() -> KeyBindings:
-    """Enter ends the entry when it is complete, and starts a new line otherwise."""
-    made = KeyBindings()
-
-    @made.add("enter")
-    def _(event: KeyPressEvent) -> None:
-        buffer = event.current_buffer
-        if is_complete(buffer.text):
-            buffer.validate_and_handle()
-        else:
-            buffer.insert_text("\n")
-
-    return made

@@ -74,7 +74,7 @@ class Prompt:
             completer=Names(db),
             complete_while_typing=False,
             multiline=True,
-            key_bindings=_bindings(),
+            key_bindings=bindings(is_complete),
             prompt_continuation="...> ",
         )
         self._commands: dict[str, Callable[[str], bool]] = {
@@ -150,19 +150,19 @@ class Prompt:
         return True
 
 
-def _bindings() -> KeyBindings:
-    """Enter ends the entry when the statement is complete, and starts a new line otherwise."""
-    bindings = KeyBindings()
+def bindings(complete: Callable[[str], bool]) -> KeyBindings:
+    """Enter ends the entry when it is complete, and starts a new line otherwise."""
+    made = KeyBindings()
 
-    @bindings.add("enter")
+    @made.add("enter")
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if is_complete(buffer.text):
+        if complete(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")
 
-    return bindings
+    return made
 
 
 def history(name: str) -> History:

@@ -14,8 +14,9 @@ from prompt_toolkit.output import DummyOutput
 
 import kpg
 from kpg.cli import main
-from kpg.cli.datalog_prompt import DatalogPrompt, bindings, is_complete
+from kpg.cli.datalog_prompt import DatalogPrompt, is_complete
 from kpg.cli.output import Format
+from kpg.cli.prompt import bindings
 from kpg.database import Database
 from kpg.datalog.transcript import play
 from kpg.datalog.writing import write
@@ -266,7 +267,9 @@ def test_the_prompt(db: Database, capsys: Captured) -> None:
             "quit",
         ):
             keys.send_text(line + "\r")
-        session = PromptSession(input=keys, output=DummyOutput(), multiline=True, key_bindings=bindings())
+        session = PromptSession(
+            input=keys, output=DummyOutput(), multiline=True, key_bindings=bindings(is_complete)
+        )
         assert DatalogPrompt(db, Format.CSV, session).run() == 0
     found = capsys.readouterr()
     assert "x\n1\n" in found.out and "no value for $x" in found.err

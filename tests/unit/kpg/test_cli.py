@@ -14,7 +14,7 @@ from prompt_toolkit.output import DummyOutput
 import kpg
 from kpg.cli import main
 from kpg.cli.output import Format
-from kpg.cli.prompt import Names, Prompt, _bindings
+from kpg.cli.prompt import Names, Prompt, bindings
 from kpg.cli.text import is_complete
 from kpg.database import Database
 
@@ -156,7 +156,7 @@ def test_prompt_session(db: Database, capsys: Captured) -> None:
     with create_pipe_input() as pipe:
         pipe.send_text(typed)
         session: PromptSession[str] = PromptSession(
-            input=pipe, output=DummyOutput(), multiline=True, key_bindings=_bindings()
+            input=pipe, output=DummyOutput(), multiline=True, key_bindings=bindings(is_complete)
         )
         assert Prompt(db, Format.TABLE, session).run() == 0
     captured = capsys.readouterr()
