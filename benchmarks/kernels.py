@@ -8,12 +8,13 @@ uses the machine.
 import platform
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numba
 import numpy as np
 
 from kpg.runtime.progress.antichain import Antichain
-from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.batch import Batch, Layers
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.merge import Merge
@@ -99,7 +100,7 @@ def measure_merge() -> None:
     )
 
 
-def probe(stream: Updates, layers: tuple[Batch, ...]) -> int:
+def probe(stream: Updates, layers: Layers) -> int:
     """Look the stream's first column up, keep the stream's row id and the match's."""
     one = np.array([1])
     return sum(len(part) for part in lookup(stream, (0,), layers, one, one, Order.ANY))
@@ -109,37 +110,37 @@ def measure_probes() -> None:
     """Lookups in a batch of six million rows."""
     n, m = 6_000_000, 100_000
     keys = np.sort(RANDOM.integers(0, 1_500_000, n))
-    large = batch(updates(keys, np.arange(n)))
+    large = Layers([batch(updates(keys, np.arange(n)))])
     wanted = RANDOM.integers(0, 1_500_000, m)
     report("probe 100k random keys in 6M, 4 matches each, first time", _once(wanted, large), m)
     stream = updates(wanted, np.arange(m), epoch=1)
-    report("probe 100k random keys in 6M, 4 matches each", best_seconds(lambda: probe(stream, (large,))), m)
+    report("probe 100k random keys in 6M, 4 matches each", best_seconds(lambda: probe(stream, large)), m)
     ordered = updates(np.sort(wanted), np.arange(m), epoch=1)
-    report("probe 100k sorted keys in 6M, 4 matches each", best_seconds(lambda: probe(ordered, (large,))), m)
-    unique = batch(updates(np.arange(n), np.arange(n)))
+    report("probe 100k sorted keys in 6M, 4 matches each", best_seconds(lambda: probe(ordered, large)), m)
+    unique = Layers([batch(updates(np.arange(n), np.arange(n)))])
     stream = updates(RANDOM.integers(0, n, m), np.arange(m), epoch=1)
-    report("probe 100k random keys in 6M, 1 match each", best_seconds(lambda: probe(stream, (unique,))), m)
+    report("probe 100k random keys in 6M, 1 match each", best_seconds(lambda: probe(stream, unique)), m)
     missing = updates(RANDOM.integers(n, 2 * n, m), np.arange(m), epoch=1)
-    report("probe 100k keys beyond the range of 6M", best_seconds(lambda: probe(missing, (unique,))), m)
+    report("probe 100k keys beyond the range of 6M", best_seconds(lambda: probe(missing, unique)), m)
 
 
-def _once(wanted: Words, large: Batch) -> float:
+def _once(wanted: Words, large: Layers) -> float:
     stream = updates(wanted, np.arange(wanted.shape[0]), epoch=1)
-    probe(updates(wanted[:4], np.arange(4), epoch=1), (batch(updates(wanted[:4], np.arange(4))),))
+    probe(updates(wanted[:4], np.arange(4), epoch=1), Layers([batch(updates(wanted[:4], np.arange(4)))]))
     begin = time.perf_counter()
-    probe(stream, (large,))
+    probe(stream, large)
     return time.perf_counter() - begin
 
 
 def measure_tiny_calls() -> None:
     """What one row costs, when there is no other to share the call with."""
     single = updates(np.array([7]), np.array([1]), epoch=1)
-    layers = tuple(batch(updates(np.arange(n), np.arange(n))) for n in (100_000, 1000, 50, 9))
+    layers = Layers(batch(updates(np.arange(n), np.arange(n))) for n in (100_000, 1000, 50, 9))
     for count in (1, 4):
-        some = layers[:count]
+        some = Layers(layers[:count])
         report(
             f"lookup of 1 row in {count} batches",
-            best_seconds(lambda s=some: _repeat(probe, single, s)) / 1000,
+            best_seconds(partial(_repeat, probe, single, some)) / 1000,
             1,
         )
     miss = updates(np.array([-1]), np.array([1]), epoch=1)

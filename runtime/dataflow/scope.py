@@ -15,6 +15,7 @@ import numpy as np
 
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.interrupts import DeferredInterrupt
+from kpg.runtime.kernels import rounds as kernels
 from kpg.runtime.trace.updates import Updates
 
 if TYPE_CHECKING:
@@ -134,18 +135,18 @@ class LoopScope(Scope):
 
 
 def by_rounds(updates: Updates) -> Iterator[tuple[Rounds, Updates]]:
-    """The updates in parts that agree on all coordinates of their times but the first."""
+    """The updates in parts that agree on all coordinates of their times but the first, in their order."""
     time = updates.time
-    first = time[1:, :1]
-    if (time[1:] == first).all():
-        yield tuple(first[:, 0].tolist()), updates
+    if kernels.same_rounds(time):
+        yield tuple(time[1:, 0].tolist()), updates
         return
-    order = np.lexsort(time[:0:-1])
-    rounds = time[1:, order]
-    starts = np.flatnonzero((rounds[:, 1:] != rounds[:, :-1]).any(axis=0)) + 1
-    bounds = [0, *starts.tolist(), order.shape[0]]
-    for start, end in pairwise(bounds):
-        part = updates.take(np.ascontiguousarray(order[start:end]))
-        if (part.time[0] == part.time[0, 0]).all():
-            part.time = part.time[:, :1].copy()
-        yield tuple(rounds[:, start].tolist()), part
+    n = time.shape[1]
+    order, starts, single = np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.bool_)
+    count = kernels.split_by_rounds(time, order, starts, single)
+    ordered = updates.take(order)
+    rounds = ordered.time[1:, starts[:count]].T.tolist()
+    for i, (first, last) in enumerate(pairwise(starts[: count + 1].tolist())):
+        times = ordered.time[:, first : first + 1 if single[i] else last].copy()
+        diff = ordered.diff if ordered.constant_diff else ordered.diff[first:last]
+        part = Updates(ordered.data[:, first:last].copy(), times, diff, updates.ordered)
+        yield tuple(rounds[i]), part

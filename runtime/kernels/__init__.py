@@ -165,3 +165,42 @@ def load_intrinsic() -> Intrinsic:
     Bind it to a module-level name in the kernel's file. The caller keeps the arrays alive.
     """
     return Intrinsic(_make_load)
+
+
+def _make_view(width: int) -> Any:
+    import numba
+    import numpy as np
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def pointer(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+
+        return types.voidptr(types.int64), generate
+
+    word = np.int64 if width == 64 else np.int32
+
+    if width == 64:
+
+        def view(address: int, rows: int, columns: int) -> Any:
+            return numba.carray(pointer(address), (rows, columns), word)
+
+    else:
+
+        def view(address: int, length: int) -> Any:  # type: ignore[misc]
+            return numba.carray(pointer(address), (length,), word)
+
+    return numba.njit(view, nogil=True)
+
+
+def view_intrinsic() -> Intrinsic:
+    """``view(address, rows, columns)``: the ``int64[rows, columns]`` there; the caller keeps it alive."""
+    return Intrinsic(lambda: _make_view(64))
+
+
+def small_view_intrinsic() -> Intrinsic:
+    """``small_view(address, length)``: the ``int32[length]`` at an address."""
+    return Intrinsic(lambda: _make_view(32))

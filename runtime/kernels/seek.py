@@ -1,56 +1,57 @@
-"""Finding stream rows in sorted batches: the directory of a batch, matching, and gathering the matches.
+"""Matching stream rows with the rows of sorted batches, which are told by their descriptions.
 
-A *directory* makes a random probe cost O(1) cache misses: the range ``[origin, last]`` of the first
-column is cut into buckets of ``2**shift`` values, and ``offsets[b]`` is the first position of bucket b or
-a later one. Rows outside that range (NULLs, outliers) precede ``offsets[0]`` or follow
-``offsets[-1]``. ``bounds`` is ``(origin, last, shift)``; without a directory ``offsets`` has length 0.
+See :mod:`kpg.runtime.kernels.directory` for descriptions and directories.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import device, kernel
+from kpg.runtime.kernels import device, kernel, small_view_intrinsic, view_intrinsic
 
 Words = NDArray[np.int64]
 Offsets = NDArray[np.int32]
 
+view = view_intrinsic()
+small_view = small_view_intrinsic()
+
+# Of a batch's description, see runtime/kernels/directory.py.
+DATA = 0
+ROWS = 1
+TIME = 2
+TIME_STRIDE = 3
+DIFF = 4
+DIFF_STRIDE = 5
+WIDTH = 6
+DEPTH = 7
+OFFSETS = 8
+OFFSETS_LENGTH = 9
+BOUNDS = 10
+PROBES = 13
+ENOUGH = 14
+LATEST = 15
+
 ANY = 0
 THROUGH = 1
 BEFORE = 2
+NONE = -1
+
+LAYER = 0  # of the state of ``match``: where it goes on
+ROW = 1
+POSITION = 2
+FIRST = 3
+COMPARED = 4  # rows compared while galloping
+LATE = 5  # whether a match may be later than the earliest of the stream
+COUNTED = 6  # whether a match may have a diff other than 1
+PATIENCE = 7
+EARLIEST = 8  # the earliest of the stream's times, coordinate by coordinate
 
 BLOCK = 64
 
-PATIENCE = 1 << 24
-"""Units of work, one for each pair tried, after which a matching kernel lets its caller look up."""
+MOST_WORK = 1 << 24
+"""Units of work, one for each pair tried, after which matching lets its caller look up."""
 
 PROBE = 16
 """Units of work that finding a stream row's first position counts."""
-
-
-@kernel("void(int64[::1], int64[::1], int32[::1], int64[::1], int64)")
-def fill_directory(column: Words, bounds: Words, offsets: Offsets, state: Words, limit: int) -> None:
-    """Fill ``offsets`` from the sorted ``column``, at most ``limit`` rows a call.
-
-    ``state`` is ``(next row, offsets filled, end)``; rows [row, end) are those within the bounds. It is
-    done when ``state[0] == state[2]``.
-    """
-    origin = np.uint64(bounds[0])
-    shift = np.uint64(bounds[2])
-    row = state[0]
-    filled = state[1]
-    stop = min(state[2], row + limit)
-    while row < stop:
-        bucket = np.int64((np.uint64(column[row]) - origin) >> shift)
-        while filled <= bucket:
-            offsets[filled] = row
-            filled += 1
-        row += 1
-    if row == state[2]:
-        while filled < offsets.shape[0]:
-            offsets[filled] = row
-            filled += 1
-    state[0] = row
-    state[1] = filled
 
 
 @device
@@ -139,7 +140,14 @@ def agrees(stream: Words, key: Words, row: int, batch: Words, position: int) -> 
 
 @device
 def admitted(
-    stream_time: Words, row: int, batch_time: Words, position: int, order: int, closed: int, floor: int
+    stream_time: Words,
+    origin: int,
+    row: int,
+    batch_time: Words,
+    position: int,
+    order: int,
+    closed: int,
+    floor: int,
 ) -> bool:
     """Whether a batch row's time comes before a stream row's, or with THROUGH is equal to it.
 
@@ -151,24 +159,48 @@ def admitted(
     if epoch < closed:
         return True
     s = row if stream_time.shape[1] > 1 else 0
-    for d in range(1, stream_time.shape[0]):
+    for d in range(1, stream_time.shape[0] - origin):
         x = batch_time[d, b] if d < batch_time.shape[0] else 0
-        y = stream_time[d, s]
+        y = stream_time[origin + d, s]
         if x != y:
             return x < y
-    if epoch != stream_time[0, s]:
-        return epoch < stream_time[0, s]
+    if epoch != stream_time[origin, s]:
+        return epoch < stream_time[origin, s]
     return order == THROUGH
 
 
-@kernel(
-    "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int32[::1], int64[::1],"
-    " int64, int64, int64, int64[::1], int64[::1], int64[::1])"
-)
-def match(
+@device
+def test_of(
+    stream_time: Words, origin: int, batch: Words, order: int, closed: int, floor: int, state: Words
+) -> int:
+    """What is to be tested of each pair with a batch: ANY if nothing is, NONE if nothing can match.
+
+    ``state`` tells the earliest of the stream's times, ``batch`` is the description.
+    """
+    if order == ANY or (batch[LATEST] < closed and floor < closed):
+        return ANY
+    before = 0  # of the batch's latest time, relative to the stream's earliest
+    for d in range(1, stream_time.shape[0] - origin):
+        x = batch[LATEST + d] if d < batch[DEPTH] else 0
+        y = state[EARLIEST + origin + d]
+        if before == 0 and x != y:
+            before = -1 if x < y else 1
+    if before == 0 and max(batch[LATEST], floor) != state[EARLIEST + origin]:
+        before = -1 if max(batch[LATEST], floor) < state[EARLIEST + origin] else 1
+    if before < 0 or (before == 0 and order == THROUGH):
+        return ANY
+    if batch[TIME_STRIDE] == 0 and stream_time.shape[1] == 1:
+        one = view(batch[TIME], batch[DEPTH], 1)
+        return ANY if admitted(stream_time, origin, 0, one, 0, order, closed, floor) else NONE
+    return order
+
+
+@device
+def match_rows(
     stream: Words,
     key: Words,
     stream_time: Words,
+    origin: int,
     batch: Words,
     batch_time: Words,
     offsets: Offsets,
@@ -176,27 +208,20 @@ def match(
     order: int,
     closed: int,
     floor: int,
+    count: int,
     state: Words,
-    left: Words,
-    right: Words,
+    pairs: Words,
 ) -> int:
-    """Pairs of a stream row and a batch row that agree on the key: positions into ``left``, ``right``.
-
-    Stream columns ``key`` are compared with the batch's leading columns; see :func:`admitted` for
-    ``order``, ``closed`` and ``floor``. Returns the number of pairs; stops when ``left`` is full or after
-    about ``PATIENCE`` units of work. ``state`` is ``(stream row, batch position or -1, ...)`` and starts as
-    ``(0, -1)``; all pairs are out when ``state[0]`` is the number of stream rows.
-    """
+    """Pairs with one batch, appended to the first ``count`` of ``pairs``: each stream row is looked up."""
     rows = stream.shape[1]
     positions = batch.shape[1]
-    row = state[0]
-    position = state[1]
-    count = 0
+    row = state[ROW]
+    position = state[POSITION]
     low = np.empty(BLOCK, np.int64)
     high = np.empty(BLOCK, np.int64)
     block_end = row
     block = row
-    patience = PATIENCE
+    patience = state[PATIENCE]
     while row < rows and patience > 0:
         if position < 0:
             position = 0
@@ -210,20 +235,21 @@ def match(
                     position = first_position(stream, key, row, batch, position)
         patience += position - PROBE
         while position < positions and agrees(stream, key, row, batch, position):
-            if order == ANY or admitted(stream_time, row, batch_time, position, order, closed, floor):
-                if count == left.shape[0]:
-                    state[0] = row
-                    state[1] = position
+            if order == ANY or admitted(stream_time, origin, row, batch_time, position, order, closed, floor):
+                if count == pairs.shape[1]:
+                    state[ROW] = row
+                    state[POSITION] = position
                     return count
-                left[count] = row
-                right[count] = position
+                pairs[0, count] = row
+                pairs[1, count] = position
                 count += 1
             position += 1
         patience -= position
         row += 1
         position = -1
-    state[0] = row
-    state[1] = -1
+    state[ROW] = row
+    state[POSITION] = -1
+    state[PATIENCE] = patience
     return count
 
 
@@ -240,158 +266,190 @@ def key_order(stream: Words, row: int, batch: Words, position: int, columns: int
     return 0
 
 
-@kernel(
-    "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int32[::1], int64[::1],"
-    " int64, int64, int64, int64[::1], int64[::1], int64[::1])"
-)
+@device
+def gallop(stream: Words, row: int, batch: Words, first: int, columns: int, sign: int, state: Words) -> int:
+    """Whichever side is behind gallops to the other: its first row or position that is not behind.
+
+    The last step found behind is ``low``, the first found not to be is ``high``.
+    """
+    forward = sign < 0
+    low = row if forward else first
+    end = stream.shape[1] if forward else batch.shape[1]
+    step = 1
+    while low + step < end:
+        s, b = (low + step, first) if forward else (row, low + step)
+        state[COMPARED] += 1
+        if key_order(stream, s, batch, b, columns) != sign:
+            break
+        low += step
+        step *= 2
+    high = min(end, low + step)
+    low += 1
+    while low < high:
+        middle = (low + high) >> 1
+        s, b = (middle, first) if forward else (row, middle)
+        state[COMPARED] += 1
+        if key_order(stream, s, batch, b, columns) == sign:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@device
 def match_sorted(
     stream: Words,
-    key: Words,
+    columns: int,
     stream_time: Words,
+    origin: int,
     batch: Words,
     batch_time: Words,
-    offsets: Offsets,
-    bounds: Words,
     order: int,
     closed: int,
     floor: int,
+    count: int,
     state: Words,
-    left: Words,
-    right: Words,
+    pairs: Words,
 ) -> int:
-    """As :func:`match`, for a stream sorted by ``key``, which is its leading columns; uses no directory.
+    """As :func:`match_rows`, for a stream sorted by its leading ``columns``, the key; uses no directory.
 
     Whichever side is behind gallops to the other (K-Pg, section 5.3.1), so the work is in proportion to
-    the distinct keys of the smaller side, times a logarithm, and to the pairs. ``state`` is ``(stream row,
-    position of the next pair or -1, first position of its key, rows compared)``, at first ``(0, -1, 0, 0)``.
+    the distinct keys of the smaller side, times a logarithm, and to the pairs.
     """
-    columns = key.shape[0]
     rows = stream.shape[1]
     positions = batch.shape[1]
-    row = state[0]
-    position = state[1]
-    first = state[2] if position >= 0 else 0
-    compared = state[3]
-    limit = compared + PATIENCE
-    count = 0
-    while row < rows and compared < limit:
+    row = state[ROW]
+    position = state[POSITION]
+    first = state[FIRST] if position >= 0 or row > 0 else 0
+    limit = state[COMPARED] + state[PATIENCE]
+    while row < rows and state[COMPARED] < limit:
         if position < 0:
             if first == positions:
                 row = rows
                 break
             sign = key_order(stream, row, batch, first, columns)
-            compared += 1
-            if sign != 0:
-                # Gallop: the last step found behind is ``low``, the first found not to be is ``high``.
-                forward = sign < 0
-                low = row if forward else first
-                end = rows if forward else positions
-                step = 1
-                while low + step < end:
-                    s, b = (low + step, first) if forward else (row, low + step)
-                    compared += 1
-                    if key_order(stream, s, batch, b, columns) != sign:
-                        break
-                    low += step
-                    step *= 2
-                high = min(end, low + step)
-                low += 1
-                while low < high:
-                    middle = (low + high) >> 1
-                    s, b = (middle, first) if forward else (row, middle)
-                    compared += 1
-                    if key_order(stream, s, batch, b, columns) == sign:
-                        low = middle + 1
-                    else:
-                        high = middle
-                if forward:
-                    row = low
-                else:
-                    first = low
+            state[COMPARED] += 1
+            if sign < 0:
+                row = gallop(stream, row, batch, first, columns, sign, state)
+                continue
+            if sign > 0:
+                first = gallop(stream, row, batch, first, columns, sign, state)
                 continue
             position = first
+        compared = 0
         while position < positions and key_order(stream, row, batch, position, columns) == 0:
-            if order == ANY or admitted(stream_time, row, batch_time, position, order, closed, floor):
-                if count == left.shape[0]:
-                    state[0] = row
-                    state[1] = position
-                    state[2] = first
-                    state[3] = compared
+            if order == ANY or admitted(stream_time, origin, row, batch_time, position, order, closed, floor):
+                if count == pairs.shape[1]:
+                    state[ROW] = row
+                    state[POSITION] = position
+                    state[FIRST] = first
                     return count
-                left[count] = row
-                right[count] = position
+                pairs[0, count] = row
+                pairs[1, count] = position
                 count += 1
             position += 1
             compared += 1
+        state[COMPARED] += compared
         row += 1
         position = -1
-    state[0] = row
-    state[1] = -1
-    state[2] = first
-    state[3] = compared
+    state[PATIENCE] = limit - state[COMPARED]
+    state[ROW] = row
+    state[POSITION] = -1
+    state[FIRST] = first
     return count
 
 
+@device
+def note_match(stream_depth: int, batch: Words, state: Words) -> None:
+    """Note what a match with the batch means for times and diffs, see LATE and COUNTED."""
+    for d in range(min(stream_depth, batch[DEPTH])):
+        if batch[LATEST + d] > state[EARLIEST + d]:
+            state[LATE] = 1
+    if batch[DIFF_STRIDE] != 0 or view(batch[DIFF], 1, 1)[0, 0] != 1:
+        state[COUNTED] = 1
+
+
+@device
+def begin(stream_time: Words, state: Words) -> None:
+    """Note the earliest of the stream's times."""
+    for d in range(stream_time.shape[0]):
+        earliest = stream_time[d, 0]
+        for row in range(1, stream_time.shape[1]):
+            earliest = min(earliest, stream_time[d, row])
+        state[EARLIEST + d] = earliest
+    state[LAYER] = 0
+    state[ROW] = 0
+    state[POSITION] = -1
+
+
 @kernel(
-    "void(int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64)"
+    "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64, int64[::1], int64, boolean, int64, int64,"
+    " int64[::1], int64[::1], int64[:, ::1])"
 )
-def gather_pairs(
+def match(
     stream: Words,
-    keep_stream: Words,
-    left: Words,
-    batch: Words,
-    keep_batch: Words,
-    right: Words,
-    target: Words,
-    start: int,
-) -> None:
-    """Columns of matched rows into ``target[:, start:]``: kept stream columns, then kept batch columns."""
-    count = left.shape[0]
-    for c in range(keep_stream.shape[0]):
-        source = stream[keep_stream[c]]
-        out = target[c]
-        for k in range(count):
-            out[start + k] = source[left[k]]
-    for c in range(keep_batch.shape[0]):
-        source = batch[keep_batch[c]]
-        out = target[keep_stream.shape[0] + c]
-        for k in range(count):
-            out[start + k] = source[right[k]]
-
-
-@kernel("void(int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[:, ::1], int64)")
-def gather_times(
-    stream_time: Words, left: Words, batch_time: Words, right: Words, target: Words, start: int
-) -> None:
-    """Least upper bounds of the matched times into ``target[:, start:]``; short forms allowed.
-
-    Coordinates that the batch lacks are 0.
-    """
-    stream_step = 1 if stream_time.shape[1] > 1 else 0
-    batch_step = 1 if batch_time.shape[1] > 1 else 0
-    common = batch_time.shape[0]
-    for d in range(common):
-        for k in range(left.shape[0]):
-            x = stream_time[d, left[k] * stream_step]
-            y = batch_time[d, right[k] * batch_step]
-            target[d, start + k] = max(x, y)
-    for d in range(common, target.shape[0]):
-        for k in range(left.shape[0]):
-            target[d, start + k] = stream_time[d, left[k] * stream_step]
-
-
-@kernel("int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64)")
-def gather_diffs(
-    stream_diff: Words, left: Words, batch_diff: Words, right: Words, target: Words, start: int
+    key: Words,
+    stream_time: Words,
+    origin: int,
+    layers: Words,
+    order: int,
+    ordered: bool,
+    closed: int,
+    floor: int,
+    state: Words,
+    starts: Words,
+    pairs: Words,
 ) -> int:
-    """Products of the matched diffs into ``target[start:]``; returns how many overflowed."""
-    stream_step = 1 if stream_diff.shape[0] > 1 else 0
-    batch_step = 1 if batch_diff.shape[0] > 1 else 0
-    overflows = 0
-    for k in range(left.shape[0]):
-        x = stream_diff[left[k] * stream_step]
-        y = batch_diff[right[k] * batch_step]
-        target[start + k] = x * y
-        if abs(np.float64(x) * np.float64(y)) > 9.2e18:
-            overflows += 1
-    return overflows
+    """Pairs of a stream row and a row of one of the batches that agree on the key: positions in ``pairs``.
+
+    ``layers`` are addresses of descriptions. Stream columns ``key`` are compared with the batch's leading
+    columns; ``ordered`` says that the stream is sorted by them and that they lead there too. See
+    :func:`admitted` for ``order``, ``closed`` and ``floor``; the stream's times that it means begin at row
+    ``origin``. The pairs with layer l are ``pairs[:, starts[l]:starts[l + 1]]``.
+
+    Returns their number; stops when ``pairs`` is full or after about ``MOST_WORK`` units of work. ``state``
+    is ``int64[EARLIEST + depth]``, with LAYER -1 at first and the number of layers when all pairs are out.
+    Returns -1 less the number of pairs if layer LAYER should have a directory before it goes on.
+    """
+    rows = stream.shape[1]
+    count = 0
+    if state[LAYER] < 0:
+        begin(stream_time, state)
+    state[PATIENCE] = MOST_WORK
+    layer = state[LAYER]
+    starts[: layer + 1] = 0
+    while layer < layers.shape[0]:
+        batch = view(layers[layer], 1, LATEST + stream_time.shape[0])[0]
+        test = test_of(stream_time, origin, batch, order, closed, floor, state)
+        if test != NONE and batch[ROWS] > 0:
+            data = view(batch[DATA], batch[WIDTH], batch[ROWS])
+            time = view(batch[TIME], batch[DEPTH], batch[ROWS] if batch[TIME_STRIDE] > 0 else 1)
+            found = count
+            if ordered and rows >= batch[ROWS]:
+                count = match_sorted(
+                    stream, key.shape[0], stream_time, origin, data, time, test, closed, floor, count,
+                    state, pairs,
+                )  # fmt: skip
+            else:
+                if state[ROW] == 0 and state[POSITION] < 0:
+                    if batch[PROBES] + rows >= batch[ENOUGH]:
+                        state[LAYER] = layer
+                        starts[layer + 1 :] = count
+                        return -1 - count
+                    batch[PROBES] += rows
+                offsets = small_view(batch[OFFSETS], batch[OFFSETS_LENGTH])
+                count = match_rows(
+                    stream, key, stream_time, origin, data, time, offsets, batch[BOUNDS : BOUNDS + 3], test,
+                    closed, floor, count, state, pairs,
+                )  # fmt: skip
+            if count > found:
+                note_match(stream_time.shape[0], batch, state)
+            if state[ROW] < rows:
+                break
+            state[ROW] = 0
+            state[POSITION] = -1
+        layer += 1
+        starts[layer] = count
+    state[LAYER] = layer
+    starts[layer + 1 :] = count
+    return count

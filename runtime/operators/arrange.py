@@ -1,6 +1,6 @@
 """``plan.Arrange``: the input as batches, and the trace they form, shared by all its readers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.progress.antichain import Antichain
-from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.batch import Batch, Layers
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.spine import Spine
 from kpg.runtime.trace.updates import Updates
@@ -51,7 +51,7 @@ class Arrange(Operator):
             self.emit(batch.updates)
 
     @property
-    def layers(self) -> Sequence[Batch]:
+    def layers(self) -> Layers:
         """All batches, oldest first, this step's last."""
         return self.spine.layers()
 

@@ -10,7 +10,7 @@ from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.topk import GroupReader, Tasks
 from kpg.runtime.plan import BasicAggregate
-from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.collect import collect
 from kpg.runtime.types import NULL
 
@@ -25,7 +25,7 @@ class BasicReduce(GroupReader):
 
     evaluators: tuple[Evaluate, ...]
 
-    def read(self, layers: Sequence[Batch], tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
+    def read(self, layers: Layers, tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
         rows, count, task, _ = collect(layers, tasks.prefix, tasks.times, seen, self.arrangement.width)
         starts = np.flatnonzero(np.diff(task, prepend=-1))
         out = np.empty((self.width, starts.shape[0]), np.int64)

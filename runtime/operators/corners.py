@@ -5,7 +5,6 @@ below t: at each corner some coordinates are t's and the others just before; the
 other than zero only at least upper bounds of times of the group's updates.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.step import Step
-from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.collect import group_times
 
 Words = NDArray[np.int64]
@@ -62,7 +61,7 @@ class Owed:
         """Owe nothing."""
         self.groups.clear()
 
-    def add(self, prefix: Words, layers: Sequence[Batch], step: Step) -> tuple[Words, Words, list[Rounds]]:
+    def add(self, prefix: Words, layers: Layers, step: Step) -> tuple[Words, Words, list[Rounds]]:
         """What to look at now and later, when the groups ``prefix int64[group, n]`` have changed.
 
         Returns (group, epoch) pairs for this round, and the rounds at which groups have come to be owed:

@@ -78,16 +78,24 @@ class Linear(Stateless):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Concat(Stateless):
-    """``plan.Concat``: the sum of its inputs; one port each."""
+class Passing(Operator):
+    """Base of operators that pass on what they are given at once: they are never scheduled."""
 
     def absorb(self) -> None:
-        for updates in self.take():
-            self.emit(updates, more=True)
+        for consumer, _ in self.consumers:
+            consumer.absorb()
 
     def flush(self) -> None:
-        for updates in self.take():
-            self.emit(updates)
+        """Nothing is ever left to do."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Concat(Passing):
+    """``plan.Concat``: the sum of its inputs; one port each."""
+
+    def push(self, port: int, updates: Updates) -> None:
+        self.counters.updates_in += len(updates)
+        self.emit(updates)
 
     def snapshot(self) -> Iterator[Updates]:
         for source in self.inputs:
@@ -95,16 +103,12 @@ class Concat(Stateless):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Negate(Stateless):
+class Negate(Passing):
     """``plan.Negate``: every diff times -1."""
 
-    def absorb(self) -> None:
-        for updates in self.take():
-            self.emit(updates.negate(), more=True)
-
-    def flush(self) -> None:
-        for updates in self.take():
-            self.emit(updates.negate())
+    def push(self, port: int, updates: Updates) -> None:
+        self.counters.updates_in += len(updates)
+        self.emit(updates.negate())
 
     def snapshot(self) -> Iterator[Updates]:
         for updates in self.inputs[0].snapshot():

@@ -14,7 +14,7 @@ from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.scope import LoopScope
 from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.linear import Stateless
+from kpg.runtime.operators.linear import Passing, Stateless
 from kpg.runtime.trace.updates import Updates
 
 
@@ -81,14 +81,13 @@ def everything(operators: "tuple[Operator, ...]") -> Iterator[Operator]:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Enter(Operator):
+class Enter(Passing):
     """``plan.Enter``: the input's updates at round 0. Its input is an operator of the enclosing scope."""
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
         zeros = np.zeros((1, updates.time.shape[1]), np.int64)
-        time = np.concatenate((updates.time, zeros))
-        self.place.scope.deliver(self, port, updates.with_time(time))
+        self.emit(updates.with_time(np.concatenate((updates.time, zeros))))
 
     def hydrate(self) -> None:
         (source,) = self.inputs
@@ -96,10 +95,6 @@ class Enter(Operator):
             stamp = source.step.stamp
             for updates in source.snapshot():
                 self.push(0, updates.with_time(stamp))
-
-    def flush(self) -> None:
-        for updates in self.take():
-            self.emit(updates)
 
     def snapshot(self) -> Iterator[Updates]:
         yield from self.inputs[0].snapshot()

@@ -3,7 +3,7 @@
 This is the operator that K-Pg's section 6.1 wishes for (TPC-H Q11 and Q22): an inequality join.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -15,8 +15,7 @@ from kpg.runtime.kernels.collect import range_bounds
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.linear import apply_all
 from kpg.runtime.program import Program
-from kpg.runtime.trace.batch import Batch
-from kpg.runtime.trace.collect import describe
+from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL
@@ -79,10 +78,10 @@ def _stretches(values: list[int], diffs: list[int], comparison: str) -> Iterator
             low = edges[i]
 
 
-def scan(layers: Sequence[Batch], task: Range) -> Iterator[Updates]:
+def scan(layers: Layers, task: Range) -> Iterator[Updates]:
     """The left updates in a range that are no later than its time, scaled by its diff."""
     bounds = np.empty((len(layers), 2), np.int64)
-    range_bounds(describe(layers), task.key.shape[0], task.key, task.low, task.high - 1, bounds)
+    range_bounds(layers.descriptions, task.key.shape[0], task.key, task.low, task.high - 1, bounds)
     for layer, (first, last) in zip(layers, bounds.tolist(), strict=True):
         if first == last:
             continue
@@ -143,12 +142,12 @@ class RangeJoin(Operator):
         pairs = lookup(updates, key, layers, keep_left, keep_right, Order.BEFORE, closed=closed, floor=floor)
         yield from apply_all(self.pair_program, pairs)
 
-    def _right(self, updates: Updates, layers: Sequence[Batch]) -> Iterator[Updates]:
+    def _right(self, updates: Updates, layers: Layers) -> Iterator[Updates]:
         """Changed thresholds against the left rows of times no later."""
         bounds = Updates(np.ascontiguousarray(updates.data[: self.key + 1]), updates.time, updates.diff)
         yield from apply_all(self.left_program, self._between(bounds, layers))
 
-    def _between(self, bounds: Updates, layers: Sequence[Batch]) -> Iterator[Updates]:
+    def _between(self, bounds: Updates, layers: Layers) -> Iterator[Updates]:
         for task in ranges(bounds.consolidate(), self.key, self.comparison):
             for rows in scan(layers, task):
                 self.touched += len(rows)

@@ -4,7 +4,7 @@ They keep no state of their own: the old answer of a group is read from the trac
 batch, the new one with it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,7 @@ from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.corners import Corners, Owed, distinct_columns
 from kpg.runtime.operators.textorder import ExactOrder
-from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.collect import collect
 from kpg.runtime.trace.updates import Updates
 
@@ -131,7 +131,7 @@ class GroupReader(Operator):
             time = self.step.stamp
         return Updates(data, time, diff).consolidate()
 
-    def read(self, layers: Sequence[Batch], tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
+    def read(self, layers: Layers, tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
         """Output rows of the tasks: (rows, multiplicities, task of each), tasks ascending."""
         raise NotImplementedError
 
@@ -155,7 +155,7 @@ class TopK(GroupReader):
     exact: ExactOrder | None = None
     dead: int = 0
 
-    def read(self, layers: Sequence[Batch], tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
+    def read(self, layers: Layers, tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
         if self.exact is None:
             skip, limit, ties = self.offset, self.limit, 0
         else:

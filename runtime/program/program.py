@@ -22,7 +22,7 @@ Words = np.ndarray[Any, np.dtype[np.int64]]
 class Program:
     """An ``Mfp`` ready to run. ``inputs`` are the input columns it reads, ascending."""
 
-    __slots__ = ("_context", "_first", "_last", "_mfp", "_selected", "_simple", "inputs")
+    __slots__ = ("_context", "_first", "_last", "_leading", "_mfp", "_selected", "_simple", "inputs")
 
     def __init__(self, mfp: Mfp, context: Context) -> None:
         self._mfp = mfp
@@ -34,6 +34,7 @@ class Program:
         self._last: Segment | None = None
         self._simple = False
         plain = [output.index for output in mfp.outputs if isinstance(output, Column)]
+        self._leading = plain == list(range(len(plain)))
         if not mfp.predicates and len(plain) == len(mfp.outputs):
             self._selected = np.array(plain, dtype=np.int64)
         else:
@@ -78,8 +79,7 @@ class Program:
         return out, None if out.shape[1] == total else kept
 
     def _select(self, data: Words, selected: Words) -> Words:
-        width = len(selected)
-        if width == data.shape[0] and (selected == np.arange(width)).all():
+        if self._leading and selected.shape[0] == data.shape[0]:
             return data
         return data[selected]
 

@@ -5,29 +5,29 @@ A batch is described by frontiers: it holds what happened at times in advance of
 ``upper``, so that no time is ever checked against ``lower`` and ``upper`` afterwards.
 """
 
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import seek
+from kpg.runtime.kernels import directory as kernels
 from kpg.runtime.progress.antichain import Antichain, Time
 from kpg.runtime.trace.updates import Updates, Words
 
 SMALL: Final = 64
 """Batches of up to so many rows are searched without a directory."""
 
-PROBES_PER_ROW: Final = 1 / 128
-"""A directory is built once a batch has been probed so many times per row it holds."""
+ROWS_PER_PROBE: Final = 128
+"""A directory is built once a batch has been probed one time for so many rows that it holds."""
 
 ROWS_PER_BUCKET: Final = 4
 
-_NO_OFFSETS: Final[NDArray[np.int32]] = np.empty(0, np.int32)
-_NO_BOUNDS: Final[Words] = np.zeros(3, np.int64)
+NEVER: Final = 2**63 - 1
 
 
 class Directory:
-    """Positions of the buckets of a sorted column (see :mod:`kpg.runtime.kernels.seek`), built in steps."""
+    """Positions of the buckets of a sorted column, built in steps (see ``runtime/kernels/directory.py``)."""
 
     __slots__ = ("_column", "_state", "bounds", "offsets")
 
@@ -51,7 +51,7 @@ class Directory:
     def build(self, limit: int) -> int:
         """Spend at most ``limit`` rows of work; returns the rows spent, less than limit when done."""
         before = int(self._state[0])
-        seek.fill_directory(self._column, self.bounds, self.offsets, self._state, limit)
+        kernels.fill_directory(self._column, self.bounds, self.offsets, self._state, limit)
         return int(self._state[0]) - before
 
     @property
@@ -63,7 +63,18 @@ class Directory:
 class Batch:
     """Updates sorted by (row, time), each pair once, no diff 0; shapes as in ``Updates``; immutable."""
 
-    __slots__ = ("_directory", "_latest", "_probes", "data", "diff", "lower", "since", "time", "upper")
+    __slots__ = (
+        "_address",
+        "_description",
+        "_directory",
+        "_latest",
+        "data",
+        "diff",
+        "lower",
+        "since",
+        "time",
+        "upper",
+    )
 
     def __init__(
         self,
@@ -81,7 +92,8 @@ class Batch:
         self.since = since
         self._latest = latest
         self._directory: Directory | None = None
-        self._probes = 0
+        self._description: Words | None = None
+        self._address = 0
 
     @classmethod
     def build(cls, updates: Updates, lower: Antichain, upper: Antichain) -> "Batch":
@@ -113,8 +125,40 @@ class Batch:
     def latest(self) -> Time:
         """An upper bound of all times, the least if it was not carried over a merge."""
         if self._latest is None:
-            self._latest = tuple(self.time.max(axis=1).tolist()) if len(self) else (0,) * self.time.shape[0]
+            self._latest = tuple(self.description[kernels.LATEST :].tolist())
         return self._latest
+
+    @property
+    def description(self) -> Words:
+        """What kernels know of this batch, ``int64[LATEST + depth]``; see their module ``directory``."""
+        if self._description is None:
+            description = np.empty(kernels.LATEST + self.time.shape[0], np.int64)
+            known = self._latest is not None
+            if known:
+                description[kernels.LATEST :] = self._latest
+            self._address = kernels.describe(self.data, self.time, self.diff, known, description)
+            self._description = description
+            self._describe_directory()
+        return self._description
+
+    @property
+    def address(self) -> int:
+        """The address of the description; of use while this batch is alive."""
+        if self._description is None:
+            _ = self.description
+        return self._address
+
+    def _describe_directory(self) -> None:
+        description, directory, n = self._description, self._directory, len(self)
+        assert description is not None
+        if directory is not None:
+            description[kernels.OFFSETS] = directory.offsets.ctypes.data
+            description[kernels.OFFSETS_LENGTH] = directory.offsets.shape[0]
+            description[kernels.BOUNDS : kernels.BOUNDS + 3] = directory.bounds
+            description[kernels.ENOUGH] = NEVER
+        else:
+            never = n <= SMALL or n >= 2**31 or not self.data.shape[0]
+            description[kernels.ENOUGH] = NEVER if never else -(-n // ROWS_PER_PROBE)
 
     @property
     def nbytes(self) -> int:
@@ -123,30 +167,53 @@ class Batch:
         return own + (self._directory.offsets.nbytes if self._directory is not None else 0)
 
     @property
+    def probes(self) -> int:
+        """How many rows have been looked up here one by one."""
+        return 0 if self._description is None else int(self._description[kernels.PROBES])
+
+    @property
     def searched(self) -> bool:
         """Whether enough rows have been looked up here for a directory to pay."""
-        return self._directory is not None or self._probes >= len(self) * PROBES_PER_ROW
+        return self._directory is not None or self.probes * ROWS_PER_PROBE >= len(self)
+
+    @property
+    def has_directory(self) -> bool:
+        """Whether lookups go through a directory."""
+        return self._directory is not None
 
     def covering(self, lower: Antichain, upper: Antichain) -> "Batch":
         """The same contents between wider frontiers, when nothing happened in between."""
         batch = Batch(self.updates, lower, upper, self.since, self._latest)
         batch._directory = self._directory
-        batch._probes = self._probes
+        batch._description = self._description
+        batch._address = self._address
         return batch
 
-    def directory(self, probes: int) -> tuple[NDArray[np.int32], Words]:
-        """``offsets`` and ``bounds`` for ``probes`` lookups; empty while searching without is cheaper."""
-        directory = self._directory
-        if directory is None:
-            n = len(self)
-            self._probes += probes
-            if n <= SMALL or n >= 2**31 or not self.data.shape[0] or not self.searched:
-                return _NO_OFFSETS, _NO_BOUNDS
-            directory = Directory(self.data[0])
-            directory.build(n)
-            self._directory = directory
-        return directory.offsets, directory.bounds
+    def build_directory(self) -> None:
+        """Make lookups cheap from now on."""
+        directory = Directory(self.data[0])
+        directory.build(len(self))
+        self.install(directory)
 
     def install(self, directory: Directory) -> None:
         """Use a complete directory of this batch's first column."""
         self._directory = directory
+        if self._description is not None:
+            self._describe_directory()
+
+
+class Layers(tuple[Batch, ...]):
+    """Batches, oldest first, as kernels take them."""
+
+    @cached_property
+    def addresses(self) -> Words:
+        """The addresses of their descriptions, ``int64[layers]``; of use while this object is alive."""
+        return np.array([batch.address for batch in self], np.int64)
+
+    @cached_property
+    def descriptions(self) -> Words:
+        """The beginnings of their descriptions, ``int64[layers, 6]``."""
+        table = np.empty((len(self), 6), np.int64)
+        for i, batch in enumerate(self):
+            table[i] = batch.description[:6]
+        return table

@@ -1,34 +1,17 @@
 """Reading accumulated groups from a trace: what top-k, min, max and basic reduces are made of."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import collect as kernels
-from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.batch import Layers
 
 Words = NDArray[np.int64]
 UNLIMITED = 1 << 62
 
 
-def describe(layers: Sequence[Batch]) -> Words:
-    """The kernels' description of layers; valid while the layers are alive."""
-    description = np.empty((len(layers), 6), np.int64)
-    for i, layer in enumerate(layers):
-        description[i] = (
-            layer.data.ctypes.data,
-            layer.data.shape[1],
-            layer.time.ctypes.data,
-            0 if layer.time.shape[1] == 1 else 1,
-            layer.diff.ctypes.data,
-            0 if layer.diff.shape[0] == 1 else 1,
-        )
-    return description
-
-
 def collect(
-    layers: Sequence[Batch],
+    layers: Layers,
     prefix: Words,
     times: Words,
     visible_layers: Words,
@@ -44,7 +27,7 @@ def collect(
     with ``ties``, followed by all that agree with the last on so many columns (then ``skip`` must be 0).
     """
     tasks = visible_layers.shape[0]
-    description = describe(layers)
+    description = layers.descriptions
     bound = UNLIMITED if limit is None else limit
     capacity = max(64, tasks * min(bound, 4))
     out = np.empty((width, capacity), np.int64)
@@ -67,7 +50,7 @@ def collect(
     return np.ascontiguousarray(out[:, :written]), count[:written], task[:written], int(state[1])
 
 
-def group_times(layers: Sequence[Batch], prefix: Words, closed: int) -> tuple[Words, Words]:
+def group_times(layers: Layers, prefix: Words, closed: int) -> tuple[Words, Words]:
     """The distinct times of the updates of many groups: (times int64[depth, m], group of each, ascending).
 
     ``prefix int64[group, n]``, layers of one depth (at least one layer); epochs before ``closed`` appear
@@ -75,7 +58,7 @@ def group_times(layers: Sequence[Batch], prefix: Words, closed: int) -> tuple[Wo
     """
     depth = layers[0].time.shape[0]
     tasks = prefix.shape[1]
-    description = describe(layers)
+    description = layers.descriptions
     capacity = 4 * tasks + 64
     out, task = np.empty((depth, capacity + 1), np.int64), np.empty(capacity + 1, np.int64)
     state = np.zeros(1, np.int64)

@@ -1,16 +1,15 @@
 """Matching a stream of rows with the rows of a trace: the one way in which operators read arrangements."""
 
 import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Final
 
 import numpy as np
 
 from kpg.runtime.errors import DataError
+from kpg.runtime.kernels import pairs as kernels
 from kpg.runtime.kernels import seek
-from kpg.runtime.progress.antichain import Time, precedes
-from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.updates import Updates, Words
 
 
@@ -29,12 +28,6 @@ class Order(enum.Enum):
     """Those that come before it."""
 
 
-Segment = tuple[Batch, Words, Words]
-"""Matches within one batch: positions in the stream, positions in the batch."""
-
-_NO_DIRECTORY: Final = np.empty(0, np.int32), np.empty(0, np.int64)
-
-
 @cache
 def _columns(key: tuple[int, ...]) -> Words:
     return np.array(key, np.int64)
@@ -43,7 +36,7 @@ def _columns(key: tuple[int, ...]) -> Words:
 def lookup(
     stream: Updates,
     key: tuple[int, ...],
-    layers: Sequence[Batch],
+    layers: Layers,
     keep_stream: Words,
     keep_batch: Words,
     order: Order,
@@ -76,125 +69,81 @@ def lookup(
     Raises DataError if a product of diffs does not fit 64 bits.
     """
     n = len(stream)
-    if n == 0:
+    if n == 0 or not layers:
         return
-    columns = _columns(key)
     ordered = stream.ordered and len(key) > 0 and key == tuple(range(len(key)))
-    time = stream.time[origin:] if origin else stream.time
-    earliest = tuple((stream.time[:, 0] if stream.constant_time else stream.time.min(axis=1)).tolist())
-    place = _place(earliest[origin:], time.shape[0], 0)
-    segments: list[Segment] = []
-    total = capacity = 0
-    state = np.zeros(4, np.int64)
-    for layer in layers:
-        test = _time_test(stream.constant_time, place, layer, order, closed, floor) if len(layer) else None
-        if test is None:
-            continue
-        gallop = ordered and n >= len(layer)
-        offsets, bounds = _NO_DIRECTORY if gallop else layer.directory(n)
-        matcher = seek.match_sorted if gallop else seek.match
-        state[0], state[1] = 0, -1
-        wanted = 2 * n + 64
-        done = False
-        while not done:
-            wanted = min(wanted, chunk - total)
-            if capacity != wanted:  # otherwise the last buffers are still empty
-                left, right = np.empty(wanted, np.int64), np.empty(wanted, np.int64)
-                capacity = wanted
-            found = matcher(
-                stream.data, columns, time, layer.data, layer.time, offsets, bounds,
-                test, closed, floor, state, left, right,
+    columns, addresses = _columns(key), layers.addresses
+    state = np.zeros(seek.EARLIEST + stream.depth, np.int64)
+    state[seek.LAYER] = -1
+    matches = _Matches(stream, keep_stream, keep_batch, addresses, state)
+    wanted, pairs = 2 * n + 64, None
+    while True:
+        wanted = min(wanted, chunk - matches.total)
+        if pairs is None or pairs.shape[1] != wanted:
+            pairs, starts = np.empty((2, wanted), np.int64), np.empty(len(layers) + 1, np.int64)
+        found = seek.match(
+            stream.data, columns, stream.time, origin, addresses, order.value, ordered, closed, floor,
+            state, starts, pairs,
+        )  # fmt: skip
+        layer = state.item(seek.LAYER)
+        unsearched, found = found < 0, found if found >= 0 else -1 - found
+        if found:
+            matches.parts.append((starts, pairs, matches.total))
+            matches.total += found
+            pairs = None
+        done = layer == len(layers)
+        if matches.total == chunk or (done and matches.total):
+            yield matches.take()
+        if done:
+            return
+        if unsearched:
+            layers[layer].build_directory()
+        elif found == wanted:
+            wanted *= 4
+        elif poll is not None:
+            poll()
+
+
+class _Matches:
+    """Pairs that are to become updates: parts of ``starts`` and ``pairs``, and the position of each part."""
+
+    __slots__ = ("addresses", "keep_batch", "keep_stream", "parts", "state", "stream", "total")
+
+    def __init__(
+        self, stream: Updates, keep_stream: Words, keep_batch: Words, addresses: Words, state: Words
+    ) -> None:
+        self.stream = stream
+        self.keep_stream = keep_stream
+        self.keep_batch = keep_batch
+        self.addresses = addresses
+        self.state = state
+        self.parts: list[tuple[Words, Words, int]] = []
+        self.total = 0
+
+    def take(self) -> Updates:
+        """The updates of all pairs so far, which are forgotten."""
+        stream, total, state = self.stream, self.total, self.state
+        data = np.empty((self.keep_stream.shape[0] + self.keep_batch.shape[0], total), np.int64)
+        time, diff = stream.time, stream.diff
+        wanted = 0
+        if time.shape[1] > 1 or state[seek.LATE]:
+            time = np.empty((stream.depth, total), np.int64)
+            wanted = kernels.TIMES
+        if diff.shape[0] > 1 or state[seek.COUNTED]:
+            diff = np.empty(total, np.int64)
+            wanted |= kernels.DIFFS
+        result = 0
+        for starts, pairs, start in self.parts:
+            result |= kernels.gather(
+                stream.data, stream.time, stream.diff, self.keep_stream, self.keep_batch, self.addresses,
+                starts, pairs, wanted, data, time, diff, start,
             )  # fmt: skip
-            if found:
-                segments.append((layer, left[:found], right[:found]))
-                total += found
-                capacity = 0
-            if total == chunk:
-                yield _assemble(stream, earliest, segments, total, keep_stream, keep_batch)
-                segments, total = [], 0
-            done = state.item(0) == n
-            if found == wanted:
-                wanted *= 4
-            elif not done and poll is not None:
-                poll()
-    if total:
-        yield _assemble(stream, earliest, segments, total, keep_stream, keep_batch)
-
-
-def _time_test(
-    constant: bool, place: Time, layer: Batch, order: Order, closed: int, floor: int
-) -> int | None:
-    """What the kernel has to test: nothing where one comparison settles it for all; None: nothing can match.
-
-    No time of the stream is processed before ``place``; if ``constant``, all are at it.
-    """
-    latest = layer.latest
-    if order is Order.ANY or (latest[0] < closed and floor < closed):
-        return seek.ANY
-    through = order is Order.THROUGH
-    if _admits(_place(latest, len(place), floor), place, through):
-        return seek.ANY
-    if layer.constant_time and constant:
-        own = _place(tuple(layer.time[:, 0].tolist()), len(place), floor)
-        return seek.ANY if _admits(own, place, through) else None
-    test: int = order.value
-    return test
-
-
-def _place(time: Time, depth: int, floor: int) -> Time:
-    """The rounds, ``depth - 1`` of them, then the epoch: times compared like this are in processing order."""
-    epoch = time[0] if time[0] > floor else floor
-    return (epoch,) if depth == 1 else (*time[1:], *(0,) * (depth - len(time)), epoch)
-
-
-def _admits(layer: Time, stream: Time, through: bool) -> bool:
-    return layer < stream or (through and layer == stream)
-
-
-def _assemble(
-    stream: Updates,
-    earliest: Time,
-    segments: list[Segment],
-    total: int,
-    keep_stream: Words,
-    keep_batch: Words,
-) -> Updates:
-    """The matched rows of all segments as one set of updates."""
-    data = np.empty((keep_stream.shape[0] + keep_batch.shape[0], total), np.int64)
-    start = 0
-    for batch, left, right in segments:
-        seek.gather_pairs(stream.data, keep_stream, left, batch.data, keep_batch, right, data, start)
-        start += left.shape[0]
-    return Updates(data, _times(stream, earliest, segments, total), _diffs(stream, segments, total))
-
-
-def _times(stream: Updates, earliest: Time, segments: list[Segment], total: int) -> Words:
-    if stream.constant_time:
-        # ``precedes`` ends with the shorter time: no coordinate that the batch lacks matters.
-        if all(precedes(batch.latest, earliest) for batch, _, _ in segments):
-            return stream.time
-        if len(segments) == 1 and segments[0][0].constant_time:
-            joined = stream.time.copy()
-            outer = segments[0][0].time
-            np.maximum(joined[: outer.shape[0]], outer, out=joined[: outer.shape[0]])
-            return joined
-    times = np.empty((stream.depth, total), np.int64)
-    start = 0
-    for batch, left, right in segments:
-        seek.gather_times(stream.time, left, batch.time, right, times, start)
-        start += left.shape[0]
-    return times
-
-
-def _diffs(stream: Updates, segments: list[Segment], total: int) -> Words:
-    if stream.constant_diff and all(batch.constant_diff and batch.diff[0] == 1 for batch, _, _ in segments):
-        return stream.diff
-    diffs = np.empty(total, np.int64)
-    start = 0
-    for batch, left, right in segments:
-        if seek.gather_diffs(stream.diff, left, batch.diff, right, diffs, start):
+        if result & kernels.OVERFLOW:
             raise DataError(
                 "multiplicity overflow: a joined row occurs more often than a 64-bit count can hold"
             )
-        start += left.shape[0]
-    return diffs
+        if wanted & kernels.TIMES and not result & kernels.VARIED:
+            time = time[:, :1].copy()
+        self.parts, self.total = [], 0
+        state[seek.LATE] = state[seek.COUNTED] = 0
+        return Updates(data, time, diff)

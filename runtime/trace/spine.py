@@ -17,7 +17,7 @@ import numpy as np
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.progress.antichain import Antichain
-from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.batch import Batch, Layers
 from kpg.runtime.trace.merge import Merge
 from kpg.runtime.trace.updates import Updates, Words
 
@@ -28,9 +28,9 @@ FACTOR: Final = 1
 EFFORT: Final = 4
 LEAST_FUEL: Final = 256
 
-TINY: Final = 64
-TINY_BATCHES: Final = 4
-"""So many batches of up to ``TINY`` rows are left at the end before they are made one."""
+TINY: Final = 512
+TINY_BATCHES: Final = 8
+"""So many batches of up to ``TINY`` rows are left at the end before the newest of them are made one."""
 
 
 ROUND_FACTOR: Final = 2
@@ -71,7 +71,7 @@ class Spine:
         self._marks = 0
         self._mark: _Mark | None = None
         self._holds: list[weakref.ref[Hold]] = []
-        self._layers: tuple[Batch, ...] | None = None
+        self._layers: Layers | None = None
 
     def insert(self, batch: Batch) -> None:
         """Append a batch whose ``lower`` is the ``upper`` of this trace.
@@ -115,7 +115,8 @@ class Spine:
         if 0 < tiny < TINY_BATCHES:
             return batches
         if tiny:
-            batches[-tiny:] = [_combined(batches[-tiny:], None)]
+            few = _comparable(batches[-tiny:])
+            batches[-few:] = [_combined(batches[-few:], None)]
             self.merged_rows += len(batches[-1])
         while len(batches) > 1 and len(batches[-2]) <= ROUND_FACTOR * len(batches[-1]):
             merge = Merge(batches[-2], batches[-1], None)
@@ -137,7 +138,7 @@ class Spine:
     def _all_batches(self) -> list[Batch]:
         return self._whole_nodes() + self._pending
 
-    def layers(self, through: Antichain | None = None) -> tuple[Batch, ...]:
+    def layers(self, through: Antichain | None = None) -> Layers:
         """The batches that hold updates, oldest first; with ``through``, those before that frontier.
 
         ``through`` must not be before a physical frontier that the caller has given up.
@@ -145,17 +146,17 @@ class Spine:
         if through is not None and through != self.upper:
             return self._layers_through(through)
         if self._layers is None:
-            self._layers = tuple(batch for batch in self._all_batches() if len(batch))
+            self._layers = Layers(batch for batch in self._all_batches() if len(batch))
         return self._layers
 
-    def _layers_through(self, through: Antichain) -> tuple[Batch, ...]:
+    def _layers_through(self, through: Antichain) -> Layers:
         found = []
         for batch in self._all_batches():
             if batch.upper.dominates(through):
                 found.append(batch)
             elif not through.dominates(batch.lower):
                 raise InternalError(f"the frontier {through.elements} falls within a merged batch")
-        return tuple(batch for batch in found if len(batch))
+        return Layers(batch for batch in found if len(batch))
 
     @property
     def batches(self) -> int:
@@ -285,7 +286,7 @@ class Spine:
         self._fold_empty()
         tiny = _tiny_tail(self._nodes)
         if tiny >= TINY_BATCHES:
-            self._combine(tiny)
+            self._combine(_comparable(self._nodes[-tiny:]))
             tiny = _tiny_tail(self._nodes)
         while (index := self._next_pair(len(self._nodes) - tiny)) is not None:
             self._begin(index)
@@ -366,6 +367,15 @@ def _tiny_tail(nodes: Sequence[Batch | Merge]) -> int:
     for node in reversed(nodes):
         if len(node) > TINY or isinstance(node, Merge):
             break
+        count += 1
+    return count
+
+
+def _comparable(nodes: Sequence[Batch | Merge]) -> int:
+    """How many of the newest to make one, two at least: none is much larger than all newer ones together."""
+    count, rows = 1, len(nodes[-1])
+    while count < len(nodes) and (count < 2 or len(nodes[-1 - count]) <= ROUND_FACTOR * rows):
+        rows += len(nodes[-1 - count])
         count += 1
     return count
 

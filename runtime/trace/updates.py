@@ -117,11 +117,10 @@ class Updates:
             return filled[0] if filled else parts[0]
         first = filled[0]
         data = np.concatenate([part.data for part in filled], axis=1)
-        time = first.time
-        if not all(part.constant_time and (part.time == time).all() for part in filled):
+        time, diff = first.time, first.diff
+        if not (first.constant_time and all(_same(part.time, time) for part in filled)):
             time = np.concatenate([part.times() for part in filled], axis=1)
-        diff = first.diff
-        if not all(part.constant_diff and part.diff[0] == diff[0] for part in filled):
+        if not (first.constant_diff and all(_same(part.diff, diff) for part in filled)):
             diff = np.concatenate([part.diffs() for part in filled])
         return Updates(data, time, diff)
 
@@ -156,3 +155,8 @@ class Updates:
         result = Updates(self.data, self.time, ONE).take(heads[:kept])
         result.diff = sums[:1].copy() if state[0] else sums[:kept].copy()
         return result
+
+
+def _same(array: Words, short: Words) -> bool:
+    """Whether an array equals one in the short form, of few elements."""
+    return array is short or (array.shape == short.shape and array.tolist() == short.tolist())

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpg.runtime.progress.antichain import Antichain
-from kpg.runtime.trace.batch import Batch
+from kpg.runtime.trace.batch import Batch, Layers
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.updates import Updates
 from tests.model import kernels as model
@@ -88,7 +88,7 @@ def follow(
         if j == i:
             continue
         order = Order.THROUGH if j < i else Order.BEFORE
-        layers = other.layers + other.in_step
+        layers = Layers(other.layers + other.in_step)
         stream = [
             found
             for part in stream

@@ -282,7 +282,7 @@ def test_after_the_step_its_batches_merge_with_older_ones() -> None:
 def test_a_multiplicity_that_does_not_fit_leaves_the_trace_as_it_was() -> None:
     spine, handle = filled([])
     for _ in range(2):
-        insert(spine, range(100), 2**62)
+        insert(spine, range(1000), 2**62)
     release(handle)
     before = contents(batch.updates for batch in spine.layers())
     for _ in range(2):
@@ -291,14 +291,14 @@ def test_a_multiplicity_that_does_not_fit_leaves_the_trace_as_it_was() -> None:
     assert contents(batch.updates for batch in spine.layers()) == before
 
 
-@pytest.mark.parametrize("rows", [1, 100])
-def test_a_round_whose_multiplicity_does_not_fit_is_not_inserted(rows: int) -> None:
+@pytest.mark.parametrize(("rows", "last"), [(1, TINY_BATCHES - 1), (1000, 3)])
+def test_a_round_whose_multiplicity_does_not_fit_is_not_inserted(rows: int, last: int) -> None:
     spine, _, _ = rounds([])
-    for number in range(4):
+    for number in range(last + 1):
         updates = Updates.of([range(rows)], (1, 0), 2**61)
         batch = Batch.build(updates, spine.upper, Antichain(((1, number + 1), (2, 0))))
         before = spine.layers(), spine.upper, spine.inserted_rows
-        if number < 3:
+        if number < last:
             spine.insert(batch)
     with pytest.raises(DataError, match="multiplicity overflow"):
         spine.insert(batch)

@@ -1,0 +1,84 @@
+"""Describing a batch to kernels, and building its directory.
+
+A batch is known to kernels by the address of its *description*, ``int64[LATEST + depth]``: see the constants.
+
+A *directory* makes a random probe cost O(1) cache misses: the range ``[origin, last]`` of the first
+column is cut into buckets of ``2**shift`` values, and ``offsets[b]`` is the first position of bucket b or
+a later one. Rows outside that range (NULLs, outliers) precede ``offsets[0]`` or follow
+``offsets[-1]``. ``bounds`` is ``(origin, last, shift)``.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.kernels import kernel
+
+Words = NDArray[np.int64]
+Offsets = NDArray[np.int32]
+
+DATA = 0  # address of int64[width, rows]
+ROWS = 1
+TIME = 2  # address of int64[depth, rows], or int64[depth, 1] if the stride is 0
+TIME_STRIDE = 3
+DIFF = 4  # address of int64[rows], or int64[1] if the stride is 0
+DIFF_STRIDE = 5
+WIDTH = 6
+DEPTH = 7
+OFFSETS = 8  # address of int32[OFFSETS_LENGTH], the directory
+OFFSETS_LENGTH = 9
+BOUNDS = 10  # origin, last, shift
+PROBES = 13  # rows looked up one by one so far
+ENOUGH = 14  # so many probes make a directory pay
+LATEST = 15  # an upper bound of all times, coordinate by coordinate
+
+
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64, int64[::1])")
+def describe(data: Words, time: Words, diff: Words, known: int, description: Words) -> int:
+    """Fill the description of a batch without a directory, the latest time only if it is not ``known``.
+
+    Returns the description's own address.
+    """
+    description[DATA] = data.ctypes.data
+    description[ROWS] = data.shape[1]
+    description[TIME] = time.ctypes.data
+    description[TIME_STRIDE] = 0 if time.shape[1] == 1 else 1
+    description[DIFF] = diff.ctypes.data
+    description[DIFF_STRIDE] = 0 if diff.shape[0] == 1 else 1
+    description[WIDTH] = data.shape[0]
+    description[DEPTH] = time.shape[0]
+    description[OFFSETS] = 0
+    description[OFFSETS_LENGTH] = 0
+    description[PROBES] = 0
+    if known == 0:
+        for d in range(time.shape[0]):
+            latest = 0
+            for row in range(time.shape[1] if data.shape[1] > 0 else 0):
+                latest = max(latest, time[d, row])
+            description[LATEST + d] = latest
+    return description.ctypes.data
+
+
+@kernel("void(int64[::1], int64[::1], int32[::1], int64[::1], int64)")
+def fill_directory(column: Words, bounds: Words, offsets: Offsets, state: Words, limit: int) -> None:
+    """Fill ``offsets`` from the sorted ``column``, at most ``limit`` rows a call.
+
+    ``state`` is ``(next row, offsets filled, end)``; rows [row, end) are those within the bounds. It is
+    done when ``state[0] == state[2]``.
+    """
+    origin = np.uint64(bounds[0])
+    shift = np.uint64(bounds[2])
+    row = state[0]
+    filled = state[1]
+    stop = min(state[2], row + limit)
+    while row < stop:
+        bucket = np.int64((np.uint64(column[row]) - origin) >> shift)
+        while filled <= bucket:
+            offsets[filled] = row
+            filled += 1
+        row += 1
+    if row == state[2]:
+        while filled < offsets.shape[0]:
+            offsets[filled] = row
+            filled += 1
+    state[0] = row
+    state[1] = filled
