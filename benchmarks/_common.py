@@ -62,7 +62,7 @@ def keep_memory() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_MAX, 0)
-        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(M_TRIM_THRESHOLD, -1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ K-Pg's Figures 6a and 6e. A request inserts a random key and removes the one ins
 at a time of their own. Its latency is from when it was due, not from when it was taken (nothing is omitted
 because the system was busy), until the probe tells that it is complete; counted in the second half of the
 run. A step takes all requests that are due. ``--count`` keeps the number of each key besides. Merge effort
-is how many rows of each unfinished merge are merged for a row that comes: ``eager`` ends merges as they
-begin, ``lazy`` takes 1.
+is that of ``kpg.connect``.
 """
 
 import argparse
@@ -21,9 +20,8 @@ from _flows import loaded, note, quantiles, resident, step, survival, survival_t
 from numpy.typing import NDArray
 
 import kpg
-from kpg.runtime.trace.spine import EFFORT, Spine
 
-EFFORTS = {"eager": 1 << 40, "default": EFFORT, "lazy": 1}
+EFFORTS = ("eager", "default", "lazy")
 AIM_RATE, AIM = 1_000_000, 1.0
 PATIENCE = 3.0
 """Times the run's length after which a rate that is too high is given up."""
@@ -59,12 +57,9 @@ class Arranged:
             raise SystemExit("a step left something undone")
 
 
-def prepared(keys: int, requests: int, effort: int, *, count: bool) -> tuple[kpg.Database, Arranged]:
+def prepared(keys: int, requests: int, effort: str, *, count: bool) -> tuple[kpg.Database, Arranged]:
     """A database with so many random keys, arranged."""
-    defaults = Spine.__init__.__kwdefaults__
-    assert defaults is not None and "effort" in defaults
-    defaults["effort"] = effort
-    database = kpg.connect()
+    database = kpg.connect(merge_effort=effort)
     flow = database.dataflow("open loop")
     order = np.random.default_rng(1).integers(0, keys, keys + requests).astype(np.int64)
     given = loaded(flow, "keys", key=order[:keys])
@@ -103,7 +98,7 @@ def measure(options: argparse.Namespace) -> tuple[list[Measurement], dict[str, N
     series: dict[str, NDArray[np.float64]] = {}
     requests = int(sum(rate // 2 * options.seconds for rate in options.rates)) + 10_000
     for name in options.efforts:
-        database, arranged = prepared(options.keys, requests, EFFORTS[name], count=options.count)
+        database, arranged = prepared(options.keys, requests, name, count=options.count)
         for _ in range(100):
             arranged.take(10)
         for rate in options.rates:
@@ -126,7 +121,7 @@ def main() -> None:
     parser.add_argument(
         "--rates", type=int, nargs="+", default=[10_000, 100_000, 250_000, 500_000, 1_000_000]
     )
-    parser.add_argument("--efforts", nargs="+", choices=EFFORTS, default=list(EFFORTS))
+    parser.add_argument("--efforts", nargs="+", choices=EFFORTS, default=EFFORTS)
     parser.add_argument("--seconds", type=float, default=10.0, help="length of the run at each rate")
     parser.add_argument("--count", action="store_true", help="keep the number of each key besides")
     options = parser.parse_args()

@@ -3,7 +3,7 @@
 Names are case-insensitive. The catalog is what the compiler knows; the rows are the runtime's.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Protocol
@@ -26,15 +26,23 @@ class TableEntry:
 class ViewEntry:
     """A view. ``rel`` is None when its plan is not known here (it can be read by name only).
 
-    A materialized view is read by name; any other is expanded to ``rel`` where it is used.
+    A materialized view is read by name; any other is expanded to ``rel`` where it is used. ``definition`` may
+    be a function that gives the same plan whenever it is asked for one.
     """
 
     name: str
     schema: Schema
-    rel: Rel | None
+    definition: Rel | Callable[[], Rel] | None
     sql: str = ""
     materialized: bool = False
     order: tuple[OrderBy, ...] = ()
+    keys: tuple[tuple[int, ...], ...] | None = None
+    """Column sets that are unique; None if they are to be found in the plan."""
+
+    @property
+    def rel(self) -> Rel | None:
+        """The view's plan."""
+        return self.definition() if callable(self.definition) else self.definition
 
 
 Entry = TableEntry | ViewEntry
@@ -99,8 +107,11 @@ def get_of(entry: Entry) -> Get:
     schema = entry.schema
     nullable = tuple(column.nullable for column in schema.columns)
     if isinstance(entry, ViewEntry):
-        found = () if entry.rel is None else unique_keys(entry.rel)
-        return Get(entry.name, schema.types, nullable, tuple(tuple(sorted(k)) for k in found), is_table=False)
+        known = entry.keys
+        if known is None:
+            rel = entry.rel
+            known = () if rel is None else tuple(tuple(sorted(key)) for key in unique_keys(rel))
+        return Get(entry.name, schema.types, nullable, known, is_table=False)
     keys = ((schema.primary_key,) if schema.primary_key else ()) + ((len(schema.columns),),)
     return Get(entry.name, (*schema.types, ROWID), (*nullable, False), keys)
 

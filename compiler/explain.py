@@ -11,7 +11,7 @@ from kpg.runtime.functions.render import render as render_scalar
 from kpg.runtime.plan import Lookup, Mfp, Plan, Ref
 from kpg.runtime.scalar import Column, Fetch, Scalar
 
-STAGES: Final = ("ast", "logical", "steps", "optimized", "physical")
+STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical")
 
 
 def explain_steps(steps: tuple[Step, ...]) -> str:
@@ -60,6 +60,7 @@ def cost(node: plan.AnyNode) -> str:
             | user.Apply()
             | user.Custom()
             | user.Sink()
+            | user.EnterAt()
         ):
             return "O(change)"
         case plan.Loop():
@@ -123,6 +124,8 @@ class _Printer:
                 return f"{name} {table}"
             case plan.Import(view=view):
                 return f"{name} {view}"
+            case user.Input(identity=identity):
+                return f"{name} {identity.partition('#')[0]}"
             case plan.Constant(rows=rows):
                 return f"{name} of {len(rows)} rows"
             case plan.Arrange(key=key):

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.algebra.rel import LetRec, Rel
 from kpg.compiler.algebra.text import render
+from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import Catalog, NoStatistics, Statistics
+from kpg.compiler.demand.notes import Restricted
 from kpg.compiler.explain import STAGES, explain_plan, explain_steps
 from kpg.compiler.passes import PIPELINE, Pass, Step, run
 from kpg.compiler.physical import plan_query
@@ -17,10 +19,14 @@ from kpg.runtime.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A query at every stage; ``steps`` are the passes that changed it, with what they made of it."""
+    """A query at every stage; ``steps`` are the rewrites that changed it, with what they made of it.
+
+    ``restricted``: what became of its recursion, which is the first of them.
+    """
 
     bound: Bound
     logical: Rel
+    restricted: Restricted
     optimized: Rel
     steps: tuple[Step, ...]
     plan: Plan
@@ -32,12 +38,29 @@ def compile_bound(
     statistics: Statistics | None = None,
     *,
     passes: Sequence[Pass] = PIPELINE,
+    restricting: bool = True,
 ) -> Compiled:
-    """The plan of a bound query. ``passes=()`` plans it as it was bound."""
+    """The plan of a bound query. ``passes=()`` plans it as it was bound.
+
+    ``restricting``: whether its recursion may be computed for just what the query asks of it.
+    """
     known = statistics if statistics is not None else NoStatistics()
-    steps = run(bound.rel, passes)
+    restricted = _restricted(bound.rel, known) if restricting and passes else Restricted(bound.rel, ())
+    steps = run(restricted.rel, passes)
+    if restricted.rel is not bound.rel:
+        steps = (Step("restrict", restricted.rel), *steps)
     optimized = steps[-1].rel if steps else bound.rel
-    return Compiled(bound, bound.rel, optimized, steps, plan_query(optimized, known))
+    return Compiled(bound, bound.rel, restricted, optimized, steps, plan_query(optimized, known))
+
+
+def _restricted(rel: Rel, statistics: Statistics) -> Restricted:
+    """The query with its recursion, if it has any, computed for what is asked of it."""
+    if not any(isinstance(node, LetRec) for node in walk(rel)):
+        return Restricted(rel, ())
+    # Only recursion needs the compiler of Datalog, which takes longer to load than all of SQL's.
+    from kpg.compiler.demand.restrict import restrict
+
+    return restrict(rel, statistics)
 
 
 def explain(query: Select, stage: str, catalog: Catalog, statistics: Statistics | None = None) -> str:
@@ -51,9 +74,12 @@ def explain(query: Select, stage: str, catalog: Catalog, statistics: Statistics 
         return render(bound.rel)
     compiled = compile_bound(bound, catalog, statistics)
     match stage:
+        case "magic":
+            return compiled.restricted.text()
         case "steps":
             return explain_steps(compiled.steps)
         case "optimized":
             return render(compiled.optimized)
         case _:
-            return explain_plan(compiled.plan, catalog)
+            notes = (note.line() for note in compiled.restricted.notes)
+            return explain_plan(compiled.plan, catalog) + "".join(notes)

@@ -43,16 +43,19 @@ if TYPE_CHECKING:
         Probe,
         Variable,
         case,
+        conjunction,
         function,
         literal,
+        recursive,
     )
     from kpg.database import Database
-    from kpg.datalog import Answers, Goal, Program
+    from kpg.datalog import Absence, Answers, Goal, Program, Proof
     from kpg.feed import Subscription
     from kpg.result import Result
     from kpg.view import View
 
 __all__ = [
+    "Absence",
     "Answers",
     "Arranged",
     "Batch",
@@ -77,20 +80,24 @@ __all__ = [
     "Probe",
     "Program",
     "ProgrammingError",
+    "Proof",
     "Result",
     "Subscription",
     "Variable",
     "View",
     "case",
+    "conjunction",
     "connect",
     "errors",
     "function",
     "graph",
     "literal",
+    "recursive",
     "types",
 ]
 
 _LAZY = {
+    "Absence": "datalog",
     "Answers": "datalog",
     "Arranged": "collections",
     "Batch": "collections",
@@ -106,23 +113,31 @@ _LAZY = {
     "Operator": "collections",
     "Probe": "collections",
     "Program": "datalog",
+    "Proof": "datalog",
     "Result": "result",
     "Subscription": "feed",
     "Variable": "collections",
     "View": "view",
     "case": "collections",
+    "conjunction": "collections",
     "function": "collections",
     "literal": "collections",
+    "recursive": "collections",
 }
 
 _logging.getLogger("kpg").addHandler(_logging.NullHandler())
 
 
-def connect() -> "Database":
-    """A new, empty database in memory."""
+def connect(*, merge_effort: str = "default") -> "Database":
+    """A new, empty database in memory.
+
+    ``merge_effort`` is how its indexes are kept in few pieces: ``"eager"`` merges pieces as soon as they are
+    there, for the fastest reading of data that seldom changes; ``"lazy"`` in the smallest steps, for the
+    shortest commits; ``"default"`` in steps that keep up with any load. What is read is the same.
+    """
     from kpg.database import Database
 
-    return Database()
+    return Database(merge_effort)
 
 
 def __getattr__(name: str) -> object:

@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from kpg import modify
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Binder, Parameters, numbered
 from kpg.compiler.sql.parse import parse
 from kpg.engine import Engine
+from kpg.planning import explain_export
 from kpg.result import Result
 from kpg.runtime.errors import InterfaceError
+from kpg.runtime.trace.spine import EFFORT
 from kpg.runtime.types import BIGINT, TEXT
 from kpg.statements import execute, explain_statement, is_explained, listing, show_tables
 from kpg.verify import verify
@@ -20,9 +23,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kpg.collections.dataflow import Dataflow
-    from kpg.datalog import Goal, Program
+    from kpg.datalog import Absence, Goal, Program, Proof
     from kpg.loading import Progress
     from kpg.runtime.data.table import Table
+
+MERGE_EFFORTS: Final = {"eager": 1 << 40, "default": EFFORT, "lazy": 1}
+"""For each row that comes to an index so many of each of its unfinished merges are merged: all, 4, or 1."""
 
 Outcome = Result | View | None
 
@@ -34,8 +40,12 @@ class Database:
     database belongs to the thread that uses it. It is a context manager that closes itself.
     """
 
-    def __init__(self) -> None:
-        self._open: Engine | None = Engine()
+    def __init__(self, merge_effort: str = "default") -> None:
+        if merge_effort not in MERGE_EFFORTS:
+            raise InterfaceError(
+                f'there is no merge effort "{merge_effort}"', hint=f"it is one of {', '.join(MERGE_EFFORTS)}"
+            )
+        self._open: Engine | None = Engine(MERGE_EFFORTS[merge_effort])
 
     def __enter__(self) -> "Database":
         return self
@@ -46,7 +56,7 @@ class Database:
     def close(self) -> None:
         """Give everything up; closing twice is allowed. What was read before stays readable."""
         if self._open is not None:
-            self._open.closed = True
+            self._open.close()
         self._open = None
 
     @property
@@ -180,6 +190,25 @@ class Database:
 
         return front.prepare(self._engine, self._check_open, text)
 
+    def explain_row(self, relation: str, row: Any, *, limit: int | None = None) -> "Proof":
+        """Why a row of a Datalog relation holds: a tree of rules down to facts, as of the last commit.
+
+        ProgrammingError if it does not hold; OperationalError if more than ``limit`` rows have to be looked
+        at. A recursive relation that the proof needs is maintained from now on.
+        """
+        from kpg.datalog import front
+
+        return front.program_with(self._engine, relation).explain_row(relation, row, limit=limit)
+
+    def explain_absence(self, relation: str, row: Any, *, limit: int | None = None) -> "Absence":
+        """Why a row of a Datalog relation does not hold: for each rule, the literal that fails.
+
+        ProgrammingError if it holds; otherwise as :meth:`explain_row`.
+        """
+        from kpg.datalog import front
+
+        return front.program_with(self._engine, relation).explain_absence(relation, row, limit=limit)
+
     def step(self) -> None:
         """Take what the inputs of all dataflows hold, before the least of their times, through everything."""
         self._engine.advance()
@@ -300,7 +329,13 @@ class Database:
         return self._wrap(outcome) if isinstance(outcome, Maintained) else outcome
 
     def _wrap(self, maintained: Maintained) -> View:
-        return View(maintained, self._check_open, lambda stage: self.explain(maintained.sql, stage))
+        return View(maintained, self._check_open, partial(self._explain_view, maintained))
+
+    def _explain_view(self, maintained: Maintained, stage: str) -> str:
+        if maintained.plan is None:
+            return self.explain(maintained.sql, stage)
+        engine, plan = self._engine, maintained.plan
+        return explain_export(maintained.name, plan, stage, engine.catalog, engine.statistics)
 
 
 def _refuse_views_with_parameters(parsed: list[ast.Statement], bound: list[ast.Statement]) -> None:

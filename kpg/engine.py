@@ -7,7 +7,7 @@ worker's tables, and its materialized views are ``views``.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from kpg.runtime.errors import NotSupportedError, OperationalError, ProgrammingE
 from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.plan import Plan
+from kpg.runtime.trace.spine import EFFORT
 from kpg.runtime.types import Schema
 from kpg.runtime.worker import Worker
 from kpg.transaction import Transactions
@@ -45,6 +46,9 @@ class Client(Protocol):
     def letters(self) -> Iterator[Letter]:
         """Whom to tell of a commit."""
 
+    def retire(self) -> None:
+        """Give up what can never change again, of which everybody has been told."""
+
     def drop(self) -> None:
         """Give everything up."""
 
@@ -52,8 +56,8 @@ class Client(Protocol):
 class Engine:
     """Tables, views, transactions; Ctrl-C never leaves it half changed. For one thread only."""
 
-    def __init__(self) -> None:
-        self.worker = Worker()
+    def __init__(self, merge_effort: int = EFFORT) -> None:
+        self.worker = Worker(merge_effort)
         self.catalog = Catalog()
         self.views: dict[str, Maintained] = {}
         self._plans: dict[str, Plan] = {}
@@ -66,6 +70,11 @@ class Engine:
         self.dataflows: dict[str, Client] = {}
         self.dataflows_made = 0
         self.closed = False
+
+    def close(self) -> None:
+        """Give up all views, once and for all."""
+        self.closed = True
+        self.worker.close()
 
     def table(self, name: str) -> Table:
         """The row store of a base table, by name in any case."""
@@ -159,10 +168,14 @@ class Engine:
 
     def dependents(self, name: str) -> list[str]:
         """The views that use a relation, directly or through others, those that others use first."""
-        found = [view for view, used in self._uses.items() if name in used]
-        for view in list(found):
-            found.extend(further for further in self.dependents(view) if further not in found)
-        return found
+        found: set[str] = set()
+        pending = [name]
+        while pending:
+            one = pending.pop()
+            users = [view for view, used in self._uses.items() if one in used and view not in found]
+            found.update(users)
+            pending += users
+        return [view for view in self._uses if view in found]
 
     def drop(self, name: str) -> None:
         """Forget a relation that nothing uses."""
@@ -205,12 +218,17 @@ class Engine:
 
         def written_out(node: Rel) -> Rel:
             view = None if not isinstance(node, Get) or node.is_table else self.catalog.get(node.name)
-            return transform_up(view.rel, written_out) if isinstance(view, ViewEntry) and view.rel else node
+            rel = view.rel if isinstance(view, ViewEntry) else None
+            return node if rel is None else transform_up(rel, written_out)
+
+        def expanded(entry: ViewEntry) -> Rel:
+            assert entry.rel is not None
+            return transform_up(entry.rel, written_out)
 
         catalog = Catalog()
         for entry in self.catalog:
-            if isinstance(entry, ViewEntry) and entry.rel is not None:
-                entry = replace(entry, rel=transform_up(entry.rel, written_out), materialized=False)
+            if isinstance(entry, ViewEntry) and entry.definition is not None:
+                entry = replace(entry, definition=cache(partial(expanded, entry)), materialized=False)
             catalog.add(entry)
         return catalog
 
@@ -264,7 +282,19 @@ class Engine:
         ]
         for label, client in list(self.dataflows.items()):
             letters += [(f"a callback of {label}", letter) for letter in client.letters()]
+        self.retire()
         self._send(letters)
+
+    def retire(self) -> None:
+        """Free what closed inputs can never change again, once they have brought everything."""
+        inputs = self.worker.inputs
+        inputs.retire()
+        if not inputs.ended:
+            return
+        inputs.ended = False
+        for client in list(self.dataflows.values()):
+            client.retire()
+        self.worker.retire()
 
     def tell(self, label: str, letters: Iterable[Letter]) -> None:
         """Tell a new listener of a dataflow what is there."""

@@ -13,7 +13,7 @@ from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import Catalog, Statistics
 from kpg.compiler.explain import STAGES as COMPILER_STAGES
-from kpg.compiler.explain import table_key
+from kpg.compiler.explain import explain_plan, table_key
 from kpg.compiler.sql import change
 from kpg.compiler.sql import query as front
 from kpg.compiler.sql import statements as ast
@@ -119,9 +119,11 @@ def constant_words(rel: Rel, dictionary: Dictionary) -> Words | None:
     return words
 
 
-def plan_bound(bound: front.Bound, catalog: Catalog, statistics: Statistics) -> Planned:
-    """The plan of a bound statement."""
-    compiled = pipeline.compile_bound(bound, catalog, statistics)
+def plan_bound(
+    bound: front.Bound, catalog: Catalog, statistics: Statistics, *, restricting: bool = True
+) -> Planned:
+    """The plan of a bound statement; ``restricting`` as in ``pipeline.compile_bound``."""
+    compiled = pipeline.compile_bound(bound, catalog, statistics, restricting=restricting)
     columns = zip(bound.names, bound.types, bound.nullable, strict=True)
     schema = Schema(tuple(ColumnDef(name, type_, nullable) for name, type_, nullable in columns))
     return Planned(bound.rel, compiled.plan, schema, rel_types(bound.rel), bound.order)
@@ -138,6 +140,20 @@ def explain(
     if stage not in STAGES:
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
     return pipeline.explain(query, stage, catalog, statistics).rstrip("\n")
+
+
+def explain_export(name: str, plan: ir.Plan, stage: str, catalog: Catalog, statistics: Statistics) -> str:
+    """The plan of an exported collection as text; InterfaceError at the stages that only SQL has."""
+    match stage.lower():
+        case "physical":
+            return explain_plan(plan, catalog).rstrip("\n")
+        case "arrangements":
+            return _explain_arrangements(plan, catalog, statistics)
+        case _:
+            raise InterfaceError(
+                f'"{name}" is an exported collection: it has no stage "{stage}"',
+                hint="its stages are physical and arrangements",
+            )
 
 
 def _explain_arrangements(plan: ir.Plan, catalog: Catalog, statistics: Statistics) -> str:

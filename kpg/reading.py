@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,20 +51,23 @@ class Reader:
             expanded = expanded[:, permutation(expanded, self.order, self.types, self.dictionary)]
         return self._decode(expanded)
 
-    def changes(self, updates: Sequence[Updates]) -> list[tuple[Row, int, int]]:
-        """Updates as (row, time, diff), in order of time; changes of hidden columns only cancel out."""
+    def changes(self, updates: Sequence[Updates]) -> list[tuple[Row, Any, int]]:
+        """Updates as (row, time, diff), in order of time; changes of hidden columns only cancel out.
+
+        Times of several coordinates are tuples.
+        """
         if not updates:
             return []
         net = Updates.concat(updates)
         if len(self.types) > len(self.names):
             net = net.with_data(np.ascontiguousarray(net.data[: len(self.names)]))
         net = net.consolidate()
-        times = net.times()[0]
-        net = net.take(np.argsort(times, kind="stable"))
+        net = net.take(np.lexsort(net.times()[::-1]))
         rows = tuples(self._decode(net.data))
-        return list(zip(rows, net.times()[0].tolist(), net.diffs().tolist(), strict=True))
+        times = net.times()[0].tolist() if net.depth == 1 else list(zip(*net.times().tolist(), strict=True))
+        return list(zip(rows, times, net.diffs().tolist(), strict=True))
 
-    def snapshot(self, data: Words, diff: Words, epoch: int) -> list[tuple[Row, int, int]]:
+    def snapshot(self, data: Words, diff: Words, epoch: int) -> list[tuple[Row, Any, int]]:
         """Contents as the changes that make them from nothing."""
         return self.changes([Updates.of(data, (epoch,), diff)] if data.shape[1] else [])
 

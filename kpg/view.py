@@ -8,6 +8,7 @@ from kpg.reading import Reader
 from kpg.result import Result, Row, Rows
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.installed import Installed, Stats
+from kpg.runtime.plan import Plan
 from kpg.runtime.types import Type
 
 if TYPE_CHECKING:
@@ -17,9 +18,19 @@ if TYPE_CHECKING:
 class Maintained:
     """What the database holds of an installed view; ``live`` until it is dropped or replaced."""
 
-    def __init__(self, name: str, sql: str, installed: Installed, reader: Reader, feed: Feed) -> None:
+    def __init__(
+        self,
+        name: str,
+        sql: str,
+        installed: Installed,
+        reader: Reader,
+        feed: Feed,
+        plan: Plan | None = None,
+    ) -> None:
+        """``plan`` is what computes a collection that was exported, of which there is no ``sql``."""
         self.name = name
         self.sql = sql
+        self.plan = plan
         self.installed = installed
         self.reader = reader
         self.feed = feed
@@ -51,7 +62,7 @@ class View(Rows):
 
     @property
     def sql(self) -> str:
-        """The text of the view's query."""
+        """The text of the view's query; empty for an exported collection."""
         return self._maintained.sql
 
     @property
@@ -113,7 +124,7 @@ class View(Rows):
         return self._maintained.feed.subscribe(callback)
 
     def explain(self, stage: str = "physical") -> str:
-        """The view's plan at a stage of compilation, as EXPLAIN prints it."""
+        """The view's plan at a stage of compilation, as EXPLAIN prints it; of an export the physical one."""
         self._check()
         return self._explain(stage)
 

@@ -22,6 +22,8 @@ class Inputs:
     def __init__(self) -> None:
         self._known: WeakValueDictionary[str, Input] = WeakValueDictionary()
         self._open: list[Input] = []
+        self.ended = False
+        """Whether inputs, or operators that make times, may have come to an end since this was last reset."""
         self._customs: WeakSet[Custom] = WeakSet()
 
     def __len__(self) -> int:
@@ -104,4 +106,6 @@ class Inputs:
 
     def retire(self) -> None:
         """Forget closed inputs that have brought everything."""
-        self._open = [operator for operator in self._open if operator.open or operator.earliest is not None]
+        left = [operator for operator in self._open if operator.open or operator.earliest is not None]
+        self.ended |= len(left) < len(self._open) or (not left and self.waiting)
+        self._open = left

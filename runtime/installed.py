@@ -1,5 +1,6 @@
 """What the worker tells of the views it keeps: handles, figures, and the list of shared indexes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -7,6 +8,9 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import InternalError
+from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.topk import LAST
+from kpg.runtime.trace.collect import collect
 from kpg.runtime.trace.updates import Updates
 
 Words = NDArray[np.int64]
@@ -91,6 +95,23 @@ class Installed:
         contents = Updates.concat(parts).consolidate()
         return contents.data, contents.diffs()
 
+    def matching(self, prefix: Sequence[int]) -> tuple[Words, Words]:
+        """The present rows that begin with these words, and their multiplicities.
+
+        The output must be an arrangement; O(log n + rows). Between steps only.
+        """
+        output = self.output
+        if not isinstance(output, Arrange):
+            raise InternalError(f"the output of {self.name} is not arranged")
+        layers = output.layers
+        if not layers:
+            return np.empty((output.width, 0), np.int64), np.empty(0, np.int64)
+        words = np.array(prefix, np.int64).reshape(-1, 1)
+        times = np.full((output.spine.depth, 1), LAST, np.int64)
+        visible = np.array([len(layers)], np.int64)
+        data, counts, _, _ = collect(layers, words, times, visible, output.width)
+        return data, counts
+
     def drain(self) -> list[Updates]:
         """The consolidated changes of each step since the last call; capture must be on."""
         if self.capture is None:
@@ -114,3 +135,19 @@ class Installed:
             self.last_step_seconds,
             self.output.size(),
         )
+
+
+def operator_info(operator: Operator) -> OperatorInfo:
+    """What an operator tells of itself."""
+    counters = operator.counters
+    return OperatorInfo(
+        operator.position,
+        operator.place.description,
+        tuple(source.position for source in operator.inputs),
+        counters.updates_in,
+        counters.updates_out,
+        operator.rows,
+        operator.bytes,
+        counters.seconds,
+        tuple(sorted(operator.owners)),
+    )

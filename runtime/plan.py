@@ -16,8 +16,8 @@ and so serves every query that looks the table up by that key, whatever columns 
 Nodes are plain frozen data: no numba, no numpy, picklable.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from kpg.runtime import user
@@ -341,6 +341,8 @@ def inputs(node: AnyNode) -> tuple[Ref, ...]:
             return (ref,)
         case user.Apply(input=ref) | user.UserReduce(input=ref) | user.Sink(input=ref):
             return (ref,)
+        case user.EnterAt(input=ref):
+            return (ref,)
         case Concat(inputs=refs) | user.Custom(inputs=refs):
             return tuple(dict.fromkeys(refs))
         case Join():
@@ -363,3 +365,27 @@ def _lookups(join: Join) -> Iterator[Ref]:
     for path in join.paths:
         for lookup in path.lookups:
             yield lookup.arrangement
+
+
+def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
+    """The node in another list, where what was at position ``ref`` is at ``place(ref)``."""
+    match node:
+        case Source() | Import() | Constant() | user.Input() | Variable():
+            return node
+        case Concat(inputs=refs) | user.Custom(inputs=refs):
+            return replace(node, inputs=tuple(map(place, refs)))
+        case Join(inputs=refs, paths=paths):
+            return Join(tuple(map(place, refs)), tuple(_moved_path(path, place) for path in paths))
+        case RangeJoin(left=left, right=right):
+            return replace(node, left=place(left), right=place(right))
+        case Leave(loop=loop):
+            return replace(node, loop=place(loop))
+        case Loop(body=body):
+            inner = (moved(one, place) if isinstance(one, Enter) else one for one in body)
+            return replace(node, body=tuple(inner))
+        case _:
+            return replace(node, input=place(node.input))
+
+
+def _moved_path(path: Path, place: Callable[[Ref], Ref]) -> Path:
+    return replace(path, lookups=tuple(replace(at, arrangement=place(at.arrangement)) for at in path.lookups))

@@ -1,4 +1,4 @@
-"""Plan nodes for what users bring along: their inputs, their functions, their operators, and who listens.
+"""Plan nodes for what users bring along: their inputs, functions, operators, times, and who listens.
 
 They are ``plan.Node``s like all others. What a user wrote is known by its identity: the same function
 object over the same input is one operator, shared; an equal one is another.
@@ -108,6 +108,13 @@ class Sink:
     listener: int
 
 
-Node = Input | Apply | UserReduce | Custom | Sink
+@dataclass(frozen=True, slots=True)
+class EnterAt:
+    """In a loop's body: rows from the round on that their last column, a BIGINT, says, and without it."""
+
+    input: Ref
+
+
+Node = Input | Apply | UserReduce | Custom | Sink | EnterAt
 
 Function = Callable[..., Any]

@@ -10,23 +10,30 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.data.table import Change, Savepoint, Table
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.errors import InternalError
+from kpg.runtime.finished import detach, finished, release
 from kpg.runtime.inputs import Inputs
-from kpg.runtime.installed import ArrangementInfo, Capture, Installed, OperatorInfo
+from kpg.runtime.installed import ArrangementInfo, Capture, Installed, OperatorInfo, operator_info
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Input
 from kpg.runtime.operators.loop import everything
 from kpg.runtime.operators.source import Source
 from kpg.runtime.plan import Plan
-from kpg.runtime.render import Rendered, disconnect, render
+from kpg.runtime.render import Rendered, disconnect, render, with_inputs
+from kpg.runtime.trace.spine import EFFORT
+from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
 
+Words = NDArray[np.int64]
 VACUUM_LEAST = 1 << 16
 """Dead rows that a table may keep in any case."""
 
@@ -43,8 +50,10 @@ class Closed:
 class Worker:
     """One engine: dictionary, tables, operators, views and time. Not safe for use by several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, merge_effort: int = EFFORT) -> None:
+        """``merge_effort`` rows of each unfinished merge of a trace are merged for a row that comes."""
         self.dictionary = Dictionary()
+        self.merge_effort = merge_effort
         self.tables: dict[str, Table] = {}
         self.views: dict[str, Installed] = {}
         self.epoch = 0
@@ -78,6 +87,10 @@ class Worker:
     def store(self, table: str) -> Table:
         """The row store of a table."""
         return self.tables[table]
+
+    def committed(self, table: str) -> Words:
+        """The rowids of the rows that a table had at the last commit."""
+        return self.tables[table].live_at(self._savepoints[table])
 
     def source_identity(self, table: str) -> str:
         """A name that no other table, before or after this one, has."""
@@ -117,11 +130,10 @@ class Worker:
             raise InternalError("a view cannot be installed while changes are pending")
         start = time.perf_counter()
         rendered = render(plan, {} if isolated else self._registry, self)
-        output = rendered.operators[plan.output]
         self._hydrate(rendered)
         arrangements = {op for op in rendered.operators if isinstance(op, Arrange)}
         built = len(arrangements & set(rendered.new))
-        installed = Installed(name, rendered.operators, output, built, len(arrangements) - built)
+        installed = Installed(name, rendered.operators, rendered.output, built, len(arrangements) - built)
         for operator in everything(installed.operators):
             operator.owners.add(name)
         if not isolated:
@@ -133,17 +145,39 @@ class Worker:
     def uninstall(self, installed: Installed) -> None:
         """Drop a view; operators that no other view holds are freed, their state with them."""
         del self.views[installed.name]
+        orphans = self._disown(installed.name, installed.operators)
+        if installed.capture is not None:
+            orphans.append(installed.capture)
+        disconnect(tuple(orphans))
+
+    def close(self) -> None:
+        """Drop every view: their memory is given back at once."""
+        for installed in self.views.values():
+            release(installed.operators)
+            installed.operators = ()
+        self.views.clear()
+
+    def _disown(self, name: str, operators: Iterable[Operator]) -> list[Operator]:
+        """Have a view hold operators no more; those that nobody holds then, which are still connected."""
         orphans = []
-        for operator in everything(installed.operators):
-            operator.owners.discard(installed.name)
+        for operator in everything(tuple(operators)):
+            operator.owners.discard(name)
             if not operator.owners:
                 orphans.append(operator)
                 if self._registry.get(operator.place.fingerprint) is operator:
                     del self._registry[operator.place.fingerprint]
                 if isinstance(operator, Source) and self._sources.get(operator.table.name) is operator:
                     del self._sources[operator.table.name]
-        if installed.capture is not None:
-            orphans.append(installed.capture)
+        return orphans
+
+    def retire(self) -> None:
+        """Free what only made arrangements that can never change again; these keep their contents."""
+        detach(finished(operator for view in self.views.values() for operator in view.operators))
+        orphans = []
+        for view in self.views.values():
+            needed = set(with_inputs((view.output,)))
+            orphans += self._disown(view.name, (op for op in view.operators if op not in needed))
+            view.operators = tuple(op for op in view.operators if op in needed)
         disconnect(tuple(orphans))
 
     def watch(self, installed: Installed) -> None:
@@ -165,15 +199,19 @@ class Worker:
         """End the open epoch with the tables' pending changes; False, and no new epoch, if there are none."""
         if self.inputs and any(table.pending for table in self.tables.values()):
             self.inputs.leave(self._open_epoch)
-        changed = False
+        changed = self._drain()
+        if changed:
+            self._open_epoch += 1
+        return changed
+
+    def _drain(self) -> bool:
+        """Take the tables' pending changes as those of the open epoch; whether there are any."""
+        before = len(self._closed)
         for name, table in self.tables.items():
             changes = table.drain()
             if changes:
                 self._closed.append(Closed(self._open_epoch, name, changes))
-                changed = True
-        if changed:
-            self._open_epoch += 1
-        return changed
+        return len(self._closed) > before
 
     def step(self) -> None:
         """Take all closed epochs, and pending changes as one more, through every view; all or nothing."""
@@ -182,6 +220,33 @@ class Worker:
             self._settle(self.tables)
             return
         self._take(Step(self.epoch + 1, self._open_epoch), self._open_epoch - 1)
+
+    def preview(self, installed: Installed) -> Updates:
+        """What the pending changes of tables, which are then undone, would change in a view; consolidated.
+
+        Nothing else has changed afterwards, whatever it raises; the clock stands still.
+        """
+        if self._closed:
+            raise InternalError("epochs are closed that no step has taken")
+        listening = installed.capture is not None
+        self.watch(installed)
+        assert installed.capture is not None
+        step = Step(self.epoch + 1, self.epoch + 2)
+        self.scope.step = step
+        with self._interrupt:
+            try:
+                self._drain()
+                self._feed()
+                self._run(step)
+                self._interrupt.check()
+                return Updates.concat(
+                    [Updates.empty(installed.output.width, 1), *installed.capture.uncommitted]
+                )
+            finally:
+                self._undo(step)
+                step.visited.clear()
+                if not listening:
+                    self.unwatch(installed)
 
     def advance(self) -> None:
         """Take what inputs hold before the least of their times through every view; all or nothing.
@@ -237,7 +302,7 @@ class Worker:
     def operators(self) -> list[OperatorInfo]:
         """Every operator there is, with its work so far: a profile."""
         found = set(self._all_operators())
-        return [_operator_info(operator) for operator in sorted(found)]
+        return [operator_info(operator) for operator in sorted(found)]
 
     def _all_operators(self) -> Iterator[Operator]:
         for view in self.views.values():
@@ -320,18 +385,3 @@ class Worker:
         self._savepoints[name] = table.savepoint()
         for operator in {op for view in self.views.values() for op in view.operators}:
             operator.renumber(name, mapping)
-
-
-def _operator_info(operator: Operator) -> OperatorInfo:
-    counters = operator.counters
-    return OperatorInfo(
-        operator.position,
-        operator.place.description,
-        tuple(source.position for source in operator.inputs),
-        counters.updates_in,
-        counters.updates_out,
-        operator.rows,
-        operator.bytes,
-        counters.seconds,
-        tuple(sorted(operator.owners)),
-    )

@@ -1,8 +1,8 @@
 """What is certain about a relation's rows: unique keys and nullability.
 
-``bound`` gives the values of the lets around a relation. The facts hold for the collection that a
-relation stands for, whose multiplicities are not negative; so a union with a negated part is a subset
-of the rest of it.
+``bound`` gives the values of the lets around a relation, ``recursive`` its recursive lets. The facts hold for
+the collection that a relation stands for, whose multiplicities are not negative; so a union with a negated
+part is a subset of the rest of it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -55,8 +55,12 @@ class Facts:
     """The facts about relations among the same lets, each found once however often it is asked for."""
 
     bound: Bound
+    recursive: Mapping[str, algebra.LetRec] = field(default_factory=dict)
+    assumed: Mapping[str, tuple[bool, ...]] = field(default_factory=dict)
+    """Which columns of recursive relations are taken to be nullable, while that is found out."""
     _keys: dict[Rel, tuple[Key, ...]] = field(default_factory=dict)
     _nullable: dict[Rel, tuple[bool, ...]] = field(default_factory=dict)
+    _recursive: dict[str, tuple[bool, ...]] = field(default_factory=dict)
 
     def unique_keys(self, rel: Rel) -> tuple[Key, ...]:
         """As the function of that name."""
@@ -80,7 +84,27 @@ class Facts:
         """The facts in a let's body."""
         if self.bound.get(let.id) is let.value:
             return self
-        return Facts({**self.bound, let.id: let.value})
+        return Facts({**self.bound, let.id: let.value}, self.recursive, self.assumed)
+
+    def _recursive_keys(self, id_: str) -> tuple[Key, ...]:
+        """The keys that the relation has whatever the recursive ones are."""
+        rec = self.recursive[id_]
+        unknown = {one: other for one, other in self.recursive.items() if one not in rec.ids}
+        return Facts(self.bound, unknown).unique_keys(rec.values[rec.ids.index(id_)])
+
+    def _recursive_nullable(self, id_: str) -> tuple[bool, ...]:
+        """The least flags that the relations' definitions agree with: no round makes a NULL of nothing."""
+        if id_ not in self._recursive:
+            rec = self.recursive[id_]
+            flags = {one: (False,) * len(types) for one, types in zip(rec.ids, rec.types, strict=True)}
+            before: dict[str, tuple[bool, ...]] = {}
+            while flags != before:
+                before = flags
+                inside = Facts(self.bound, self.recursive, {**self.assumed, **before})
+                found = [inside.nullable(value) for value in rec.values]
+                flags = dict(zip(rec.ids, found, strict=True))
+            self._recursive.update(flags)
+        return self._recursive[id_]
 
     def _keys_of(self, rel: Rel) -> list[Key]:
         match rel:
@@ -89,6 +113,8 @@ class Facts:
             case algebra.Constant(rows=rows):
                 return [frozenset()] if len(rows) <= 1 else []
             case algebra.LocalGet(id=id_):
+                if id_ in self.recursive:
+                    return list(self._recursive_keys(id_))
                 return list(self.unique_keys(self.bound[id_])) if id_ in self.bound else []
             case algebra.Map(input=source) | algebra.Threshold(input=source):
                 return list(self.unique_keys(source))
@@ -112,7 +138,9 @@ class Facts:
                 return list(self.unique_keys(positive[0])) if len(positive) == 1 else []
             case algebra.Let(body=body):
                 return list(self._within(rel).unique_keys(body))
-            case algebra.Negate() | algebra.LetRec():
+            case algebra.LetRec(ids=ids, body=body):
+                return list(self.unique_keys(body)) if all(id_ in self.recursive for id_ in ids) else []
+            case algebra.Negate():
                 return []
             case _:
                 assert_never(rel)
@@ -142,6 +170,10 @@ class Facts:
             case algebra.Constant(rows=rows, types=types):
                 return tuple(any(row[index] is None for row in rows) for index in range(len(types)))
             case algebra.LocalGet(id=id_, types=types):
+                if id_ in self.assumed:
+                    return self.assumed[id_]
+                if id_ in self.recursive:
+                    return self._recursive_nullable(id_)
                 return self.nullable(self.bound[id_]) if id_ in self.bound else (True,) * len(types)
             case algebra.Map(input=source, scalars=scalars):
                 inner = self.nullable(source)
@@ -166,8 +198,9 @@ class Facts:
                 return tuple(any(column) for column in zip(*flags, strict=True))
             case algebra.Let(body=body):
                 return self._within(rel).nullable(body)
-            case algebra.LetRec(body=body):
-                return (True,) * width(body)
+            case algebra.LetRec(ids=ids, body=body):
+                known = all(id_ in self.recursive for id_ in ids)
+                return self.nullable(body) if known else (True,) * width(body)
             case _:
                 assert_never(rel)
 

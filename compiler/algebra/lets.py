@@ -26,6 +26,12 @@ def let_values(rel: Rel) -> dict[str, Rel]:
     return {node.id: node.value for node in walk(rel) if isinstance(node, algebra.Let)}
 
 
+def recursions(rel: Rel) -> dict[str, algebra.LetRec]:
+    """The recursion that each recursive let of a relation with unique ids is of."""
+    found = (node for node in walk(rel) if isinstance(node, algebra.LetRec))
+    return {id_: rec for rec in found for id_ in rec.ids}
+
+
 def _bound_ids(rel: Rel) -> tuple[str, ...]:
     match rel:
         case algebra.Let(id=id_):

@@ -7,6 +7,7 @@ data; rewriting makes new trees. Column numbering of an operator's output is sta
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from kpg.runtime.errors import Span
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import HashedOnce, Type, hash_once
 
@@ -74,11 +75,13 @@ class Project(HashedOnce):
 class Join(HashedOnce):
     """Inner join: the product of the inputs' rows for which every predicate of ``on`` is true.
 
-    Columns are the inputs' columns one after the other.
+    Columns are the inputs' columns one after the other. ``orders``, if there are any: for each input, the
+    others by place in the order in which its changes look them up; empty where the planner chooses.
     """
 
     inputs: "tuple[Rel, ...]"
     on: tuple[Scalar, ...] = ()
+    orders: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,8 @@ class Single(HashedOnce):
 
     input: "Rel"
     group: tuple[int, ...]
+    place: Span | None = field(default=None, compare=False, repr=False)
+    """Where the subquery is written."""
 
 
 @hash_once

@@ -47,8 +47,9 @@ def render_node(rel: Rel) -> str:
             return f"{name} {_scalars(predicates, types_of(source))}"
         case algebra.Project(columns=columns):
             return f"{name} {list(columns)}"
-        case algebra.Join(on=on):
-            return f"{name} {_scalars(on, _joined(rel))}"
+        case algebra.Join(on=on, orders=orders):
+            given = f" orders=[{', '.join(str(list(order)) for order in orders)}]" if orders else ""
+            return f"{name} {_scalars(on, _joined(rel))}{given}"
         case algebra.Reduce(input=source, keys=keys, aggregates=aggregates):
             inner = types_of(source)
             calls = ", ".join(render_aggregate(call, inner) for call in aggregates)
@@ -183,7 +184,7 @@ def _operator(name: str, reader: Reader, inputs: tuple[Rel, ...]) -> Rel:
         case "Join":
             types = [type_ for source in inputs for type_ in types_of(source)]
             reader.take("[")
-            return algebra.Join(inputs, reader.scalars(types, "]"))
+            return algebra.Join(inputs, reader.scalars(types, "]"), _orders(reader))
         case "Distinct":
             return algebra.Distinct(inputs[0])
         case "Threshold":
@@ -246,6 +247,18 @@ def _named_integers(reader: Reader, name: str) -> tuple[int, ...]:
     reader.take(name)
     reader.take("=")
     return reader.integers()
+
+
+def _orders(reader: Reader) -> tuple[tuple[int, ...], ...]:
+    if not reader.accept("orders"):
+        return ()
+    reader.take("=")
+    reader.take("[")
+    orders = []
+    while not reader.accept("]"):
+        orders.append(reader.integers())
+        reader.accept(",")
+    return tuple(orders)
 
 
 def _top(reader: Reader, source: Rel) -> algebra.TopK:

@@ -44,11 +44,12 @@ class Assembly:
     kept: set[str]
     diagnostics: Diagnostics
     size: int
+    mark: str
     goals: list[Goal] = field(default_factory=list)
     desugar: Desugar = field(init=False)
 
     def __post_init__(self) -> None:
-        self.desugar = Desugar(self.clauses.relations.types, self.diagnostics, self.size)
+        self.desugar = Desugar(self.clauses.relations.types, self.diagnostics, self.size, self.mark)
 
     def add(self, rules: Iterable[NormalRule]) -> None:
         """Add the rules; those of goals too."""

@@ -68,8 +68,15 @@ class Builder:
         return ast.Subtype(self._name(name), self._type_ref(base), self._span(node))
 
     def bare_type(self, node: Any) -> ast.Subtype:
-        name = self._name(node.children[1])
-        return ast.Subtype(name, ast.TypeRef(ast.Name("symbol", name.span)), self._span(node))
+        keyword, name = node.children[0], self._name(node.children[1])
+        base = "number" if keyword == ".number_type" else "symbol"
+        self.diagnostics.warning(
+            "deprecated",
+            f"deprecated type declaration {keyword}",
+            self._span(node),
+            hint=f".type {name} <: {base}",
+        )
+        return ast.Subtype(name, ast.TypeRef(ast.Name(base, name.span)), self._span(node))
 
     def union_type(self, node: Any) -> ast.UnionType:
         _, name, _, *members = node.children

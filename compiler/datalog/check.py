@@ -1,7 +1,9 @@
 """The way in: text to a checked program of the core, or DatalogError with all that is wrong with it."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from kpg.compiler.catalog import Catalog
@@ -10,17 +12,25 @@ from kpg.compiler.datalog.assemble import Assembly
 from kpg.compiler.datalog.clauses import Clauses
 from kpg.compiler.datalog.components import instantiate
 from kpg.compiler.datalog.core import Program
+from kpg.compiler.datalog.depth import check_depth
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.inline import inline
+from kpg.compiler.datalog.monotone import check_monotone
 from kpg.compiler.datalog.parse import parse
+from kpg.compiler.datalog.plans import MADE_UP, check_versions
 from kpg.compiler.datalog.preprocess import Read, preprocess
 from kpg.compiler.datalog.relations import Relations
 from kpg.compiler.datalog.source import File
 from kpg.compiler.datalog.stratify import check_stratified
 from kpg.compiler.datalog.types import declare_types
-from kpg.runtime.errors import Diagnostic
+from kpg.runtime.errors import Diagnostic, Span
 
 NUMBER_SIZE = "number-size"
+MAX_ROUNDS = "max-rounds"
+ROUNDS = re.compile(r"0*[1-9][0-9]{0,17}", re.ASCII)
+SHALLOW = 30
+"""Brackets in brackets that nobody has trouble with."""
+STATEMENT = re.compile(r"[^.\s][^.]*")
 TYPES = (ast.Subtype, ast.UnionType, ast.RecordType, ast.AdtType)
 
 
@@ -28,12 +38,14 @@ TYPES = (ast.Subtype, ast.UnionType, ast.RecordType, ast.AdtType)
 class Checked:
     """A program without errors, and the warnings about it.
 
-    ``statements`` are those that a text checked after it adds to: all but goals and updates.
+    ``statements`` are those that a text checked after it adds to: all but goals and updates. ``mark`` ends
+    the names of relations that it had to make up, which sets them apart from other programs'.
     """
 
     program: Program
     warnings: tuple[Diagnostic, ...]
     statements: tuple[ast.Statement, ...] = field(default=(), repr=False)
+    mark: str = ""
 
 
 def check(
@@ -58,10 +70,28 @@ def check(
         if not diagnostics.failed:
             checked = _check(tree.statements, catalog, after, diagnostics)
     except RecursionError:
-        diagnostics.error("unsupported", "a program nested this deep is not supported", None)
+        message = "a program nested this deep is not supported"
+        diagnostics.error("unsupported", message, _deepest(File(file, text)))
     diagnostics.raise_errors()
     assert checked is not None
     return checked
+
+
+def _deepest(file: File) -> Span:
+    """The place where most brackets are open; the longest statement, if that is nowhere deep."""
+    depth, most, place = 0, 0, 0
+    for offset, mark in enumerate(file.text):
+        depth += (mark in "([{") - (mark in ")]}")
+        if depth > most:
+            most, place = depth, offset
+    if most > SHALLOW:
+        return file.span(place, place + 1)
+    start, end = max(
+        ((found.start(), found.end()) for found in STATEMENT.finditer(file.text)),
+        key=lambda stretch: stretch[1] - stretch[0],
+        default=(0, 0),
+    )
+    return file.span(start, end)
 
 
 def read_file(path: str) -> str:
@@ -80,18 +110,38 @@ def _check(
     relations = Relations(catalog, table, diagnostics, own)
     relations.declare(one for one in statements if isinstance(one, ast.Declaration))
     pragmas = {one.key: one.value for one in statements if isinstance(one, ast.Pragma)}
+    _check_rounds(statements, diagnostics)
     size = _number_size(statements, diagnostics)
     clauses = Clauses(relations, diagnostics, size)
     for one in statements:
         clauses.statement(one)
     rules = [*clauses.rules, *(rule for goal in clauses.goals for rule in goal.rules)]
-    inlined = inline(rules, _inline_relations(clauses), diagnostics)
-    assembly = Assembly(clauses, inlined.kept, diagnostics, size)
+    inlined = inline(rules, _inline_relations(clauses), table, diagnostics)
+    mark = _mark(catalog) if after is None else after.mark
+    assembly = Assembly(clauses, inlined.kept, diagnostics, size, mark)
     assembly.add(inlined.rules)
     program = assembly.program(pragmas)
     check_stratified(program.relations, program.rules, diagnostics)
+    if not diagnostics.failed:
+        check_monotone(program.relations, program.rules, diagnostics)
+    check_depth(program.rules, diagnostics)
+    check_versions(program.relations, program.rules, diagnostics)
     kept = tuple(one for one in (*old, *new) if not isinstance(one, ast.Goal | ast.Update))
-    return Checked(program, diagnostics.sorted(), kept)
+    return Checked(program, diagnostics.sorted(), kept, mark)
+
+
+def _mark(catalog: Catalog) -> str:
+    """The first mark that no made-up relation of the catalog has."""
+    taken = {entry.name.partition("~")[2] for entry in catalog if entry.name.startswith(MADE_UP)}
+    number = next(n for n in count(1) if ("" if n == 1 else str(n)) not in taken)
+    return "" if number == 1 else f"~{number}"
+
+
+def _check_rounds(statements: Iterable[ast.Statement], diagnostics: Diagnostics) -> None:
+    for one in statements:
+        if isinstance(one, ast.Pragma) and one.key == MAX_ROUNDS and not ROUNDS.fullmatch(one.value):
+            message = f'{MAX_ROUNDS} "{one.value}" is not a number of rounds'
+            diagnostics.error("unsupported", message, one.span, hint="give a positive number")
 
 
 def _number_size(statements: Iterable[ast.Statement], diagnostics: Diagnostics) -> int:

@@ -271,7 +271,8 @@ class Clauses:
         info = self.relations.find(atom.name)
         if info is None:
             return
-        if isinstance(self.relations.catalog.find(info.name), ViewEntry):
+        entry = self.relations.catalog.find(info.name) if info.kind is Kind.EXTERNAL else None
+        if isinstance(entry, ViewEntry):
             message = f"{info.name} is a view, it cannot be changed"
             hint = "change the tables that it reads"
             self.diagnostics.error("fact", message, atom.name.span, hint=hint)
@@ -291,7 +292,8 @@ class Clauses:
 
     def _directive(self, directive: ast.Directive) -> None:
         if directive.kind == "limitsize":
-            self.diagnostics.error("unsupported", ".limitsize is not supported", directive.span)
+            hint = "a relation has all that its rules derive; end a recursion by a condition in its rules"
+            self.diagnostics.error("unsupported", ".limitsize is not supported", directive.span, hint=hint)
             return
         direction = Direction(directive.kind)
         for name in directive.names:

@@ -10,6 +10,8 @@ from kpg.compiler.datalog.types import UNSIGNED, TypeKind
 from kpg.runtime.types import BIGINT, MAX_WORD, MIN_WORD, TEXT, Kind, float_to_word, word_to_float
 
 EPOCH = datetime.datetime(1970, 1, 1)
+ALL_DIGITS = 40
+"""Of the largest number that an error shows."""
 
 
 class OutOfRange(Exception):
@@ -42,7 +44,8 @@ def integer(value: int, kind: TypeKind, size: int) -> Constant:
     else:
         low, high = (-(2**31), 2**31 - 1) if size == 32 else (MIN_WORD, MAX_WORD)
     if not low <= value <= high:
-        raise OutOfRange(f"{value} is out of range for {kind} of {size} bits")
+        shown = value if abs(value) < 10**ALL_DIGITS else "the number"
+        raise OutOfRange(f"{shown} is out of range for {kind} of {size} bits")
     return Constant(value, BIGINT)
 
 

@@ -191,9 +191,9 @@ class Head:
 class Rule:
     """``head :- body.`` The body may have no atom (then it derives one tuple at most, of constants).
 
-    ``plan``: the order of the body's positive atoms as ``.plan`` gives it, by version of the recursive atom
-    (0-based; version 0 for rules that are not recursive); each order has the 0-based positions of the atoms
-    *among the positive atoms of body*. Empty: none was given.
+    ``plan``: the order of the body's positive atoms as ``.plan`` gives it, by version: v for the changes of
+    the v-th recursive atom, and 0 also for those of any atom without a version; each order has the 0-based
+    positions of the atoms *among the positive atoms of body*. Empty: none was given.
     """
 
     head: Head

@@ -2,15 +2,17 @@
 as rules.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import count
 
 from kpg.compiler.datalog import structures
+from kpg.compiler.datalog.collect import named
 from kpg.compiler.datalog.constants import integer
 from kpg.compiler.datalog.core import (
     Assignment,
     Atom,
+    BodyAggregate,
     Column,
     Comparison,
     Constant,
@@ -21,25 +23,31 @@ from kpg.compiler.datalog.core import (
     Literal,
     Relation,
     Rule,
+    ValueType,
     Variable,
     Wildcard,
 )
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.functors import build
-from kpg.compiler.datalog.ground import Grounded, GroundRule
-from kpg.compiler.datalog.normal import UNNAMED, Range
-from kpg.compiler.datalog.types import TypeTable
+from kpg.compiler.datalog.ground import GroundRule
+from kpg.compiler.datalog.normal import UNNAMED, Collected, Grounded, Range
+from kpg.compiler.datalog.plans import orders
+from kpg.compiler.datalog.substitute import bound_by
+from kpg.compiler.datalog.types import TypeTable, kind_of_stored
 from kpg.runtime.errors import Span
-from kpg.runtime.types import Type, word_to_float
+from kpg.runtime.types import Type, float_to_word, word_to_float
 
 
 @dataclass(slots=True)
 class Desugar:
-    """Makes core rules; ``relations`` are those that it had to make up for them."""
+    """Makes core rules; ``relations`` are those that it had to make up for them, their names ending in
+    ``mark``.
+    """
 
     table: TypeTable
     diagnostics: Diagnostics
     size: int
+    mark: str = ""
     relations: dict[str, Relation] = field(default_factory=dict)
     rules: list[Rule] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
@@ -48,14 +56,17 @@ class Desugar:
         """Adds the rules of a ground rule."""
         rule = ground.rule
         assert rule.relation is not None
-        body = self._without_ranges(ground.body, rule.span)
+        body = self._without_ranges(ground.body)
         if any(function not in (None, "min", "max") for function in rule.aggregates):
-            body = tuple(_named(one, position) for position, one in enumerate(body))
+            body = tuple(
+                named(one, f"{UNNAMED}{position}_") if isinstance(one, Atom) else one
+                for position, one in enumerate(body)
+            )
         extra: list[Literal] = []
         terms = tuple(self._head_term(term, extra, rule.head_span) for term in ground.terms)
         head = Head(rule.relation, terms, rule.head_span)
-        made = Rule(head, (*body, *extra), rule.span)
-        self.rules.append(replace(made, plan=self._plan(ground, made)))
+        plan = orders(rule.plan, body, self.diagnostics)
+        self.rules.append(Rule(head, (*body, *extra), rule.span, plan))
 
     def _head_term(self, term: Expression, extra: list[Literal], span: Span) -> HeadTerm:
         value = structures.encode(term, self.table)
@@ -65,48 +76,57 @@ class Desugar:
         extra.append(Assignment(variable, value, span))
         return variable
 
-    def _plan(self, ground: GroundRule, made: Rule) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        """The plan with 0-based positions, checked to name every atom once."""
-        plan = ground.rule.plan
-        if plan is None:
-            return ()
-        size = sum(isinstance(one, Atom) for one in made.body)
-        orders: dict[int, tuple[int, ...]] = {}
-        for version, order in plan.orders:
-            if sorted(order) != list(range(1, size + 1)):
-                message = f"invalid plan: it has to name each of the {size} atoms once"
-                hint = f"atoms are numbered from 1 to {size}, in the order of the body"
-                self.diagnostics.error("plan", message, plan.span, hint=hint)
-            elif version in orders:
-                self.diagnostics.error("plan", f"two plans for version {version}", plan.span)
-            else:
-                orders[version] = tuple(position - 1 for position in order)
-        return tuple(orders.items())
+    def _without_ranges(self, body: Iterable[Grounded]) -> tuple[Literal, ...]:
+        """The body with relations of their own for ranges and for what some aggregates are over."""
+        made: list[Literal] = []
+        for one in body:
+            match one:
+                case Range():
+                    atom, extra = self._range(one, tuple(made))
+                    made += [*extra, atom]
+                case Collected():
+                    made.append(self._collected(one, tuple(made)))
+                case _:
+                    made.append(one)
+        return tuple(made)
 
-    def _without_ranges(self, body: tuple[Grounded, ...], span: Span) -> tuple[Literal, ...]:
-        """The body with an atom of a relation of its own for each range."""
-        for position, one in enumerate(body):
-            if isinstance(one, Range):
-                before = self._without_ranges(body[:position], span)
-                atom, extra = self._range(one, before)
-                return (*before, *extra, atom, *self._without_ranges(body[position + 1 :], span))
-        return tuple(one for one in body if not isinstance(one, Range))
+    def _collected(self, one: Collected, before: tuple[Literal, ...]) -> BodyAggregate:
+        """The aggregate over a relation of the bindings, to which each part of it is a rule."""
+        name = f"@aggregate{next(self.numbers)}{self.mark}"
+        groups = {group.name for group in one.groups}
+        for terms, body in one.parts:
+            own = {variable.name for literal in body for variable in bound_by(literal)}
+            whole = body if groups <= own else (*before, *body)
+            literals = list(self._without_ranges(whole))
+            heads = tuple(self._head_term(term, literals, one.span) for term in terms)
+            self.rules.append(Rule(Head(name, heads, one.span), tuple(literals), one.span))
+        kinds = [(column, kind_of_stored(column.type)) for column in one.columns]
+        columns = tuple(
+            Column(variable.name, ValueType(str(kind), kind.domain, kind.type), kind.type)
+            for variable, kind in kinds
+        )
+        none = (None,) * len(columns)
+        self.relations[name] = Relation(name, columns, Kind.DERIVED, one.span, none)
+        atom = Atom(name, one.columns, one.span)
+        return BodyAggregate(one.result, one.function, one.value, (atom,), one.groups, one.span)
 
     def _range(self, one: Range, before: tuple[Literal, ...]) -> tuple[Atom, list[Literal]]:
-        """The atom that binds a range's variable, and the literals that bind its arguments."""
-        name, type_, span = f"@range{next(self.numbers)}", one.kind.type, one.span
+        """The atom that binds a range's variable, and the tests that its arguments are what was computed."""
+        name, type_, span = f"@range{next(self.numbers)}{self.mark}", one.kind.type, one.span
         extra: list[Literal] = []
+        computed: list[Literal] = []
         args: list[HeadTerm] = []
         for arg in one.args:
             if not isinstance(arg, Variable | Constant):
                 variable = Variable(f"{name}_{len(args)}", type_)
                 extra.append(Assignment(variable, arg, span))
+                computed.append(Comparison("eq", variable, arg, span))
                 arg = variable
             args.append(arg)
         prefix = (*before, *extra) if any(isinstance(arg, Variable) for arg in args) else ()
         start, end, *steps = args
         for sign in _signs(steps):
-            step = steps[0] if steps else integer(sign, one.kind, 64)
+            step = steps[0] if steps else _one(sign, type_)
             tests: list[Literal] = [_beyond(end, start, sign, span)]
             if steps and not isinstance(steps[0], Constant):
                 tests.append(_beyond(steps[0], integer(0, one.kind, 64), sign, span))
@@ -117,7 +137,7 @@ class Desugar:
         columns = tuple(Column(label, value_type, type_) for label in ("start", "end", "step", "value"))
         self.relations[name] = Relation(name, columns, Kind.DERIVED, span, (None,) * 4)
         step_term = steps[0] if steps else Wildcard(type_)
-        return Atom(name, (start, end, step_term, one.variable), span), extra
+        return Atom(name, (start, end, step_term, one.variable), span), computed
 
     def _steps(self, name: str, sign: int, one: Range) -> None:
         """The rule that goes from each value in one direction to the next."""
@@ -125,7 +145,7 @@ class Desugar:
         start, end, step, last, after = (
             Variable(label, type_) for label in ("start", "end", "step", "last", "next")
         )
-        addition = build("+", [(last, one.kind), (step, one.kind)], one.kind, self.size)
+        addition = build("+", [(last, one.kind), (step, one.kind)], one.kind, 64)
         body: tuple[Literal, ...] = (
             Atom(name, (start, end, step, last), span),
             _beyond(step, integer(0, one.kind, 64), sign, span),
@@ -146,17 +166,6 @@ class Desugar:
             self.rules.append(Rule(Head(relation, terms, span), literals, span))
 
 
-def _named(literal: Literal, position: int) -> Literal:
-    """The literal with variables for the wildcards of an atom, so that their bindings count."""
-    if not isinstance(literal, Atom):
-        return literal
-    terms = tuple(
-        Variable(f"{UNNAMED}{position}_{column}", term.type) if isinstance(term, Wildcard) else term
-        for column, term in enumerate(literal.terms)
-    )
-    return replace(literal, terms=terms)
-
-
 def _signs(steps: list[HeadTerm]) -> tuple[int, ...]:
     """The directions that a range may go in."""
     if not steps or not isinstance(steps[0], Constant):
@@ -164,6 +173,11 @@ def _signs(steps: list[HeadTerm]) -> tuple[int, ...]:
     word = steps[0].value
     value = word_to_float(int(word)) if steps[0].type.is_float else int(word)
     return () if value == 0 else (1,) if value > 0 else (-1,)
+
+
+def _one(sign: int, type_: Type) -> Constant:
+    """1 or -1, the step where none is given; of unsigned numbers too."""
+    return Constant(float_to_word(float(sign)) if type_.is_float else sign, type_)
 
 
 def _beyond(left: HeadTerm, right: HeadTerm, sign: int, span: Span) -> Comparison:

@@ -38,8 +38,8 @@ def _inside(body: list[NormalLiteral]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for one in body:
         match one:
-            case NormalAggregate(result=result, value=value, body=inner):
-                names = {variable.name for part in inner for variable in substitute.everywhere(part)}
+            case NormalAggregate(result=result, value=value):
+                names = {variable.name for part in one.literals for variable in substitute.everywhere(part)}
                 names |= {variable.name for variable in variables(value)} if value is not None else set()
                 found.setdefault(result.name, set()).update(names)
             case Range(variable=variable, args=args):

@@ -14,6 +14,7 @@ from kpg.compiler.datalog.walk import (
     transform,
     transform_literal,
     variables,
+    with_literals,
 )
 from kpg.runtime.errors import Span
 
@@ -134,12 +135,11 @@ def _flat_aggregates(literal: FlatLiteral, diagnostics: Diagnostics) -> FlatLite
     def change(expression: ast.Expression) -> ast.Expression:
         if not isinstance(expression, ast.Aggregate):
             return expression
-        bodies = _alternatives(expression.body, expression.span, diagnostics)
-        if len(bodies) != 1:
-            what = "an aggregate over a disjunction" if bodies else "an aggregate over nothing"
-            hint = "give the body a relation of its own"
-            diagnostics.error("unsupported", f"{what} is not supported", expression.span, hint=hint)
-        body = ast.And(bodies[0] if bodies else (), expression.body.span)
+        span = expression.body.span
+        parts = tuple(
+            ast.And(part, span) for part in _alternatives(expression.body, expression.span, diagnostics)
+        )
+        body = parts[0] if len(parts) == 1 else ast.Or(parts, span)
         value = None if expression.value is None else transform(expression.value, change)
         return replace(expression, body=body, value=value)
 
@@ -195,8 +195,8 @@ def _scope_aggregate(
         return expression
 
     value = None if aggregate.value is None else transform(aggregate.value, change)
-    parts = tuple(transform_literal(literal, change) for literal in body)
-    return replace(aggregate, value=value, body=ast.And(parts, aggregate.body.span))
+    flat = with_literals(aggregate.body, lambda literal: transform_literal(literal, change))
+    return replace(aggregate, value=value, body=flat)
 
 
 def _with_names(aggregate: ast.Aggregate, names: dict[str, str]) -> ast.Aggregate:
@@ -210,5 +210,5 @@ def _with_names(aggregate: ast.Aggregate, names: dict[str, str]) -> ast.Aggregat
         return expression
 
     value = None if aggregate.value is None else transform(aggregate.value, change)
-    parts = tuple(transform_literal(literal, change) for literal in literals(aggregate.body))
-    return replace(aggregate, value=value, body=ast.And(parts, aggregate.body.span))
+    flat = with_literals(aggregate.body, lambda literal: transform_literal(literal, change))
+    return replace(aggregate, value=value, body=flat)

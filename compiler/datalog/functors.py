@@ -98,7 +98,8 @@ def _convert(name: str, result: TypeKind, domains: frozenset[Domain]) -> Functor
 FUNCTORS: Final[Mapping[str, Functor]] = {
     functor.name: functor
     for functor in (
-        *(_same(name, 2, 2, NUMERIC | {Domain.SQL}) for name in "+-*/"),
+        _same("+", 2, 2, SCALAR | {Domain.SQL}),
+        *(_same(name, 2, 2, NUMERIC | {Domain.SQL}) for name in "-*/"),
         _same("%", 2, 2, WHOLE | {Domain.SQL}),
         _same("^", 2, 2, NUMERIC),
         _same("neg", 1, 1, NUMERIC | {Domain.SQL}),
@@ -142,11 +143,18 @@ CONSTRAINTS: Final[Mapping[str, str]] = {"match": "$full_match", "contains": "co
 """Constraints written like atoms, and the function of the core's comparison."""
 
 
+WRAPS: Final[Mapping[Domain, str]] = {
+    Domain.NUMBER: "$wrap_number",
+    Domain.UNSIGNED: "$wrap_unsigned",
+}
+"""What makes 32-bit numbers of results."""
+
+
 def build(name: str, args: Sequence[tuple[Expression, TypeKind]], result: TypeKind, size: int) -> Expression:
     """The call of a functor, checked to fit, as an expression of the core; numbers have ``size`` bits."""
     operands = [operand for operand, _ in args]
     match name:
-        case "cat":
+        case "cat" | "+" if result.type == TEXT:
             return reduce(lambda left, right: Call("concat", (left, right), TEXT), operands)
         case "strlen":
             return cast(Call("length", tuple(operands), INTEGER), BIGINT)
@@ -176,7 +184,7 @@ def _whole(name: str, args: tuple[Expression, ...], unsigned: bool, size: int) -
 
 
 def _wrapping(name: str, args: tuple[Expression, ...], unsigned: bool) -> Expression:
-    wrap = "$wrap_unsigned" if unsigned else "$wrap_number"
+    wrap = WRAPS[Domain.UNSIGNED if unsigned else Domain.NUMBER]
     if name in ("bshl", "bshr", "bshru"):
         distance = Call("$band", (args[1], Constant(31, BIGINT)), BIGINT)
         shifted = args[0] if name != "bshru" else Call("$wrap_unsigned", (args[0],), BIGINT)
@@ -197,7 +205,7 @@ def convert(value: Expression, source: TypeKind, target: TypeKind, size: int) ->
         value = Call("trunc", (value,), DOUBLE)
     made = value if value.type == target.type else cast(value, target.type)
     if target.domain in WHOLE and size == 32:
-        return Call("$wrap_unsigned" if target.domain is Domain.UNSIGNED else "$wrap_number", (made,), BIGINT)
+        return Call(WRAPS[target.domain], (made,), BIGINT)
     return Call("$unsigned", (made,), BIGINT) if target.domain is Domain.UNSIGNED else made
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from kpg.compiler.datalog import structures, substitute
+from kpg.compiler.datalog.collect import collect, values_of
 from kpg.compiler.datalog.core import (
     Assignment,
     Atom,
@@ -25,11 +26,9 @@ from kpg.compiler.datalog.core import (
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.equate import equate
 from kpg.compiler.datalog.flatten import written
-from kpg.compiler.datalog.normal import UNNAMED, NormalAggregate, NormalLiteral, NormalRule, Range
+from kpg.compiler.datalog.normal import UNNAMED, Grounded, NormalAggregate, NormalLiteral, NormalRule, Range
 from kpg.compiler.datalog.types import TypeTable
 from kpg.runtime.errors import Span
-
-Grounded = Literal | Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ class _Ground:
                 if not missing <= self.blamed:
                     whose = "its own result" if run.results_of(one) & missing else "each other's results"
                     what = "an aggregate depends" if whose.startswith("its") else "aggregates depend"
-                    self._error("witness", f"{what} on {whose}", one.span)
+                    self.error("witness", f"{what} on {whose}", one.span)
                 self.blamed |= results.keys()
                 continue
             for name in sorted(missing):
@@ -108,7 +107,7 @@ class _Ground:
         shown = written(name)
         message = f"variable {shown} is used outside of the aggregate, which does not bind it there"
         hint = f"bind {shown} by an atom outside of the aggregate, or name it differently inside"
-        self._error("witness", message, span, hint)
+        self.error("witness", message, span, hint)
 
     def check_bound(self, used: Iterable[Variable], bound: frozenset[str] | set[str]) -> None:
         """Notes variables that are not bound, each once."""
@@ -120,14 +119,14 @@ class _Ground:
             self.blamed.add(name)
             span = self.rule.places.get(name, self.rule.span)
             if name.startswith(UNNAMED):
-                self._error("underscore", "an underscore cannot stand here", span)
+                self.error("underscore", "an underscore cannot stand here", span)
             elif name.startswith("@"):
                 continue
             else:
                 hint = "every variable has to occur in a positive atom, or be equal to what is bound"
-                self._error("ungrounded", f"ungrounded variable {written(name)}", span, hint)
+                self.error("ungrounded", f"ungrounded variable {written(name)}", span, hint)
 
-    def _error(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
+    def error(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
         self.failed = True
         self.diagnostics.error(code, message, span, hint=hint)
 
@@ -270,30 +269,12 @@ class _Scope:
         groups = self.groups(one)
         if not groups <= self.bound:
             return False
-        value = () if one.value is None else (one.value,)
-        (terms, body) = equate(value, one.body, frozenset(groups))
-        needed = frozenset(variable.name for part in terms for variable in variables(part))
-        made = self.run.scope(body, frozenset(groups), needed)
-        bound = self.run.bound_by(made) | groups
-        self.run.check_bound((variable for part in terms for variable in variables(part)), bound)
-        literals = tuple(literal for literal in made if not isinstance(literal, Range))
-        if len(literals) < len(made):
-            self._refuse_range(made)
-        types = {variable.name: variable for part in one.body for variable in substitute.everywhere(part)}
-        types |= {variable.name: variable for part in value for variable in variables(part)}
-        operand = self._encode(terms[0]) if terms else None
+        types = {variable.name: variable for part in one.literals for variable in substitute.everywhere(part)}
+        types |= {variable.name: variable for part in values_of(one) for variable in variables(part)}
         shared = tuple(types[name] for name in sorted(groups))
-        result = self._new(one.result, one.span)
-        self.out.append(BodyAggregate(result, one.function, operand, literals, shared, one.span))
+        made = collect(self.run, one, shared, types)
+        self.out.append(replace(made, result=self._new(one.result, one.span)))
         return True
-
-    def _refuse_range(self, made: tuple[Grounded, ...]) -> None:
-        for one in made:
-            if isinstance(one, Range):
-                hint = "give the values a relation of their own"
-                self.run.failed = True
-                message = "range inside of an aggregate is not supported"
-                self.run.diagnostics.error("unsupported", message, one.span, hint=hint)
 
 
 def _binds_one_of(one: Grounded, names: set[str]) -> bool:

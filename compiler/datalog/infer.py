@@ -233,18 +233,28 @@ class _Inference:
         for arg in call.args:
             self.visit(arg)
         functor = FUNCTORS.get(call.function)
+        if call.function == "autoinc":
+            hint = "number the rows before they are loaded"
+            self.typing.error("unsupported", "the counter autoinc is not supported", call.span, hint)
+            return
         if functor is None:
             self.typing.pending.append(Registered(call.function, call.args, node, call))
             return
         if not functor.least <= len(call.args) <= functor.most:
             takes = plural(functor.least, "argument")
-            takes = takes if functor.least == functor.most else f"at least {takes}"
+            if functor.least < functor.most:
+                few = len(call.args) < functor.least
+                takes = f"at least {takes}" if few else f"at most {plural(functor.most, 'argument')}"
             message = f"functor {call.function} takes {takes}, {given(len(call.args))}"
             self.typing.error("functor", message, call.span)
             return
         for position, arg in enumerate(call.args):
             if functor.shape is Shape.FIXED:
                 self.expect(arg, Reason(functor.args[position], f"an argument of {call.function}", arg.span))
+            elif functor.shape is Shape.CONVERT and len(functor.domains) == 1:
+                (domain,) = functor.domains
+                kind = self.typing.table.kinds[domain.value]
+                self.expect(arg, Reason(kind, f"the argument of {call.function}", arg.span))
             elif functor.shape is Shape.CONVERT:
                 self.typing.checks.append((arg, functor.domains, f"the argument of {call.function}"))
             elif functor.result is not None:

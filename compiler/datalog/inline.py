@@ -1,23 +1,24 @@
 """Inline relations: their rules take the place of the positive atoms that name them.
 
-Under negation and inside of aggregates an atom keeps its relation, which then needs rules that stand by
-themselves.
+Under negation, inside of aggregates and where bindings are counted an atom keeps its relation, unless that
+has rules that cannot stand by themselves: see ``inline_bodies``.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import count
+from dataclasses import dataclass, replace
 
-from kpg.compiler.datalog import substitute
-from kpg.compiler.datalog.core import Atom, Comparison, Expression, Negation, Term, Wildcard, variables
+from kpg.compiler.datalog.core import Atom, Negation
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.flatten import LOCAL
+from kpg.compiler.datalog.ground import ground
+from kpg.compiler.datalog.inline_bodies import Bodies
 from kpg.compiler.datalog.normal import NormalAggregate, NormalLiteral, NormalRule
-from kpg.runtime.errors import Span
+from kpg.compiler.datalog.types import TypeTable
 
 MOST_RULES = 10_000
 MOST_LITERALS = 1_000
 """The longest body that inlining may make."""
+IDEMPOTENT = (None, "min", "max")
+"""The aggregates of heads to which it does not matter how often a row is derived."""
 
 
 @dataclass(slots=True)
@@ -28,13 +29,19 @@ class Inlined:
     kept: set[str]
 
 
-def inline(rules: list[NormalRule], relations: set[str], diagnostics: Diagnostics) -> Inlined:
+def inline(
+    rules: list[NormalRule], relations: set[str], table: TypeTable, diagnostics: Diagnostics
+) -> Inlined:
     """Carries the inlining out; relations that need each other are noted and kept."""
     by_relation = {name: [rule for rule in rules if rule.relation == name] for name in relations}
     relations = relations - _cyclic(by_relation, diagnostics)
-    kept = {name for name in by_relation if name not in relations}
-    kept |= {name for rule in rules for one in rule.body for name in _otherwise(one) if name in by_relation}
-    run = _Inlining({name: by_relation[name] for name in relations}, diagnostics)
+    own = {name: by_relation[name] for name in relations}
+    otherwise = {name for rule in rules for name in _kept_by(rule) if name in by_relation}
+    dependent = frozenset(
+        name for name in otherwise if name in relations and not _stands_alone(own, name, table)
+    )
+    kept = {name for name in by_relation if name not in relations} | (otherwise - dependent)
+    run = _Inlining(Bodies(own, dependent, diagnostics), diagnostics)
     result = [
         made
         for rule in rules
@@ -44,13 +51,33 @@ def inline(rules: list[NormalRule], relations: set[str], diagnostics: Diagnostic
     return Inlined(result, kept)
 
 
+def _kept_by(rule: NormalRule) -> Iterator[str]:
+    """The relations that a rule needs as relations."""
+    for one in rule.body:
+        if isinstance(one, Atom) and _counts(rule):
+            yield one.relation
+        yield from _otherwise(one)
+
+
+def _counts(rule: NormalRule) -> bool:
+    """Whether the bindings of the rule's body are counted, of which inlining might make more."""
+    return any(function not in IDEMPOTENT for function in rule.aggregates)
+
+
+def _stands_alone(own: Mapping[str, list[NormalRule]], name: str, table: TypeTable) -> bool:
+    """Whether the relation's rules bind all their variables, so that it can be computed."""
+    scratch = Diagnostics()
+    run = _Inlining(Bodies(own, frozenset(), scratch), scratch)
+    return all(ground(made, table, scratch) is not None for rule in own[name] for made in run.expand(rule))
+
+
 def _otherwise(one: NormalLiteral) -> Iterator[str]:
     """The relations that a literal names other than by a positive atom of the rule."""
     match one:
         case Negation(atom=atom):
             yield atom.relation
-        case NormalAggregate(body=body):
-            for inner in body:
+        case NormalAggregate():
+            for inner in one.literals:
                 if isinstance(inner, Atom):
                     yield inner.relation
                 else:
@@ -86,9 +113,8 @@ def _cyclic(by_relation: Mapping[str, list[NormalRule]], diagnostics: Diagnostic
 
 @dataclass(slots=True)
 class _Inlining:
-    rules: Mapping[str, list[NormalRule]]
+    bodies: Bodies
     diagnostics: Diagnostics
-    numbers: Iterator[int] = field(default_factory=lambda: count(1))
     made: int = 0
 
     def expand(self, rule: NormalRule) -> Iterator[NormalRule]:
@@ -101,9 +127,12 @@ class _Inlining:
             self.made = MOST_RULES + 1
             return
         for position, one in enumerate(rule.body):
-            if isinstance(one, Atom) and one.relation in self.rules:
-                for inlined in self.rules[one.relation]:
-                    yield from self.expand(self._replaced(rule, position, one, inlined))
+            found = self.bodies.instead(one, rule.places, inner=_counts(rule))
+            if found is not None:
+                self._warn_of_plan(rule)
+                before, after = rule.body[:position], rule.body[position + 1 :]
+                for literals in found:
+                    yield from self.expand(replace(rule, body=(*before, *literals, *after), plan=None))
                 return
         self.made += 1
         if self.made == MOST_RULES + 1:
@@ -112,28 +141,8 @@ class _Inlining:
         if self.made <= MOST_RULES:
             yield rule
 
-    def _replaced(self, rule: NormalRule, position: int, atom: Atom, inlined: NormalRule) -> NormalRule:
-        number = next(self.numbers)
-        found = [variable for part in inlined.body for variable in substitute.everywhere(part)]
-        found += [variable for part in inlined.terms for variable in variables(part)]
-        mapping: dict[str, Expression] = {
-            variable.name: replace(variable, name=f"{variable.name}{LOCAL}i{number}") for variable in found
-        }
-        change = substitute.replacing(mapping)
-        body = tuple(substitute.literal(part, change) for part in inlined.body)
-        terms = tuple(change(part) for part in inlined.terms)
-        equal = tuple(_equal(term, value, atom.span) for term, value in zip(atom.terms, terms, strict=True))
-        places = dict(rule.places)
-        for name, span in inlined.places.items():
-            places.setdefault(f"{name}{LOCAL}i{number}", span)
-        literals = (*(one for one in equal if one is not None), *body)
-        return replace(
-            rule,
-            body=(*rule.body[:position], *literals, *rule.body[position + 1 :]),
-            places=places,
-            plan=None,
-        )
-
-
-def _equal(term: Term, value: Expression, span: Span) -> Comparison | None:
-    return None if isinstance(term, Wildcard) else Comparison("eq", term, value, span)
+    def _warn_of_plan(self, rule: NormalRule) -> None:
+        if rule.plan is not None:
+            message = "the plan is not followed, since relations are inlined in the rule"
+            hint = "qualify them no_inline"
+            self.diagnostics.warning("plan", message, rule.plan.span, hint=hint)

@@ -2,6 +2,7 @@
 
 import re
 
+LONGEST = 100
 ESCAPES = {
     "\\": "\\",
     '"': '"',
@@ -19,14 +20,18 @@ ESCAPES = {
 
 
 def integer(text: str) -> tuple[int, bool]:
-    """The value, and whether the suffix says that it is unsigned. Of any size."""
+    """The value, and whether the suffix says that it is unsigned. Of any size; one of more characters than
+    ``LONGEST`` is some other that is too large for a number.
+    """
     unsigned = text.endswith("u")
     digits = text[:-1] if unsigned else text
+    if len(digits) > LONGEST:
+        return 10**LONGEST, unsigned
     if digits.startswith("0x"):
         return int(digits[2:], 16), unsigned
     if digits.startswith("0b"):
         return int(digits[2:], 2), unsigned
-    return (int(digits) if len(digits) < 100 else 10**100), unsigned
+    return int(digits), unsigned
 
 
 def unescape(text: str) -> tuple[str, int | None]:

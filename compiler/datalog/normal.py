@@ -27,16 +27,18 @@ from kpg.compiler.datalog.core import (
 )
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.flatten import FlatRule
-from kpg.compiler.datalog.functors import CONSTRAINTS, SQL_NAMES, build, cast
+from kpg.compiler.datalog.functors import CONSTRAINTS, SQL_NAMES, WRAPS, build, cast
 from kpg.compiler.datalog.infer import head_aggregate
 from kpg.compiler.datalog.relations import RelationInfo
 from kpg.compiler.datalog.types import TypeKind, TypeTable
 from kpg.compiler.datalog.typing import Typing
-from kpg.compiler.datalog.walk import FlatLiteral, literals
+from kpg.compiler.datalog.walk import FlatLiteral, alternatives
 from kpg.runtime.errors import Span
 from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, Type
 
 UNNAMED = "@_"
+INLINED = "@i"
+"""Stands in the name of an inlined rule's variable, before a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +53,43 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class NormalAggregate:
-    """An aggregate before its groups are known; ``body`` has the literals of its value too."""
+    """An aggregate before its groups are known, over the bindings of any of its alternatives; each has the
+    literals of its value too.
+    """
 
     result: Variable
     function: str
     value: Expression | None
-    body: "tuple[NormalLiteral, ...]"
+    alternatives: "tuple[tuple[NormalLiteral, ...], ...]"
     span: Span
+
+    @property
+    def literals(self) -> "tuple[NormalLiteral, ...]":
+        """Those of all alternatives."""
+        return tuple(one for part in self.alternatives for one in part)
 
 
 NormalLiteral = Literal | Range | NormalAggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """An aggregate over bindings of ``columns`` that need rules of their own: several, or with ranges.
+
+    ``parts``: of each rule its head's terms and its body, in which the groups may be left for the enclosing
+    body to bind.
+    """
+
+    result: Variable
+    function: str
+    value: Expression | None
+    parts: "tuple[tuple[tuple[Expression, ...], tuple[Grounded, ...]], ...]"
+    columns: tuple[Variable, ...]
+    groups: tuple[Variable, ...]
+    span: Span
+
+
+Grounded = Literal | Range | Collected
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,14 +309,22 @@ class Normalizer:
         return cast(made, kind.type)
 
     def _aggregate(self, aggregate: ast.Aggregate, kind: TypeKind) -> Expression:
-        outer, self.out = self.out, []
-        for one in literals(aggregate.body):
-            self.literal(one)
+        outer = self.out
+        parts: list[list[NormalLiteral]] = []
+        for part in alternatives(aggregate.body):
+            self.out = []
+            for one in part:
+                self.literal(one)
+            parts.append(self.out)
+        self.out = []
         value: Expression | None = None
         if aggregate.value is not None:
             value = self.as_float(aggregate.value) if aggregate.function == "mean" else None
             value = value or self.expression(aggregate.value)
-        body, self.out = tuple(self.out), outer
+        bodies = tuple((*part, *self.out) for part in parts)
+        self.out = outer
         result = self.fresh(kind.type, aggregate.span)
-        self.out.append(NormalAggregate(result, aggregate.function, value, body, aggregate.span))
+        self.out.append(NormalAggregate(result, aggregate.function, value, bodies, aggregate.span))
+        if self.size == 32 and aggregate.function in ("sum", "count") and kind.domain in WRAPS:
+            return Call(WRAPS[kind.domain], (result,), kind.type)
         return result

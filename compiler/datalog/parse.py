@@ -18,7 +18,7 @@ from kpg.compiler.datalog.source import Source
 
 MOST_ERRORS = 20
 BOUNDARY = re.compile(
-    r'"(?:[^"\\\n]|\\.)*"|(?P<end>\.(?=\s|$|[^\w."]))|(?P<directive>\.(?:decl|type|input|output|printsize|'
+    r'"(?:[^"\\\n]|\\.)*"|(?P<end>\.(?=\s|$|[^\w."]))|(?P<directive>\.(?:decl|type|number_type|symbol_type|input|output|printsize|'
     r"limitsize|comp|init|override|pragma|query|functor|lattice)\b)|(?P<open>\{)|(?P<close>\})"
 )
 SPELLING = {
@@ -95,6 +95,9 @@ def _spelling(name: str) -> str:
     if pattern is None:
         return name.lower()
     words: dict[str, str] = {
+        "LOGICAL_OR": "an operator",
+        "LOGICAL_XOR": "an operator",
+        "LOGICAL_AND": "an operator",
         "OR": "an operator",
         "XOR": "an operator",
         "AND": "an operator",

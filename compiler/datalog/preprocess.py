@@ -1,7 +1,8 @@
 """The part of the C preprocessor that Datalog programs use, before parsing.
 
 ``#include`` and ``.include``, ``.once``, ``#define`` with and without arguments (``##`` too), ``#undef``,
-``#ifdef``, ``#ifndef``, ``#if`` of a number or ``defined``, ``#elif``, ``#else``, ``#endif``.
+``#ifdef``, ``#ifndef``, ``#if``, ``#elif``, ``#else``, ``#endif``, ``#error``, ``#warning``; ``#line`` and
+``#pragma`` are passed over.
 """
 
 import re
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from kpg.compiler.datalog.conditions import defined, evaluate
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.macros import MOST_CHARACTERS, Macro, TooLong, expand, mentions, parse_macro
 from kpg.compiler.datalog.source import File, Piece, Source, blank_comments
@@ -16,7 +18,8 @@ from kpg.runtime.errors import Span
 
 DIRECTIVE = re.compile(r"\s*#\s*(\w*)[ \t]*(.*)", re.DOTALL)
 INCLUDE = re.compile(r'\s*\.include\s+(".*)', re.DOTALL)
-CONDITION = re.compile(r"(!?)\s*defined\s*\(?\s*(\w+)\s*\)?\s*$")
+LINE = re.compile(r"[^\n]*\n|[^\n]+")
+CONTINUED = re.compile(r"\\\r?\n")
 DEEPEST = 50
 ANYTHING = re.compile(r"^\s*(#|\.include\b|\.once\b)", re.MULTILINE)
 
@@ -81,7 +84,7 @@ class _Preprocessor:
         span = file.span(start + len(line) - len(line.lstrip()), start + len(line.rstrip()))
         found = DIRECTIVE.match(line)
         if found is not None:
-            content = found[2].replace("\\\n", "  ").strip()
+            content = CONTINUED.sub("  ", found[2]).strip()
             if not self._conditional(found[1], content, span, branches) and _active(branches):
                 self._directive(found[1], content, span, file, depth)
         elif not _active(branches):
@@ -137,15 +140,13 @@ class _Preprocessor:
     def _condition(self, name: str, content: str, span: Span) -> bool:
         if name != "if":
             return (content in self.macros) == (name == "ifdef")
-        found = CONDITION.match(content)
-        if found is not None:
-            return (found[2] in self.macros) != (found[1] == "!")
-        value = self.macros[content].body if content in self.macros else content
-        if not re.fullmatch(r"[0-9]{1,9}", value.strip()):
-            hint = "#if takes a number, defined(NAME) or !defined(NAME)"
+        try:
+            known = defined(content, self.macros)
+            return evaluate("".join(text for text, _, _ in expand(known, self.macros))) != 0
+        except (ValueError, TooLong):
+            hint = "#if takes numbers, names, defined(NAME) and the operators of C"
             self.diagnostics.error("directive", f"#if {content} is not supported", span, hint=hint)
             return False
-        return int(value) != 0
 
     def _directive(self, name: str, content: str, span: Span, file: File, depth: int) -> None:
         match name:
@@ -159,10 +160,16 @@ class _Preprocessor:
                     self.macros[macro.name] = macro
             case "undef":
                 self.macros.pop(content, None)
-            case "":
+            case "error":
+                self.diagnostics.error("directive", content or "#error", span)
+            case "warning":
+                self.diagnostics.warning("directive", content or "#warning", span)
+            case "" | "line" | "pragma":
                 return
+            case _ if name.isdecimal():
+                return  # Where a preprocessor that ran before says a line came from.
             case _:
-                hint = "known: include define undef ifdef ifndef if elif else endif"
+                hint = "known: include define undef ifdef ifndef if elif else endif error warning"
                 self.diagnostics.error("directive", f"#{name} is not supported", span, hint=hint)
 
     def _include(self, content: str, span: Span, file: File, depth: int) -> None:
@@ -192,9 +199,9 @@ def _active(branches: list[_Branch]) -> bool:
 def _logical_lines(text: str) -> list[str]:
     """The lines with their ends; a directive goes on after a backslash at its line's end."""
     lines: list[str] = []
-    for line in text.splitlines(keepends=True):
+    for line in LINE.findall(text):
         previous = lines[-1] if lines else ""
-        if previous.lstrip().startswith("#") and previous.endswith("\\\n"):
+        if previous.lstrip().startswith("#") and previous.endswith(("\\\n", "\\\r\n")):
             lines[-1] += line
         else:
             lines.append(line)

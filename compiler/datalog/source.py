@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from kpg.runtime.errors import Span
 
+BYTE_ORDER_MARK = "\ufeff"
 SKIPPED = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|/\*', re.DOTALL)
 """Strings and comments; a comment that does not end last."""
 
@@ -65,8 +66,8 @@ class Source:
 
 
 def blank_comments(text: str) -> tuple[str, int | None]:
-    """The text with blanks for comments, every other character where it was; the start of one that does not
-    end.
+    """The text with blanks for comments and a byte order mark, every other character where it was; the start
+    of a comment that does not end.
     """
     unclosed: int | None = None
 
@@ -78,4 +79,6 @@ def blank_comments(text: str) -> tuple[str, int | None]:
             unclosed = found.start() if unclosed is None else unclosed
         return re.sub(r"[^\n]", " ", found[0])
 
+    if text.startswith(BYTE_ORDER_MARK):
+        text = " " + text[1:]
     return SKIPPED.sub(blank, text), unclosed

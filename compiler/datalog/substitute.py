@@ -17,7 +17,7 @@ from kpg.compiler.datalog.core import (
     Wildcard,
     variables,
 )
-from kpg.compiler.datalog.normal import NormalAggregate, NormalLiteral, Range
+from kpg.compiler.datalog.normal import Collected, Grounded, NormalAggregate, NormalLiteral, Range
 
 Mapped = Mapping[str, Expression]
 Change = Callable[[Expression], Expression]
@@ -65,12 +65,12 @@ def literal(value: NormalLiteral, change: Change) -> NormalLiteral:
             return replace(value, variable=_bound(variable, change), expression=change(right))
         case Range(variable=variable, args=args):
             return replace(value, variable=_bound(variable, change), args=tuple(map(change, args)))
-        case NormalAggregate(result=result, value=operand, body=body):
+        case NormalAggregate(result=result, value=operand, alternatives=parts):
             return replace(
                 value,
                 result=_bound(result, change),
                 value=None if operand is None else change(operand),
-                body=tuple(literal(part, change) for part in body),
+                alternatives=tuple(tuple(literal(one, change) for one in part) for part in parts),
             )
         case BodyAggregate():
             raise AssertionError(value)
@@ -83,20 +83,20 @@ def _bound(variable: Variable, change: Change) -> Variable:
     return made if isinstance(made, Variable) else variable
 
 
-def bound_by(one: NormalLiteral) -> Iterator[Variable]:
+def bound_by(one: NormalLiteral | Grounded) -> Iterator[Variable]:
     """The variables that a literal binds."""
     match one:
         case Atom():
             yield from direct(one)
         case Assignment(variable=variable) | Range(variable=variable):
             yield variable
-        case BodyAggregate(result=variable) | NormalAggregate(result=variable):
+        case BodyAggregate(result=variable) | NormalAggregate(result=variable) | Collected(result=variable):
             yield variable
         case _:
             return
 
 
-def direct(value: NormalLiteral) -> Iterator[Variable]:
+def direct(value: NormalLiteral | Grounded) -> Iterator[Variable]:
     """The variables of a literal, of an aggregate its result only."""
     match value:
         case Atom(terms=terms) | Negation(atom=Atom(terms=terms)):
@@ -112,7 +112,7 @@ def direct(value: NormalLiteral) -> Iterator[Variable]:
             yield variable
             for arg in args:
                 yield from variables(arg)
-        case NormalAggregate(result=result) | BodyAggregate(result=result):
+        case NormalAggregate(result=result) | BodyAggregate(result=result) | Collected(result=result):
             yield result
         case _:
             assert_never(value)
@@ -124,5 +124,5 @@ def everywhere(value: NormalLiteral) -> Iterator[Variable]:
     if isinstance(value, NormalAggregate):
         if value.value is not None:
             yield from variables(value.value)
-        for part in value.body:
+        for part in value.literals:
             yield from everywhere(part)

@@ -128,12 +128,13 @@ class TypeTable:
         return lower | frozenset(b for b in rights if any(self._below(b, a) for a in lefts))
 
     def structures(self) -> dict[str, Structure]:
-        """The record types and ADTs."""
+        """The record types and ADTs, by every name that they have."""
         found: dict[str, dict[str, tuple[tuple[str, ValueType], ...]]] = {}
         for branch in (*self.records.values(), *self.branches.values()):
             fields = tuple((name, self.value_type(type_)) for name, type_ in branch.fields)
             found.setdefault(branch.structure, {})[branch.name] = fields
-        return {name: Structure(name, branches) for name, branches in found.items()}
+        made = {name: Structure(name, branches) for name, branches in found.items()}
+        return {name: made[kind.structure] for name, kind in self.kinds.items() if kind.structure in made}
 
 
 def declare_types(declarations: Iterable[ast.TypeDeclaration], diagnostics: Diagnostics) -> TypeTable:

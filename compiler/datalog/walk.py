@@ -42,14 +42,27 @@ def literal_expressions(literal: FlatLiteral) -> tuple[ast.Expression, ...]:
 
 
 def literals(body: ast.Body) -> tuple[FlatLiteral, ...]:
-    """The literals of a flat body."""
+    """The literals of a flat body, those of all its alternatives."""
     match body:
-        case ast.And(parts=parts):
+        case ast.And(parts=parts) | ast.Or(parts=parts):
             return tuple(flat for part in parts for flat in literals(part))
         case ast.Atom() | ast.Not() | ast.Comparison():
             return (body,)
         case _:
             return ()
+
+
+def alternatives(body: ast.Body) -> tuple[tuple[FlatLiteral, ...], ...]:
+    """The conjunctions of a flat body: one, unless it is a disjunction."""
+    if isinstance(body, ast.Or):
+        return tuple(literals(part) for part in body.parts)
+    return (literals(body),)
+
+
+def with_literals(body: ast.Body, change: Callable[[FlatLiteral], FlatLiteral]) -> ast.Body:
+    """The flat body with its literals changed."""
+    found = tuple(ast.And(tuple(change(one) for one in part), body.span) for part in alternatives(body))
+    return found[0] if not isinstance(body, ast.Or) else ast.Or(found, body.span)
 
 
 def variables(expression: ast.Expression) -> Iterator[ast.Variable]:

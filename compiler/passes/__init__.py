@@ -42,7 +42,7 @@ class Step:
     rel: Rel
 
 
-PIPELINE: Final = (
+PLACING: Final = (
     Pass(normalize_lets, "what is inlined can be fused with its surroundings"),
     Pass(fold_constants, "a literal truth is no predicate, and a literal falsehood empties its relation"),
     Pass(fuse_selections, "the passes below expect at most one filter, map and projection in a row"),
@@ -50,6 +50,11 @@ PIPELINE: Final = (
     Pass(factor_disjunctions, "finds predicates over one input, which can be pushed"),
     Pass(propagate_equalities, "finds more of them"),
     Pass(push_filters, "all predicates are known now"),
+)
+"""What brings every predicate to its place."""
+
+PIPELINE: Final = (
+    *PLACING,
     Pass(elide_distinct, "filters on constants have made more relations unique"),
     Pass(cancel_unions, "branches are as similar as they will be, and filters that are never true in place"),
     Pass(flatten_joins, "distincts between joins are gone"),

@@ -1,6 +1,7 @@
 """Take out of a disjunction what all its branches say, and what it says about each input of a join."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
@@ -23,7 +24,7 @@ def factor_disjunctions(rel: Rel) -> Rel:
                 return algebra.Filter(source, conjuncts(_factored(predicates)))
             case algebra.Join(inputs=inputs, on=on):
                 factored = conjuncts(_factored(on))
-                return algebra.Join(inputs, conjuncts((*factored, *_implied(inputs, factored))))
+                return replace(node, on=conjuncts((*factored, *_implied(inputs, factored))))
             case _:
                 return node
 

@@ -1,6 +1,7 @@
 """Group by a row instead of by its columns."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
@@ -156,7 +157,7 @@ def _exposed(rel: Rel, path: Path) -> Rel:
                 _exposed(source, path[1:]) if i == step else source for i, source in enumerate(inputs)
             )
             moved = tuple(remap(test, lambda column: column + (column >= added)) for test in on)
-            joined = algebra.Join(widened, moved)
+            joined = replace(rel, inputs=widened, on=moved)
             return algebra.Project(joined, (*range(added), *range(added + 1, size + 1), added))
         case _:
             return algebra.Project(rel, (*range(size), size - 1))

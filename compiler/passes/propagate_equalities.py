@@ -1,6 +1,7 @@
 """What holds for a column holds for the columns that it is equal to."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
@@ -23,7 +24,7 @@ def propagate_equalities(rel: Rel) -> Rel:
             return node
         known = [*conjuncts(node.on), *_local(node.inputs)]
         copies = [copy for copy in _copies(known) if copy not in known]
-        return algebra.Join(node.inputs, (*node.on, *dict.fromkeys(copies))) if copies else node
+        return replace(node, on=(*node.on, *dict.fromkeys(copies))) if copies else node
 
     return transform_up(rel, rewrite)
 

@@ -99,7 +99,7 @@ class _Pruning:
             inputs.append(pruned)
             kept += [start + column for column in columns_]
             start = stop
-        return algebra.Join(tuple(inputs), _moved(join.on, kept)), kept
+        return replace(join, inputs=tuple(inputs), on=_moved(join.on, kept)), kept
 
     def _reduce(self, reduce: algebra.Reduce, asked: Columns) -> tuple[Rel, list[int]]:
         keys = len(reduce.keys)
@@ -118,7 +118,7 @@ class _Pruning:
         source = self.exact(rel.input, chosen)
         group = tuple(place[column] for column in rel.group)
         if isinstance(rel, algebra.Single):
-            return algebra.Single(source, group), chosen
+            return replace(rel, input=source, group=group), chosen
         order = tuple(replace(by, column=place[by.column]) for by in rel.order)
         return replace(rel, input=source, group=group, order=order), chosen
 

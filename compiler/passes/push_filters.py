@@ -47,7 +47,7 @@ def _into_inputs(join: algebra.Join) -> Rel:
     if not any(local):
         return join
     inputs = (_filtered(source, tests) for source, tests in zip(join.inputs, local, strict=True))
-    return algebra.Join(tuple(inputs), tuple(rest))
+    return replace(join, inputs=tuple(inputs), on=tuple(rest))
 
 
 def _moved(scalar: Scalar, by: int) -> Scalar:
@@ -65,8 +65,8 @@ def _below(source: Rel, predicates: tuple[Scalar, ...]) -> Rel | None:
             merged = algebra.Filter(source, predicates)
             rebuilt = build(peel(merged))
             return None if rebuilt == merged else rebuilt
-        case algebra.Join(inputs=inputs, on=on):
-            return _into_inputs(algebra.Join(inputs, conjuncts((*on, *predicates))))
+        case algebra.Join(on=on):
+            return _into_inputs(replace(source, on=conjuncts((*on, *predicates))))
         case algebra.Union(inputs=inputs):
             return algebra.Union(tuple(_filtered(part, predicates) for part in inputs))
         case algebra.Negate() | algebra.Distinct() | algebra.Threshold():

@@ -59,13 +59,34 @@ def plan_join(planning: Planning, problem: Problem) -> Ref:
 def _joined(planning: Planning, draft: Draft) -> plan.Join:
     problem, streams = draft.problem, draft.streams
     derived = _derived_sequences(draft.settled, draft.orders)
+    found = [
+        tuple(_target(planning, problem, step, streams[step.slot], derived) for step in steps)
+        for steps in draft.orders
+    ]
+    if planning.around is not None:
+        streams = _in_order(draft, found)
     paths = []
-    for start, steps in enumerate(draft.orders):
-        targets = tuple(_target(planning, problem, step, streams[step.slot], derived) for step in steps)
+    for start, (steps, targets) in enumerate(zip(draft.orders, found, strict=True)):
         items = streams[start].items
         builder = PathBuilder(problem, draft.classes, start, items, steps, targets, draft.settled)
         paths.append(builder.build())
     return plan.Join(tuple(stream.ref for stream in streams), tuple(paths))
+
+
+def _in_order(draft: Draft, targets: Sequence[Sequence[Target]]) -> tuple[Stream, ...]:
+    """The streams, read from an arrangement where its order brings derivations of one row together.
+
+    That is so if a column behind the first is left out of the result: rows that differ only in it are next to
+    each other then, and derive the same rows, whose place in the distinct above is still in the cache.
+    """
+    read = frozenset[int]().union(*(columns(scalar) for scalar in draft.problem.outputs))
+    result = list(draft.streams)
+    for steps, found in zip(draft.orders, targets, strict=True):
+        for step, target in zip(steps, found, strict=True):
+            left_out = any(columns(item).isdisjoint(read) for item in target.items[1:])
+            if left_out and step.slot in draft.settled and result[step.slot] is draft.streams[step.slot]:
+                result[step.slot] = Stream(target.arrangement, target.items)
+    return tuple(result)
 
 
 def _only_one(planning: Planning, problem: Problem, classes: Classes, stream: Stream, settled: Slots) -> Ref:

@@ -13,7 +13,7 @@ from kpg.compiler.physical.recursion import BodyBuilder, is_invariant, plan_loop
 from kpg.compiler.physical.reduce import plan_reduce
 from kpg.compiler.physical.topk import plan_topk
 from kpg.runtime import plan
-from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.errors import NotSupportedError, Span
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.scalar import Column, Fetch, Scalar, remap
 from kpg.runtime.types import ROWID
@@ -65,7 +65,7 @@ def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
         case algebra.Union(inputs=inputs):
             return builder.add(plan.Concat(tuple(lower(planning, source, mfp) for source in inputs)))
         case algebra.Single(input=source, group=group):
-            return _single(planning, source, group, mfp)
+            return _single(planning, source, group, mfp, rel.place)
         case algebra.Let(body=body):
             return lower(planning, body, mfp)
         case algebra.LetRec():
@@ -120,12 +120,13 @@ def _distinct(planning: Planning, source: Rel, mfp: Mfp) -> Ref:
     return planning.builder.linear(ref, compose(mfp, values))
 
 
-def _single(planning: Planning, source: Rel, group: tuple[int, ...], mfp: Mfp) -> Ref:
+def _single(planning: Planning, source: Rel, group: tuple[int, ...], mfp: Mfp, place: Span | None) -> Ref:
     """At most one row per group, the group's columns first."""
     if planning.around is not None:
         raise NotSupportedError(
-            "a scalar subquery that depends on a recursive relation",
-            hint="use an aggregate such as max, or LIMIT 1, in the subquery",
+            "a scalar subquery over a recursive relation that may have several rows is not supported",
+            hint="say which row: use max() or another aggregate, or LIMIT 1, in the subquery",
+            span=place,
         )
     types = algebra.types(source)
     order = (*dict.fromkeys(group), *(column for column in range(len(types)) if column not in group))

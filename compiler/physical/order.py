@@ -98,9 +98,13 @@ class _Ordering:
     def order(self, start: int) -> tuple[Step, ...]:
         """All relations but ``start``, each time the one after which the fewest rows are expected.
 
-        Relations without an equality to the bound ones come last, but for those of one row.
+        Relations without an equality to the bound ones come last, but for those of one row. An order that
+        is given is followed.
         """
         bound: Slots = frozenset((start,))
+        given = self.problem.orders[start] if self.problem.orders else ()
+        if given:
+            return tuple(self._step(bound.union(given[:place]), slot) for place, slot in enumerate(given))
         left = {slot: self._candidate(bound, slot) for slot in range(len(self.near)) if slot != start}
         steps: list[Step] = []
         while left:

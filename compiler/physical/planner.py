@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kpg.compiler.algebra.facts import Facts
-from kpg.compiler.algebra.lets import let_values, with_unique_ids
+from kpg.compiler.algebra.lets import let_values, recursions, with_unique_ids
 from kpg.compiler.algebra.rel import Rel, types
 from kpg.compiler.catalog import Statistics
 from kpg.compiler.physical.builder import Deferred
@@ -33,7 +33,7 @@ from kpg.runtime.plan import (
 def plan_query(rel: Rel, statistics: Statistics) -> Plan:
     """The plan that maintains the relation; its output is arranged unless the state of operators holds it."""
     rel = with_unique_ids(rel)
-    facts = Facts(let_values(rel))
+    facts = Facts(let_values(rel), recursions(rel))
     planning = Planning(facts, Storage(facts.bound), Sizes(statistics, facts), lower)
     builder, columns = planning.builder, types(rel)
     ref = lower(planning, rel, identity(columns))

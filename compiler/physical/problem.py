@@ -61,6 +61,8 @@ class Problem:
     relations: tuple[Relation, ...]
     predicates: tuple[Scalar, ...]
     outputs: tuple[Scalar, ...]
+    orders: tuple[tuple[int, ...], ...] = ()
+    """As a join's."""
     known: dict[Scalar, Slots] = field(default_factory=dict, compare=False, repr=False)
     """What :meth:`slots` has found."""
 
@@ -111,7 +113,7 @@ def problem_of(planning: Planning, join: algebra.Join, mfp: Mfp) -> Problem:
     tests = [*join.on, *mfp.predicates]
     predicates += [substitute(test, values) for test in tests]
     outputs = tuple(substitute(output, values) for output in mfp.outputs)
-    return Problem(tuple(relations), conjuncts(predicates), outputs)
+    return Problem(tuple(relations), conjuncts(predicates), outputs, join.orders)
 
 
 def _peeled(rel: Rel) -> tuple[Rel, Mfp]:

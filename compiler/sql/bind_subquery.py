@@ -8,7 +8,7 @@ from kpg.compiler.sql.calls import call
 from kpg.compiler.sql.functions import COMPARISONS, OPPOSITE
 from kpg.compiler.sql.scope import Binding, Scope
 from kpg.compiler.sql.shape import settled_query
-from kpg.compiler.sql.syntax import only
+from kpg.compiler.sql.syntax import only, span_of
 from kpg.compiler.sql.tree import Query, Subquery
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import BOOLEAN, Type
@@ -22,7 +22,10 @@ def bind_subquery(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     query = _query(binding, scope, node)
     if len(query.columns) != 1:
         binding.wrong(f"a subquery used as a value returns one column, not {len(query.columns)}", node)
-    return _register(binding, "scalar", query, query.columns[0].type)
+    column = _register(binding, "scalar", query, query.columns[0].type)
+    subquery = binding.subqueries[column.index]
+    binding.subqueries[column.index] = replace(subquery, place=span_of(node, binding.source))
+    return column
 
 
 def bind_in(binding: Binding, scope: Scope, node: exp.In) -> Scalar:

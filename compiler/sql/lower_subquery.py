@@ -186,7 +186,7 @@ def _with_scalar(
     group = values.ids if values is not None else ()
     rows = renamed(project(rows, (*group, value)), value, subquery.id)
     if not ctx.is_unique(rows, group):
-        rows = Lowered(algebra.Single(rows.rel, tuple(range(len(group)))), rows.ids)
+        rows = Lowered(algebra.Single(rows.rel, tuple(range(len(group))), subquery.place), rows.ids)
     if not certain and not rejecting:
         rows = _padded(ctx, rows, values, subquery)
     result = join(ctx, [current, rows])

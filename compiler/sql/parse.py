@@ -17,7 +17,7 @@ from kpg.compiler.sql.dialect import Dialect
 from kpg.compiler.sql.syntax import construct_name, only, refuse, span_of, wrong
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
-STAGES: Final = ("ast", "logical", "steps", "optimized", "physical", "arrangements")
+STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical", "arrangements")
 TRANSACTION_NOISE: Final = ("transaction", "work")
 INCOMPLETE: Final = (TokenType.ALIAS, TokenType.SELECT)
 """What no statement ends with, though the parser would take it."""

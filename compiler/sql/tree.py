@@ -7,10 +7,11 @@ in its place a Column whose id is the subquery's. Lowering turns ids into positi
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from kpg.compiler.algebra.rel import AggregateCall, Rel
+from kpg.runtime.errors import Span
 from kpg.runtime.scalar import Column, Literal, Scalar, columns
 from kpg.runtime.types import Type
 
@@ -148,6 +149,8 @@ class Subquery:
     type: Type
     comparison: tuple[Scalar, ...] = ()
     """Conjuncts of the comparison, for ``any``."""
+    place: Span | None = field(default=None, compare=False, repr=False)
+    """Where it is written."""
 
 
 @dataclass(frozen=True, slots=True)

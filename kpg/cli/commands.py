@@ -112,7 +112,7 @@ def explain(
     ],
     stage: Annotated[
         str,
-        typer.Option(metavar="STAGE", help="ast, logical, steps, optimized, physical or arrangements."),
+        typer.Option(metavar="STAGE", help="ast, logical, magic, steps, optimized, physical, arrangements."),
     ] = "physical",
     schema: Annotated[
         str | None,

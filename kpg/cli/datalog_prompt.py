@@ -32,6 +32,7 @@ A statement ends with a full stop and may take several lines. Try:
   ?- tc(1, x).
   +edge(3, 4). -edge(1, 2).
 
+.explain tc(1, 4)      why a row holds, or why not
 .explain ?- tc(1, x).  how a goal is answered
 .list                  the relations with their rows
 .program               the rules
@@ -146,6 +147,8 @@ class DatalogPrompt:
             case "program":
                 for relation in self._program.installed.views:
                     print(self._program.explain(relation, "rules"))
+            case "explain" if not argument.startswith("?-"):
+                print(self._program.explain_atom(argument))
             case "explain":
                 with self._program.prepare(argument) as goal:
                     print(goal.explain())

@@ -11,7 +11,8 @@ from kpg.collections.dataflow import Dataflow
 from kpg.collections.expression import Expression, case, function, literal
 from kpg.collections.operator import Batch, Operator
 from kpg.collections.outputs import Captured, Inspection, Probe
-from kpg.collections.scope import LoopScope, Variable
+from kpg.collections.patterns import conjunction
+from kpg.collections.scope import LoopScope, Variable, recursive
 from kpg.collections.session import Input
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "Probe",
     "Variable",
     "case",
+    "conjunction",
     "function",
     "literal",
+    "recursive",
 ]

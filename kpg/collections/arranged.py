@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from kpg.collections.arranging import Index
 from kpg.collections.collection import Collection
+from kpg.collections.rows import Rows
 
 if TYPE_CHECKING:
     from kpg.collections.dataflow import Dataflow
@@ -17,8 +18,12 @@ class Arranged(Collection):
     at any time. They see what it holds now, and then its changes.
     """
 
-    def __init__(self, flow: "Dataflow", index: Index, key: tuple[str, ...]) -> None:
-        super().__init__(flow, index.rows)
+    def __init__(
+        self, flow: "Dataflow", index: Index, key: tuple[str, ...], table: Rows | None = None
+    ) -> None:
+        super().__init__(flow, index.rows if table is None else table)
+        self._table = table
+        """The rows of a table that are indexed: whatever needs no index reads them as others do."""
         self._index = index
         self._key = key
 

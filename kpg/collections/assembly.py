@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kpg.collections.term import EnterTerm, LeaveTerm, Level, Term, VariableTerm
+from kpg.collections.term import EnterTerm, LeaveTerm, Level, LoopTerm, Term, VariableTerm
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import Plan, Ref
@@ -40,7 +40,10 @@ class Assembly:
                 continue
             stack.pop()
             if current not in self._terms:
-                self._terms[current] = self.add(self._node(current))
+                if isinstance(current, LoopTerm):
+                    self._terms[current] = self._loop(current.loop)
+                else:
+                    self._terms[current] = self.add(self._node(current))
         return self._terms[term]
 
     def _here(self, term: Term) -> bool:
@@ -48,7 +51,7 @@ class Assembly:
 
     def _missing(self, term: Term) -> list[Term]:
         """The inputs, in this list, that have no position yet."""
-        if not self._here(term) or isinstance(term, (LeaveTerm, EnterTerm)):
+        if not self._here(term) or isinstance(term, (LeaveTerm, EnterTerm, LoopTerm)):
             return []
         return [source for source in reversed(term.inputs) if source not in self._terms]
 
@@ -74,6 +77,8 @@ class Assembly:
             for variable in scope.variables:
                 body.ref(variable)
             results = tuple(body.ref(result) for result in scope.results)
+            for watched in scope.watched:
+                body.ref(watched)
             node = plan.Loop(tuple(body.nodes), results, scope.limit, scope.error_at_limit)
             found = self._loops[scope] = self.add(node)
             # Whoever reads one result holds all: a result that is left alone could not be filled later.

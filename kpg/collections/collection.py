@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Inspection,
         Probe,
     )
+    from kpg.collections.scope import LoopScope
 
 JoinKey = Names | dict[str, str] | None
 
@@ -213,7 +214,7 @@ class Collection:
     def arrange_by_key(self, *key: str) -> "Arranged":
         """The rows, kept in an index by ``key`` (without one: by all columns) that all who need it share."""
         names = distinct(key or self.columns)
-        return self._flow.arrange(self._indexed(names), names)
+        return self._flow.arrange(self._indexed(names), names, self._rows)
 
     def iterate(self, body: "Callable[[Collection], Collection]", limit: int | None = None) -> "Collection":
         """What ``c = body(c)`` comes to from this collection, round by round, or after ``limit`` rounds."""
@@ -246,7 +247,11 @@ class Collection:
         """Keep the rows as a view: SQL and other dataflows can read it by its name."""
         return self._flow.export(name, self)
 
-    def enter(self, loop: Any) -> "Collection":
+    def enter_at(self, loop: "LoopScope", round_of: RowFunction) -> "Collection":
+        """The collection inside a loop, each row from a round on, as ``loop.enter_at`` gives it."""
+        return loop.enter_at(self, round_of)
+
+    def enter(self, loop: "LoopScope") -> "Collection":
         """The collection inside a loop, as ``loop.enter`` gives it."""
         return loop.enter(self)
 

@@ -23,7 +23,7 @@ from kpg.collections.replaying import Replay
 from kpg.collections.rows import Rows, plain
 from kpg.collections.scope import LoopScope
 from kpg.collections.session import Input
-from kpg.collections.term import Term, leaves
+from kpg.collections.term import Term, depth, leaves
 from kpg.reading import Reader
 from kpg.runtime import plan, user
 from kpg.runtime.data.dictionary import Dictionary
@@ -122,6 +122,11 @@ class Dataflow:
         """
         self.check()
         if isinstance(changes, Captured):
+            if changes.depth > 1:
+                raise InterfaceError(
+                    "a record of what goes on in a loop cannot be replayed",
+                    hint="capture() what leaves the loop",
+                )
             given = {**dict(zip(changes.columns, changes.types, strict=True)), **types}
             schema = Schema(
                 tuple(schema_column(n, given[n], nullable=n not in types) for n in changes.columns)
@@ -158,6 +163,18 @@ class Dataflow:
         """
         self.check()
         self._engine.advance()
+
+    def retire(self) -> None:
+        """Close the outputs that can never change again; exports and arrangements keep what they have."""
+        for output in list(self._outputs):
+            if output.time is None:
+                output.close()
+
+    def closing(self) -> None:
+        """Have what a closed input has brought to its end retire, now or with the next commit."""
+        engine = self._engine
+        if self._live and not engine.closed and not engine.worker.stepping and engine.transactions.idle:
+            engine.retire()
 
     def drop(self) -> None:
         """Give up inputs, outputs and exports; what nobody else needs is freed. Dropping twice is allowed.
@@ -208,33 +225,35 @@ class Dataflow:
         for output in list(self._outputs):
             yield from output.letters()
 
-    def arrange(self, index: Index, key: tuple[str, ...]) -> Arranged:
-        """Keep an arrangement; inside a loop it lives as the loop does."""
+    def arrange(self, index: Index, key: tuple[str, ...], rows: Rows) -> Arranged:
+        """Keep an arrangement of rows; inside a loop it lives as the loop does."""
         if index.term.scope is None:
             self.install(index.term)
-        return Arranged(self, index, key)
+        return Arranged(self, index, key, rows if rows.is_table else None)
 
     def inspect(self, rows: Rows, callback: Callback) -> Inspection:
         """See ``Collection.inspect``."""
-        return self._told(Inspection(self, *self._sink(rows), callback))
+        return self._read(rows, Inspection(self, self._reader(rows), _depth(rows), callback))
 
     def inspect_columns(self, rows: Rows, callback: ColumnsCallback) -> ColumnsInspection:
         """See ``Collection.inspect_columns``."""
-        return self._told(ColumnsInspection(self, *self._sink(rows), rows.schema, callback))
+        reader = self._reader(rows)
+        return self._read(rows, ColumnsInspection(self, reader, _depth(rows), rows.schema, callback))
 
     def probe(self, rows: Rows) -> Probe:
         """See ``Collection.probe``."""
-        term = rows.stream(rows.values)
-        installed = self.install(term)
-        probe = Probe(self, installed, self._reader(rows), _static(term))
-        self._outputs.append(probe)
-        return probe
+        return self._read(rows, Probe(self, self._reader(rows), _depth(rows)))
 
     def capture(self, rows: Rows) -> Captured:
         """See ``Collection.capture``."""
-        captured = Captured(self, *self._sink(rows))
-        self._outputs.append(captured)
-        return captured
+        return self._read(rows, Captured(self, self._reader(rows), _depth(rows)))
+
+    def install_outputs(self, term: Term, outputs: Iterable[tuple[Output, int | None]]) -> None:
+        """Compute a term, and have outputs read what the sinks of these numbers get."""
+        for output, listener in outputs:
+            output.attach(self.install(term), listener, _static(term))
+            self._outputs.append(output)
+            self._engine.tell(self.label, output.letters())
 
     def export(self, name: str, collection: Collection) -> Arranged:
         """See ``Collection.export``."""
@@ -246,7 +265,7 @@ class Dataflow:
         """Keep a term up to date; InterfaceError in a transaction, or for a term inside a loop."""
         self.check()
         if term.scope is not None:
-            raise InterfaceError("a collection inside a loop cannot be read", hint="read what leave() gives")
+            raise InterfaceError("a collection inside a loop cannot be kept", hint="keep what leave() gives")
         self._engine.refuse_in_transaction("changing a dataflow")
         self._made += 1
         for leaf in leaves(term):
@@ -276,22 +295,30 @@ class Dataflow:
     def _reader(self, rows: Rows) -> Reader:
         return Reader(rows.names, rows.types, (), self.dictionary)
 
-    def _sink(self, rows: Rows) -> tuple[Installed, Reader, bool]:
-        """A reader of the rows' changes, beginning with what is there now."""
-        stream = rows.stream(rows.values)
-        listener = next(_listeners)
-
-        def make(refs: Sequence[Ref]) -> plan.AnyNode:
-            return user.Sink(refs[0], listener)
-
-        installed = self.install(Term.over((stream,), (), make))
-        return installed, self._reader(rows), _static(stream)
-
-    def _told(self, output: Made) -> Made:
-        """Tell a new output what is there now."""
-        self._outputs.append(output)
-        self._engine.tell(self.label, output.letters())
+    def _read(self, rows: Rows, output: Made) -> Made:
+        """Have an output read the rows; those of a loop once its block is written."""
+        self.check()
+        term, listener = rows.stream(rows.values), None
+        if not isinstance(output, Probe):
+            listener = next(_listeners)
+            term = _sink(term, listener)
+        if isinstance(term.scope, LoopScope):
+            term.scope.watch(term, output, listener)
+        else:
+            self.install_outputs(term, [(output, listener)])
         return output
+
+
+def _sink(stream: Term, listener: int) -> Term:
+    def make(refs: Sequence[Ref]) -> plan.AnyNode:
+        return user.Sink(refs[0], listener)
+
+    return Term.over((stream,), (), make)
+
+
+def _depth(rows: Rows) -> int:
+    """The number of parts of the rows' times."""
+    return depth(rows.term.scope) + 1
 
 
 def _static(term: Term) -> bool:

@@ -4,11 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kpg import planning
 from kpg.collections.arranged import Arranged
+from kpg.collections.assembly import assemble
 from kpg.collections.collection import Collection
+from kpg.collections.planned import planned_term
 from kpg.collections.rows import Rows, fetched, plain
 from kpg.collections.term import Term
 from kpg.compiler.catalog import TableEntry, ViewEntry
+from kpg.compiler.sql.parse import parse
+from kpg.compiler.sql.statements import Select
 from kpg.feed import Feed
 from kpg.reading import Reader
 from kpg.runtime import plan
@@ -31,11 +36,13 @@ class Export:
 
 
 def imported(flow: "Dataflow", engine: "Engine", name: str) -> Collection:
-    """The relation of that name; ProgrammingError if there is none, or it is not kept."""
+    """The relation of that name; one that is not kept is planned now. ProgrammingError if there is none."""
     entry = engine.catalog.get(name)
     if isinstance(entry, TableEntry):
         flow.use(entry.name)
         return Collection(flow, _table(entry))
+    if not entry.materialized and entry.rel is not None:
+        return _expanded(flow, engine, entry)
     maintained = engine.view(entry.name)
     for client in engine.dataflows.values():
         export = client.exports.get(entry.name) if isinstance(client, type(flow)) else None
@@ -53,6 +60,20 @@ def imported(flow: "Dataflow", engine: "Engine", name: str) -> Collection:
         Term((), types, make, None, relation=view), names, flags + [True] * (len(names) - len(flags))
     )
     return Collection(flow, rows.chosen(range(len(flags))))
+
+
+def _expanded(flow: "Dataflow", engine: "Engine", entry: ViewEntry) -> Collection:
+    """What the query of a view gives, computed when and as long as somebody reads it."""
+    quoted = entry.name.replace('"', '""')
+    (query,) = parse(f'SELECT * FROM "{quoted}"')
+    assert isinstance(query, Select)
+    planned = planning.plan(query, engine.catalog, engine.statistics)
+    flow.use(entry.name)
+    hidden = len(planned.types) - len(planned.schema.columns)
+    names = (*planned.schema.names, *(f"hidden {i}" for i in range(hidden)))
+    flags = (*(column.nullable for column in planned.schema.columns), *(True for _ in range(hidden)))
+    rows = plain(planned_term(planned.plan, planned.types), names, flags)
+    return Collection(flow, rows.chosen(range(len(planned.schema.columns))))
 
 
 def _table(entry: TableEntry) -> Rows:
@@ -74,7 +95,7 @@ def adopted(flow: "Dataflow", engine: "Engine", collection: Collection) -> Colle
             "the collection is of another database", hint="capture() it there, and replay() the record here"
         )
     if isinstance(collection, Arranged):
-        return Arranged(flow, collection._index, collection.key)
+        return Arranged(flow, collection._index, collection.key, collection._table)
     return Collection(flow, collection._rows)
 
 
@@ -89,7 +110,8 @@ def exported(flow: "Dataflow", engine: "Engine", name: str, collection: Collecti
     installed = flow.install(index.term, name)
     engine.catalog.add(entry)
     reader = Reader(schema.names, schema.types, (), engine.worker.dictionary)
-    maintained = Maintained(name, "", installed, reader, Feed(engine.worker, installed, reader))
+    feed = Feed(engine.worker, installed, reader)
+    maintained = Maintained(name, "", installed, reader, feed, assemble(index.term))
     engine.views[name] = maintained
     return Export(Arranged(flow, index, key), maintained)
 

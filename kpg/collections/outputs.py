@@ -1,6 +1,7 @@
 """What is read of a dataflow: callbacks, probes, records."""
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import le
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +10,10 @@ from numpy.typing import NDArray
 from kpg.reading import Reader
 from kpg.result import Row
 from kpg.runtime.data.foreign import to_arrays
+from kpg.runtime.errors import InterfaceError
+from kpg.runtime.finished import finished
 from kpg.runtime.installed import Installed
-from kpg.runtime.operators.custom import Custom
-from kpg.runtime.operators.input import Input, Sink
+from kpg.runtime.operators.input import Sink
 from kpg.runtime.operators.loop import everything
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema, Type
@@ -19,20 +21,35 @@ from kpg.runtime.types import Schema, Type
 if TYPE_CHECKING:
     from kpg.collections.dataflow import Dataflow
 
-Callback = Callable[[Row, int, int], object]
+Callback = Callable[[Row, Any, int], object]
 """Gets a row, the time of its change, and how often it came (negative: went)."""
 ColumnsCallback = Callable[[tuple[NDArray[Any], ...], NDArray[np.int64], NDArray[np.int64]], object]
-"""Gets one array a column, the times, and the multiplicities."""
+"""Gets one array a column, the times (in a loop an array of epochs and one of each loop's rounds), and the
+multiplicities."""
 
 
 class Output:
-    """One reader of a collection, until it or its dataflow is closed."""
+    """One reader of a collection, until it or its dataflow is closed.
 
-    def __init__(self, flow: "Dataflow", installed: Installed, reader: Reader, static: bool) -> None:
+    Where the collection is in a loop, times are tuples (epoch, round, ...), and it reads once the block of
+    the outermost loop is written.
+    """
+
+    def __init__(self, flow: "Dataflow", reader: Reader, depth: int) -> None:
         self._flow = flow
-        self._installed: Installed | None = installed
         self._reader = reader
-        self._static = static
+        self._depth = depth
+        self._installed: Installed | None = None
+        self._sink: Sink | None = None
+        self._static = False
+        self._closed = False
+
+    def attach(self, installed: Installed, listener: int | None, static: bool) -> None:
+        """Begin to read, from the sink of that number; ``static`` if only inputs can change what is read."""
+        self._installed, self._static = installed, static
+        for operator in everything(installed.operators) if listener is not None else ():
+            if isinstance(operator, Sink) and operator.listener == listener:
+                self._sink = operator
 
     @property
     def installed(self) -> Installed | None:
@@ -40,19 +57,37 @@ class Output:
         return self._installed
 
     @property
-    def time(self) -> int | None:
+    def time(self) -> Any:
         """The first time at which the collection may still change; None if nothing more can come."""
         installed = self._installed
-        if installed is None or (self._static and all(map(_finished, everything(installed.operators)))):
+        if self._closed:
             return None
-        return self._flow.epoch + 1
+        if (
+            installed is not None
+            and self._static
+            and len(finished(installed.operators)) == len(installed.operators)
+        ):
+            return None
+        first = self._flow.epoch + 1
+        return first if self._depth == 1 else (first, *(0,) * (self._depth - 1))
+
+    def _finished(self) -> bool:
+        if self._installed is None:
+            return False
+        operators = self._installed.operators
+        return len(finished(operators)) == len(operators)
 
     def close(self) -> None:
         """Read no more; what only this output needed is freed. Closing twice is allowed."""
+        if self._closed:
+            return
+        self._finish()
+        self._closed = True
+        if self._sink is not None:
+            self._sink.open = False
         if self._installed is not None:
-            self._finish()
             self._flow.close_output(self, self._installed)
-            self._installed = None
+        self._installed = self._sink = None
 
     def letters(self) -> Iterator[Callable[[], object]]:
         """What is to be called after a step."""
@@ -62,40 +97,39 @@ class Output:
         """Take what is there before it is closed."""
 
     def _drained(self) -> list[Updates]:
-        if self._installed is None:
-            return []
-        output = self._installed.output
-        assert isinstance(output, Sink)
-        return output.drain()
-
-
-def _finished(operator: Any) -> bool:
-    """Whether nothing more comes from here by itself."""
-    if isinstance(operator, Input):
-        return not operator.open and operator.earliest is None
-    return not (isinstance(operator, Custom) and operator.wishes.times())
+        return [] if self._sink is None else self._sink.drain()
 
 
 class Probe(Output):
     """How far a collection has come. It computes the collection, even if nobody else reads it."""
 
-    def less_than(self, time: int) -> bool:
-        """Whether something may still change before ``time``."""
-        now = self.time
-        return now is not None and now < time
+    def less_than(self, time: Any) -> bool:
+        """Whether something may still change before ``time``, in a loop a tuple (epoch, round, ...)."""
+        now, then = self._first(), self._checked(time)
+        return now is not None and now != then and all(map(le, now, then))
 
-    def done(self, time: int) -> bool:
+    def done(self, time: Any) -> bool:
         """Whether the collection is what it is at ``time`` for good."""
-        return not self.less_than(time + 1)
+        now, then = self._first(), self._checked(time)
+        return now is None or not all(map(le, now, then))
+
+    def _first(self) -> tuple[int, ...] | None:
+        now = self.time
+        return (now,) if isinstance(now, int) else now
+
+    def _checked(self, time: Any) -> tuple[int, ...]:
+        given = tuple(time) if isinstance(time, (tuple, list)) else (time,)
+        if len(given) != self._depth or not all(isinstance(part, int) for part in given):
+            shown = "an int" if self._depth == 1 else f"a tuple of {self._depth} ints, the epoch and rounds"
+            raise InterfaceError(f"a time here is {shown}, not {time!r}")
+        return given
 
 
 class Inspection(Output):
     """A callback that is told of every change."""
 
-    def __init__(
-        self, flow: "Dataflow", installed: Installed, reader: Reader, static: bool, callback: Callback
-    ) -> None:
-        super().__init__(flow, installed, reader, static)
+    def __init__(self, flow: "Dataflow", reader: Reader, depth: int, callback: Callback) -> None:
+        super().__init__(flow, reader, depth)
         self._callback = callback
 
     def letters(self) -> Iterator[Callable[[], object]]:
@@ -108,15 +142,9 @@ class ColumnsInspection(Output):
     """A callback that is told of every change, by columns."""
 
     def __init__(
-        self,
-        flow: "Dataflow",
-        installed: Installed,
-        reader: Reader,
-        static: bool,
-        schema: Schema,
-        callback: ColumnsCallback,
+        self, flow: "Dataflow", reader: Reader, depth: int, schema: Schema, callback: ColumnsCallback
     ) -> None:
-        super().__init__(flow, installed, reader, static)
+        super().__init__(flow, reader, depth)
         self._schema = schema
         self._callback = callback
 
@@ -127,7 +155,8 @@ class ColumnsInspection(Output):
 
     def _tell(self, changes: Updates) -> None:
         arrays = to_arrays(changes.data, self._schema, self._reader.dictionary)
-        self._callback(arrays, changes.times()[0], changes.diffs())
+        times = changes.times()
+        self._callback(arrays, times[0] if self._depth == 1 else times, changes.diffs())
 
 
 class Captured(Output):
@@ -137,14 +166,19 @@ class Captured(Output):
     database, while it grows.
     """
 
-    def __init__(self, flow: "Dataflow", installed: Installed, reader: Reader, static: bool) -> None:
-        super().__init__(flow, installed, reader, static)
+    def __init__(self, flow: "Dataflow", reader: Reader, depth: int) -> None:
+        super().__init__(flow, reader, depth)
         self._kept: list[Updates] = []
 
-    def __iter__(self) -> Iterator[tuple[Row, int, int]]:
+    def __iter__(self) -> Iterator[tuple[Row, Any, int]]:
         self._finish()
         for updates in list(self._kept):
             yield from self._reader.changes([updates])
+
+    @property
+    def depth(self) -> int:
+        """The number of parts of a time."""
+        return self._depth
 
     @property
     def columns(self) -> Sequence[str]:
@@ -156,7 +190,7 @@ class Captured(Output):
         """The SQL types of the columns."""
         return self._reader.types
 
-    def since(self, position: int) -> tuple[list[tuple[Row, int, int]], int]:
+    def since(self, position: int) -> tuple[list[tuple[Row, Any, int]], int]:
         """The changes of steps from ``position`` on, and the next position."""
         self._finish()
         found = [change for updates in self._kept[position:] for change in self._reader.changes([updates])]

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 from kpg.collections.assembly import variable as variable_term
 from kpg.collections.collection import Collection
 from kpg.collections.columns import ColumnType, schema_of
+from kpg.collections.expression import RowFunction, as_columns, coerced
 from kpg.collections.rows import Rows, aligned, plain
-from kpg.collections.term import EnterTerm, LeaveTerm, Level, Term, VariableTerm, enclosing
-from kpg.runtime import plan
-from kpg.runtime.errors import InterfaceError
+from kpg.collections.term import EnterTerm, LeaveTerm, Level, LoopTerm, Term, VariableTerm, enclosing
+from kpg.compiler.algebra.facts import can_be_null
+from kpg.runtime import plan, user
+from kpg.runtime.errors import InterfaceError, ProgrammingError
 from kpg.runtime.plan import Ref
-from kpg.runtime.types import Type
+from kpg.runtime.scalar import Column
+from kpg.runtime.types import BIGINT, Type
 
 if TYPE_CHECKING:
     from kpg.collections.dataflow import Dataflow
+    from kpg.collections.outputs import Output
 
 
 class Variable(Collection):
@@ -70,10 +74,13 @@ class LoopScope:
         self._variables: list[Variable] = []
         self._terms: list[VariableTerm] = []
         self._left: list[Term] = []
+        self._watched: list[Term] = []
+        self._outputs: list[tuple[Output, int | None]] = []
         self._open = False
 
-    def variable(self, initial: Collection | None = None, **types: ColumnType) -> Variable:
-        """A recursive collection of the columns of ``initial``, or of the columns named."""
+    def variable(self, start: Collection | None = None, /, **types: ColumnType) -> Variable:
+        """A recursive collection, at first ``start``, or ``initial=start``, or empty with these columns."""
+        initial = types.pop("initial") if isinstance(types.get("initial"), Collection) else start
         if initial is None:
             schema = schema_of(types)
             flags = tuple(column.nullable for column in schema.columns)
@@ -110,6 +117,29 @@ class LoopScope:
             self._flow, plain(EnterTerm((stream,), stream.types, _never, self), rows.names, rows.flags)
         )
 
+    def enter_at(self, collection: Collection, round_of: RowFunction) -> Collection:
+        """The collection in this loop, each row from the round on that ``round_of(row)`` gives.
+
+        It is a whole number. Rows of rounds below 0 are there from the first; rounds in which nothing
+        enters cost nothing.
+        """
+        rows = collection._rows
+        self.check_inside(rows.term)
+        _, outputs = as_columns(round_of(rows.symbolic), rows.symbolic)
+        if len(outputs) != 1 or not outputs[0].type.is_integer or can_be_null(outputs[0], rows.flags):
+            raise ProgrammingError(
+                "a round is one whole number, not None", hint="cast it, or filter the rows that have none"
+            )
+        columns = [Column(i, type_) for i, type_ in enumerate(rows.types)]
+        timed = rows.mapped((*rows.names, "round"), (*columns, coerced(outputs[0], BIGINT)))
+        inside = self.enter(Collection(self._flow, timed))._rows
+
+        def make(refs: Sequence[Ref]) -> plan.AnyNode:
+            return user.EnterAt(refs[0])
+
+        term = Term.over((inside.stream(inside.values),), rows.types, make)
+        return Collection(self._flow, plain(term, rows.names, rows.flags))
+
     def leave(self, collection: Collection) -> Collection:
         """The collection outside, as it is when the loop has come to its end."""
         self.check_open("a collection leaves")
@@ -143,6 +173,24 @@ class LoopScope:
         return [*(variable.stream for variable in self._variables), *self._left]
 
     @property
+    def watched(self) -> Sequence[Term]:
+        """What is read inside."""
+        return self._watched
+
+    def watch(self, term: Term, output: "Output", listener: int | None) -> None:
+        """Have an output read a term of this loop, through the sink of that number, if any."""
+        self.check_open("a collection of a loop is read")
+        self._watched.append(term)
+        self._outputs.append((output, listener))
+
+    def unwatch(self) -> None:
+        """Close what reads inside."""
+        for output, _ in self._outputs:
+            output.close()
+        self._outputs.clear()
+        self._watched.clear()
+
+    @property
     def open(self) -> bool:
         """Whether the block is still being written."""
         return self._open
@@ -158,6 +206,17 @@ class LoopScope:
         if kind is None:
             for variable in self._variables:
                 _ = variable.result  # raises if it was not set
+            if self._watched:
+                self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Have the loop around this one, or the dataflow, begin to compute what is read inside."""
+        whole = LoopTerm((), (), _never, self.parent, loop=self)
+        if isinstance(self.parent, LoopScope):
+            self.parent._watched.append(whole)
+            self.parent._outputs += self._outputs
+        else:
+            self._flow.install_outputs(whole, self._outputs)
 
     def check_open(self, what: str) -> None:
         """Raise InterfaceError outside of the block."""
@@ -178,16 +237,41 @@ def iterated(
     flow: "Dataflow", start: Collection, body: Callable[[Collection], Collection], limit: int | None
 ) -> Collection:
     """``start``, ``body(start)``, ``body(body(start))`` and so on, to the end."""
-    rows = start._rows
-    flags = rows.flags
+    return _fixed_point(start._rows, lambda variable, _: body(variable), flow, start._rows, limit)
+
+
+def recursive(
+    model: Collection, body: Callable[[Collection, LoopScope], Collection], limit: int | None = None
+) -> Collection:
+    """What ``c = body(c, loop)`` comes to from nothing, round by round; ``c`` has the columns of ``model``.
+
+    Unlike ``Collection.iterate`` nothing is put in before the first round: ``body`` adds what it starts from,
+    in every round, so that each row needs support in each. With a ``limit`` only so many are computed.
+    """
+    return _fixed_point(model._rows, body, model._flow, None, limit)
+
+
+def _fixed_point(
+    model: Rows,
+    body: Callable[[Collection, LoopScope], Collection],
+    flow: "Dataflow",
+    start: Rows | None,
+    limit: int | None,
+) -> Collection:
+    flags = model.flags
     while True:
         with flow.scope(limit=limit) as loop:
-            variable = loop.declare(rows, rows.names, rows.types, flags)
-            result = aligned(body(variable)._rows, rows, "the body of iterate")
+            variable = loop.declare(start, model.names, model.types, flags)
+            result = aligned(
+                body(variable, loop)._rows,
+                model,
+                "the body of iterate" if start else "the body of the recursion",
+            )
             wider = tuple(a or b for a, b in zip(flags, result.flags, strict=True))
             whole = Collection(flow, result)
             # A column that can be None from the first round on is known to be so only now: begin again.
             variable.set(variable if wider != flags else whole)
             if wider == flags:
                 return loop.leave(whole)
+            loop.unwatch()
         flags = wider

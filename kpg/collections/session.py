@@ -115,8 +115,12 @@ class Input(Collection):
         return self._operator.clear()
 
     def close(self) -> None:
-        """Say that nothing more will come, ever: nobody waits for this input then. Twice is allowed."""
+        """Say that nothing more will come, ever: nobody waits for this input then. Twice is allowed.
+
+        What only closed inputs could change retires when they have brought everything.
+        """
         self._operator.open = False
+        self._flow.closing()
 
     def __enter__(self) -> "Input":
         return self

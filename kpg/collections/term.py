@@ -35,6 +35,10 @@ class Level(Protocol):
     def results(self) -> "Sequence[Term]":
         """What each variable becomes, then what leaves."""
 
+    @property
+    def watched(self) -> "Sequence[Term]":
+        """What is read inside."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
@@ -75,6 +79,13 @@ class LeaveTerm(Term):
     result: int = field(default=0, kw_only=True)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LoopTerm(Term):
+    """A loop itself, in the scope around it, for the sake of what is read inside."""
+
+    loop: "Level" = field(kw_only=True)
+
+
 def leaves(term: Term) -> Iterator[Term]:
     """The terms without inputs that a term depends on, each once; a loop depends on all it defines."""
     seen: set[Term] = set()
@@ -85,8 +96,9 @@ def leaves(term: Term) -> Iterator[Term]:
             continue
         seen.add(current)
         stack.extend(current.inputs)
-        if isinstance(current, LeaveTerm):
-            stack.extend((*current.loop.variables, *current.loop.results))
+        if isinstance(current, LeaveTerm | LoopTerm):
+            loop = current.loop
+            stack.extend((*loop.variables, *loop.results, *loop.watched))
         elif not current.inputs:
             yield current
 

@@ -14,18 +14,11 @@ MOST_ROUNDS: Final = 1024
 """Longer chains count as cycles: counting by levels would not go that far."""
 
 
-class Acyclic(frozenset[Pair]):
-    """The pairs of single columns (table, from, to) without cycles, found out when one is looked for.
+class Acyclic:
+    """The pairs of single columns (table, from, to) without cycles, found out when one is looked for."""
 
-    It is empty to look at: only ``in`` has an answer.
-    """
-
-    def __new__(cls, tables: Mapping[str, Table]) -> "Acyclic":
-        made = super().__new__(cls)
-        made._tables = tables
-        return made
-
-    _tables: Mapping[str, Table]
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self._tables = tables
 
     def __contains__(self, pair: object) -> bool:
         if not isinstance(pair, tuple) or len(pair) != 3:

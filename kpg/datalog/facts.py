@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.datalog import core
+from kpg.datalog.terms import RANGES, STRUCTURED, NoTerm, canonical
 from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.data.foreign import from_rows
 from kpg.runtime.data.table import Table
 from kpg.runtime.data.values import to_python
-from kpg.runtime.errors import InterfaceError
+from kpg.runtime.errors import DataError, InterfaceError
 from kpg.runtime.types import Schema, Type
 
 Words = NDArray[np.int64]
@@ -79,22 +80,44 @@ def apply(
     """Run the program's updates in the order of the text; how many rows changed.
 
     A fact that is there already is not inserted again, and deleting one that is absent is no error.
-    ``values`` are those of the parameters; InterfaceError for one that is missing or unknown.
+    ``values`` are those of the parameters; InterfaceError for one that is missing or unknown, DataError for
+    one that is no value of its column's type.
     """
     require(program, values)
     changed = 0
     for (name, diff), group in groupby(program.updates, key=lambda one: (one.relation, one.diff)):
         table = tables[name]
-        rows = [tuple(_value(term, values, dictionary) for term in one.terms) or (0,) for one in group]
+        columns = program.relations[name].columns
+        rows = [
+            tuple(
+                _given(program, term, column, values)
+                if isinstance(term, core.Parameter)
+                else python_value(term.value, term.type, dictionary)
+                for term, column in zip(one.terms, columns, strict=True)
+            )
+            or (0,)
+            for one in group
+        ]
         words = from_rows(rows, table.schema, dictionary)
         changed += insert(table, words) if diff > 0 else delete(table, words)
     return changed
 
 
-def _value(term: core.Constant | core.Parameter, values: Mapping[str, Any], dictionary: Dictionary) -> Any:
-    if isinstance(term, core.Parameter):
-        return values[term.name]
-    return python_value(term.value, term.type, dictionary)
+def _given(
+    program: core.Program, term: core.Parameter, column: core.Column, values: Mapping[str, Any]
+) -> Any:
+    """The value of a parameter, as a value of the column."""
+    value, type_ = values[term.name], column.type
+    if type_.domain in STRUCTURED and isinstance(value, str):
+        try:
+            return canonical(value, type_, program.structures, program.number_size)
+        except NoTerm as error:
+            raise DataError(f"${term.name} is no {type_.name}: {error}") from None
+    low, high = RANGES.get((type_.domain, program.number_size), (value, value))
+    if isinstance(value, int) and not low <= value <= high:
+        size = program.number_size
+        raise DataError(f"{value} is out of range for {type_.name} of {size} bits (${term.name})")
+    return value
 
 
 def require(program: core.Program, values: Mapping[str, Any]) -> None:

@@ -1,5 +1,7 @@
 """``.input``: facts from text files and parquet, with the place of whatever is wrong in them."""
 
+import io
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -11,9 +13,9 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from kpg.compiler.datalog import core
-from kpg.datalog import facts
+from kpg.datalog import columnar, facts
+from kpg.datalog.terms import RANGES, STRUCTURED
 from kpg.engine import Engine
-from kpg.runtime.data import files
 from kpg.runtime.data.arrow import encode
 from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.data.encoding import arrow_type
@@ -23,13 +25,10 @@ from kpg.runtime.types import Schema
 Words = NDArray[np.int64]
 SUFFIXES: Final = (".facts", ".tsv", ".csv", ".parquet")
 """What a relation's file may be called, in this order, if the program does not say."""
+KINDS: Final = ("file", "csv", "parquet", "spark", "stdin")
+"""What IO may be; ``csv`` is what ``file`` is."""
+STDIN: Final = Path("<stdin>")
 TRUE: Final = ("true", "1", "yes")
-RANGES: Final = {
-    (core.Domain.NUMBER, 32): (-(2**31), 2**31 - 1),
-    (core.Domain.UNSIGNED, 32): (0, 2**32 - 1),
-    (core.Domain.UNSIGNED, 64): (0, 2**63 - 1),
-}
-STRUCTURED: Final = (core.Domain.RECORD, core.Domain.ADT)
 
 
 def load(program: core.Program, engine: Engine, folder: str) -> dict[str, int]:
@@ -38,14 +37,13 @@ def load(program: core.Program, engine: Engine, folder: str) -> dict[str, int]:
     OperationalError for a file that cannot be read, DataError with file, line and column for a bad row.
     """
     counts: dict[str, int] = {}
-    for transfer in program.transfers:
-        if transfer.direction is core.Direction.INPUT:
+    inputs = [one for one in program.transfers if one.direction is core.Direction.INPUT]
+    with columnar.session([one.options for one in inputs]):
+        for transfer in inputs:
             path = path_of(transfer, folder)
             table = engine.worker.tables[transfer.relation]
             relation = program.relations[transfer.relation]
-            words = read(
-                path, relation, table.schema, table.dictionary, transfer.options, program.number_size
-            )
+            words = read(path, relation, program, table.schema, table.dictionary, transfer.options)
             counts[transfer.name] = facts.insert(table, words)
     return counts
 
@@ -53,15 +51,16 @@ def load(program: core.Program, engine: Engine, folder: str) -> dict[str, int]:
 def path_of(transfer: core.Transfer, folder: str) -> Path:
     """The file of an ``.input``."""
     kind = transfer.options.get("IO", "file")
-    if kind not in ("file", "csv", "parquet"):
-        raise NotSupportedError(
-            f".input with IO={kind} is not supported", hint='the kinds are "file", "parquet"'
-        )
+    if kind not in KINDS:
+        hint = f"the kinds are {', '.join(KINDS)}"
+        raise NotSupportedError(f".input with IO={kind} is not supported", hint=hint)
+    if kind == "stdin":
+        return STDIN
     given = transfer.options.get("filename")
     if given is not None:
         return Path(folder, given)
     candidates = [Path(folder, transfer.name + suffix) for suffix in SUFFIXES]
-    found = [path for path in candidates if path.is_file()]
+    found = [path for path in candidates if path.exists()]
     if not found:
         hint = f'or say another: .input {transfer.name}(filename="...")'
         raise OperationalError(f"there is no file {candidates[0]} for relation {transfer.name}", hint=hint)
@@ -71,25 +70,20 @@ def path_of(transfer: core.Transfer, folder: str) -> Path:
 def read(
     path: Path,
     relation: core.Relation,
+    program: core.Program,
     schema: Schema,
     dictionary: Dictionary,
     options: Mapping[str, str],
-    size: int = 64,
 ) -> Words:
-    """The rows of a file in the columns of a relation, as words ``int64[w, n]``."""
-    for column in relation.columns:
-        if column.type.domain in STRUCTURED:
-            message = f"column {column.name} of {relation.name} is a {column.type.domain.value}"
-            raise NotSupportedError(f"{message}: records are not read from files", hint="write them as facts")
-    if path.suffix == ".parquet" or options.get("IO") == "parquet":
-        parts = list(files.read_parquet(path, schema, dictionary))
-        return np.concatenate(parts, axis=1) if parts else np.empty((len(schema.columns), 0), np.int64)
+    """The rows of a file in the columns of a relation of the program, as words ``int64[w, n]``."""
+    if columnar.is_columnar(path, options):
+        return columnar.read(path, relation, program, schema, dictionary, options)
     if not relation.columns:
         return np.zeros((1, int(bool(_text(path).strip()))), np.int64)
     table = _fields(path, relation, options)
     first = 2 if _has_header(options) else 1
     typed = [
-        _typed(path, table.column(place), column, first, size)
+        _typed(path, table.column(place), column, first, program)
         for place, column in enumerate(relation.columns)
     ]
     return encode(pa.Table.from_arrays(typed, names=list(schema.names)), schema, dictionary)
@@ -100,6 +94,8 @@ def _has_header(options: Mapping[str, str]) -> bool:
 
 
 def _text(path: Path) -> str:
+    if path == STDIN:
+        return sys.stdin.read()
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -145,9 +141,10 @@ def _fields(path: Path, relation: core.Relation, options: Mapping[str, str]) -> 
         column_types={name: pa.string() for name in names}, strings_can_be_null=False
     )
     try:
-        if not path.stat().st_size:
+        source = io.BytesIO(sys.stdin.buffer.read()) if path == STDIN else path
+        if not (source.getbuffer().nbytes if isinstance(source, io.BytesIO) else path.stat().st_size):
             return pa.table({name: pa.array([], pa.string()) for name in names})
-        return pyarrow.csv.read_csv(path, reading, parse, kept)
+        return pyarrow.csv.read_csv(source, reading, parse, kept)
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, error) from error
     except pa.ArrowInvalid as error:
@@ -164,9 +161,13 @@ def _misshapen(path: Path, relation: core.Relation, row: pyarrow.csv.InvalidRow)
     )
 
 
-def _typed(path: Path, given: pa.ChunkedArray, column: core.Column, first: int, size: int) -> pa.ChunkedArray:
+def _typed(
+    path: Path, given: pa.ChunkedArray, column: core.Column, first: int, program: core.Program
+) -> pa.ChunkedArray:
     """The fields of a column as values; DataError with line and column for the first that is none."""
     type_ = column.type.type
+    if column.type.domain in STRUCTURED:
+        return columnar.canonical_texts(given, column, program, f"{path} line {{}}", first)
     if type_.is_text:
         return given
     wanted = arrow_type(type_)
@@ -175,7 +176,7 @@ def _typed(path: Path, given: pa.ChunkedArray, column: core.Column, first: int, 
         values = pc.cast(trimmed, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise _bad(path, trimmed, column, first, _first_misfit(trimmed, wanted)) from None
-    limits = RANGES.get((column.type.domain, size))
+    limits = RANGES.get((column.type.domain, program.number_size))
     if limits is not None and len(values):
         outside = pc.or_(pc.less(values, limits[0]), pc.greater(values, limits[1]))
         if pc.any(outside).as_py():

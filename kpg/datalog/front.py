@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog import ast
 from kpg.compiler.datalog.check import Checked, check, read_file
 from kpg.compiler.datalog.diagnostics import Diagnostics
@@ -15,6 +16,7 @@ from kpg.datalog.goal import Goal
 from kpg.datalog.planning import table_schema
 from kpg.datalog.program import Program
 from kpg.engine import Engine
+from kpg.runtime.errors import ProgrammingError
 
 NOBODY: Final = "Datalog"
 """The program of the goals that are about no program's relations."""
@@ -31,6 +33,18 @@ def programs(engine: Engine) -> Iterator[Program]:
 def program_of(engine: Engine, name: str) -> Program | None:
     """The program that derives a relation."""
     return next((one for one in programs(engine) if name in one.installed.views), None)
+
+
+def program_with(engine: Engine, name: str) -> Program:
+    """The program that has a relation, as a view or a table; ProgrammingError if none has."""
+    for one in programs(engine):
+        if name in one.relations:
+            return one
+    if name in engine.catalog:
+        hint = "a row of a Datalog relation can be explained"
+        raise ProgrammingError(f'"{name}" is no relation of a Datalog program', hint=hint)
+    known = [relation for one in programs(engine) for relation in one.relations]
+    raise ProgrammingError(f"no Datalog program has a relation {name}", hint=did_you_mean(name, known))
 
 
 def install(

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.datalog import core
-from kpg.datalog.channel import Channel, Seed
+from kpg.datalog.answering import Seed
+from kpg.datalog.channel import Channel
 from kpg.datalog.facts import check_names, distinct, python_value
 from kpg.engine import Letter
 from kpg.feed import Callback, Change
@@ -32,8 +33,7 @@ HOLDS = "holds"
 class Goal:
     """A prepared goal. Goals that ask the same way share one dataflow, whoever made them.
 
-    Calling it, with values for the goal's parameters, gives the answer; answers that nobody subscribes to
-    are kept until the next question is asked.
+    Calling it, with values for the goal's parameters, gives the answer.
     """
 
     def __init__(self, program: "Program", goal: core.Goal, channel: Channel) -> None:
@@ -65,11 +65,7 @@ class Goal:
         transactions.check()
         if not transactions.idle:
             return self._reading.result(*channel.rows_now(seed), given)
-        channel.ask(seed)
-        try:
-            return self._reading.result(*channel.rows(), given)
-        finally:
-            channel.leave(seed)
+        return self._reading.result(*channel.answer(seed), given)
 
     def subscribe(self, callback: Callback | None = None, /, **values: Any) -> "Answers":
         """Keep the answer up to date, and call ``callback`` with the changes of each later commit."""
@@ -193,13 +189,13 @@ class Answers:
         channel.ask(self._seed)
         self._mailbox = channel.feed.mailbox()
         self._counts: Counter[tuple[int, ...]] = Counter()
-        data, diff = channel.rows()
+        data, diff = channel.answer(self._seed)
         self._waiting = self._net([Updates.of(data, (goal.epoch,), diff)])
         channel.listeners.append(self)
 
     def result(self) -> Result:
         """The present answer, which later commits do not change."""
-        return self._reading.result(*self._open().rows(), self._given)
+        return self._reading.result(*self._open().answer(self._seed), self._given)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.result())
@@ -221,13 +217,17 @@ class Answers:
         if changes and self._callback is not None:
             yield partial(self._callback, changes)
 
+    def moved(self) -> None:
+        """Take changes from the channel's new feed, which begin where the last one's ended."""
+        self._mailbox = self._open().feed.mailbox()
+
     def close(self) -> None:
         """Follow the answer no more; it is given up unless somebody else asks for it."""
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.listeners.remove(self)
             self._goal.forget(self)
-            channel.leave(self._seed, now=True)
+            channel.leave(self._seed)
 
     def __enter__(self) -> "Answers":
         return self

@@ -2,18 +2,21 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Final
 
 import numpy as np
 
+from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.catalog import ViewEntry
 from kpg.compiler.datalog import core
 from kpg.compiler.datalog.assemble import BASE
 from kpg.compiler.datalog.lowering import Lowering, lowering
 from kpg.datalog import facts
 from kpg.datalog.files import load
-from kpg.datalog.planning import definition, planned, table_schema, view_schema
+from kpg.datalog.layers import Layers, is_deep, keys_of
+from kpg.datalog.planning import definition, rounds, table_schema, view_schema
 from kpg.engine import Engine
 from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.errors import ProgrammingError
@@ -26,7 +29,8 @@ GOAL: Final = "?-"
 class Relations:
     """What a program has in the database: the names of its tables, and its views.
 
-    A view that is not in ``kept`` is expanded where SQL uses it, until somebody wants it maintained.
+    A view that is not in ``kept`` is expanded where SQL uses it, until somebody wants it maintained; one that
+    depends on too many strata to be written out is maintained from the start.
     """
 
     engine: Engine
@@ -35,9 +39,11 @@ class Relations:
     tables: list[str] = field(default_factory=list)
     views: dict[str, ViewEntry] = field(default_factory=dict)
     lowering: Lowering = field(init=False)
+    layers: Layers = field(init=False)
 
     def __post_init__(self) -> None:
         self.lowering = lowering(self.program)
+        self.layers = Layers(self.engine, self.label, self.lowering)
 
     @property
     def uses(self) -> frozenset[str]:
@@ -77,11 +83,17 @@ class Relations:
     def _add_views(self) -> None:
         wanted = {one.relation for one in self.program.transfers if one.direction is not core.Direction.INPUT}
         names = self.ordered()
+        rounds(self.program)
         for name in names:
-            rel = definition(self.lowering, name, self.engine.catalog, frozenset())
-            entry = ViewEntry(name, view_schema(self.program.relations[name]), rel, _text(name))
+            relation = self.program.relations[name]
+            written = cache(partial(definition, self.lowering, name, self.engine.catalog, frozenset()))
+            deep = is_deep(self.lowering, name, frozenset())
+            keys = (keys_of(relation),) if deep else None
+            entry = ViewEntry(name, view_schema(relation), written, _text(name), keys=keys)
             self.engine.create_view(entry, frozenset({self.label}), replace_old=False)
             self.views[name] = entry
+            if deep:
+                wanted.add(name)
         for name in names:
             if name in wanted:
                 self.keep(name)
@@ -95,11 +107,11 @@ class Relations:
         kept = self.kept
         if name in kept:
             return
-        old = self.views[name]
-        catalog = self.engine.catalog
-        rel = definition(self.lowering, name, catalog, kept)
-        plan = planned(self.engine, self.program.relations[name], rel, catalog)
-        entry = ViewEntry(name, old.schema, old.rel, old.sql, materialized=True)
+        plan = self.layers.plan(name, self.engine.catalog, kept)
+        # Found here, where the definition is at hand, lest each reader write it out to find them.
+        found = (tuple(sorted(key)) for key in unique_keys(plan.rel))
+        keys = tuple(dict.fromkeys((*found, keys_of(self.program.relations[name]))))
+        entry = replace(self.views[name], materialized=True, keys=keys)
         self.engine.materialize(entry, plan, frozenset({self.label}) | self._below(name, kept))
         self.views[name] = entry
 
@@ -122,6 +134,7 @@ class Relations:
         users = [name for name in reversed(self.views) if self.is_there(name)]
         for name in sorted(users, key=lambda name: len(self.engine.dependents(name))):
             self.engine.drop(name)
+        self.layers.drop()
         for name in self.tables:
             if name in self.engine.catalog:
                 self.engine.drop(name)

@@ -81,11 +81,11 @@ def rounds(program: core.Program) -> int:
 
 
 def planned(engine: Engine, relation: core.Relation, rel: Rel, catalog: Catalog) -> Planned:
-    """The plan of a relation's rows."""
+    """The plan of a relation's rows, as the program defines it."""
     schema = view_schema(relation)
     nullable = (False,) * len(schema.columns)
     bound = Bound(rel, schema.names, schema.types, nullable, (), len(schema.columns))
-    return plan_bound(bound, catalog, engine.statistics)
+    return plan_bound(bound, catalog, engine.statistics, restricting=False)
 
 
 def plan_rows(engine: Engine, name: str) -> Planned:

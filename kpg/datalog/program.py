@@ -12,10 +12,12 @@ from kpg.compiler.datalog.check import Checked, check
 from kpg.compiler.datalog.text import rule_text
 from kpg.compiler.explain import explain_plan
 from kpg.datalog import facts
-from kpg.datalog.channel import Channel, Question
+from kpg.datalog.answering import Question
+from kpg.datalog.channel import Channel
 from kpg.datalog.goal import Goal
 from kpg.datalog.installing import GOAL, Relations, carried
 from kpg.datalog.planning import definition, plan_rows, planned
+from kpg.datalog.proof import Absence, Explainer, Proof
 from kpg.engine import Engine, Letter
 from kpg.result import Result, Rows
 from kpg.runtime.data.dictionary import Dictionary
@@ -43,6 +45,7 @@ class Program:
         """Those of the program's text, in its order."""
         self._check_database = check_database
         self._channels: dict[Question, Channel] = {}
+        self._explainer: Explainer | None = None
         self._made = 0
         self._live = True
 
@@ -78,7 +81,10 @@ class Program:
             raise ProgrammingError(f"{self.label} has no relation {name}", hint=hint)
         if not self.installed.is_there(name):
             raise ProgrammingError(f"relation {name} of {self.label} was dropped or replaced")
-        self.installed.keep(name)
+        if name not in self.installed.kept:
+            self.installed.keep(name)
+            for channel in self._channels.values():
+                channel.look_up(self.installed.kept)
         return View(self.engine.views[name], self._check_database, partial(self.explain, name))
 
     def rows(self, name: str) -> Rows:
@@ -104,6 +110,29 @@ class Program:
             raise InterfaceError(f'there is no stage "{stage}"', hint="rules, logical or physical")
         plan = planned(self.engine, program.relations[name], rel, self.engine.catalog).plan
         return explain_plan(plan, self.engine.catalog).rstrip("\n")
+
+    def explain_row(self, name: str, row: Any, *, limit: int | None = None) -> Proof:
+        """A proof of a row of one of the program's relations: see ``Database.explain_row``."""
+        return self.explainer.proof(name, row, limit)
+
+    def explain_absence(self, name: str, row: Any, *, limit: int | None = None) -> Absence:
+        """Why a row does not hold: see ``Database.explain_absence``."""
+        return self.explainer.absence(name, row, limit)
+
+    def explain_atom(self, text: str) -> Proof | Absence:
+        """Why an atom of constants, ``tc(1, 9)``, holds, or why it does not."""
+        found = self._added(f"?- {text.rstrip().removesuffix('.')}.", "goals")
+        if len(found.program.goals) != 1:
+            raise InterfaceError(f"the text has {len(found.program.goals)} atoms, not one")
+        return self.explainer.explanation(found.program.goals[0])
+
+    @property
+    def explainer(self) -> Explainer:
+        """What answers questions about rows."""
+        self.check()
+        if self._explainer is None or self._explainer.installed is not self.installed:
+            self._explainer = Explainer(self.installed)
+        return self._explainer
 
     # Updates
 
@@ -203,7 +232,7 @@ class Program:
     def _channel(self, question: Question) -> Channel:
         channel = self._channels.get(question)
         if channel is None or channel.closed:
-            self.engine.refuse_in_transaction("preparing a goal")
+            self.engine.transactions.check()
             self._made += 1
             name = f"{self.label}/goal {self._made}"
             channel = Channel(self.engine, name, question, self.installed.kept)
@@ -291,3 +320,6 @@ class Program:
     def letters(self) -> Iterator[Letter]:
         """Nobody is told of a commit here: those who follow goals are told by the goals' channels."""
         return iter(())
+
+    def retire(self) -> None:
+        """Tables can always change."""

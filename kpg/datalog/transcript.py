@@ -130,11 +130,10 @@ class Player:
                 "file takes a relation and a path", span=line.span, hint="file edge new.facts"
             )
         table, relation = self._input(found["name"], line.span)
-        transfers = self._program.checked.program.transfers
-        options = next((one.options for one in transfers if one.relation == relation.name), {})
-        size = self._program.checked.program.number_size
+        program = self._program.checked.program
+        options = next((one.options for one in program.transfers if one.relation == relation.name), {})
         path = Path(self._folder, found["path"].strip("\"'"))
-        words = read(path, relation, table.schema, table.dictionary, options, size)
+        words = read(path, relation, program, table.schema, table.dictionary, options)
         with self._program.engine.transactions.statement(changes=True):
             facts.delete(table, words) if found["sign"] == "-" else facts.insert(table, words)
 

@@ -7,12 +7,12 @@ it is said. Arrangements by ``src`` or ``dst`` are shared: give ``edges.arrange_
 ``interactive`` has the queries whose arguments are collections too.
 """
 
+from kpg.collections import conjunction
 from kpg.graph.components import (
     connected_components,
     label_propagation,
     strongly_connected_components,
 )
-from kpg.graph.conjunction import conjunction
 from kpg.graph.interactive import four_hop_path, look_up, one_hop, two_hops
 from kpg.graph.paths import (
     distances,

@@ -1,7 +1,6 @@
 """Labels that spread along edges: components, and communities."""
 
-from kpg.collections.collection import Collection
-from kpg.graph.conjunction import conjunction
+from kpg.collections import Collection, conjunction
 from kpg.graph.labels import least_labels
 
 

@@ -7,7 +7,7 @@ answer.
 
 from collections.abc import Callable
 
-from kpg.collections.collection import Collection
+from kpg.collections import Collection
 
 
 def look_up(state: Collection, questions: Collection) -> Collection:

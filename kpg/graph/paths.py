@@ -1,9 +1,6 @@
 """Following edges: who is reached, by how many or how heavy edges, and which pairs are related."""
 
-from kpg.collections.collection import Collection
-from kpg.collections.scope import LoopScope
-from kpg.graph.conjunction import conjunction
-from kpg.graph.recursion import recursive
+from kpg.collections import Collection, LoopScope, conjunction, recursive
 
 
 def reachability(edges: Collection, roots: Collection) -> Collection:

@@ -1,6 +1,6 @@
 """PageRank in whole numbers."""
 
-from kpg.collections.collection import Collection
+from kpg.collections import Collection
 from kpg.graph.components import nodes_of
 from kpg.runtime.errors import InterfaceError
 

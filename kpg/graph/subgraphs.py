@@ -1,9 +1,7 @@
 """Parts of an undirected graph: cores and triangles."""
 
-from kpg.collections.collection import Collection
-from kpg.collections.expression import case
+from kpg.collections import Collection, case, conjunction
 from kpg.graph.components import both_ways
-from kpg.graph.conjunction import conjunction
 from kpg.runtime.errors import InterfaceError
 
 

@@ -204,6 +204,13 @@ class Table:
         self._told = savepoint.told
         self._untold = list(savepoint.untold)
 
+    def live_at(self, savepoint: Savepoint) -> Words:
+        """Rowids of the rows that were live at a savepoint from after the last commit, ascending."""
+        undone = self._deletions[savepoint.deletions :]
+        live = np.flatnonzero(self._live[: savepoint.count])
+        gone = [rowids[rowids < savepoint.count] for rowids in undone]
+        return np.sort(np.concatenate((live, *gone))).astype(np.int64, copy=False)
+
     def commit(self) -> None:
         """Forget how to undo; earlier savepoints become invalid. What is pending stays pending."""
         self._deletions.clear()

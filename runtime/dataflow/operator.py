@@ -8,12 +8,14 @@ them. A stateful operator keeps what it needs to undo the step until :meth:`Oper
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
+from kpg.runtime.plan import Mfp
 from kpg.runtime.trace.updates import Updates
 
 
@@ -25,6 +27,19 @@ class Counters:
     updates_out: int = 0
     seconds: float = 0.0
     step_seconds: float = 0.0
+
+
+class Content(NamedTuple):
+    """Which collection an operator computes: ``mfp``, if any, over the ``width`` columns of ``base``."""
+
+    base: str
+    width: int
+    mfp: Mfp | None = None
+
+    @property
+    def columns(self) -> int:
+        """The number of columns of its rows."""
+        return self.width if self.mfp is None else len(self.mfp.outputs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +56,8 @@ class Place:
     inputs: "tuple[Operator, ...]" = field(repr=False)
     scope: Scope = field(repr=False)
     rowids: tuple[str | None, ...]
+    content: Content | None = None
+    """None for what is only known by its fingerprint."""
 
     @property
     def width(self) -> int:

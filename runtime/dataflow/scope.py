@@ -41,6 +41,11 @@ class Scope:
         operator.accept(port, updates)
         operator.schedule()
 
+    def pass_on(self, operator: "Operator", port: int, updates: Updates) -> None:
+        """Hand updates of any rounds to an operator that passes them on as soon as it runs."""
+        operator.accept(port, updates)
+        operator.schedule()
+
     def enqueue(self, operator: "Operator") -> None:
         """Have the operator flushed in the step, or the round, in progress."""
         if operator.scheduled is not self.step:
@@ -80,6 +85,13 @@ class LoopScope(Scope):
         elif operator.scheduled is not self.step:
             operator.scheduled = self.step
             self.step.schedule(operator)
+
+    def pass_on(self, operator: "Operator", port: int, updates: Updates) -> None:
+        if self.active:
+            operator.accept(port, updates)
+            self.enqueue(operator)
+        else:
+            self.deliver(operator, port, updates)
 
     def deliver(self, operator: "Operator", port: int, updates: Updates) -> None:
         """Hand over the updates of the present rounds, hold back the others until theirs."""

@@ -52,7 +52,10 @@ class Intrinsic(Device):
 
 
 class Kernel:
-    """A function compiled for one signature on first call, then called straight through."""
+    """A function compiled for one signature on first call.
+
+    Its module has the compiled function in its place from then on: call it as ``module.name``.
+    """
 
     def __init__(self, function: Callable[..., Any], signature: str) -> None:
         self.function = function
@@ -72,6 +75,9 @@ class Kernel:
         if self._compiled is None:
             with _without_interrupts():
                 self._compiled = self.compile()
+            namespace = self.function.__globals__
+            if namespace.get(self.__name__) is self:
+                namespace[self.__name__] = self._compiled
 
     def compile(self) -> Callable[..., Any]:
         """The compiled function, from the disk cache if it is there."""

@@ -167,6 +167,171 @@ def collect(
     return tasks
 
 
+@kernel("int64(int64[:, ::1], int64[:, ::1])")
+def heads(data, out):
+    """The distinct leading columns of sorted rows, into ``out int64[columns, rows]``; how many."""
+    count = 0
+    for i in range(data.shape[1]):
+        equal = count > 0
+        for c in range(out.shape[0]):
+            equal = equal and data[c, i] == out[c, count - 1]
+        if not equal:
+            for c in range(out.shape[0]):
+                out[c, count] = data[c, i]
+            count += 1
+    return count
+
+
+@device
+def gallop(layers, layer, low, prefix, task, group):
+    """First row of the layer, from row ``low`` on, whose prefix is not below the task's."""
+    rows = layers[layer, ROWS]
+    step = 1
+    while low + step <= rows and compare_prefix(layers, layer, low + step - 1, prefix, task, group) < 0:
+        low += step
+        step *= 2
+    high = min(rows, low + step - 1)
+    while low < high:
+        middle = (low + high) >> 1
+        if compare_prefix(layers, layer, middle, prefix, task, group) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@device
+def add_visible(layers, layer, row, bounds, net):
+    """Add an update's diff to the net of each corner, a column of ``bounds``, that its time is below."""
+    stride = layers[layer, TIME_STRIDE]
+    rows = layers[layer, ROWS] if stride == 1 else 1
+    diff = load(layers[layer, DIFF], row * layers[layer, DIFF_STRIDE])
+    for corner in range(net.shape[0]):
+        below = True
+        for c in range(bounds.shape[0]):
+            below = below and load(layers[layer, TIME], c * rows + row * stride) <= bounds[c, corner]
+        if below:
+            net[corner] += diff
+
+
+@device
+def slide(seen, net, signs, skip, limit):
+    """What a row adds to the windows, summed with the corners' signs; ``seen`` counts the rows before it."""
+    change = 0
+    for corner in range(net.shape[0]):
+        if net[corner] > 0:
+            first = max(seen[corner], skip)
+            seen[corner] += net[corner]
+            last = min(seen[corner], skip + limit)
+            if last > first:
+                change += signs[corner] * (last - first)
+    return change
+
+
+@kernel(
+    "int64(int64[:, ::1], int64, int64, int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[:, ::1],"
+    " int64[::1], int64, int64, int64, int64[:, ::1], int64[::1], int64[::1], int64[::1])"
+)
+def differences(
+    layers,
+    width,
+    depth,
+    prefix,
+    groups,
+    epochs,
+    rounds,
+    offsets,
+    signs,
+    skip,
+    limit,
+    start,
+    out,
+    out_diff,
+    out_task,
+    state,
+):
+    """For each task from ``start``: the mixed difference of the window ``skip .. skip + limit`` of its group.
+
+    Task i is group ``groups[i]``, ascending, at ``(epochs[i], rounds...)``; prefixes ascend too. The corners
+    are that time less ``offsets int64[1 + rounds, corners]``, of which the layers know the first ``depth``
+    coordinates. Rows come in order. ``state`` = (rows written, updates walked, rows that were there).
+    Returns the first task for which there was no room in ``out``, or the number of tasks.
+    """
+    count = layers.shape[0]
+    group = prefix.shape[0]
+    corners = signs.shape[0]
+    bounds = np.empty((depth, corners), np.int64)
+    for c in range(1, depth):
+        for corner in range(corners):
+            bounds[c, corner] = rounds[c - 1] - offsets[c, corner]
+    first = np.zeros(count, np.int64)
+    position = np.zeros(count, np.int64)
+    there = np.zeros(count, np.int64)
+    net = np.empty(corners, np.int64)
+    seen = np.empty(corners, np.int64)
+    tasks = groups.shape[0]
+    for task in range(start, tasks):
+        number = groups[task]
+        if task == start or number != groups[task - 1]:
+            for layer in range(count):
+                first[layer] = gallop(layers, layer, first[layer], prefix, number, group)
+        for layer in range(count):
+            row = first[layer]
+            position[layer] = row
+            there[layer] = (
+                1
+                if row < layers[layer, ROWS]
+                and compare_prefix(layers, layer, row, prefix, number, group) == 0
+                else 0
+            )
+        for corner in range(corners):
+            bounds[0, corner] = epochs[task] - offsets[0, corner]
+            seen[corner] = 0
+        written = state[0]
+        open_corners = corners
+        best_row = np.int64(0)
+        while open_corners > 0:
+            best = -1
+            for layer in range(count):
+                if there[layer] == 1 and (
+                    best < 0 or compare_rows(layers, layer, position[layer], best, best_row, width) < 0
+                ):
+                    best = layer
+                    best_row = position[layer]
+            if best < 0:
+                break
+            for corner in range(corners):
+                net[corner] = 0
+            for layer in range(count):
+                row = position[layer]
+                while there[layer] == 1 and compare_rows(layers, layer, row, best, best_row, width) == 0:
+                    add_visible(layers, layer, row, bounds, net)
+                    state[1] += 1
+                    row += 1
+                    if row == layers[layer, ROWS]:
+                        there[layer] = 0
+                position[layer] = row
+                if there[layer] == 1 and compare_prefix(layers, layer, row, prefix, number, group) != 0:
+                    there[layer] = 0
+            change = slide(seen, net, signs, skip, limit)
+            live = 0
+            open_corners = 0
+            for corner in range(corners):
+                live |= 1 if net[corner] > 0 else 0
+                open_corners += 1 if seen[corner] - skip < limit else 0
+            state[2] += live
+            if change != 0:
+                if written == out.shape[1]:
+                    return task
+                for c in range(width):
+                    out[c, written] = load(layers[best, DATA], c * layers[best, ROWS] + best_row)
+                out_diff[written] = change
+                out_task[written] = task
+                written += 1
+        state[0] = written
+    return tasks
+
+
 @device
 def is_listed(out, task, out_task, first, written):
     """Whether column ``written`` of ``out`` occurs before it, from ``first`` on."""

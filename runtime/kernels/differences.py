@@ -21,8 +21,9 @@ NULL = -(2**63)
 LOW = 0xFFFFFFFF
 MOST = 2**63 - 1
 FREE = -2
+BLOCK = 64
 
-CURRENT, STEP_RECORDS, FIRST_EPOCH, LAST_EPOCH, ENTRIES, OWED = 7, 8, 9, 10, 11, 12
+CURRENT, STEP_RECORDS, FIRST_EPOCH, LAST_EPOCH, MIXED, ENTRIES, OWED = 7, 8, 9, 10, 11, 12, 13
 
 
 @device
@@ -233,18 +234,29 @@ def owe(number, base, rounds, keys, records, times, point, owed, n_owed):
 
 
 @device
-def chain_counts(number, base, present, keys, records):
-    """The count of a key that is new in a step of one epoch, up to round ``present``, and that at it."""
-    total = keys[number, base + 2]
-    here = total if keys[number, base + 1] == present else 0
-    link = keys[number, 0]
-    while link > 0:
-        count = records[link - 1, 3]
-        total += count
-        if records[link - 1, 2] == present:
-            here += count
-        link = records[link - 1, 0]
-    return total, here
+def chain_counts(current, start, n, base, present, keys, records, links, totals, here):
+    """The counts, up to round ``present`` and at it, of n keys if they are new in a step of one epoch.
+
+    Their chains are followed side by side, so that the misses overlap.
+    """
+    going = False
+    for i in range(n):
+        number = current[start + i]
+        links[i] = keys[number, 0] if keys[number, base] >= 0 else 0
+        totals[i] = keys[number, base + 2]
+        here[i] = totals[i] if keys[number, base + 1] == present else 0
+        going = going or links[i] > 0
+    while going:
+        going = False
+        for i in range(n):
+            link = links[i]
+            if link > 0:
+                count = records[link - 1, 3]
+                totals[i] += count
+                if records[link - 1, 2] == present:
+                    here[i] += count
+                links[i] = records[link - 1, 0]
+                going = going or links[i] > 0
 
 
 @kernel(
@@ -267,8 +279,16 @@ def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, 
     n_owed = 0
     uniform = True
     chain = rounds.shape[0] == 1 and state[FIRST_EPOCH] == state[LAST_EPOCH]
+    lasting = chain and distinct == 1 and state[MIXED] == 0  # a key that came in the step stays
+    links = np.empty(BLOCK, np.int64)
+    totals = np.empty(BLOCK, np.int64)
+    here = np.empty(BLOCK, np.int64)
     for position in range(state[CURRENT]):
         number = current[position]
+        place = position & (BLOCK - 1)
+        if chain and not lasting and place == 0:
+            ahead = min(BLOCK, state[CURRENT] - position)
+            chain_counts(current, position, ahead, base, rounds[0], keys, records, links, totals, here)
         bits[number >> 6] &= ~(1 << (number & 63))
         if keys[number, 0] == 0:
             if keys[number, base] >= 0 and mask_of(keys, number, base, rounds) == corners - 1:
@@ -281,9 +301,10 @@ def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, 
                     uniform = uniform and count == changes[1, 0]
                     n += 1
             continue
+        if lasting and keys[number, base] >= 0:
+            continue
         if chain and keys[number, base] >= 0:
-            total, here = chain_counts(number, base, rounds[0], keys, records)
-            change = bounded(total, distinct) - bounded(total - here, distinct)
+            change = bounded(totals[place], distinct) - bounded(totals[place] - here[place], distinct)
             if change != 0:
                 for c in range(nk):
                     out[c, n] = keys[number, 1 + c]

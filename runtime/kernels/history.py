@@ -12,7 +12,8 @@ A link is a record's number + 1, or 0. A record of the step in progress bears it
 epoch first, then the committed ones in lexicographic order of rounds, each rounds once; the record in the
 key is the least committed one if there is any, else the step's first. ``bits`` marks the keys that are listed
 in ``current``, those to be evaluated.
-``state`` is indexed by the constants below; its last word is a sink for prefetches.
+``state`` is indexed by the constants below: ``MIXED`` says whether the step had a diff that is not positive;
+the last word is a sink for prefetches.
 """
 
 import numpy as np
@@ -26,29 +27,21 @@ NULL = -(2**63)
 LOW = 0xFFFFFFFF
 FLIP = 0x7FFFFFFFFFFFFFFF
 BLOCK = 64
+SEED = 0x9E3779B97F4A7C15 - 2**64
+FACTOR = 0xFF51AFD7ED558CCD
 COMMITTED = -1
 FREE = -2
 
 KEYS, FREE_KEYS, LIVE_KEYS, RECORDS, FREE_RECORDS, LIVE_RECORDS = range(6)
-TOUCHED, CURRENT, STEP_RECORDS, FIRST_EPOCH, LAST_EPOCH, ENTRIES, OWED, SINK = range(6, 14)
-
-
-@device
-def hash_row(data, row, width):
-    """32 bits."""
-    h = np.uint64(0x9E3779B97F4A7C15)
-    for c in range(width):
-        h = (h ^ np.uint64(data[c, row])) * np.uint64(0xFF51AFD7ED558CCD)
-        h ^= h >> np.uint64(32)
-    return np.int64(h & np.uint64(LOW))
+TOUCHED, CURRENT, STEP_RECORDS, FIRST_EPOCH, LAST_EPOCH, MIXED, ENTRIES, OWED, SINK = range(6, 15)
 
 
 @device
 def hash_key(keys, number, width):
-    """What ``hash_row`` gives for a key in the table."""
-    h = np.uint64(0x9E3779B97F4A7C15)
+    """32 bits; as ``find_block`` has it."""
+    h = np.uint64(SEED)
     for c in range(width):
-        h = (h ^ np.uint64(keys[number, 1 + c])) * np.uint64(0xFF51AFD7ED558CCD)
+        h = (h ^ np.uint64(keys[number, 1 + c])) * np.uint64(FACTOR)
         h ^= h >> np.uint64(32)
     return np.int64(h & np.uint64(LOW))
 
@@ -174,78 +167,12 @@ def is_zero(acc, index, base, spec):
 
 
 @device
-def new_key(data, row, nk, slot, tag, slots, keys, state):
-    """A key with the row's columns, at the empty slot."""
-    if state[FREE_KEYS] > 0:
-        number = state[FREE_KEYS] - 1
-        state[FREE_KEYS] = keys[number, 0]
-    else:
-        number = state[KEYS]
-        state[KEYS] += 1
-    state[LIVE_KEYS] += 1
-    slots[slot] = (tag << 32) | (number + 1)
-    for c in range(nk):
-        keys[number, 1 + c] = data[c, row]
-    return number
-
-
-@device
-def start_record(acc, index, base, link, epoch, time):
-    """An empty record of the step at the given epoch and the rounds of ``time``."""
-    acc[index, 0] = link
-    acc[index, base] = epoch
-    for i in range(1, time.shape[0]):
-        acc[index, base + i] = time[i, 0]
-    for word in range(base + time.shape[0], acc.shape[1]):
-        acc[index, word] = 0
-
-
-@device
 def append(number, last, link, keys, records):
     """Let the key's record behind the link ``last``, or the one in the key, be followed by ``link``."""
     if last == 0:
         keys[number, 0] = link
     else:
         records[last - 1, 0] = link
-
-
-@device
-def new_record(number, last, epoch, time, keys, records, state):
-    """A record of the step behind ``last``, as for ``append``. Returns the link to it."""
-    if state[FREE_RECORDS] > 0:
-        link = state[FREE_RECORDS]
-        state[FREE_RECORDS] = records[link - 1, 0]
-    else:
-        state[RECORDS] += 1
-        link = state[RECORDS]
-    state[LIVE_RECORDS] += 1
-    following = keys[number, 0] if last == 0 else records[last - 1, 0]
-    start_record(records, link - 1, 1, following, epoch, time)
-    append(number, last, link, keys, records)
-    return link
-
-
-@device
-def has_rounds(acc, index, base, time):
-    same = True
-    for i in range(1, time.shape[0]):
-        same = same and acc[index, base + i] == time[i, 0]
-    return same
-
-
-@device
-def find_record(number, epoch, time, base, keys, records):
-    """Link to the step's record at a time, 0 for the one in the key; if none, -1 - what would precede it."""
-    if keys[number, base] == epoch and has_rounds(keys, number, base, time):
-        return 0
-    last = 0
-    link = keys[number, 0]
-    while link > 0 and records[link - 1, 1] >= epoch and has_rounds(records, link - 1, 1, time):
-        if records[link - 1, 1] == epoch:
-            return link
-        last = link
-        link = records[link - 1, 0]
-    return -1 - last
 
 
 @device
@@ -259,20 +186,44 @@ def list_key(number, bits, current, state):
 
 
 @device
-def prefetch(data, start, stop, nk, slots, keys, tags):
-    """Hashes of a block of rows; reads what they lead to, so that the misses overlap."""
+def find_block(data, start, n, nk, slots, keys, records, homes, found):
+    """Look n rows up: their keys' numbers, or -1, into ``found``; hash and slot into ``homes``.
+
+    Each stage reads all of a kind together, so that the misses overlap.
+    """
     mask = slots.shape[0] - 1
-    for row in range(start, stop):
-        tags[row - start] = hash_row(data, row, nk)
-    found = 0
-    for i in range(stop - start):
-        found ^= slots[tags[i] & mask]
-    for i in range(stop - start):
-        slot = slots[tags[i] & mask]
-        if slot != 0 and (slot >> 32) & LOW == tags[i]:
-            number = (slot & LOW) - 1
-            found ^= keys[number, 0] ^ keys[number, keys.shape[1] - 1]
-    return found
+    for i in range(n):
+        homes[i] = SEED
+    for c in range(nk):
+        for i in range(n):
+            h = (np.uint64(homes[i]) ^ np.uint64(data[c, start + i])) * np.uint64(FACTOR)
+            homes[i] = np.int64(h ^ (h >> np.uint64(32)))
+    for i in range(n):
+        homes[i] &= LOW
+        found[i] = slots[homes[i] & mask]
+    sink = 0
+    for i in range(n):
+        tag = homes[i]
+        at = tag & mask
+        slot = found[i]
+        while slot != 0 and (slot >> 32) & LOW != tag:
+            at = (at + 1) & mask
+            slot = slots[at]
+        number = (slot & LOW) - 1
+        homes[i] = (tag << 32) | at
+        found[i] = number
+        if number >= 0:
+            sink ^= keys[number, keys.shape[1] - 1]
+    for c in range(nk):
+        for i in range(n):
+            if found[i] >= 0 and keys[found[i], 1 + c] != data[c, start + i]:
+                found[i] = -1
+    for i in range(n):
+        if found[i] >= 0:
+            link = keys[found[i], 0]
+            if link > 0:
+                sink ^= records[link - 1, 0]
+    return sink
 
 
 @kernel(
@@ -291,50 +242,123 @@ def accumulate(
     words = time.shape[0]
     diff_step = 0 if diff.shape[0] == 1 else 1
     time_step = 0 if time.shape[1] == 1 else 1
-    tags = np.empty(BLOCK, np.int64)
+    plain = spec.shape[0] == 0
+    homes = np.empty(BLOCK, np.int64)
+    found = np.empty(BLOCK, np.int64)
+    allotted, free_keys, live_keys = state[KEYS], state[FREE_KEYS], state[LIVE_KEYS]
+    used, free_records, live_records = state[RECORDS], state[FREE_RECORDS], state[LIVE_RECORDS]
+    n_touched, n_current, n_step = state[TOUCHED], state[CURRENT], state[STEP_RECORDS]
+    earliest, latest = state[FIRST_EPOCH], state[LAST_EPOCH]
+    least = 1
+    sink = 0
     for start in range(first, last, BLOCK):
         stop = min(start + BLOCK, last)
-        state[SINK] ^= prefetch(data, start, stop, nk, slots, keys, tags)
+        sink ^= find_block(data, start, stop - start, nk, slots, keys, records, homes, found)
         for row in range(start, stop):
-            tag = tags[row - start]
-            slot = tag & mask
-            number = -1
-            while slots[slot] != 0:
-                if (slots[slot] >> 32) & LOW == tag:
-                    number = (slots[slot] & LOW) - 1
-                    same = True
-                    for c in range(nk):
-                        same = same and keys[number, 1 + c] == data[c, row]
-                    if same:
-                        break
-                    number = -1
-                slot = (slot + 1) & mask
+            number = found[row - start]
+            if number < 0:
+                tag = (homes[row - start] >> 32) & LOW
+                slot = homes[row - start] & LOW
+                while slots[slot] != 0:
+                    if (slots[slot] >> 32) & LOW == tag:
+                        number = (slots[slot] & LOW) - 1
+                        for c in range(nk):
+                            if keys[number, 1 + c] != data[c, row]:
+                                number = -1
+                                break
+                        if number >= 0:
+                            break
+                    slot = (slot + 1) & mask
             epoch = time[0, row * time_step]
+            change = diff[row * diff_step]
+            least = min(least, change)
             link = 0
             if number < 0:
-                number = new_key(data, row, nk, slot, tag, slots, keys, state)
-                start_record(keys, number, base, 0, epoch, time)
-                fresh = True
+                if free_keys > 0:
+                    number = free_keys - 1
+                    free_keys = keys[number, 0]
+                else:
+                    number = allotted
+                    allotted += 1
+                live_keys += 1
+                slots[slot] = (tag << 32) | (number + 1)
+                keys[number, 0] = 0
+                for c in range(nk):
+                    keys[number, 1 + c] = data[c, row]
+                keys[number, base] = epoch
+                for i in range(1, words):
+                    keys[number, base + i] = time[i, 0]
+                for word in range(base + words, keys.shape[1]):
+                    keys[number, word] = 0
+                touched[n_touched] = number
+                n_touched += 1
+                added = True
             else:
-                fresh = False
-                link = -1
-                if (bits[number >> 6] >> (number & 63)) & 1:  # otherwise nothing came at these rounds yet
-                    link = find_record(number, epoch, time, base, keys, records)
-            if fresh or link < 0:
                 head = keys[number, 0]
-                if fresh or (keys[number, base] < 0 and (head == 0 or records[head - 1, 1] < 0)):
-                    touched[state[TOUCHED]] = number
-                    state[TOUCHED] += 1
-                if not fresh:
-                    link = new_record(number, -1 - link, epoch, time, keys, records, state)
-                state[STEP_RECORDS] += 1
-                state[FIRST_EPOCH] = min(state[FIRST_EPOCH], epoch)
-                state[LAST_EPOCH] = max(state[LAST_EPOCH], epoch)
-                list_key(number, bits, current, state)
-            if link == 0:
-                add_row(data, row, diff[row * diff_step], keys, number, base + words, spec)
+                added = True
+                ahead = 0
+                if (bits[number >> 6] >> (number & 63)) & 1:  # otherwise nothing came at these rounds yet
+                    if keys[number, base] == epoch:
+                        added = False
+                        for i in range(1, words):
+                            added = added or keys[number, base + i] != time[i, 0]
+                    link = 0 if not added else head
+                    while added and link > 0 and records[link - 1, 1] >= epoch:
+                        same = True
+                        for i in range(1, words):
+                            same = same and records[link - 1, 1 + i] == time[i, 0]
+                        if not same:
+                            break
+                        if records[link - 1, 1] == epoch:
+                            added = False
+                        else:
+                            ahead = link
+                            link = records[link - 1, 0]
+                if added:
+                    if keys[number, base] < 0 and (head == 0 or records[head - 1, 1] < 0):
+                        touched[n_touched] = number
+                        n_touched += 1
+                    if free_records > 0:
+                        link = free_records
+                        free_records = records[link - 1, 0]
+                    else:
+                        used += 1
+                        link = used
+                    live_records += 1
+                    if ahead == 0:
+                        records[link - 1, 0] = head
+                        keys[number, 0] = link
+                    else:
+                        records[link - 1, 0] = records[ahead - 1, 0]
+                        records[ahead - 1, 0] = link
+                    records[link - 1, 1] = epoch
+                    for i in range(1, words):
+                        records[link - 1, 1 + i] = time[i, 0]
+                    for word in range(1 + words, records.shape[1]):
+                        records[link - 1, word] = 0
+            if added:
+                n_step += 1
+                earliest = min(earliest, epoch)
+                latest = max(latest, epoch)
+                if (bits[number >> 6] >> (number & 63)) & 1 == 0:
+                    bits[number >> 6] |= 1 << (number & 63)
+                    current[n_current] = number
+                    n_current += 1
+            if plain and link == 0:
+                keys[number, base + words] += change
+            elif plain:
+                records[link - 1, 1 + words] += change
+            elif link == 0:
+                add_row(data, row, change, keys, number, base + words, spec)
             else:
-                add_row(data, row, diff[row * diff_step], records, link - 1, 1 + words, spec)
+                add_row(data, row, change, records, link - 1, 1 + words, spec)
+    state[KEYS], state[FREE_KEYS], state[LIVE_KEYS] = allotted, free_keys, live_keys
+    state[RECORDS], state[FREE_RECORDS], state[LIVE_RECORDS] = used, free_records, live_records
+    state[TOUCHED], state[CURRENT], state[STEP_RECORDS] = n_touched, n_current, n_step
+    state[FIRST_EPOCH], state[LAST_EPOCH] = earliest, latest
+    if least <= 0:
+        state[MIXED] = 1
+    state[SINK] ^= sink
 
 
 @kernel("void(int64[::1], int64[::1], int64[::1], int64[::1])")
@@ -348,12 +372,17 @@ def wake(numbers, bits, current, state):
 def rebuild(source, slots):
     """Insert every slot of ``source`` into the larger, empty ``slots``."""
     mask = slots.shape[0] - 1
-    for i in range(source.shape[0]):
-        if source[i] != 0:
-            slot = (source[i] >> 32) & LOW & mask
+    filled = np.empty(BLOCK, np.int64)
+    for start in range(0, source.shape[0], BLOCK):
+        n = 0
+        for i in range(start, min(start + BLOCK, source.shape[0])):
+            filled[n] = source[i]
+            n += source[i] != 0
+        for i in range(n):
+            slot = (filled[i] >> 32) & mask
             while slots[slot] != 0:
                 slot = (slot + 1) & mask
-            slots[slot] = source[i]
+            slots[slot] = filled[i]
 
 
 @kernel("void(int64[:, ::1], int64, int64, int64[::1])")
@@ -485,6 +514,39 @@ def drop_zeros(number, base, rounds, spec, keys, records, state):
     return True
 
 
+@device
+def commit_new(touched, start, n, base, rounds, keys, records, links, ends):
+    """Commit n keys, those of them that were not there before the step, if the step is of one epoch.
+
+    Their chains need but be turned round. They are followed side by side, so that the misses overlap.
+    ``ends`` says of each key whether it is done: it is not if it was there or an accumulator may be zero.
+    """
+    count = base + 1 + rounds
+    going = False
+    for i in range(n):
+        number = touched[start + i]
+        ends[i] = keys[number, base] >= 0 and keys[number, count] != 0
+        links[i] = 0
+        if keys[number, base] >= 0:
+            links[i] = keys[number, 0]
+            keys[number, 0] = 0
+            keys[number, base] = COMMITTED
+            going = going or links[i] > 0
+    while going:
+        going = False
+        for i in range(n):
+            link = links[i]
+            if link > 0:
+                number = touched[start + i]
+                links[i] = records[link - 1, 0]
+                records[link - 1, 0] = keys[number, 0]
+                records[link - 1, 1] = COMMITTED
+                keys[number, 0] = link
+                if records[link - 1, 2 + rounds] == 0:
+                    ends[i] = 0
+                going = going or links[i] > 0
+
+
 @kernel("void(int64[::1], int64, int64, int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1])")
 def commit(touched, nk, rounds, spec, slots, keys, records, state):
     """Make the step's records committed ones, merged with those before; forget what is zero.
@@ -492,19 +554,25 @@ def commit(touched, nk, rounds, spec, slots, keys, records, state):
     The one key of ``nk == 0`` stays.
     """
     base = 1 + nk
-    for i in range(state[TOUCHED]):
-        number = touched[i]
-        if keys[number, 0] == 0:
-            keys[number, base] = COMMITTED
-            remains = not is_zero(keys, number, base + 1 + rounds, spec)
-        else:
+    links = np.empty(BLOCK, np.int64)
+    done = np.zeros(BLOCK, np.int64)
+    single = state[FIRST_EPOCH] == state[LAST_EPOCH]
+    for start in range(0, state[TOUCHED], BLOCK):
+        n = min(BLOCK, state[TOUCHED] - start)
+        if single:
+            commit_new(touched, start, n, base, rounds, keys, records, links, done)
+        for i in range(n):
+            if done[i]:
+                continue
+            number = touched[start + i]
             fold(number, base, rounds, spec, keys, records, state)
-            remains = drop_zeros(number, base, rounds, spec, keys, records, state)
-        if not remains and nk > 0:
-            free_key(number, nk, slots, keys, state)
-        elif not remains:
-            for c in range(1, rounds + 1):
-                keys[number, base + c] = 0
+            if drop_zeros(number, base, rounds, spec, keys, records, state):
+                continue
+            if nk > 0:
+                free_key(number, nk, slots, keys, state)
+            else:
+                for c in range(1, rounds + 1):
+                    keys[number, base + c] = 0
 
 
 @kernel(

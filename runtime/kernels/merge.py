@@ -308,6 +308,32 @@ def copy_history(
     return to
 
 
+@device
+def in_advance(time: Words, i: int, count: int, floor: Words) -> bool:
+    """Whether the times of ``count`` updates from i on are what they would be raised to."""
+    step = 1 if time.shape[1] > 1 else 0
+    early = 0
+    for d in range(time.shape[0]):
+        own = time[d]
+        for k in range(count if step else 1):
+            early |= own[(i + k) * step] < floor[d]
+    return early == 0
+
+
+@device
+def choose(a: Words, i: int, b: Words, j: int, out: Words, at: int, count: int, from_a: Words) -> None:
+    """The next ``count`` of two columns of words, or of one word each, by ``from_a``."""
+    a_step = 1 if a.shape[0] > 1 else 0
+    b_step = 1 if b.shape[0] > 1 else 0
+    ia = i * a_step
+    jb = j * b_step
+    for k in range(count):
+        less = from_a[k]
+        out[at + k] = a[ia] if less else b[jb]
+        ia += less * a_step
+        jb += (1 - less) * b_step
+
+
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
     " int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64)"
@@ -329,7 +355,8 @@ def merge_histories(
     """Merge with times: each time becomes ``max(time, floor)``, then equal (row, time) are added up.
 
     Times may change their order within a row by that (in two dimensions), so each row's history is
-    sorted where it lands. A row is merged as a whole, whatever the limit.
+    sorted where it lands. A row is merged as a whole, whatever the limit. Until diffs are ``UNEQUAL``, only
+    the first is sure to be written.
     """
     i, j, at = state[0], state[1], state[2]
     start = i + j
@@ -338,7 +365,35 @@ def merge_histories(
     width, depth = a.shape[0], out_time.shape[0]
     a_time_step, b_time_step = int(a_time.shape[1] > 1), int(b_time.shape[1] > 1)
     a_diff_step, b_diff_step = int(a_diff.shape[0] > 1), int(b_diff.shape[0] > 1)
+    same = a_diff.shape[0] == 1 and b_diff.shape[0] == 1 and a_diff[0] == b_diff[0]
+    from_a = np.empty(BLOCK, np.int64)
+    singly = 0
     while (i < a_rows or j < b_rows) and i + j - start < limit:
+        # Where all rows of a block are in one side only, and times stay, order is all there is to find.
+        count = min(BLOCK, a_rows - i, b_rows - j)
+        if singly > 0:
+            singly -= 1
+        elif count >= SHORT_BLOCK and width > 0:
+            done = 0
+            if in_advance(a_time, i, count, floor) and in_advance(b_time, j, count, floor):
+                done = merge_block(a, i, b, j, out, at, count, from_a)
+                for d in range(depth):
+                    choose(a_time[d], i, b_time[d], j, out_time[d], at, done, from_a)
+                if at == 0:
+                    out_diff[0] = a_diff[i * a_diff_step] if from_a[0] else b_diff[j * b_diff_step]
+                if not (same and state[3] & UNEQUAL == 0 and a_diff[0] == out_diff[0]):
+                    choose(a_diff, i, b_diff, j, out_diff, at, done, from_a)
+                    for k in range(at, at + done):
+                        if out_diff[k] != out_diff[0] and state[3] & UNEQUAL == 0:
+                            out_diff[1:at] = out_diff[0]
+                            state[3] |= UNEQUAL
+                taken = from_a[:done].sum()
+                i += taken
+                j += done - taken
+                at += done
+            if done == count:
+                continue
+            singly = BLOCK if done < SHORT_BLOCK else 0
         sign = -1 if j == b_rows else (1 if i == a_rows else 0)
         c = 0
         while sign == 0 and c < width:
@@ -355,7 +410,8 @@ def merge_histories(
                 for d in range(depth):
                     out_time[d, at] = max(floor[d], a_time[d, i * a_time_step])
                 out_diff[at] = a_diff[i * a_diff_step]
-                if out_diff[at] != out_diff[0]:
+                if out_diff[at] != out_diff[0] and state[3] & UNEQUAL == 0:
+                    out_diff[1:at] = out_diff[0]
                     state[3] |= UNEQUAL
                 at += 1
                 i += 1
@@ -370,7 +426,8 @@ def merge_histories(
                 for d in range(depth):
                     out_time[d, at] = max(floor[d], b_time[d, j * b_time_step])
                 out_diff[at] = b_diff[j * b_diff_step]
-                if out_diff[at] != out_diff[0]:
+                if out_diff[at] != out_diff[0] and state[3] & UNEQUAL == 0:
+                    out_diff[1:at] = out_diff[0]
                     state[3] |= UNEQUAL
                 at += 1
                 j += 1
@@ -402,7 +459,8 @@ def merge_histories(
             for c in range(a.shape[0]):
                 out[c, at] = a[c, first_a] if sign <= 0 else b[c, first_b]
             out_diff[at] = total
-            if total != out_diff[0]:
+            if total != out_diff[0] and state[3] & UNEQUAL == 0:
+                out_diff[1:at] = out_diff[0]
                 state[3] |= UNEQUAL
             at += 1
         if overflow:

@@ -207,19 +207,6 @@ def identity_order(data: Words, time: Words, columns: int, order: Words) -> int:
 
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1])")
-def short_order(data: Words, time: Words, order: Words) -> int:
-    """:func:`sort_order` by insertion, for few rows: quick to call, and quick to compile."""
-    count = order.shape[0]
-    columns = data.shape[0] + (time.shape[0] if time.shape[1] == count else 0)
-    state = identity_order(data, time, columns, order)
-    if state != PERMUTED:
-        return IDENTITY + (DISTINCT if state == STRICTLY_SORTED else 0)
-    insertion_sort(data, time, 0, columns, order, 0, count)
-    state = run_is_sorted(data, time, 0, columns, order, 0, count)
-    return DISTINCT if state == STRICTLY_SORTED else 0
-
-
-@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1])")
 def sort_order(data: Words, time: Words, order: Words) -> int:
     """Fill ``order int64[n]`` with the stable permutation that sorts; returns a sum of flags about the rows.
 
@@ -272,16 +259,11 @@ def sort_order(data: Words, time: Words, order: Words) -> int:
     return DISTINCT if distinct else 0
 
 
-@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
-def group(
+@device
+def add_up(
     data: Words, time: Words, diff: Words, order: Words, heads: Words, sums: Words, state: Words
 ) -> int:
-    """Add up the diffs of equal rows along ``order``; the rows with a sum other than 0.
-
-    Fills ``heads`` with the first position of each such group and ``sums`` with its sum, and returns
-    their number. ``state[0]``: whether all sums are equal; ``state[1]``: whether a sum overflowed.
-    ``diff`` has one element if all are equal.
-    """
+    """See :func:`group`."""
     count = order.shape[0]
     columns = data.shape[0] + (time.shape[0] if time.shape[1] == count else 0)
     step = 1 if diff.shape[0] == count else 0
@@ -306,6 +288,48 @@ def group(
             kept += 1
     state[0] = 1 if uniform else 0
     state[1] = 1 if overflow else 0
+    return kept
+
+
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
+def group(
+    data: Words, time: Words, diff: Words, order: Words, heads: Words, sums: Words, state: Words
+) -> int:
+    """Add up the diffs of equal rows along ``order``; the rows with a sum other than 0.
+
+    Fills ``heads`` with the first position of each such group and ``sums`` with its sum, and returns
+    their number. ``state[0]``: whether all sums are equal; ``state[1]``: whether a sum overflowed.
+    ``diff`` has one element if all are equal.
+    """
+    return add_up(data, time, diff, order, heads, sums, state)
+
+
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
+def consolidate_few(
+    data: Words, time: Words, diff: Words, out: Words, out_time: Words, sums: Words, state: Words
+) -> int:
+    """Sort by insertion, then :func:`group`, for few rows: one call that is quick to make.
+
+    The rows that remain fill the beginnings of ``out`` and, unless that is empty, ``out_time``, column after
+    column. Returns their number, or -1 if the rows are consolidated already.
+    """
+    count = data.shape[1]
+    columns = data.shape[0] + (time.shape[0] if time.shape[1] == count else 0)
+    order = np.empty(count, np.int64)
+    sortedness = identity_order(data, time, columns, order)
+    if sortedness == STRICTLY_SORTED and np.all(diff != 0):
+        return -1
+    if sortedness == PERMUTED:
+        insertion_sort(data, time, 0, columns, order, 0, count)
+    heads = np.empty(count, np.int64)
+    kept = add_up(data, time, diff, order, heads, sums, state)
+    for c in range(data.shape[0]):
+        for k in range(kept):
+            out[c * kept + k] = data[c, heads[k]]
+    if out_time.shape[0] > 0:
+        for c in range(time.shape[0]):
+            for k in range(kept):
+                out_time[c * kept + k] = time[c, heads[k]]
     return kept
 
 

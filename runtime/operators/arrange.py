@@ -12,8 +12,9 @@ from kpg.runtime.trace.batch import Batch, Layers
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.spine import Spine
 from kpg.runtime.trace.updates import Updates
+from kpg.runtime.trace.weight import bound_with
 
-RUN = 1 << 20
+RUN = 1 << 21
 """Updates buffered before they are consolidated into one sorted run."""
 
 
@@ -30,6 +31,9 @@ class Arrange(Operator):
     step_batch: Batch | None = None
     mark: int | None = None
     run_limit: int = RUN
+    bound: int = 0
+    """No multiplicity is larger; ``committed_bound`` is what it was before the step."""
+    committed_bound: int = 0
 
     def absorb(self) -> None:
         if sum(len(updates) for updates in self.pending) > self.run_limit:
@@ -46,6 +50,7 @@ class Arrange(Operator):
             self.mark = self.spine.mark()
         batch = Batch.build(Updates.concat(pending), self.spine.upper, self.step.after)
         if len(batch):
+            self.bound = bound_with(self.bound, (layer.updates for layer in self.layers), batch.updates)
             self.spine.insert(batch)
             self.step_batch = batch
             self.emit(batch.updates)
@@ -65,9 +70,11 @@ class Arrange(Operator):
 
     def commit(self) -> None:
         self.pending.clear()
+        self.committed_bound = self.bound
 
     def rollback(self) -> None:
         self.pending.clear()
+        self.bound = self.committed_bound
         if self.mark is not None:
             self.spine.truncate(self.mark)
         self.step_batch = self.mark = None

@@ -14,6 +14,9 @@ from kpg.runtime.trace.updates import Updates
 
 Words = NDArray[np.int64]
 
+BUFFERED = 1 << 21
+"""So many updates go to the table before the rest of the round has come."""
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Historic(Operator):
@@ -22,11 +25,16 @@ class Historic(Operator):
     table: HistoryTable
 
     def absorb(self) -> None:
-        for updates in self.take():
-            self.table.accumulate(updates, self.step.rounds)
+        if sum(len(updates) for updates in self.pending) >= BUFFERED:
+            self._accumulate()
+
+    def _accumulate(self) -> None:
+        """Equal rows that many derivations give are added up before they go to the table."""
+        if self.pending:
+            self.table.accumulate(Updates.concat(self.take()).combined(), self.step.rounds)
 
     def flush(self) -> None:
-        self.absorb()
+        self._accumulate()
         self.emit(self.changes())
         scope = self.place.scope
         for rounds in self.table.owed:

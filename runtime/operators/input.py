@@ -169,8 +169,11 @@ def _shortened(updates: Updates) -> Updates:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sink(Operator):
-    """Keeps the changes of each step, consolidated, until they are drained."""
+    """Keeps the changes of each step, in a loop of each round, consolidated, until they are drained."""
 
+    listener: int
+    open: bool = True
+    """Whether anybody will drain it."""
     changes: list[Updates] = field(default_factory=list)
     uncommitted: list[Updates] = field(default_factory=list)
 
@@ -178,7 +181,7 @@ class Sink(Operator):
         pending = self.take()
         if pending:
             changes = Updates.concat(pending).consolidate()
-            self.uncommitted = [changes] if len(changes) else []
+            self.uncommitted += [changes] if len(changes) else []
 
     def drain(self) -> list[Updates]:
         """The changes of committed steps since the last call."""
@@ -187,7 +190,8 @@ class Sink(Operator):
 
     def commit(self) -> None:
         self.pending.clear()
-        self.changes.extend(self.uncommitted)
+        if self.open:
+            self.changes.extend(self.uncommitted)
         self.uncommitted = []
 
     def rollback(self) -> None:

@@ -50,8 +50,7 @@ class Stateless(Operator):
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
-        self.accept(port, updates)
-        self.schedule()
+        self.place.scope.pass_on(self, port, updates)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

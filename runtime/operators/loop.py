@@ -138,7 +138,8 @@ class Variable(Operator):
             if len(updates) and self.error_at_limit:
                 raise DataError(
                     f"the recursion had not come to its end after {self.limit} rounds",
-                    hint="raise the limit, or check that each round adds fewer new rows than the last",
+                    hint="check that no value can grow or shrink without end, or raise the limit "
+                    '(of a Datalog program: .pragma "max-rounds" "1000000")',
                 )
             return
         self.emit(updates)

@@ -28,13 +28,13 @@ class Grouped(Operator):
     def absorb(self) -> None:
         if self.step.single_time:
             for updates in self.take():
-                self.table.accumulate(updates)
+                self.table.accumulate(updates.combined())
 
     def flush(self) -> None:
         step = self.step
         if step.single_time:
             for updates in self.take():
-                self.table.accumulate(updates)
+                self.table.accumulate(updates.combined())
             self.buffered = None
         elif self.pending:
             self.buffered = Updates.concat(self.take())

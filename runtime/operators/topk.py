@@ -4,22 +4,25 @@ They keep no state of their own: the old answer of a group is read from the trac
 batch, the new one with it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.kernels.collect import heads
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.corners import Corners, Owed, distinct_columns
+from kpg.runtime.operators.corners import Corners, Owed
 from kpg.runtime.operators.textorder import ExactOrder
 from kpg.runtime.trace.batch import Layers
-from kpg.runtime.trace.collect import collect
-from kpg.runtime.trace.updates import Updates
+from kpg.runtime.trace.collect import collect, differences
+from kpg.runtime.trace.updates import ONE, Updates
 
 Words = NDArray[np.int64]
 LAST = np.iinfo(np.int64).max
+NOW: Final[Words] = np.zeros((1, 1), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,19 @@ class Tasks:
     prefix: Words
     times: Words
     before: NDArray[np.bool_]
+
+
+def distinct_prefixes(pending: Sequence[Updates], owed: Sequence[Words], group: int) -> Words:
+    """The distinct first ``group`` columns of updates, and of prefixes that are owed, in order."""
+    if group == 0:
+        return np.empty((0, 1), np.int64)
+    if len(pending) == 1 and pending[0].ordered and not owed:
+        data = pending[0].data
+        out = np.empty((group, data.shape[1]), np.int64)
+        found = heads(data, out)
+        return np.ascontiguousarray(out[:, :found])
+    prefix = np.concatenate([*(updates.data[:group] for updates in pending), *owed], axis=1)
+    return Updates(np.ascontiguousarray(prefix), NOW, ONE).consolidate().data
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -64,25 +80,38 @@ class GroupReader(Operator):
     def _flush_in_loop(self) -> None:
         """The mixed differences of the groups that have changed or that are owed in this round."""
         step, layers = self.step, self.arrangement.layers
-        parts = [updates.data[: self.group] for updates in self.take()] + self.owed.take(step.rounds)
-        if not parts or not layers:
+        pending, owed = self.take(), self.owed.take(step.rounds)
+        if not (pending or owed) or not layers:
             return
-        prefix = distinct_columns(np.concatenate(parts, axis=1))
+        prefix = distinct_prefixes(pending, owed, self.group)
         groups, epochs, later = self.owed.add(prefix, layers, step)
         for rounds in later:
             self.place.scope.wake(self, rounds)
-        corners = Corners.below(step)
+        rows, diff, task = self.mixed(layers, prefix, groups, epochs)
+        time = step.stamp
+        if not step.single_time:
+            time = np.repeat(step.stamp, task.shape[0], axis=1)
+            time[0] = epochs[task]
+        self.emit(Updates(rows, time, diff))
+
+    def mixed(
+        self, layers: Layers, prefix: Words, groups: Words, epochs: Words
+    ) -> tuple[Words, Words, Words]:
+        """The mixed differences of groups ``prefix[:, groups]`` at these epochs and the present rounds.
+
+        Returns (rows, diffs, task of each), each row once for a task.
+        """
+        step, corners = self.step, Corners.below(self.step)
         times = corners.times(epochs, step.rounds)
         at = np.ascontiguousarray(prefix[:, np.repeat(groups, corners.each)])
         known = np.ascontiguousarray(times[: self.arrangement.spine.depth])
         tasks = Tasks(at, known, np.zeros(times.shape[1], np.bool_))
         seen = np.full(times.shape[1], len(layers), np.int64)
         rows, count, task = self.read(layers, tasks, seen)
-        time = step.stamp
-        if not step.single_time:
-            time = np.repeat(step.stamp, task.shape[0], axis=1)
-            time[0] = epochs[task // corners.each]
-        self.emit(Updates(rows, time, count * corners.signs[task % corners.each]).consolidate())
+        origin = task // corners.each
+        signed = count * corners.signs[task % corners.each]
+        net = Updates(rows, origin.reshape(1, -1), signed).consolidate()
+        return net.data, net.diffs(), net.times()[0]
 
     def commit(self) -> None:
         self.pending.clear()
@@ -168,6 +197,26 @@ class TopK(GroupReader):
         if self.exact is None:
             return rows, count, task
         return self.exact.window(rows, count, task, self.offset, self.limit)
+
+    def mixed(
+        self, layers: Layers, prefix: Words, groups: Words, epochs: Words
+    ) -> tuple[Words, Words, Words]:
+        if self.exact is not None:
+            return GroupReader.mixed(self, layers, prefix, groups, epochs)
+        step, corners = self.step, Corners.below(self.step)
+        times = epochs, np.array(step.rounds, np.int64)
+        rows, diff, task, vain = differences(
+            layers,
+            prefix,
+            groups,
+            times,
+            (corners.offsets, corners.signs),
+            self.width,
+            self.offset,
+            self.limit,
+        )
+        self.dead += vain
+        return rows, diff, task
 
     def maintain(self) -> None:
         """Walking over cancelled updates is charged; when it adds up to a scan, compact the trace."""

@@ -7,6 +7,7 @@ last frontier: no time is in advance of it.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from operator import le
 
 Time = tuple[int, ...]
@@ -58,10 +59,11 @@ class Antichain:
         object.__setattr__(frontier, "elements", elements)
         return frontier
 
-    @classmethod
-    def minimum(cls, depth: int) -> "Antichain":
+    @staticmethod
+    @cache
+    def minimum(depth: int) -> "Antichain":
         """The frontier that every time of ``depth`` coordinates is in advance of."""
-        return cls(((0,) * depth,))
+        return Antichain(((0,) * depth,))
 
     def __bool__(self) -> bool:
         return bool(self.elements)

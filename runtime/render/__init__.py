@@ -4,6 +4,7 @@ Two nodes that compute the same thing from the same inputs have the same *finger
 maps fingerprints to the live operators, so that a new view builds only what nobody has built before it.
 """
 
+from kpg.runtime.render.existing import with_inputs
 from kpg.runtime.render.nodes import Rendered, disconnect, render
 
-__all__ = ["Rendered", "disconnect", "render"]
+__all__ = ["Rendered", "disconnect", "render", "with_inputs"]

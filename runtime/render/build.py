@@ -1,6 +1,5 @@
 """One operator for each kind of plan node."""
 
-from collections.abc import Sequence
 from typing import assert_never
 
 import numpy as np
@@ -20,7 +19,7 @@ from kpg.runtime.operators.source import Source
 from kpg.runtime.operators.textorder import ExactOrder
 from kpg.runtime.operators.topk import TopK
 from kpg.runtime.program import Program
-from kpg.runtime.render.context import Site, arrangement_of, either, through
+from kpg.runtime.render.context import Built, Site, arrangement_of, either, through
 from kpg.runtime.render.joins import join, range_join
 from kpg.runtime.render.users import build_user
 from kpg.runtime.trace.groups import Accumulator, GroupTable
@@ -30,7 +29,7 @@ from kpg.runtime.trace.spine import Spine
 from kpg.runtime.types import NULL
 
 
-def build(node: plan.AnyNode, site: Site, built: Sequence[Operator]) -> Operator:
+def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
     """One operator: one line per node, the work being in its constructor or a helper."""
     context = site.context
     match node:
@@ -50,7 +49,7 @@ def build(node: plan.AnyNode, site: Site, built: Sequence[Operator]) -> Operator
         case plan.Negate(input=ref):
             return Negate(site.over((built[ref],), built[ref].place.rowids))
         case plan.Arrange(input=ref, key=key):
-            spine = Spine(built[ref].width, site.scope.depth)
+            spine = Spine(built[ref].width, site.scope.depth, effort=context.merge_effort)
             return Arrange(
                 site.over((built[ref],), built[ref].place.rowids),
                 key=key,
@@ -87,7 +86,7 @@ def build(node: plan.AnyNode, site: Site, built: Sequence[Operator]) -> Operator
                 group=key,
                 evaluators=functions,
             )
-        case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.Input():
+        case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.Input() | user.EnterAt():
             return build_user(node, site, built)
         case plan.Import() | plan.Loop() | plan.Leave() | plan.Enter() | plan.Variable():
             raise InternalError(f"{type(node).__name__} is not built like other nodes")
@@ -95,7 +94,7 @@ def build(node: plan.AnyNode, site: Site, built: Sequence[Operator]) -> Operator
             assert_never(node)
 
 
-def _reduce(node: plan.Reduce, site: Site, built: Sequence[Operator]) -> Operator:
+def _reduce(node: plan.Reduce, site: Site, built: Built) -> Operator:
     source, key = built[node.input], node.key
     place = site.over((source,), source.place.rowids[:key] + (None,) * len(node.aggregates))
     accumulators = tuple(_accumulator(aggregate) for aggregate in node.aggregates)

@@ -1,21 +1,23 @@
 """What rendering needs of the worker, and where a new operator goes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.data.table import Table
-from kpg.runtime.dataflow.operator import Operator, Place
+from kpg.runtime.dataflow.operator import Content, Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.loop import Enter
-from kpg.runtime.plan import Mfp
+from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.scalar import Column
 
 Rowids = tuple[str | None, ...]
 """For each column, the table whose rowids it holds, if any."""
+Built = Mapping[Ref, Operator]
+"""The operators of the nodes so far; what only operators read that were there before has none."""
 
 
 class Context(Protocol):
@@ -23,6 +25,7 @@ class Context(Protocol):
 
     dictionary: Dictionary
     scope: Scope
+    merge_effort: int
 
     def store(self, table: str) -> Table: ...
     def source_identity(self, table: str) -> str: ...
@@ -39,11 +42,12 @@ class Site:
     description: str
     context: Context
     scope: Scope
+    content: Content
 
     def over(self, inputs: tuple[Operator, ...], rowids: Rowids) -> Place:
         """The new operator's place."""
         position = self.context.next_position()
-        return Place(self.fingerprint, self.description, position, inputs, self.scope, rowids)
+        return Place(self.fingerprint, self.description, position, inputs, self.scope, rowids, self.content)
 
 
 def through(mfp: Mfp, rowids: Rowids) -> Rowids:

@@ -1,56 +1,195 @@
-"""Fingerprints, by which operators are shared, and names for displays."""
+"""Fingerprints, by which operators are shared, and names for displays.
+
+A node has two identities. Its *content* is that of the collection that it computes: an arrangement has the
+content of its input, and linear nodes over each other that of one, so however a collection was come by, it is
+arranged by a key once. Its *name*, the fingerprint of its operator, tells besides whether it is arranged.
+"""
 
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Final
 
 from kpg.runtime import plan, user
-from kpg.runtime.plan import Mfp
+from kpg.runtime.dataflow.operator import Content
+from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.render import users
 from kpg.runtime.render.context import Context
-from kpg.runtime.scalar import Column, Fetch
+from kpg.runtime.scalar import Column, Fetch, Scalar, transform, walk
+
+MOST_COMPOSED: Final = 200
+"""Linear nodes with more expressions are identified over each other, not as one."""
+
+KEEPING: Final = (
+    plan.Arrange,
+    plan.Reduce,
+    plan.Distinct,
+    plan.Threshold,
+    plan.TopK,
+    plan.BasicReduce,
+    user.UserReduce,
+)
+"""Nodes of loops' bodies whose operators hold the contents of their output."""
 
 
-def fingerprint(node: plan.AnyNode, names: Sequence[str], outer: Sequence[str], context: Context) -> str:
-    """A digest of the node with its inputs' fingerprints, ``names``, in place of their positions.
+class Identities:
+    """The identities of the nodes of a plan, or of a loop's body in the list of ``outer``."""
 
-    ``outer`` are the fingerprints of the nodes that enclose the loop in whose body the node is.
-    """
-    match node:
-        case plan.Source(table=table):
-            text = context.source_identity(table)
-        case plan.Import(view=view):
-            return context.view_output(view).place.fingerprint
-        case user.Input(identity=identity):
-            return context.input(identity).place.fingerprint
-        case plan.Arrange(input=ref):
-            text = names[ref]
-        case plan.Join():
-            text = _join_identity(node, names)
-        case plan.Enter(input=ref):
-            text = outer[ref]
-        case plan.Loop():
-            text = _loop_identity(node, names, context)
-        case _:
-            text = "".join(names[ref] for ref in plan.inputs(node)) + _parameters(node)
-    return hashlib.sha256(f"{type(node).__name__}|{text}".encode()).hexdigest()[:24]
+    def __init__(
+        self, nodes: Sequence[plan.AnyNode], context: Context, outer: "Identities | None" = None
+    ) -> None:
+        self.nodes = nodes
+        self.names: list[str] = []
+        """The fingerprint of each node's operator."""
+        self.contents: list[Content] = []
+        self.arranged: list[bool] = []
+        """Whether each node's operator can be looked up."""
+        self.bodies: dict[Ref, Identities] = {}
+        """Those of the loops."""
+        self._context = context
+        self._outer = outer
+        for ref, node in enumerate(nodes):
+            self._add(ref, node)
+
+    def arrangement(self, ref: Ref) -> str:
+        """The name of an arrangement of what the node computes."""
+        return self.names[ref] if self.arranged[ref] else _digest("Arrange", _key(self.contents[ref]))
+
+    def keeps(self, ref: Ref) -> bool:
+        """Whether the operator of a node of a loop's body holds the contents of its output."""
+        node = self.nodes[ref]
+        if isinstance(node, plan.Arrange) and self.arranged[node.input]:
+            return self.keeps(node.input)
+        return isinstance(node, KEEPING) or (isinstance(node, plan.Leave) and self.arranged[ref])
+
+    def _add(self, ref: Ref, node: plan.AnyNode) -> None:
+        arranged = False
+        match node:
+            case plan.Arrange(input=source):
+                content, name, arranged = self.contents[source], self.arrangement(source), True
+            case plan.Linear(input=source, mfp=mfp):
+                content = _through(self.contents[source], mfp)
+                name = _digest("Linear", _key(content))
+            case plan.Enter(input=source):
+                assert self._outer is not None
+                outer = self._outer.contents[source]
+                content = Content(_digest("Enter", outer.base), outer.width, outer.mfp)
+                name, arranged = _digest("Enter", self._outer.names[source]), self._outer.arranged[source]
+            case plan.Import(view=view, types=types):
+                operator = self._context.view_output(view)
+                name, arranged = operator.place.fingerprint, isinstance(operator, Arrange)
+                content = operator.place.content or Content(name, len(types))
+            case _:
+                name = self._name(ref, node)
+                content = Content(name, self._width(node))
+                if isinstance(node, plan.Leave):
+                    arranged = not self._body(node).keeps(self._result(node))
+        self.names.append(name)
+        self.contents.append(content)
+        self.arranged.append(arranged)
+
+    def _name(self, ref: Ref, node: plan.AnyNode) -> str:
+        """A digest of the node with its inputs' contents in place of their positions."""
+        match node:
+            case plan.Source(table=table):
+                text = self._context.source_identity(table)
+            case user.Input(identity=identity):
+                return self._context.input(identity).place.fingerprint
+            case plan.Join():
+                text = _join_identity(node, self.contents)
+            case plan.Loop():
+                self.bodies[ref] = body = Identities(node.body, self._context, self)
+                text = "|".join((*body.names, str(node.results), str(node.limit), str(node.error_at_limit)))
+            case _:
+                text = "".join(_key(self.contents[source]) for source in plan.inputs(node)) + _parameters(
+                    node
+                )
+        return _digest(type(node).__name__, text)
+
+    def _body(self, leave: plan.Leave) -> "Identities":
+        return self.bodies[leave.loop]
+
+    def _result(self, leave: plan.Leave) -> Ref:
+        loop = self.nodes[leave.loop]
+        assert isinstance(loop, plan.Loop)
+        return loop.results[leave.result]
+
+    def _width(self, node: plan.AnyNode) -> int:
+        """The columns of a node's rows."""
+        match node:
+            case plan.Source():
+                return 1
+            case plan.Constant(types=types) | plan.Variable(types=types) | user.Input(types=types):
+                return len(types)
+            case plan.RangeJoin(mfp=mfp):
+                return len(mfp.outputs)
+            case plan.Join():
+                return len(node.paths[0].lookups[-1].mfp.outputs)
+            case plan.Reduce() | plan.BasicReduce():
+                return node.key + len(node.aggregates)
+            case user.Apply(result=result) | user.Custom(result=result):
+                return len(result.columns)
+            case user.UserReduce(key=key, result=result):
+                return key + len(result.columns)
+            case plan.Leave():
+                return self._body(node).contents[self._result(node)].columns
+            case plan.Loop():
+                return 0
+            case user.EnterAt(input=source):
+                return self.contents[source].columns - 1
+            case _:
+                return self.contents[plan.inputs(node)[0]].columns
 
 
-def _loop_identity(node: plan.Loop, outer: Sequence[str], context: Context) -> str:
-    """The loop's body, which refers to itself by variables only, and what is made of it."""
-    names: list[str] = []
-    for inner in node.body:
-        names.append(fingerprint(inner, names, outer, context))
-    return "|".join((*names, str(node.results), str(node.limit), str(node.error_at_limit)))
+def _digest(kind: str, text: str) -> str:
+    return hashlib.sha256(f"{kind}|{text}".encode()).hexdigest()[:24]
 
 
-def _join_identity(node: plan.Join, names: Sequence[str]) -> str:
-    """The join with fingerprints in place of references."""
-    parts = [names[ref] for ref in node.inputs]
+def _key(content: Content) -> str:
+    """A text that is equal for equal contents."""
+    return content.base if content.mfp is None else content.base + _text(content.mfp)
+
+
+def _through(content: Content, mfp: Mfp) -> Content:
+    """The content of a linear node over a collection."""
+    if content.mfp is None:
+        composed = mfp
+    elif _size(content.mfp) + _size(mfp) > MOST_COMPOSED:
+        content, composed = Content(_key(content), len(content.mfp.outputs)), mfp
+    else:
+        composed = _composed(content.mfp, mfp)
+    places = [output.index if isinstance(output, Column) else -1 for output in composed.outputs]
+    if not composed.predicates and places == list(range(content.width)):
+        return Content(content.base, content.width)
+    return Content(content.base, content.width, composed)
+
+
+@lru_cache(maxsize=4096)
+def _composed(first: Mfp, second: Mfp) -> Mfp:
+    """The second after the first."""
+
+    def rewrite(node: Scalar) -> Scalar:
+        return first.outputs[node.index] if isinstance(node, Column) else node
+
+    predicates = (transform(predicate, rewrite) for predicate in second.predicates)
+    outputs = (transform(output, rewrite) for output in second.outputs)
+    return Mfp((*first.predicates, *predicates), tuple(outputs))
+
+
+@lru_cache(maxsize=4096)
+def _size(mfp: Mfp) -> int:
+    return sum(1 for scalar in (*mfp.predicates, *mfp.outputs) for _ in walk(scalar))
+
+
+def _join_identity(node: plan.Join, contents: Sequence[Content]) -> str:
+    """The join with contents in place of references."""
+    parts = [_key(contents[ref]) for ref in node.inputs]
     for path in node.paths:
         parts.append(_text(path.mfp))
         for lookup in path.lookups:
-            parts.append(f"{names[lookup.arrangement]}{lookup.relation}{lookup.key}{_text(lookup.mfp)}")
+            key = _key(contents[lookup.arrangement])
+            parts.append(f"{key}{lookup.relation}{lookup.key}{_text(lookup.mfp)}")
     return "|".join(parts)
 
 
@@ -65,8 +204,6 @@ def _parameters(node: plan.AnyNode) -> str:
     match node:
         case plan.Constant() as constant:
             return repr(constant)
-        case plan.Linear(mfp=mfp):
-            return _text(mfp)
         case plan.Concat(inputs=refs):
             return str([refs.index(ref) for ref in refs])
         case plan.RangeJoin(key=key, comparison=comparison, mfp=mfp):

@@ -1,18 +1,15 @@
 """Building the operators of joins from their plan nodes."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime import plan
-from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.join import Join, JoinPath, Stage
 from kpg.runtime.operators.rangejoin import RangeJoin
 from kpg.runtime.plan import Mfp
 from kpg.runtime.program import Program
-from kpg.runtime.render.context import Context, Rowids, Site, arrangement_of, through
+from kpg.runtime.render.context import Built, Context, Rowids, Site, arrangement_of, through
 from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BIGINT, BOOLEAN
@@ -20,7 +17,7 @@ from kpg.runtime.types import BIGINT, BOOLEAN
 COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
-def join(node: plan.Join, site: Site, built: Sequence[Operator], context: Context) -> Join:
+def join(node: plan.Join, site: Site, built: Built, context: Context) -> Join:
     streams = tuple(built[ref] for ref in node.inputs)
     paths = []
     rowids: Rowids = ()
@@ -53,7 +50,7 @@ def _compact(mfp: Mfp, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
     return keep_stream, keep_batch, Mfp(tuple(map(moved, mfp.predicates)), tuple(map(moved, mfp.outputs)))
 
 
-def range_join(node: plan.RangeJoin, site: Site, built: Sequence[Operator], context: Context) -> RangeJoin:
+def range_join(node: plan.RangeJoin, site: Site, built: Built, context: Context) -> RangeJoin:
     left, right = arrangement_of(built[node.left]), arrangement_of(built[node.right])
     read = {column for scalar in (*node.mfp.predicates, *node.mfp.outputs) for column in columns(scalar)}
     if any(column >= left.width for column in read):

@@ -1,40 +1,40 @@
 """From the nodes of a plan, and of loops' bodies, to operators that are connected with each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kpg.runtime import plan, user
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.scope import LoopScope, Scope
 from kpg.runtime.errors import InternalError
-from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.history import LoopDistinct, LoopReduce
 from kpg.runtime.operators.loop import ArrangedLeave, Enter, Leave, Loop, Variable, everything
-from kpg.runtime.operators.topk import GroupReader
-from kpg.runtime.operators.userreduce import UserReduce
 from kpg.runtime.render.build import build
 from kpg.runtime.render.context import Context, Site
-from kpg.runtime.render.identity import describe, fingerprint
+from kpg.runtime.render.existing import with_inputs
+from kpg.runtime.render.identity import Identities, describe
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.spine import Spine
-
-STATEFUL = (Arrange, LoopDistinct, LoopReduce, GroupReader, UserReduce)
-"""Operators in loops that hold the contents of their output, and emit consolidated updates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The operators of a plan, one for each node, and which of them are new, in dependency order."""
+    """The operators of a plan and all that they read, and which of them are new, in dependency order."""
 
     operators: tuple[Operator, ...]
     new: tuple[Operator, ...]
+    output: Operator
 
 
 def render(source: plan.Plan, registry: Mapping[str, Operator], context: Context) -> Rendered:
-    """Operators for all nodes; new ones are connected to their inputs but not yet hydrated."""
-    level = Level(source.nodes, context, context.scope, registry)
-    level.render()
-    return Rendered(tuple(level.built), tuple(level.new))
+    """Operators for what is not there yet; new ones are connected to their inputs but not yet hydrated.
+
+    An operator that exists is taken with what it reads, which may be less than its node does, or come by
+    another way: what only such operators would read is not built.
+    """
+    level = Level(Identities(source.nodes, context), context, context.scope, registry)
+    level.render([source.output])
+    operators = with_inputs(level.built.values(), level.imported)
+    return Rendered(operators, tuple(level.new), level.built[source.output])
 
 
 def disconnect(operators: tuple[Operator, ...]) -> None:
@@ -60,49 +60,73 @@ class Level:
     ``outer`` is the level that holds the loop, if it is one.
     """
 
-    nodes: Sequence[plan.AnyNode]
+    identities: Identities
     context: Context
     scope: Scope
     registry: Mapping[str, Operator]
     outer: "Level | None" = None
-    built: list[Operator] = field(default_factory=list)
+    built: dict[plan.Ref, Operator] = field(default_factory=dict)
     new: list[Operator] = field(default_factory=list)
+    imported: set[Operator] = field(default_factory=set)
 
-    def render(self) -> None:
-        """Fill ``built`` and ``new``."""
+    @property
+    def nodes(self) -> Sequence[plan.AnyNode]:
+        """The nodes."""
+        return self.identities.nodes
+
+    def render(self, outputs: Iterable[plan.Ref]) -> None:
+        """Fill ``built`` with all that the outputs need, and ``new``."""
         found: dict[str, Operator] = {}
-        names: list[str] = []
-        outer = [] if self.outer is None else [op.place.fingerprint for op in self.outer.built]
-        for node in self.nodes:
-            name = fingerprint(node, names, outer, self.context)
-            operator = self._existing(node) or self.registry.get(name) or found.get(name)
+        for ref in self._needed(outputs):
+            name = self.identities.names[ref]
+            operator = self._existing(ref) or found.get(name)
             if operator is None:
-                site = Site(name, describe(node, self.nodes, self.context), self.context, self.scope)
-                operator = found[name] = self._build(node, site)
+                node = self.nodes[ref]
+                description = describe(node, self.nodes, self.context)
+                site = Site(name, description, self.context, self.scope, self.identities.contents[ref])
+                operator = self._build(ref, node, site)
                 self.new.append(operator)
-            self.built.append(operator)
-            names.append(operator.place.fingerprint)
+            self.built[ref] = found[name] = operator
 
-    def _existing(self, node: plan.AnyNode) -> Operator | None:
-        """The operator of a node that has none of its own."""
+    def _needed(self, outputs: Iterable[plan.Ref]) -> list[plan.Ref]:
+        """The outputs, what operators that are to be built read, and the ways out of loops to be built."""
+        needed: set[plan.Ref] = set()
+        leaves = [ref for ref, node in enumerate(self.nodes) if isinstance(node, plan.Leave)]
+        stack = list(outputs)
+        while stack:
+            ref = stack.pop()
+            if ref in needed:
+                continue
+            needed.add(ref)
+            node = self.nodes[ref]
+            if self._existing(ref) is not None:
+                continue
+            stack += plan.inputs(node)
+            if isinstance(node, plan.Loop):
+                stack += [leave for leave in leaves if ref in plan.inputs(self.nodes[leave])]
+        return sorted(needed)
+
+    def _existing(self, ref: plan.Ref) -> Operator | None:
+        """The operator that was there before, if there is one, or an arrangement of what it would compute."""
+        node, names = self.nodes[ref], self.identities
         match node:
             case plan.Import(view=view):
-                return self.context.view_output(view)
+                operator = self.context.view_output(view)
+                self.imported.add(operator)
+                return operator
             case user.Input(identity=identity):
                 return self.context.input(identity)
-            case plan.Arrange(input=ref) if _is_arrangement(self.built[ref]):
-                return self.built[ref]
             case _:
-                return None
+                return self.registry.get(names.names[ref]) or self.registry.get(names.arrangement(ref))
 
-    def _build(self, node: plan.AnyNode, site: Site) -> Operator:
+    def _build(self, ref: plan.Ref, node: plan.AnyNode, site: Site) -> Operator:
         match node:
-            case plan.Enter(input=ref):
-                return self._enter(ref, site)
+            case plan.Enter(input=source):
+                return self._enter(source, site)
             case plan.Loop():
-                return self._loop(node, site)
-            case plan.Leave(loop=ref, result=result):
-                return _leave(self.built[ref], result, site)
+                return self._loop(ref, node, site)
+            case plan.Leave(loop=loop, result=result):
+                return _leave(self.built[loop], result, site, arranged=self.identities.arranged[ref])
             case plan.Variable():
                 return self._variable(node, site)
             case _:
@@ -137,15 +161,18 @@ class Level:
             source.consumers.append((operator, 1))
         return operator
 
-    def _loop(self, node: plan.Loop, site: Site) -> Operator:
+    def _loop(self, ref: plan.Ref, node: plan.Loop, site: Site) -> Operator:
         scope = LoopScope(self.scope.step, self.scope.interrupt, self.scope.depth + 1, parent=self.scope)
-        body = Level(node.body, self.context, scope, {}, self)
-        body.render()
-        for inner, operator in zip(node.body, body.built, strict=True):
+        body = Level(self.identities.bodies[ref], self.context, scope, {}, self)
+        body.render(range(len(node.body)))
+        for place, inner in enumerate(node.body):
+            operator = body.built[place]
             if isinstance(inner, plan.Variable) and isinstance(operator, Variable):
                 operator.limit, operator.error_at_limit = node.limit, node.error_at_limit
                 result = body.built[node.results[inner.index]]
-                operator.consolidated = inner.initial is None and isinstance(result, STATEFUL)
+                operator.consolidated = inner.initial is None and body.identities.keeps(
+                    node.results[inner.index]
+                )
                 result.consumers.append((operator, 0))
         entered = tuple(self.built[ref] for ref in plan.inputs(node))
         results = tuple(body.built[ref] for ref in node.results)
@@ -154,23 +181,15 @@ class Level:
         return loop
 
 
-def _is_arrangement(operator: Operator) -> bool:
-    while isinstance(operator, Enter):
-        (operator,) = operator.inputs
-    return isinstance(operator, Arrange)
-
-
-def _leave(loop: Operator, result: int, site: Site) -> Operator:
+def _leave(loop: Operator, result: int, site: Site, *, arranged: bool) -> Operator:
     """The result's way out; with an arrangement of it if nothing inside holds its contents."""
     if not isinstance(loop, Loop):
         raise InternalError("Leave of a node that is not a loop")
     source = loop.results[result]
     place = site.over((source, loop), source.place.rowids)
-    operator: Operator
-    if isinstance(source, STATEFUL):
-        operator = Leave(place)
-    else:
-        spine = Spine(source.width, site.scope.depth)
+    operator: Operator = Leave(place)
+    if arranged:
+        spine = Spine(source.width, site.scope.depth, effort=site.context.merge_effort)
         operator = ArrangedLeave(place, key=source.width, spine=spine, handle=TraceHandle(spine))
     source.consumers.append((operator, 0))
     return operator

@@ -1,6 +1,5 @@
 """Operators of the nodes that users' programs bring along."""
 
-from collections.abc import Sequence
 from typing import assert_never
 
 from kpg.runtime import user
@@ -8,11 +7,12 @@ from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators import apply, userreduce
 from kpg.runtime.operators.custom import Custom
+from kpg.runtime.operators.enterat import EnterAt
 from kpg.runtime.operators.input import Sink
-from kpg.runtime.render.context import Site, arrangement_of
+from kpg.runtime.render.context import Built, Site, arrangement_of
 
 
-def build_user(node: user.Node, site: Site, built: Sequence[Operator]) -> Operator:
+def build_user(node: user.Node, site: Site, built: Built) -> Operator:
     """One operator."""
     dictionary = site.context.dictionary
     match node:
@@ -30,8 +30,10 @@ def build_user(node: user.Node, site: Site, built: Sequence[Operator]) -> Operat
             operator = Custom(place, node=node, dictionary=dictionary)
             operator.bind()
             return operator
-        case user.Sink(input=ref):
-            return Sink(site.over((built[ref],), ()))
+        case user.Sink(input=ref, listener=listener):
+            return Sink(site.over((built[ref],), ()), listener=listener)
+        case user.EnterAt(input=ref):
+            return EnterAt(site.over((built[ref],), built[ref].place.rowids[:-1]))
         case user.Input():
             raise InternalError("an input has its operator from the worker")
         case _:
@@ -49,6 +51,8 @@ def identity(node: user.Node) -> str:
             return f"{[refs.index(ref) for ref in refs]}{operator!r}{result.types}"
         case user.Sink(listener=listener):
             return str(listener)
+        case user.EnterAt():
+            return ""
         case user.Input(identity=name):
             return name
         case _:
@@ -66,6 +70,8 @@ def describe(node: user.Node) -> str:
             return f"apply {operator.name}"
         case user.Sink():
             return "Output"
+        case user.EnterAt():
+            return "Enter later"
         case user.Input(identity=name):
             return f"Input {name}"
         case _:

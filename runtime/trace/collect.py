@@ -50,6 +50,48 @@ def collect(
     return np.ascontiguousarray(out[:, :written]), count[:written], task[:written], int(state[1])
 
 
+def differences(
+    layers: Layers,
+    prefix: Words,
+    groups: Words,
+    times: tuple[Words, Words],
+    corners: tuple[Words, Words],
+    width: int,
+    skip: int = 0,
+    limit: int | None = None,
+) -> tuple[Words, Words, Words, int]:
+    """Mixed differences of groups' windows: (rows int64[width, m], diffs, task of each, walked in vain).
+
+    Task i is the group ``prefix[:, groups[i]]`` at epoch ``times[0][i]``, rounds ``times[1]``; prefixes and
+    groups ascend. ``corners`` are offsets ``int64[depth, c]`` from that time, with their signs. Each row
+    comes once for each task, in the order of the trace. The last result counts updates of rows that were not.
+    """
+    epochs, rounds = times
+    tasks = groups.shape[0]
+    description = layers.descriptions
+    depth = layers[0].time.shape[0]
+    capacity = 2 * tasks + 64
+    out = np.empty((width, capacity), np.int64)
+    diff, task = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    state = np.zeros(3, np.int64)
+    bound = UNLIMITED if limit is None else limit
+    start = 0
+    while True:
+        start = kernels.differences(
+            description, width, depth, prefix, groups, epochs, rounds, *corners, skip, bound, start,
+            out, diff, task, state,
+        )  # fmt: skip
+        if start == tasks:
+            break
+        capacity *= 2
+        grown = np.empty((width, capacity), np.int64)
+        grown[:, : out.shape[1]] = out
+        out = grown
+        diff, task = np.resize(diff, capacity), np.resize(task, capacity)
+    written, walked, live = state.tolist()
+    return np.ascontiguousarray(out[:, :written]), diff[:written], task[:written], walked - live
+
+
 def group_times(layers: Layers, prefix: Words, closed: int) -> tuple[Words, Words]:
     """The distinct times of the updates of many groups: (times int64[depth, m], group of each, ascending).
 

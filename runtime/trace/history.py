@@ -23,11 +23,13 @@ Rounds = tuple[int, ...]
 MINIMUM = 64
 PORTION = 1 << 14
 """Rows for which room is made, and accumulators that are turned into rows, at a time."""
+LARGE = 1 << 20
+"""Bytes of an array from which on it grows sixteenfold."""
 FEW = 16
 """So many owed evaluations are sorted without numpy."""
 MOST_KEYS = 2**32 - 2
-NO_STEP: Words = np.array([0, 0, 0, 2**63 - 1, -1])
-"""The part of the kernels' ``state`` that describes a step: counts, then its first and last epochs."""
+NO_STEP: Words = np.array([0, 0, 0, 2**63 - 1, -1, 0])
+"""The part of the kernels' ``state`` that describes a step: counts, first and last epoch, ``MIXED``."""
 
 
 class HistoryTable:
@@ -66,8 +68,10 @@ class HistoryTable:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all state arrays, in use or reserved."""
-        return sum(array.nbytes for array in (self.slots, self.keys, self.records, self.bits))
+        """Bytes of all state arrays that are or were in use."""
+        keys, records = int(self.state[kernels.KEYS]), int(self.state[kernels.RECORDS])
+        used = keys * self.keys.shape[1] + records * self.records.shape[1]
+        return 8 * used + self.slots.nbytes + self.bits.nbytes
 
     def accumulate(self, updates: Updates, rounds: Rounds) -> None:
         """Add updates that all bear the given rounds, later than any evaluated in this step."""
@@ -292,12 +296,19 @@ class HistoryTable:
 
 
 def _grown(array: Words, used: int, n: int) -> Words:
-    """Room for n more rows than the first ``used`` of the array, which is of no use afterwards.
+    """The first ``used`` rows of the array, with room for n more.
 
-    Large arrays are moved by the system without a copy.
+    A copy: numpy asks for large pages for what it allocates anew, not for what it resizes, and the first
+    touch of memory costs more than a copy. Room that is not used is never touched, so it may be plentiful.
     """
-    array.resize((max(3 * array.shape[0] // 2, used + n), *array.shape[1:]), refcheck=False)
-    return array
+    rows, wanted = array.shape[0], used + n
+    plenty = 16 * rows if array.nbytes >= LARGE else 3 * rows // 2
+    try:
+        grown = np.empty((max(plenty, wanted), *array.shape[1:]), np.int64)
+    except MemoryError:
+        grown = np.empty((max(5 * rows // 4, wanted), *array.shape[1:]), np.int64)
+    grown[:used] = array[:used]
+    return grown
 
 
 def _order(rounds: Words) -> list[int]:

@@ -4,22 +4,21 @@ The batches are adjacent (each one's ``upper`` is the next one's ``lower``), old
 are merged when the older is not larger than ``factor`` times all that is newer; so, once merges are
 done, sizes fall geometrically and there are O(log n) batches. Merging is done in :meth:`Spine.work`,
 in proportion to what was inserted. In a loop one step inserts a batch a round: these, and no older ones,
-merge with each other in :meth:`Spine.insert`, so that :meth:`Spine.truncate` can take the step back.
+merge with each other when they are looked up, so that :meth:`Spine.truncate` can take the step back.
 """
 
 import math
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-
-import numpy as np
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.batch import Batch, Layers
+from kpg.runtime.trace.folding import ROUND_FACTOR, TINY, TINY_BATCHES, combined, comparable, meet, tiny_tail
 from kpg.runtime.trace.merge import Merge
-from kpg.runtime.trace.updates import Updates, Words
+from kpg.runtime.trace.updates import Updates
 
 if TYPE_CHECKING:
     from kpg.runtime.trace.handle import Hold
@@ -28,13 +27,8 @@ FACTOR: Final = 1
 EFFORT: Final = 4
 LEAST_FUEL: Final = 256
 
-TINY: Final = 512
-TINY_BATCHES: Final = 8
-"""So many batches of up to ``TINY`` rows are left at the end before the newest of them are made one."""
-
-
-ROUND_FACTOR: Final = 2
-"""Two batches of one step merge while the older is not larger than so many times the newer."""
+RUN: Final = 1 << 20
+"""Batches of one step are made one when they have more rows than this together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +61,8 @@ class Spine:
         self._nodes: list[Batch | Merge] = []
         self._pending: list[Batch] = []
         self._owed = 0
+        self._unfolded = 0
+        self._unfolded_rows = 0
         self._settled = True
         self._marks = 0
         self._mark: _Mark | None = None
@@ -76,16 +72,17 @@ class Spine:
     def insert(self, batch: Batch) -> None:
         """Append a batch whose ``lower`` is the ``upper`` of this trace.
 
-        If there are rounds (``depth`` above 1), it merges with others since the mark, their times kept.
-        Raises DataError, and leaves the trace as it was, where a sum of diffs does not fit 64 bits.
+        If there are rounds (``depth`` above 1), it will merge with others since the mark, their times kept.
+        Raises DataError where a sum of diffs does not fit 64 bits.
         """
         if batch.lower != self.upper:
             raise InternalError(f"batch from {batch.lower.elements} does not follow {self.upper.elements}")
+        self._pending.append(batch)
         if self.depth > 1 and self._mark is not None:
-            position = self._mark.position
-            self._pending[position:] = self._folded([*self._pending[position:], batch])
-        else:
-            self._pending.append(batch)
+            self._unfolded += 1
+            self._unfolded_rows += len(batch)
+            if self._unfolded_rows > RUN:
+                self._fold(self._mark.position)
         self.upper = batch.upper
         self.inserted_rows += len(batch)
         self._owed += len(batch)
@@ -107,23 +104,23 @@ class Spine:
             raise InternalError("a trace was merged or marked again before it was taken back to a mark")
         del self._pending[marked.position :]
         self.upper, self.inserted_rows, self._owed = marked.upper, marked.inserted_rows, marked.owed
+        self._unfolded = self._unfolded_rows = 0
         self._layers = None
 
-    def _folded(self, batches: list[Batch]) -> list[Batch]:
-        """Merge the newest of these batches while they are not much smaller than their elders."""
-        tiny = _tiny_tail(batches)
-        if 0 < tiny < TINY_BATCHES:
-            return batches
-        if tiny:
-            few = _comparable(batches[-tiny:])
-            batches[-few:] = [_combined(batches[-few:], None)]
+    def _fold(self, position: int) -> None:
+        """Make one batch of the newest, and merge it with those from ``position`` on that are no larger."""
+        batches = self._pending[position:]
+        count = min(self._unfolded, len(batches))
+        if count > 1:
+            batches[-count:] = [combined(batches[-count:], None)]
             self.merged_rows += len(batches[-1])
         while len(batches) > 1 and len(batches[-2]) <= ROUND_FACTOR * len(batches[-1]):
             merge = Merge(batches[-2], batches[-1], None)
             while merge.result is None:
                 self.merged_rows += merge.advance(len(merge) + 1)
             batches[-2:] = [merge.result]
-        return batches
+        self._pending[position:] = batches
+        self._unfolded = self._unfolded_rows = 0
 
     def _whole_nodes(self) -> list[Batch]:
         """The batches that are or were absorbed, the sources of unfinished merges among them."""
@@ -146,6 +143,9 @@ class Spine:
         if through is not None and through != self.upper:
             return self._layers_through(through)
         if self._layers is None:
+            few = self._unfolded < TINY_BATCHES and self._unfolded <= tiny_tail(self._pending)
+            if self._mark is not None and not few:
+                self._fold(self._mark.position)
             self._layers = Layers(batch for batch in self._all_batches() if len(batch))
         return self._layers
 
@@ -259,35 +259,39 @@ class Spine:
 
     def _absorb(self) -> None:
         """Let go of the boundaries between pending batches that no reader's physical frontier needs."""
+        if self._mark is not None and self._unfolded:
+            self._fold(self._mark.position)
         self._mark = None
         if not self._pending:
             return
-        physical = _meet(hold.physical for hold in self._live_holds())
-        count = 0
+        physical = meet(hold.physical for hold in self._live_holds())
+        count, large = 0, False
         for batch in self._pending:
             if physical is not None and not batch.upper.dominates(physical):
                 break
             self._nodes.append(batch)
+            large |= not 0 < len(batch) <= TINY
             count += 1
         del self._pending[:count]
-        self._settled = self._settled and not count
+        if large or (count and tiny_tail(self._nodes) >= TINY_BATCHES):
+            self._settled = False
 
     def _live_holds(self) -> "list[Hold]":
         return [hold for reference in self._holds if (hold := reference()) is not None]
 
     def _frontier(self) -> Antichain | None:
         """The frontier to compact to: no reader reads at times that are not in advance of it."""
-        return _meet(hold.logical for hold in self._live_holds())
+        return meet(hold.logical for hold in self._live_holds())
 
     def _begin_merges(self) -> None:
         """Begin every merge that is due, cheapest neighbours first."""
         if self._settled:
             return
         self._fold_empty()
-        tiny = _tiny_tail(self._nodes)
+        tiny = tiny_tail(self._nodes)
         if tiny >= TINY_BATCHES:
-            self._combine(_comparable(self._nodes[-tiny:]))
-            tiny = _tiny_tail(self._nodes)
+            self._combine(comparable(self._nodes[-tiny:]))
+            tiny = tiny_tail(self._nodes)
         while (index := self._next_pair(len(self._nodes) - tiny)) is not None:
             self._begin(index)
         self._settled = True
@@ -296,7 +300,7 @@ class Spine:
         """Make one batch of the newest ``count`` at once: merging in steps would cost more than the rows."""
         batches = [node for node in self._nodes[-count:] if isinstance(node, Batch)]
         frontier = self._frontier()
-        self._nodes[-count:] = [_combined(batches, frontier)]
+        self._nodes[-count:] = [combined(batches, frontier)]
         self.merged_rows += sum(len(batch) for batch in batches)
         if frontier:
             self.since = self.since.join(frontier)
@@ -348,53 +352,3 @@ class Spine:
                 self._layers = None
             else:
                 index += 1
-
-
-def _meet(frontiers: Iterable[Antichain]) -> Antichain | None:
-    """The earliest of the frontiers; None if there are none."""
-    result = None
-    for frontier in frontiers:
-        if result is None or frontier.dominates(result):
-            result = frontier
-        elif not result.dominates(frontier):
-            result = result.meet(frontier)
-    return result
-
-
-def _tiny_tail(nodes: Sequence[Batch | Merge]) -> int:
-    """How many of the newest batches are tiny."""
-    count = 0
-    for node in reversed(nodes):
-        if len(node) > TINY or isinstance(node, Merge):
-            break
-        count += 1
-    return count
-
-
-def _comparable(nodes: Sequence[Batch | Merge]) -> int:
-    """How many of the newest to make one, two at least: none is much larger than all newer ones together."""
-    count, rows = 1, len(nodes[-1])
-    while count < len(nodes) and (count < 2 or len(nodes[-1 - count]) <= ROUND_FACTOR * rows):
-        rows += len(nodes[-1 - count])
-        count += 1
-    return count
-
-
-def _combined(batches: Sequence[Batch], frontier: Antichain | None) -> Batch:
-    """One batch of small adjacent ones, sorted anew, with times compacted to the frontier if there is one."""
-    since = batches[0].since
-    for batch in batches:
-        if batch.since != since:
-            since = since.join(batch.since)
-    updates = Updates.concat([batch.updates for batch in batches])
-    floor = frontier.floor() if frontier is not None else None
-    if frontier is not None and floor is not None:
-        since = since.join(frontier)
-        times = np.maximum(updates.time, np.array(floor, np.int64).reshape(-1, 1))
-        updates = Updates(updates.data, _shortened(times), updates.diff)
-    return Batch(updates.consolidate(), batches[0].lower, batches[-1].upper, since)
-
-
-def _shortened(times: Words) -> Words:
-    """Times stored once if all are equal."""
-    return times[:, :1].copy() if (times == times[:, :1]).all() else times

@@ -7,11 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.errors import DataError
-from kpg.runtime.kernels import sort
+from kpg.runtime.kernels import packed, sort
 
 Words = NDArray[np.int64]
 
 ONE: Final[Words] = np.ones(1, np.int64)
+
+MANY: Final = 1 << 13
+"""From so many rows on it pays to pack them into words."""
 
 
 def multiplicity_overflow() -> DataError:
@@ -132,15 +135,70 @@ class Updates:
         n = len(self)
         if n == 0:
             return self
+        if n >= MANY and (fields := self._fields()) is not None:
+            return self._packed(fields)
+        if n <= sort.FEW:
+            return self._few()
         order = np.empty(n, np.int64)
-        sorter = sort.short_order if n <= sort.FEW else sort.sort_order
-        found = sorter(self.data, self.time, order)
+        found = sort.sort_order(self.data, self.time, order)
         if found & sort.DISTINCT and self.diff.all():
             result = self if found & sort.IDENTITY else self.take(order)
         else:
             result = self._grouped(order)
         result.ordered = True
         return result
+
+    def combined(self) -> "Updates":
+        """These updates, consolidated if that is bound to leave far fewer of them."""
+        n = len(self)
+        if n < MANY or (fields := self._fields()) is None or 2 * n < 1 << int(fields[:, 1].sum()):
+            return self
+        return self._packed(fields)
+
+    def _fields(self) -> Words | None:
+        """How the rows are packed into words, if they can be."""
+        columns = self.width + (0 if self.constant_time else self.depth)
+        fields = np.empty((columns, 2), np.int64)
+        fits = columns > 0 and packed.measure(self.data, self.time, fields) <= packed.ROOM
+        return fields if fits else None
+
+    def _packed(self, fields: Words) -> "Updates":
+        n = len(self)
+        words = np.empty(n, np.uint64)
+        order = packed.pack(self.data, self.time, fields, words)
+        if order == packed.STRICT and self.diff.all():
+            self.ordered = True
+            return self
+        sums, spare = np.empty(n, np.int64), np.empty(n, np.uint64)
+        other = self.diff if self.constant_diff else np.empty(n, np.int64)
+        kept = packed.combine(words, spare, self.diff, other, sums, int(fields[:, 1].sum()))
+        if kept < 0:
+            raise multiplicity_overflow()
+        if kept == 0:
+            return Updates.empty(self.width, self.depth)
+        data = np.empty((self.width, kept), np.int64)
+        time = self.time if self.constant_time else np.empty((self.depth, kept), np.int64)
+        packed.unpack(words, fields, data, time)
+        uniform = bool((sums[:kept] == sums[0]).all())
+        return Updates(data, time, sums[: 1 if uniform else kept].copy(), ordered=True)
+
+    def _few(self) -> "Updates":
+        (width, n), depth = self.data.shape, self.time.shape[0]
+        out, sums, state = np.empty(width * n, np.int64), np.empty(n, np.int64), np.empty(2, np.int64)
+        times = np.empty(0 if self.constant_time else depth * n, np.int64)
+        kept = sort.consolidate_few(self.data, self.time, self.diff, out, times, sums, state)
+        if kept < 0:
+            self.ordered = True
+            return self
+        uniform, overflow = state.tolist()
+        if overflow:
+            raise multiplicity_overflow()
+        if kept == 0:
+            return Updates.empty(width, depth)
+        time = self.time if self.constant_time else times[: depth * kept].reshape(depth, kept)
+        return Updates(
+            out[: width * kept].reshape(width, kept), time, sums[: 1 if uniform else kept], ordered=True
+        )
 
     def _grouped(self, order: Words) -> "Updates":
         n = len(self)

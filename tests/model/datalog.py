@@ -20,6 +20,8 @@ Tuples = frozenset[tuple[Any, ...]]
 Rows = Mapping[str, Iterable[tuple[Any, ...]]]
 Binding = dict[str, Any]
 MAX_ROUNDS = 10_000
+LOWEST = {core.Domain.NUMBER: -(2**31), core.Domain.UNSIGNED: 0}
+"""The least 32-bit numbers."""
 ANY = "any value"
 """Begins the names of the variables that wildcards in aggregates are."""
 
@@ -105,7 +107,8 @@ class _Evaluation:
                 row = tuple(_value(term, binding) for term in rule.head.terms)
                 key = tuple(v for v, function in zip(row, relation.aggregates, strict=True) if not function)
                 groups.setdefault(key, []).append(row)
-        return frozenset(_aggregated(relation, rows) for rows in groups.values())
+        size = self.program.number_size
+        return frozenset(_aggregated(relation, rows, size) for rows in groups.values())
 
     def body(self, body: Sequence[core.Literal], start: Binding) -> Iterator[Binding]:
         """The bindings of the body that extend ``start``, perhaps with repetitions."""
@@ -260,7 +263,7 @@ def _to_word(value: Any, type_: Type) -> Any:
             return int(value)
 
 
-def _aggregated(relation: core.Relation, rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+def _aggregated(relation: core.Relation, rows: Sequence[tuple[Any, ...]], size: int) -> tuple[Any, ...]:
     row = list(rows[0])
     for place, function in enumerate(relation.aggregates):
         if function == "count":
@@ -268,6 +271,9 @@ def _aggregated(relation: core.Relation, rows: Sequence[tuple[Any, ...]]) -> tup
         elif function:
             type_ = relation.columns[place].type.type
             row[place] = _combined(function, [one[place] for one in rows], type_, type_)
+            if size == 32 and function == "sum" and relation.columns[place].type.domain in LOWEST:
+                lowest = LOWEST[relation.columns[place].type.domain]
+                row[place] = (row[place] - lowest) % 2**32 + lowest
     return tuple(row)
 
 

@@ -104,6 +104,21 @@ def refined(limit: int) -> Plan:
     return build.plan(left)
 
 
+def mapped_on_the_way_in() -> Plan:
+    """What enters the inner loop in any round of the outer one goes through a stateless operator first."""
+    build = Builder()
+    edges, roots = build.edges(), build.roots()
+    outer = build.body()
+    reached = outer.variable(1)
+    inner = outer.body()
+    here = inner.variable(1)
+    start = inner.linear(inner.enter(reached), (add(col(0), number(0)),))
+    step = inner.join(here, inner.enter(outer.enter(edges)), [(0, 0)], (2,))
+    (hop,) = outer.loop(inner, inner.distinct(inner.concat(start, step)), limit=2)
+    (left,) = build.loop(outer, outer.distinct(outer.concat(hop, outer.enter(roots))))
+    return build.plan(left)
+
+
 def cancelling() -> Plan:
     """Reach with updates that cancel going round with it: it stops only if variables consolidate (T43)."""
     build = Builder()

@@ -253,6 +253,7 @@ LOOPS: dict[str, Build] = {
     "joined outside": joined_outside,
     "three deep": shapes.three_deep,
     "refined by 2 hops": lambda: shapes.refined(2),
+    "mapped on the way in": shapes.mapped_on_the_way_in,
     "cancelling": shapes.cancelling,
     "entered": shapes.entered,
     "numbers": shapes.numbers,

@@ -125,10 +125,7 @@ def _variables(body: Sequence[core.Literal], groups: Sequence[core.Variable]) ->
 
 def _is_one_set(context: Context, body: Sequence[core.Literal], given: Bindings | None) -> bool:
     """Whether the body is one atom of a relation that has no row twice, as a table may."""
+    if given is not None or len(body) != 1:
+        return False
     only = body[0]
-    alone = given is None and len(body) == 1
-    return (
-        alone
-        and isinstance(only, core.Atom)
-        and context.program.relations[only.relation].kind is core.Kind.DERIVED
-    )
+    return isinstance(only, core.Atom) and context.program.relations[only.relation].kind is core.Kind.DERIVED

@@ -23,6 +23,8 @@ class Context:
     program: core.Program
     read: Callable[[str], Rel]
     """A relation by name: its columns first."""
+    stratum: frozenset[str] = frozenset()
+    """The relations that are computed together, if they depend on each other."""
     names: Names = field(default_factory=Names)
 
 

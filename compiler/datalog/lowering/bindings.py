@@ -87,8 +87,15 @@ def equal(left: Scalar, right: Scalar) -> Scalar:
     return Call("eq", (left, right), BOOLEAN)
 
 
-def joined(parts: Sequence[Bindings], tests: Sequence[core.Comparison] = ()) -> Bindings:
-    """Bindings that agree in the variables they share and satisfy the tests; rows multiply."""
+def joined(
+    parts: Sequence[Bindings],
+    tests: Sequence[core.Comparison] = (),
+    orders: tuple[tuple[int, ...], ...] = (),
+) -> Bindings:
+    """Bindings that agree in the variables they share and satisfy the tests; rows multiply.
+
+    ``orders`` as in a join.
+    """
     if len(parts) == 1:
         only = parts[0]
         return (
@@ -110,7 +117,8 @@ def joined(parts: Sequence[Bindings], tests: Sequence[core.Comparison] = ()) -> 
         start += len(types)
     bare = algebra.Join(tuple(part.rel for part in parts), tuple(same))
     over = Bindings(bare, places)
-    return Bindings(algebra.Join(bare.inputs, (*same, *(over.test(test) for test in tests))), places)
+    on = (*same, *(over.test(test) for test in tests))
+    return Bindings(algebra.Join(bare.inputs, on, orders), places)
 
 
 def without(names: Names, rows: Bindings, excluded: Bindings) -> Bindings:

@@ -9,16 +9,21 @@ from kpg.compiler.datalog import core
 from kpg.compiler.datalog.lowering.aggregate import defaults, is_total, summary
 from kpg.compiler.datalog.lowering.atom import Context, matched, matches
 from kpg.compiler.datalog.lowering.bindings import UNIT, Bindings, joined, without
+from kpg.compiler.datalog.lowering.ordered import Plan, lookup_orders
 from kpg.runtime.errors import InternalError
 
 
 def lower_body(
-    context: Context, body: Sequence[core.Literal], kept: Iterable[str], given: Bindings | None = None
+    context: Context,
+    body: Sequence[core.Literal],
+    kept: Iterable[str],
+    given: Bindings | None = None,
+    plan: Plan = (),
 ) -> Bindings:
     """The bindings of a body, perhaps with repetitions; those of ``given`` are joined with it.
 
     ``kept`` are the variables that matter besides those that occur in the body more than once: an atom
-    whose variables are all bound elsewhere only has to match.
+    whose variables are all bound elsewhere only has to match. ``plan`` as in a rule.
     """
     uses = Counter(v.name for literal in body for v in set(core.literal_variables(literal)))
     uses.update(set(kept))
@@ -32,7 +37,8 @@ def lower_body(
     bound = {name for part in parts for name in part.places}
     rest = [one for one in body if not isinstance(one, core.Atom) and one not in early]
     tests = [one for one in rest if isinstance(one, core.Comparison) and _is_bound(one, bound)]
-    rows = joined(parts or [UNIT], tests)
+    orders = lookup_orders(plan, atoms, context.stratum, len(parts)) if given is None else ()
+    rows = joined(parts or [UNIT], tests, orders)
     return _rest(context, rows, [one for one in rest if one not in tests])
 
 

@@ -1,7 +1,7 @@
 """A relation of a program with all that it depends on: lets for its components, loops if recursive."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from kpg.compiler.algebra import rel as algebra
@@ -42,6 +42,8 @@ class Lowering:
     strata: tuple[Stratum, ...]
     places: Mapping[str, int]
     """The stratum of each derived relation."""
+    below: tuple[tuple[int, ...], ...]
+    """For each stratum, those that its rules read."""
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -69,6 +71,12 @@ class Lowering:
             rel = self._bound(context, self.strata[place], rel)
         return rel
 
+    def written_out(self, name: str, views: frozenset[str]) -> tuple[Stratum, ...]:
+        """The strata whose rules define a relation or what it depends on, not by way of views; in order."""
+        if name not in self.places:
+            return ()
+        return tuple(self.strata[place] for place in sorted(self._wanted(self.places[name], views)))
+
     def _wanted(self, place: int, views: frozenset[str]) -> set[int]:
         """The strata to define: this one and those that it depends on, not by way of views."""
         found: set[int] = set()
@@ -77,9 +85,7 @@ class Lowering:
             one = pending.pop()
             if one not in found:
                 found.add(one)
-                for rule in self.strata[one].rules:
-                    below = (self.places.get(atom.relation) for atom, _ in core.atoms(rule.body))
-                    pending += [p for p in below if p is not None and not self._is_kept(p, views)]
+                pending += [p for p in self.below[one] if not self._is_kept(p, views)]
         return found
 
     def _is_kept(self, place: int, views: frozenset[str]) -> bool:
@@ -88,6 +94,8 @@ class Lowering:
     def _bound(self, context: Context, stratum: Stratum, body: Rel) -> Rel:
         """The body with the stratum's relations bound around it."""
         own = [self.program.relations[name] for name in stratum.relations]
+        if stratum.is_recursive:
+            context = replace(context, stratum=frozenset(stratum.relations))
         values = tuple(
             definition(context, one, [rule for rule in stratum.rules if rule.head.relation == one.name])
             for one in own
@@ -111,7 +119,12 @@ def lowering(program: core.Program) -> Lowering:
         if all(_is_computed(program.relations[name]) for name in stratum.relations)
     )
     places = {name: place for place, stratum in enumerate(found) for name in stratum.relations}
-    return Lowering(program, found, places)
+    reads = (
+        {places.get(atom.relation) for rule in stratum.rules for atom, _ in core.atoms(rule.body)}
+        for stratum in found
+    )
+    below = tuple(tuple(sorted(place for place in one if place is not None)) for one in reads)
+    return Lowering(program, found, places, below)
 
 
 def _is_computed(relation: core.Relation) -> bool:

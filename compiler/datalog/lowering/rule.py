@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel, types
 from kpg.compiler.datalog import core
-from kpg.compiler.datalog.lowering.aggregate import IDEMPOTENT, reduced
+from kpg.compiler.datalog.functors import WRAPS
+from kpg.compiler.datalog.lowering.aggregate import IDEMPOTENT, TOTAL, reduced
 from kpg.compiler.datalog.lowering.atom import Context
 from kpg.compiler.datalog.lowering.bindings import ZERO, Bindings
 from kpg.compiler.datalog.lowering.body import lower_body
@@ -23,7 +24,8 @@ def definition(context: Context, relation: core.Relation, rules: Sequence[core.R
     if not rules:
         return algebra.Constant((), relation_types(relation))
     if any(relation.aggregates):
-        return _aggregated(relation, [_contributions(context, relation, rule) for rule in rules])
+        rows = _aggregated(relation, [_contributions(context, relation, rule) for rule in rules])
+        return _wrapped(rows, relation) if context.program.number_size == 32 else rows
     return algebra.Distinct(_union([_head(_plain(context, rule), rule.head) for rule in rules]))
 
 
@@ -32,7 +34,7 @@ def _union(parts: Sequence[Rel]) -> Rel:
 
 
 def _plain(context: Context, rule: core.Rule) -> Bindings:
-    return lower_body(context, rule.body, _names(rule.head))
+    return lower_body(context, rule.body, _names(rule.head), plan=rule.plan)
 
 
 def _names(head: core.Head) -> list[str]:
@@ -58,7 +60,7 @@ def _contributions(context: Context, relation: core.Relation, rule: core.Rule) -
         return _head(_plain(context, rule), rule.head)
     names = [v.name for literal in rule.body for v in core.literal_variables(literal)]
     every = list(dict.fromkeys(names))
-    return _head(lower_body(context, rule.body, every).distinct(every), rule.head)
+    return _head(lower_body(context, rule.body, every, plan=rule.plan).distinct(every), rule.head)
 
 
 def _aggregated(relation: core.Relation, parts: Sequence[Rel]) -> Rel:
@@ -80,3 +82,18 @@ def _aggregated(relation: core.Relation, parts: Sequence[Rel]) -> Rel:
         some = Call("gt", (Column(len(order), BIGINT), Literal(0, BIGINT)), BOOLEAN)
         rel = algebra.Filter(rel, (some,))
     return algebra.Project(rel, tuple(order.index(place) for place in range(len(order))))
+
+
+def _wrapped(rows: Rel, relation: core.Relation) -> Rel:
+    """The rows with sums and counts in 32 bits."""
+    values = {
+        place: Call(WRAPS[column.type.domain], (Column(place, column.type.type),), column.type.type)
+        for place, (column, function) in enumerate(zip(relation.columns, relation.aggregates, strict=True))
+        if function in TOTAL and column.type.domain in WRAPS
+    }
+    if not values:
+        return rows
+    width = len(relation.columns)
+    new = dict(zip(values, range(width, width + len(values)), strict=True))
+    mapped = algebra.Map(rows, tuple(values.values()))
+    return algebra.Project(mapped, tuple(new.get(place, place) for place in range(width)))

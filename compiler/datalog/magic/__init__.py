@@ -1,9 +1,11 @@
 """Magic sets: a program that computes only what goals ask for, goals being rows of a table.
 
 ``prepare`` chooses and is the way in; ``rewrite`` makes one program by ``walk`` (magic sets proper),
-``linear`` and ``counting``, in the order of ``sips``; ``cycles`` keeps it stratified.
+``linear`` and ``counting``, in the order of ``sips``; ``cycles`` keeps it stratified; ``domain`` is for
+those who want to know when to give it up.
 """
 
+from kpg.compiler.datalog.magic.domain import is_finite, origins
 from kpg.compiler.datalog.magic.prepare import (
     Explanation,
     Policy,
@@ -13,4 +15,13 @@ from kpg.compiler.datalog.magic.prepare import (
     steps_of_levels,
 )
 
-__all__ = ["Explanation", "Policy", "Prepared", "Strategy", "prepare", "steps_of_levels"]
+__all__ = [
+    "Explanation",
+    "Policy",
+    "Prepared",
+    "Strategy",
+    "is_finite",
+    "origins",
+    "prepare",
+    "steps_of_levels",
+]

@@ -5,7 +5,7 @@ computed as a whole and looked up.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -40,15 +40,17 @@ class Strategy(enum.Enum):
 class Policy:
     """What the choice of strategy depends on, besides the program.
 
-    ``kept``: derived relations that are there already. ``rows``: sizes of inputs, as far as known.
+    ``kept``: derived relations that are there already. ``whole``: why the relation asked is to be computed
+    as a whole, if it is. ``rows``: sizes of inputs, as far as known.
     ``acyclic``: inputs without cycles, seen as edges from some columns to others (``steps_of_levels``).
     ``least_rows``: programs over less than that are computed as a whole. ``levels``: the greatest level of
     counting, None to leave it out; ``count_always``: even where cycles are possible.
     """
 
     kept: frozenset[str] = frozenset()
+    whole: str = ""
     rows: Mapping[str, int] = field(default_factory=dict)
-    acyclic: frozenset[Steps] = frozenset()
+    acyclic: Container[Steps | None] = frozenset()
     least_rows: int = 0
     levels: int | None = 1024
     count_always: bool = False
@@ -79,7 +81,8 @@ class Prepared:
     ``bound``: the columns that are given; fewer than asked if some are aggregated. ``seed``: the program's
     input with a row (distinct) of these for each goal, None if there are none. ``answer``: its relation with
     the columns of the relation asked, and the tuples for all rows of the seed. ``demands``: relations whose
-    sizes are the demand.
+    sizes are the demand. ``spreading``: those of them that hold more than what is asked from outside, with
+    the relation of the source and its columns that they have values for.
     """
 
     program: core.Program
@@ -89,6 +92,7 @@ class Prepared:
     strategy: Strategy
     demands: tuple[str, ...]
     explanation: Explanation
+    spreading: tuple[tuple[str, str, tuple[bool, ...]], ...] = ()
 
 
 def prepare(
@@ -123,6 +127,8 @@ def _against(program: core.Program, goal: Adorned, policy: Policy) -> str:
     """Why not to restrict the computation to what is asked; nothing if there is no reason."""
     if not any(goal.bound):
         return "no column that can be restricted is given"
+    if policy.whole:
+        return policy.whole
     below = _needed(program, {goal.relation})
     sizes = [policy.rows.get(name) for name in below if program.relations[name].kind is not core.Kind.DERIVED]
     total = sum(size for size in sizes if size is not None)
@@ -236,7 +242,23 @@ def _finished(
     strategy = _strategy(rewriting, asked)
     rules = tuple(rule_text(one, relations[one.head.relation]) for one in made)
     shown = Explanation(strategy, "", (*rewriting.notes, *weaker, *whole), rules)
-    return Prepared(program, goal.bound, seed.name, answer, strategy, tuple(rewriting.demands), shown)
+    spreading = _spreading(rewriting, seed.name)
+    demands = tuple(rewriting.demands)
+    return Prepared(program, goal.bound, seed.name, answer, strategy, demands, shown, spreading)
+
+
+def _spreading(rewriting: Rewriting, seed: str) -> tuple[tuple[str, str, tuple[bool, ...]], ...]:
+    """The relations of values asked for that rules make values for, as ``Prepared.spreading``."""
+    made = {
+        rule.head.relation
+        for rule in rewriting.rules
+        if any(atom.relation != seed for atom, _ in core.atoms(rule.body))
+    }
+    return tuple(
+        (name, asked.relation, asked.bound)
+        for name, asked in rewriting.demands.items()
+        if asked is not None and name in made
+    )
 
 
 def _is_seeded(rewriting: Rewriting, asked: Adorned, goal: Adorned) -> bool:

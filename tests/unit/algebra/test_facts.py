@@ -1,6 +1,14 @@
 """Unique keys and nullability, operator by operator."""
 
-from kpg.compiler.algebra.facts import at_most_one_row, is_unique, nullable, rejected_nulls, unique_keys
+from kpg.compiler.algebra.facts import (
+    Facts,
+    at_most_one_row,
+    is_unique,
+    nullable,
+    rejected_nulls,
+    unique_keys,
+)
+from kpg.compiler.algebra.lets import recursions
 from kpg.compiler.algebra.rel import (
     AggregateCall,
     Constant,
@@ -9,6 +17,7 @@ from kpg.compiler.algebra.rel import (
     Get,
     Join,
     Let,
+    LetRec,
     LocalGet,
     Map,
     Negate,
@@ -102,3 +111,42 @@ def test_what_expressions_and_aggregates_can_be() -> None:
     assert nullable(Reduce(CUSTOMER, (), (total, count))) == (True, False)
     assert nullable(Reduce(CUSTOMER, (column(1),), (total,))) == (True, False)
     assert nullable(Constant(((1, None), (2, 3)), (INTEGER, INTEGER))) == (False, True)
+
+
+def recursion(start: Rel) -> LetRec:
+    """r(x, y) := start(x, y) or r(y, y), as a set."""
+    r = LocalGet("r", (INTEGER, INTEGER))
+    value = Distinct(Union((start, Project(r, (1, 1)))))
+    return LetRec(("r",), (value,), ((INTEGER, INTEGER),), None, r)
+
+
+def test_recursive_relations() -> None:
+    rows = Constant(((1, 2),), (INTEGER, INTEGER))
+    rec = recursion(rows)
+    facts = Facts({}, recursions(rec))
+    assert facts.nullable(rec) == (False, False)
+    assert facts.unique_keys(rec) == (frozenset({0, 1}),)
+
+
+def test_nulls_that_later_rounds_move() -> None:
+    """The second column is NULL from the start, and gets into the first."""
+    rec = recursion(Constant(((1, None),), (INTEGER, INTEGER)))
+    assert Facts({}, recursions(rec)).nullable(rec) == (True, True)
+    only_first = recursion(Constant(((None, 1),), (INTEGER, INTEGER)))
+    assert Facts({}, recursions(only_first)).nullable(only_first) == (True, False)
+
+
+def test_a_recursion_that_nothing_is_known_of() -> None:
+    rec = recursion(Constant(((1, 2),), (INTEGER, INTEGER)))
+    assert nullable(rec) == (True, True)
+    assert unique_keys(rec) == ()
+
+
+def test_mutual_recursion_that_adds_up_to_nothing() -> None:
+    """Both are empty, for each only has what the other has: no NULL comes of that."""
+    a, b = LocalGet("a", (INTEGER,)), LocalGet("b", (INTEGER,))
+    rec = LetRec(("a", "b"), (Distinct(b), a), ((INTEGER,), (INTEGER,)), None, b)
+    facts = Facts({}, recursions(rec))
+    assert facts.nullable(rec) == (False,)
+    assert facts.unique_keys(a) == (frozenset({0}),)
+    assert facts.unique_keys(b) == ()

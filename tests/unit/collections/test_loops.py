@@ -385,8 +385,8 @@ def test_mistakes(flow: kpg.Dataflow) -> None:
         variable = loop.variable(initial=edges)
         with pytest.raises(kpg.InterfaceError, match="still being written"):
             watch(loop.leave(variable))
-        with pytest.raises(kpg.InterfaceError, match="inside a loop cannot be read"):
-            variable.inspect(print)
+        with pytest.raises(kpg.InterfaceError, match="inside a loop cannot be kept"):
+            variable.export("kept")
         variable.set(variable.distinct())
         with pytest.raises(kpg.InterfaceError, match="was set before"):
             variable.set(edges)

@@ -9,6 +9,7 @@ import pytest
 import kpg
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.loop import everything
 from tests.unit.collections.test_loops import reach
 from tests.unit.collections.watching import step, watch
 
@@ -210,3 +211,170 @@ def test_an_output_of_which_nothing_can_be_had_leaves_no_trace(db: kpg.Database,
         watch(flow.import_("t").map(lambda r: 1 / r.x))
     assert operators(db) == []
     db.sql("INSERT INTO t VALUES (1)")
+
+
+def test_t55_a_dataflow_retires_when_its_inputs_close(db: kpg.Database, flow: kpg.Dataflow) -> None:
+    """What its outputs needed is freed; probes are done, records complete, exports hold what they came to."""
+    edges, roots = flow.input("edges", src=int, dst=int), flow.input("roots", node=int)
+    found = reach(edges, roots)
+    found.export("found")
+    degrees = edges.count("src").arrange_by_key("src")
+    seen, probe, record = (
+        watch(edges.join(edges, {"dst": "src"}, lambda a, b: (a.src, b.dst))),
+        found.probe(),
+        found.capture(),
+    )
+    edges.insert([(1, 2), (2, 3), (3, 1), (5, 6)])
+    roots.insert(1)
+    step(flow, edges, roots)
+    edges.remove(3, 1)
+    edges.close()
+    traces = [weakref.ref(one.spine) for one in arrangements(db)]
+    assert len(operators(db)) > 10
+    roots.advance_to(3)
+    flow.step()
+    assert probe.time == 3 and not probe.done(3)  # roots may still bring something
+    roots.close()
+    assert probe.time is None and probe.done(10**9)
+    gc.collect()
+    assert sorted(type(one).__name__ for one in operators(db)) == ["Arrange", "Arrange"]
+    assert sum(trace() is not None for trace in traces) == 2
+    assert (sorted(row for row, _, _ in record), seen.at()) == ([(1,), (2,), (3,)], {(1, 3): 1})
+    assert sorted(db.query("SELECT node FROM found")) == [(1,), (2,), (3,)]
+    again = watch(found.map(lambda r: r.node + 1))
+    late = watch(
+        db.dataflow("late").import_(degrees).join(found, {"src": "node"}, lambda d, r: (d.src, d.count))
+    )
+    assert (again.at(), late.at()) == ({(2,): 1, (3,): 1, (4,): 1}, {(1, 1): 1, (2, 1): 1})
+    with pytest.raises(kpg.InterfaceError, match="input edges is a stream"):
+        watch(edges.distinct())
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM found")
+    db.sql("CREATE TABLE t (node BIGINT); INSERT INTO t VALUES (1), (3), (9)")
+    assert watch(flow.import_("t").join(found, "node")).at() == {(1,): 1, (3,): 1}
+    with pytest.raises(kpg.ProgrammingError, match='"v" uses "found"'):
+        flow.drop()
+    db.sql("DROP MATERIALIZED VIEW v")
+    db.sql("INSERT INTO t VALUES (2)")
+    flow.drop()
+
+
+def test_t55_what_a_closed_input_alone_made_retires_in_the_midst_of_others(
+    db: kpg.Database, flow: kpg.Dataflow
+) -> None:
+    fixed, live = flow.input("fixed", x=int, y=int), flow.input("live", x=int)
+    sums = fixed.sum("y", key="x")
+    seen = watch(live.join(sums, "x"))
+    fixed.insert([(1, 5), (1, 6), (2, 7)])
+    live.insert(1)
+    step(flow, fixed, live)
+    fixed.close()
+    names = [type(one).__name__ for one in operators(db)]
+    assert names.count("Reduce") == 0 and names.count("Arrange") == 2
+    live.insert(2)
+    step(flow, live)
+    assert seen.at() == {(1, 11): 1, (2, 7): 1}
+    live.close()
+    assert operators(db) == []
+
+
+def test_t55_a_dataflow_waits_for_the_notifications_that_were_asked_for(
+    db: kpg.Database, flow: kpg.Dataflow
+) -> None:
+    class Later(kpg.Operator):
+        def on_recv(self, batch: kpg.Batch, time: int) -> None:
+            self.notify_at(time + 10)
+
+        def on_notify(self, time: int) -> None:
+            self.send([((time,), 1)], time)
+
+    a, clock = flow.input("a", x=int), flow.input("clock", x=int)
+    probe, seen = a.apply(Later(), at=int).probe(), watch(a.apply(Later(), at=int))
+    a.insert(1)
+    a.close()
+    step(flow, clock)
+    assert probe.time == 2 and len(operators(db)) > 2
+    clock.advance_to(12)
+    flow.step()
+    assert probe.time is None and seen.at() == {(11,): 1}
+    clock.close()
+    assert operators(db) == []
+
+
+@pytest.mark.parametrize("arranged_first", [True, False])
+def test_a_collection_is_arranged_by_a_key_once_however_it_was_come_by(
+    db: kpg.Database, flow: kpg.Dataflow, arranged_first: bool
+) -> None:
+    edges = flow.input("edges", src=int, dst=int)
+    ways = [
+        lambda: edges,
+        lambda: edges.arrange_by_key("src"),
+        lambda: edges.rename(src="b", dst="a").rename(b="src", a="dst"),
+    ]
+    for way in ways if arranged_first else reversed(ways):
+        collection = way()
+        watch(collection.join(collection, {"dst": "src"}, lambda a, b: (a.src, b.dst)))
+        collection.map(lambda e: (e.dst, e.src, e.src + e.dst)).arrange_by_key("dst")
+        collection.arrange_by_key("dst")
+        collection.distinct().arrange_by_key("dst", "src")
+        with flow.scope() as loop:
+            variable = loop.variable(node=int)
+            variable.set(
+                variable.join(collection.filter(lambda e: e.src > 1), {"node": "dst"}, lambda v, e: e.src)
+                .rename(src="node")
+                .distinct()
+            )
+            left = loop.leave(variable.result)
+        watch(left)
+    kinds = [type(one).__name__ for one in operators(db)]
+    assert len(arrangements(db)) == 5, [one.place.description for one in arrangements(db)]
+    assert kinds.count("Join") == 1 and kinds.count("Distinct") == 1 and kinds.count("Loop") == 1
+    edges.insert([(1, 2), (2, 3)])
+    step(flow, edges)
+    late = watch(edges.arrange_by_key("src").arrange_by_key("dst"))  # the index is there, the stream is not
+    assert late.at() == {(1, 2): 1, (2, 3): 1}
+
+
+def test_an_arranged_table_is_arranged_by_another_key_as_the_table_is(
+    db: kpg.Database, flow: kpg.Dataflow
+) -> None:
+    db.sql("CREATE TABLE e (src BIGINT, dst BIGINT)")
+    table = flow.import_("e")
+    by_src = table.arrange_by_key("src")
+    by_src.arrange_by_key("dst")
+    table.arrange_by_key("dst")
+    watch(by_src.filter(lambda e: e.src > 1).join(by_src, {"dst": "dst"}, lambda a, b: a.src + b.src))
+    assert [one.place.description for one in arrangements(db)][:2] == ["e(src)", "e(dst)"]
+    assert len(arrangements(db)) == 3  # and of the few that pass the filter
+
+
+def test_a_column_of_distinct_rows_is_another_collection(flow: kpg.Dataflow) -> None:
+    """Identity of a projection goes by the width of what is under it."""
+    edges = flow.input("edges", src=int, dst=int, weight=int)
+    pairs = edges.project("src", "dst").distinct().arrange_by_key("src")
+    ends = watch(pairs.project("src").concat(pairs.map(lambda p: {"src": p.dst})).distinct())
+    edges.insert([(1, 2, 7), (1, 2, 8)])
+    step(flow, edges)
+    assert ends.at() == {(1,): 1, (2,): 1}
+
+
+def test_a_closed_database_gives_its_memory_back_at_once() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        with kpg.connect() as db:
+            flow = db.dataflow("reach")
+            edges, roots = flow.input("edges", src=int, dst=int), flow.input("roots", node=int)
+            found = reach(edges, roots).probe()
+            edges.insert([(1, 2), (2, 3)])
+            roots.insert(1)
+            step(flow, edges, roots)
+            states = [
+                weakref.ref(getattr(operator, name))
+                for operator in everything(tuple(operators(db)))
+                for name in ("spine", "table")
+                if hasattr(operator, name)
+            ]
+        assert len(states) >= 3 and found is not None
+        assert [state() for state in states] == [None] * len(states)
+    finally:
+        gc.enable()

@@ -64,10 +64,53 @@ def test_views_are_collections(db: kpg.Database, flow: kpg.Dataflow) -> None:
     seen = watch(kinds.filter(lambda r: r.n > 1))
     db.sql("INSERT INTO product VALUES (4, 'jam', 9, NULL)")
     assert seen.at() == {("tea", 2): 1, ("jam", 2): 1}
-    with pytest.raises(kpg.ProgrammingError, match="not materialized"):
-        flow.import_("plain")
+    assert watch(flow.import_("plain")).at() == {(1,): 1}
     with pytest.raises(kpg.ProgrammingError, match='did you mean "kinds"'):
         flow.import_("kindz")
+
+
+def test_a_view_that_is_not_kept_is_planned_where_it_is_imported(
+    db: kpg.Database, flow: kpg.Dataflow
+) -> None:
+    db.sql(
+        "CREATE VIEW dear AS SELECT kind, count(*) AS n FROM product WHERE id > 1 GROUP BY 1 ORDER BY min(id)"
+    )
+    db.sql(
+        """CREATE VIEW "Below ""ten" AS WITH RECURSIVE up(n) AS (SELECT min(id) FROM product
+        UNION SELECT n + 1 FROM up WHERE n < 4) SELECT n, kind FROM up LEFT JOIN dear USING (n)"""
+    )
+    dear, below = flow.import_("dear"), flow.import_('Below "ten')
+    assert (dear.columns, below.columns) == (["kind", "n"], ["n", "kind"])
+    assert [str(type_) for type_ in below.types] == ["INTEGER", "VARCHAR"]
+    seen, some = watch(below), watch(dear.join(flow.constant([1], n=int), "n"))
+    assert seen.at() == dict.fromkeys(map(tuple, db.query('SELECT * FROM "Below ""ten"')), 1)
+    db.sql("INSERT INTO product VALUES (7, 'jam', 9, NULL)")
+    assert seen.at() == dict.fromkeys(map(tuple, db.query('SELECT * FROM "Below ""ten"')), 1)
+    assert {row[0]: n for row, n in some.at().items()} == {
+        kind: 1 for kind, n in db.query("SELECT * FROM dear") if n == 1
+    }
+    kept = len(db.operators())
+    db.sql("CREATE MATERIALIZED VIEW twin AS SELECT * FROM dear")
+    assert len(db.operators()) - kept <= 2  # what the view needs is there
+    with pytest.raises(kpg.ProgrammingError, match="dear"):
+        db.sql("DROP VIEW dear")
+    flow.drop()
+
+
+def test_an_export_explains_itself(db: kpg.Database, flow: kpg.Dataflow) -> None:
+    edges = flow.input("edges", src=int, dst=int)
+    product = flow.import_("product")
+    edges.join(product, {"dst": "id"}, lambda e, p: {"src": e.src, "kind": p.kind}).export("linked")
+    view = db.view("linked")
+    assert view.sql == ""
+    lines = view.explain().splitlines()
+    assert any("Input edges" in line for line in lines) and any("Source product" in line for line in lines)
+    assert any(" Join " in line for line in lines) and lines[-1].startswith("output %")
+    assert "product by (id): " in view.explain("arrangements")
+    with pytest.raises(
+        kpg.InterfaceError, match='"linked" is an exported collection: it has no stage "logical"'
+    ):
+        view.explain("logical")
 
 
 def test_a_collection_is_a_view(db: kpg.Database, flow: kpg.Dataflow) -> None:

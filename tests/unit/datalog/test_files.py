@@ -100,9 +100,10 @@ def test_domains_of_columns(db: Database, tmp_path: Path) -> None:
         db.datalog(".decl v(x: number)\n.input v", facts=tmp_path)
     with pytest.raises(kpg.NotSupportedError, match="IO=sqlite"):
         db.datalog(".decl v(x: number)\n.input v(IO=sqlite)", facts=tmp_path)
-    with pytest.raises(kpg.NotSupportedError, match="records are not read from files"):
-        (tmp_path / "r.facts").write_text("[1]\n")
-        db.datalog(".type R = [x: number]\n.decl r(x: R)\n.input r", facts=tmp_path)
+    (tmp_path / "r.facts").write_text("[1]\n")
+    assert list(db.datalog(".type R = [x: number]\n.decl r(x: R)\n.input r", facts=tmp_path).rows("r")) == [
+        ("[1]",)
+    ]
     (tmp_path / "go.facts").write_text("()\n")
     program = db.datalog(".decl go()\n.input go\n.decl ok()\nok() :- go().", facts=tmp_path)
     assert len(program["ok"]) == 1

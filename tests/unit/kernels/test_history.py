@@ -111,8 +111,32 @@ def test_one_key_may_need_more_than_a_portion() -> None:
     assert updates.data[1][updates.diff == 1].tolist() == list(range(1, epochs + 1))
 
 
+def test_keys_with_chains_commit_side_by_side() -> None:
+    """Several blocks of keys with zero to four rounds, some of whose counts come to be zero."""
+    n, table = 1000, HistoryTable(1, (), 2)
+    rounds_of = [[r for r in range(4) if key >> r & 1] for key in range(n)]
+    shown = set()
+    for r in range(4):
+        keys = [key for key in range(n) if r in rounds_of[key]]
+        diffs = [-1 if key % 16 == 15 and key % 5 == 0 and r == 3 else 1 for key in keys]
+        table.accumulate(Updates.of([keys], (1, r), diffs), (r,))
+        updates = table.evaluate_threshold((r,), True)
+        assert (updates.diffs() == 1).all()
+        assert shown.isdisjoint(updates.data[0].tolist())
+        shown |= set(updates.data[0].tolist())
+    table.accumulate(Updates.of([[1, 3, 3]], (1, 4), [-1, -1, -1]), (4,))
+    updates = table.evaluate_threshold((4,), True)
+    assert (sorted(updates.data[0].tolist()), updates.diff.tolist()) == ([1, 3], [-1])
+    table.commit()
+    present = {(key,) for key in range(n) if rounds_of[key]} - {(1,), (3,)}
+    assert contents(table).keys() == present
+    table.accumulate(Updates.of([[key for key in range(n) if rounds_of[key]]], (2, 5), -4), (5,))
+    assert set(table.evaluate_threshold((5,), True).data[0].tolist()) == {key for (key,) in present}
+
+
 def test_layouts_agree() -> None:
-    for name in ("CURRENT", "STEP_RECORDS", "FIRST_EPOCH", "LAST_EPOCH", "ENTRIES", "OWED", "FREE", "LIMBS"):
+    shared = ("CURRENT", "STEP_RECORDS", "FIRST_EPOCH", "LAST_EPOCH", "MIXED", "ENTRIES", "OWED")
+    for name in (*shared, "FREE", "LIMBS"):
         assert getattr(differences, name) == getattr(kernels, name)
     assert (kernels.COUNT, kernels.SUM, kernels.LIMBS) == (groups.COUNT, groups.SUM, groups.LIMBS)
     assert kernels.NULL == groups.NULL == differences.NULL

@@ -18,8 +18,7 @@ ANY_UPDATES = st.tuples(st.integers(0, 3), st.integers(1, 2)).flatmap(
 
 def order_of(rows: Updates) -> tuple[list[int], int]:
     order = np.empty(len(rows), np.int64)
-    sorter = sort.short_order if len(rows) <= sort.FEW else sort.sort_order
-    flags = sorter(rows.data, rows.time, order)
+    flags = sort.sort_order(rows.data, rows.time, order)
     return order.tolist(), flags
 
 

@@ -191,7 +191,9 @@ def test_a_view_can_be_verified(counts: Database) -> None:
         counts.sql("BEGIN; DELETE FROM word; VERIFY VIEW total")
 
 
-@pytest.mark.parametrize("stage", ["ast", "logical", "steps", "optimized", "physical", "arrangements"])
+@pytest.mark.parametrize(
+    "stage", ["ast", "logical", "magic", "steps", "optimized", "physical", "arrangements"]
+)
 def test_every_stage_is_explained(counts: Database, stage: str) -> None:
     text = "SELECT w FROM word WHERE n > (SELECT n FROM total)"
     assert repr(counts.sql(f"EXPLAIN {stage.upper()} {text}")) == counts.explain(text, stage)

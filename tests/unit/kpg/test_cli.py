@@ -99,8 +99,8 @@ def test_explain_tpch(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None
 
 
 def test_explain_wrong_stage(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    assert run(monkeypatch, "explain", "SELECT 1", "--stage", "magic") == 1
-    assert "magic" in capsys.readouterr().err
+    assert run(monkeypatch, "explain", "SELECT 1", "--stage", "fiction") == 1
+    assert "fiction" in capsys.readouterr().err
 
 
 def test_functions(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:

@@ -99,3 +99,46 @@ def test_a_scalar_subquery_over_the_recursion_is_refused() -> None:
     rec = LetRec(("tc",), (Distinct(Union((EDGES, Single(tc, ())))),), (PAIR,), None, tc)
     with pytest.raises(NotSupportedError, match="recursive relation"):
         plan_query(rec, NoStatistics())
+
+
+def predicates_of(loop: plan.Loop) -> list[object]:
+    return [test for node in loop.body if isinstance(node, plan.Linear) for test in node.mfp.predicates]
+
+
+def test_what_is_never_null_in_any_round_is_not_tested() -> None:
+    assert not predicates_of(loop_of(plan_query(closure(EDGES), NoStatistics())))
+    odd, even = LocalGet("odd", PAIR), LocalGet("even", PAIR)
+    values = (Distinct(Union((EDGES, step(even, EDGES)))), Distinct(step(odd, EDGES)))
+    mutual = plan_query(LetRec(("odd", "even"), values, (PAIR, PAIR), None, even), NoStatistics())
+    assert not predicates_of(loop_of(mutual))
+
+
+def test_what_may_become_null_in_some_round_is_tested() -> None:
+    edges = Constant(((1, 2), (2, None), (None, 3)), PAIR)
+    query = plan_query(closure(edges), NoStatistics())
+    (test,) = predicates_of(loop_of(query))
+    assert test == Call("is_not_null", (Column(1, BIGINT),), BOOLEAN)
+    assert rows_of_plan(query, {}) == Counter({(1, 2): 1, (2, None): 1, (None, 3): 1, (1, None): 1})
+
+
+def only_join(loop: plan.Loop) -> plan.Join:
+    (join,) = (node for node in loop.body if isinstance(node, plan.Join))
+    return join
+
+
+def test_a_join_takes_an_arrangement_whose_order_brings_equal_derivations_together() -> None:
+    """Cousins: pairs (a, b) with the same a make the same pairs again and again, whatever b."""
+    same = LocalGet("sg", PAIR)
+    cousins = Project(Join((EDGES, same, EDGES), (equal(0, 2), equal(3, 4))), (1, 5))
+    loop = loop_of(
+        plan_query(LetRec(("sg",), (Distinct(Union((EDGES, cousins))),), (PAIR,), None, same), NoStatistics())
+    )
+    join = only_join(loop)
+    assert isinstance(loop.body[join.inputs[1]], plan.Arrange)
+    assert not isinstance(loop.body[join.inputs[0]], plan.Arrange)
+
+
+def test_a_join_takes_the_variable_where_an_order_would_not_help() -> None:
+    """Of a closure by its last node, no two rows make the same row."""
+    loop = loop_of(plan_query(closure(EDGES), NoStatistics()))
+    assert isinstance(loop.body[only_join(loop).inputs[0]], plan.Variable)

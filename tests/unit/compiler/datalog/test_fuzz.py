@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+from pathlib import Path
 
 import pytest
 
@@ -176,6 +178,7 @@ def survives(text: str) -> bool:
     except DatalogError as error:
         assert str(error)
         json.dumps(to_json(error.diagnostics))
+        assert all(one.span is not None for one in error.diagnostics)
         return False
     program = checked.program
     assert program_text(program).count(":-") <= len(program.rules)
@@ -236,3 +239,122 @@ def test_noise() -> None:
     for _ in range(60):
         survives(" ".join(numbers.choice(SCRAPS) for _ in range(numbers.randint(1, 30))))
         survives("".join(chr(numbers.randint(0, 0x2FFF)) for _ in range(20)))
+
+
+# Programs that work, changed a little
+
+EXAMPLES = Path(__file__).parents[4] / "datalog_examples"
+TOKEN = re.compile(r'"[^"\n]*"|\.[a-z_]+|[\w?]+|:-|\s+|.')
+MARKS = '\x00\t\r"$\\é\u2028\U0001f600\ufeff _'
+
+
+class Mutator:
+    """Texts made of the tokens of the examples, mostly in their order."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.texts = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*/*.dl"))]
+        self.tokens = [token for text in self.texts for token in TOKEN.findall(text) if not token.isspace()]
+
+    def text(self) -> str:
+        tokens = TOKEN.findall(self.random.choice(self.texts))
+        for _ in range(self.random.randint(1, 4)):
+            at = self.random.randrange(len(tokens))
+            match self.random.randrange(6):
+                case 0:
+                    tokens[at : at + self.random.randint(1, 3)] = []
+                case 1:
+                    tokens[at:at] = [self.random.choice(self.tokens)]
+                case 2:
+                    tokens[at] = self.random.choice(self.tokens)
+                case 3:
+                    tokens[at:at] = tokens[at : at + self.random.randint(1, 20)]
+                case 4:
+                    kept = tokens[at][: self.random.randint(0, len(tokens[at]))]
+                    tokens[at] = kept + self.random.choice(MARKS)
+                case _:
+                    tokens[at:] = ["x"]
+            tokens = tokens or ["x"]
+        return "".join(tokens)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_mutated_examples(seed: int) -> None:
+    mutator = Mutator(seed)
+    for _ in range(100):
+        survives(mutator.text())
+
+
+DEEP = 20_000
+LARGE = {
+    "parentheses": "p(" + "(" * DEEP + "1" + ")" * DEEP + ").",
+    "sums": "p(" + "+".join(["1"] * DEEP) + ").",
+    "signs": "p(" + "-" * 250 + "x) :- p(x).",
+    "negations": "p(1) :- " + "!" * DEEP + "p(1).",
+    "powers": "p(" + "^".join(["1"] * DEEP) + ").",
+    "groups": "p(1) :- " + "(" * DEEP + "p(1)" + ")" * DEEP + ".",
+    "records": "r(" + "[1, " * DEEP + "nil" + "]" * DEEP + ", 1).",
+    "aggregates": "p(x) :- x = " + "sum y : { p(y), y = " * 2000 + "1" + "}" * 2000 + ".",
+    "alternatives": "p(1) :- " + ", ".join(["(p(1) ; p(2))"] * 30) + ".",
+    "arguments": "p(min(" + ", ".join(["1"] * 2000) + ")).",
+    "literals": "p(1) :- " + ", ".join(["p(1)"] * 1100) + ".",
+    "digits": "p(" + "9" * 100_000 + ").",
+    "hexadecimal": "p(0x" + "f" * 100_000 + ").",
+    "float": "a($Z, " + "9" * 5000 + ".0).",
+    "exponent": "a($Z, 1.0e999999).",
+    "components": ".comp C {" * 2000 + "}" * 2000,
+    "types": "".join(f".type T{n} <: T{n + 1} " for n in range(3000)) + ".type T3000 <: number",
+    "condition": "#if " + "(" * DEEP + "\n#endif",
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_is_too_large_is_refused(name: str) -> None:
+    assert not survives(DECLARATIONS + LARGE[name])
+
+
+def test_what_is_large_is_not() -> None:
+    assert survives(DECLARATIONS + 'q(1, "' + "x" * 1_000_000 + '").')
+    assert survives(DECLARATIONS + "r(" + "[1, " * 200 + "nil" + "]" * 200 + ", 1).")
+    assert survives(
+        "".join(f".decl s{n}(x: number) s{n}(x) :- s{n + 1}(x). " for n in range(500))
+        + ".decl s500(x: number)"
+    )
+
+
+UNFINISHED = (
+    "/* p(1).",
+    'q(1, "a',
+    'q(1, "a\\',
+    "p(1",
+    "p(1) :- ",
+    ".decl",
+    ".type A =",
+    "p(x) :- x = sum",
+    "$",
+    "\\",
+    "?-",
+)
+
+
+@pytest.mark.parametrize("text", UNFINISHED)
+def test_unfinished_texts_are_refused(text: str) -> None:
+    assert not survives(DECLARATIONS + text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", " \t\r\n", "// nothing", "/* nothing */", "\ufeff", "\ufeff.decl s()"]
+)
+def test_texts_without_statements_are_programs(text: str) -> None:
+    assert survives(text)
+
+
+def test_line_ends_of_other_systems() -> None:
+    text = '.decl s(x: symbol)\r\n// a comment\r\ns("é\U0001f600"). /* two\r\nlines */\r\n'
+    text += '#define T \\\r\n  "t"\r\ns(T).\r\n'
+    assert set(check(text, Catalog()).program.facts["s"]) == {("é\U0001f600",), ("t",)}
+    with pytest.raises(DatalogError) as caught:
+        check(".decl s(x: symbol)\r\n\r\ns(1).\r\n", Catalog())
+    span = caught.value.diagnostics[0].span
+    assert span is not None
+    assert (span.line, span.column) == (3, 3)

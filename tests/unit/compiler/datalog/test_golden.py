@@ -1,5 +1,6 @@
 """Golden texts: what sugar becomes, and what errors and warnings look like."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.compiler.datalog.check import check
 from kpg.compiler.datalog.core import Goal, Program
+from kpg.compiler.datalog.diagnostics import to_json
 from kpg.compiler.datalog.text import expression_text, program_text
 from kpg.runtime.errors import DatalogError
 from kpg.runtime.types import DATE, INTEGER, TEXT, ColumnDef, Schema, decimal
@@ -30,6 +32,19 @@ def errors(text: str) -> str:
         check(DECLARATIONS + text, catalog())
     found = [one for one in caught.value.diagnostics if one.severity == "error"]
     return "\n".join(f"{one.code}: {one.render()}" for one in found)
+
+
+def warnings(text: str) -> str:
+    found = check(DECLARATIONS + text, catalog()).warnings
+    return "\n".join(f"{one.code}: {one.render()}" for one in found) or "none"
+
+
+def data(text: str) -> str:
+    try:
+        found = check(DECLARATIONS + text, catalog()).warnings
+    except DatalogError as error:
+        found = error.diagnostics
+    return "\n".join(json.dumps(one) for one in to_json(found))
 
 
 def core(text: str) -> str:
@@ -62,8 +77,8 @@ def goal_text(goal: Goal) -> str:
     return f"goal: {goal.relation}({terms}) gives ({names})"
 
 
-@pytest.mark.parametrize("name", ["errors", "core"])
+@pytest.mark.parametrize("name", ["errors", "core", "warnings"])
 def test_golden(name: str, request: pytest.FixtureRequest) -> None:
-    run = {"errors": errors, "core": core}
+    run = {"errors": errors, "core": core, "warnings": warnings, "json": data}
     rewrite = request.config.getoption("--rewrite")
     check_file(GOLDEN / f"{name}.test", lambda command, text: run[command](text), rewrite=rewrite)

@@ -59,8 +59,9 @@ def test_text(text: str, expected: list[str]) -> None:
         ('#include "none.dl"', 'cannot read "none.dl": no such file or directory'),
         ("#include none", "include needs a file name in quotes"),
         ('#include "lib/loop.dl"', "files include each other 50 deep"),
-        ("#if A + 1\n#endif", "#if A + 1 is not supported"),
-        ("#error x", "#error is not supported"),
+        ("#if A +\n#endif", "#if A + is not supported"),
+        ("#error too old", "too old"),
+        ("#nothing x", "#nothing is not supported"),
         ("#endif", "#endif without #if"),
         ("#else", "#else without #if"),
         ("#ifdef A", "#endif is missing"),
@@ -90,3 +91,34 @@ def test_places_in_included_files_and_macros() -> None:
     at = source.text.index("p(")
     span = source.span(at, at + len("p(q(1))."))
     assert span.source[span.start : span.end] == "p(N)."
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("1 + 2 * 3 == 7", True),
+        ("(1 + 2) * 3 == 7", False),
+        ("A >= 3 && B < 2", True),
+        ("A > 3 || !defined(C)", True),
+        ("defined A && defined ( C )", False),
+        ("!A", False),
+        ("-A + 5 == 2", True),
+        ("7 / 2 == 3 && 7 % 2", True),
+        ("F(2) == 3", True),
+        ("NAME", False),
+        ("NAME == 0", True),
+    ],
+)
+def test_conditions(condition: str, holds: bool) -> None:
+    text = f"#define A 3\n#define B 1\n#define F(x) x + 1\n#if {condition}\nyes\n#else\nno\n#endif"
+    assert lines(text)[-1].strip() == ("yes" if holds else "no")
+
+
+@pytest.mark.parametrize("condition", ["", "(1", "1)", "1 / 0", "1 % 0", "1 ==", "1 2", '"a"', "9" * 30, "@"])
+def test_what_is_no_condition(condition: str) -> None:
+    _, diagnostics = run(f"#if {condition}\n#endif")
+    assert [found.code for found in diagnostics.found] == ["directive"]
+
+
+def test_places_of_other_preprocessors_are_passed_over() -> None:
+    assert lines('# 1 "old.dl"\n#line 7\n#pragma once\np(1).') == ["p(1)."]

@@ -1,0 +1,241 @@
+"""The dataflow that answers a way of asking: a table of seeds, and the answers for all of its rows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.catalog import Catalog, TableEntry
+from kpg.compiler.datalog import core
+from kpg.compiler.datalog.lowering import lowering
+from kpg.compiler.datalog.magic import Policy, Prepared, prepare
+from kpg.datalog import facts
+from kpg.datalog.layers import Layers
+from kpg.datalog.planning import table_schema
+from kpg.engine import Engine
+from kpg.planning import Planned
+from kpg.runtime import plan as ir
+from kpg.runtime.data.table import Table
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.installed import Installed
+from kpg.runtime.scalar import Column
+from kpg.runtime.types import Schema
+
+Words = NDArray[np.int64]
+Seed = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a goal asks: a relation of a program with values for some columns. Equal ones share a channel."""
+
+    program: core.Program = field(compare=False)
+    relation: str
+    bound: tuple[bool, ...]
+    rules: tuple[core.Rule, ...] = ()
+    """Those of the goal itself, if it has a relation of its own."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The stored relations that may be tables."""
+        relations = self.program.relations.values()
+        return tuple(one.name for one in relations if one.kind is not core.Kind.DERIVED)
+
+
+class Answering:
+    """The answers of one strategy for the rows of its seed table, without which there is one set of answers.
+
+    Nothing is installed before it is needed, so that one can be made inside a transaction. ``name`` is what
+    it is called among those who use tables and views.
+    """
+
+    def __init__(self, engine: Engine, name: str, question: Question, policy: Policy) -> None:
+        self._engine = engine
+        self.name = name
+        self.kept = policy.kept
+        self.prepared: Prepared = prepare(question.program, question.relation, question.bound, policy)
+        self._lowering = lowering(self.prepared.program)
+        self._plan: Planned | None = None
+        self._installed: Installed | None = None
+        self._index: Installed | None = None
+        self._catalog = self._with_seed(engine.catalog)
+        self._layers = self._new_layers()
+        if self.has_seeds:
+            engine.worker.create_table(self._seed_name, self._seed_schema)
+
+    @property
+    def has_seeds(self) -> bool:
+        """Whether it answers for values at all."""
+        return self.prepared.seed is not None
+
+    @property
+    def installed(self) -> Installed:
+        """The dataflow; there from when it is first wanted, which must be between transactions."""
+        if self._installed is None:
+            self._installed = self._engine.worker.install(self.name, self.plan.plan)
+        return self._installed
+
+    @property
+    def plan(self) -> Planned:
+        """The plan of the answers."""
+        if self._plan is None:
+            self._plan = self._layers.plan(self.prepared.answer, self._catalog, self.views)
+        return self._plan
+
+    # Seeds
+
+    @property
+    def _seed_name(self) -> str:
+        """What the worker calls the table of what is asked."""
+        return f"{self.name}/{self.prepared.seed}"
+
+    @property
+    def _seed_schema(self) -> Schema:
+        assert self.prepared.seed is not None
+        return table_schema(self.prepared.program.relations[self.prepared.seed])
+
+    @property
+    def _seeds(self) -> Table:
+        return self._engine.worker.tables[self._seed_name]
+
+    def has(self, seed: Seed) -> bool:
+        """Whether a seed is in the table."""
+        return self.has_seeds and bool(self._seeds.match(_columns([seed], len(seed)))[0] >= 0)
+
+    def change(self, coming: Sequence[Seed], going: Sequence[Seed]) -> None:
+        """Have answers for some seeds maintained, and for others no more, in one commit."""
+        self.installed  # noqa: B018
+        table, width = self._seeds, sum(self.prepared.bound)
+        with self._engine.transactions.statement(changes=True):
+            facts.delete(table, _columns(going, width))
+            facts.insert(table, _columns(coming, width))
+
+    # Answers
+
+    def rows(self) -> tuple[Words, Words]:
+        """The answers to all seeds, and how often they are there."""
+        return self.installed.rows()
+
+    def find(self, seed: Seed) -> tuple[Words, Words]:
+        """The answers to a seed of the table; O(answers) if it is not the only one."""
+        if self._seeds.rows < 2:
+            return self.rows()
+        bound = self.prepared.bound
+        order = [place for given in (True, False) for place, one in enumerate(bound) if one is given]
+        if self._index is None:
+            self.installed  # noqa: B018
+            plan = _indexed(self.plan, order, len(seed))
+            self._index = self._engine.worker.install(f"{self.name}/index", plan)
+        data, counts = self._index.matching(seed)
+        result = np.empty_like(data)
+        result[order] = data
+        return result, counts
+
+    def preview(self, seed: Seed) -> tuple[Words, Words]:
+        """The answers to a seed that is not in the table, which it does not stay in."""
+        return self._previewed(self.installed, seed)
+
+    def _previewed(self, view: Installed, seed: Seed) -> tuple[Words, Words]:
+        with self._engine.transactions.undoing():
+            self._seeds.insert(_columns([seed], len(seed)))
+            found = self._engine.worker.preview(view)
+        return found.data, found.diffs()
+
+    def rows_now(self, seed: Seed) -> tuple[Words, Words]:
+        """The answers to a seed inside a transaction, its changes included; computed for this call."""
+        if not self.has_seeds:
+            return self._computed_now(self.prepared.answer)
+        table = self._seeds
+        before = table.count
+        facts.insert(table, _columns([seed], len(seed)))
+        try:
+            return self._computed_now(self.prepared.answer)
+        finally:
+            table.delete(np.arange(before, table.count, dtype=np.int64))
+
+    def _computed_now(self, relation: str) -> tuple[Words, Words]:
+        """A relation of the rewritten program from the tables as they are, by nothing that is installed."""
+        layers = self._new_layers("/now", isolated=True)
+        try:
+            catalog = self._with_seed(self._engine.expanded_catalog())
+            return self._engine.recompute(layers.plan(relation, catalog, frozenset()))
+        finally:
+            layers.drop()
+
+    def size(self, relation: str) -> int:
+        """How many rows a relation of the rewritten program has."""
+        if self._engine.worker.has_pending:
+            return int(self._computed_now(relation)[1].sum())
+        return int(self._engine.run(self._layers.plan(relation, self._catalog, self.views))[1].sum())
+
+    def added(self, relation: str, seed: Seed) -> int:
+        """How many rows a seed that is not in the table would add to a relation of the rewritten program."""
+        plan = self._layers.plan(relation, self._catalog, self.views)
+        view = self._engine.worker.install(f"{self.name}/added", plan.plan)
+        try:
+            return int(self._previewed(view, seed)[1].sum())
+        finally:
+            self._engine.worker.uninstall(view)
+
+    @property
+    def held(self) -> int:
+        """Rows in the state that is there for these answers only."""
+        return sum(one.rows for one in self._own_operators())
+
+    @property
+    def reserved(self) -> int:
+        """Bytes of that state, in use or not."""
+        return sum(one.bytes for one in self._own_operators())
+
+    def _own_operators(self) -> Iterator[Operator]:
+        for one in self.installed.operators:
+            if all(name.startswith(self.name) for name in one.owners):
+                yield one
+
+    # Plans
+
+    def _with_seed(self, catalog: Catalog) -> Catalog:
+        """The catalog with the seed table under the name that the worker knows it by."""
+        found = catalog.copy()
+        if self.has_seeds:
+            found.add(TableEntry(self._seed_name, self._seed_schema))
+        return found
+
+    @property
+    def views(self) -> frozenset[str]:
+        """The relations of the rewritten program that are maintained as views."""
+        return self.kept & frozenset(self.prepared.program.relations)
+
+    def _new_layers(self, suffix: str = "", *, isolated: bool = False) -> Layers:
+        seed = self.prepared.seed
+        names = {} if seed is None else {seed: self._seed_name}
+        return Layers(self._engine, self.name + suffix, self._lowering, names, isolated=isolated)
+
+    def uninstall(self) -> None:
+        """Give the dataflow up until it is wanted again."""
+        for one in (self._index, self._installed):
+            if one is not None:
+                self._engine.worker.uninstall(one)
+        self._index = self._installed = None
+
+    def drop(self) -> None:
+        """Give the dataflow and the seeds up."""
+        self.uninstall()
+        self._layers.drop()
+        if self.has_seeds:
+            self._engine.worker.drop_table(self._seed_name)
+
+
+def _indexed(plan: Planned, order: Sequence[int], key: int) -> ir.Plan:
+    """The plan with its output arranged by the columns in that order."""
+    nodes, output = plan.plan.nodes, plan.plan.output
+    if list(order) != list(range(len(order))):
+        outputs = tuple(Column(place, plan.types[place]) for place in order)
+        nodes = (*nodes, ir.Linear(output, ir.Mfp((), outputs)))
+        output = len(nodes) - 1
+    return replace(plan.plan, nodes=(*nodes, ir.Arrange(output, key)), output=len(nodes))
+
+
+def _columns(rows: Sequence[Seed], width: int) -> Words:
+    return np.array(rows, np.int64).reshape(len(rows), width).T.copy()

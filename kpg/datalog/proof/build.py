@@ -1,0 +1,226 @@
+"""Proofs built from the top: for each row a rule and rows for its body, until all are facts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.datalog import core
+from kpg.compiler.datalog.stratify import Stratum
+from kpg.datalog.proof.bindings import Bindings
+from kpg.datalog.proof.search import FREE, Limit, Search, counted
+from kpg.datalog.proof.store import Stored
+from kpg.datalog.proof.texts import Texts, Values, rule_of
+from kpg.datalog.proof.tree import Kind, Proof
+from kpg.runtime.errors import InternalError
+
+Words = NDArray[np.int64]
+Key = tuple[str, tuple[int, ...]]
+"""A relation and a row of it."""
+FEW: Final = 3
+"""So many of the rows that an aggregate ranges over are shown."""
+TOTAL: Final = frozenset({"count", "sum", "mean"})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A node before its children have proofs: each is a row that needs one, or a step of its own."""
+
+    kind: Kind
+    text: str
+    key: Key | None = None
+    rule: core.Rule | None = None
+    children: "tuple[Key | Step, ...]" = ()
+    count: int | None = None
+    superseded: bool = False
+
+    def needed(self) -> Iterator[Key]:
+        """The rows that need proofs."""
+        for child in self.children:
+            if isinstance(child, Step):
+                yield from child.needed()
+            else:
+                yield child
+
+
+@dataclass(slots=True)
+class Builder:
+    """Makes proofs of one program's rows; a row has one proof, however often it is used."""
+
+    search: Search
+    texts: Texts
+    strata: Sequence[Stratum]
+    steps: dict[Key, Step] = field(default_factory=dict)
+    _places: dict[str, Stratum] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._places = {name: stratum for stratum in self.strata for name in stratum.relations}
+
+    def holds(self, key: Key) -> bool:
+        """Whether the relation has the row."""
+        values = _column(key[1])
+        places = tuple(range(values.shape[0]))
+        stored = self.search.store.relation(key[0])
+        if stored is not None:
+            return int(stored.ranks(values)[0]) >= 0
+        return any(left.shape[0] for left, _ in self.search.relation_matches(key[0], places, values))
+
+    def proof(self, goal: Key) -> Proof:
+        """The proof of a row that holds."""
+        pending = [goal]
+        while pending:
+            key = pending.pop()
+            if key not in self.steps:
+                self.steps[key] = self._step(key)
+                pending += [child for child in self.steps[key].needed() if child not in self.steps]
+        return self._made(goal)
+
+    def _made(self, goal: Key) -> Proof:
+        """The steps from a row on as proofs, each after those below it."""
+        made: dict[Key, Proof] = {}
+        pending = [goal]
+        while pending:
+            key = pending[-1]
+            waiting = [child for child in self.steps[key].needed() if child not in made]
+            if waiting:
+                pending += waiting
+            else:
+                pending.pop()
+                if key not in made:
+                    made[key] = self._node(self.steps[key], made)
+        return made[goal]
+
+    def _node(self, step: Step, made: dict[Key, Proof]) -> Proof:
+        children = tuple(
+            self._node(child, made) if isinstance(child, Step) else made[child] for child in step.children
+        )
+        name, row = (None, None) if step.key is None else (step.key[0], self.texts.row(*step.key))
+        relations = self.search.program.relations
+        rule = None if step.rule is None else rule_of(step.rule, relations[step.rule.head.relation])
+        return Proof(step.kind, step.text, name, row, rule, children, step.count, step.superseded)
+
+    # One row
+
+    def _step(self, key: Key) -> Step:
+        relation = self.search.program.relations[key[0]]
+        if relation.kind is core.Kind.INPUT:
+            return Step(Kind.FACT, self.texts.atom(*key), key)
+        if relation.kind is core.Kind.EXTERNAL:
+            return Step(Kind.EXTERNAL, self.texts.atom(*key), key)
+        if any(function in TOTAL for function in relation.aggregates):
+            return self._summed(key, relation)
+        return self._derived(key, relation)
+
+    def _derived(self, key: Key, relation: core.Relation) -> Step:
+        """By the first rule that gives the row from rows that came before it."""
+        stored = self.search.store.relation(relation.name)
+        limit, superseded = self._limit(key, stored)
+        for attempt in (limit, Limit(limit.relations, limit.below, superseded=True)):
+            for rule in self.search.rules(relation.name):
+                start = self.search.seeded(rule, tuple(range(len(key[1]))), _column(key[1]))
+                for found in self.search.solutions(rule.body, start, attempt):
+                    if len(found):
+                        return self._instance(
+                            key, rule, found.take(np.zeros(1, np.int64)), attempt, superseded
+                        )
+        raise InternalError(f"no rule gives {self.texts.atom(*key)}, which is there")
+
+    def _limit(self, key: Key, stored: Stored | None) -> tuple[Limit, bool]:
+        """What a proof of the row may use of its own recursion; and whether the row was replaced since."""
+        stratum = self._places[key[0]]
+        if not stratum.is_recursive or stored is None:
+            return FREE, False
+        rank = int(stored.ranks(_column(key[1]))[0])
+        superseded = rank < 0
+        if superseded:
+            rank = int(stored.derived_ranks(_column(key[1]))[0])
+        return Limit(frozenset(stratum.relations), rank), superseded
+
+    def _instance(self, key: Key, rule: core.Rule, found: Bindings, limit: Limit, superseded: bool) -> Step:
+        name = self.texts.atom(*key)
+        base = self.search.program.relations[key[0]].base
+        if base is not None and isinstance(rule.body[0], core.Atom) and rule.body[0].relation == base:
+            return Step(Kind.FACT, name, key)
+        children = self._body(rule.body, found, limit)
+        return Step(Kind.RULE, name, key, rule, children, superseded=superseded)
+
+    # Bodies
+
+    def _body(self, body: Sequence[core.Literal], found: Bindings, limit: Limit) -> tuple[Key | Step, ...]:
+        """What holds of a body in one binding, in its order; what reads the same is said once."""
+        values: Values = {name: int(found.words[place, 0]) for name, place in found.places.items()}
+        children: dict[Key | str, Key | Step] = {}
+        for literal in body:
+            match literal:
+                case core.Atom(relation=relation) if relation.startswith("@"):
+                    text = self.texts.literal(literal, values)
+                    children.setdefault(text, Step(Kind.CONSTRAINT, text))
+                case core.Atom():
+                    key = self._matched(literal, found, limit)
+                    children.setdefault(key, key)
+                case core.Negation():
+                    text = self.texts.literal(literal, values)
+                    children.setdefault(text, Step(Kind.NEGATION, text))
+                case core.BodyAggregate():
+                    step = self._aggregate(literal, found, values)
+                    children.setdefault(step.text, step)
+                case _:
+                    text = self.texts.literal(literal, values)
+                    if text:
+                        children.setdefault(text, Step(Kind.CONSTRAINT, text))
+        return tuple(children.values())
+
+    def _matched(self, atom: core.Atom, found: Bindings, limit: Limit) -> Key:
+        """The row of a positive atom."""
+        for left, rows in self.search.matches(atom, found, limit):
+            if left.shape[0]:
+                return atom.relation, tuple(rows[:, 0].tolist())
+        raise InternalError(f"nothing matches an atom of {atom.relation} that was matched")
+
+    def _aggregate(self, literal: core.BodyAggregate, found: Bindings, values: Values) -> Step:
+        """An aggregate with its value, how much it ranges over, and a few rows of that."""
+        groups = found.columns([variable.name for variable in literal.groups])
+        ranged = self.search.ranged_over(literal, groups)
+        order = np.arange(len(ranged))
+        if literal.function in ("min", "max") and literal.value is not None:
+            words, _ = self.search.evaluator.values(literal.value, ranged)
+            order = np.argsort(words != values[literal.result.name], kind="stable")
+        children: dict[Key | str, Key | Step] = {}
+        for position in order[:FEW].tolist():
+            one = ranged.take(np.array([position]))
+            for child in self._body(counted(literal), one, FREE):
+                if not isinstance(child, Step) or child.kind is not Kind.CONSTRAINT:
+                    children.setdefault(child.text if isinstance(child, Step) else child, child)
+        text = self.texts.literal(literal, values)
+        return Step(Kind.AGGREGATE, text, None, None, tuple(children.values()), len(ranged))
+
+    # Aggregates in heads
+
+    def _summed(self, key: Key, relation: core.Relation) -> Step:
+        """A row that its relation counts or adds up from what the rules contribute."""
+        name, row = key
+        places = tuple(place for place, function in enumerate(relation.aggregates) if function is None)
+        values = _column(tuple(row[place] for place in places))
+        if not places:
+            values = np.zeros((0, 1), np.int64)
+        count = 0
+        few: list[Step] = []
+        for rule in self.search.rules(name):
+            found = self.search.all_solutions(rule.body, self.search.seeded(rule, places, values))
+            count += len(found)
+            for position in range(min(len(found), FEW - len(few))):
+                one = found.take(np.array([position]))
+                few.append(self._contribution(relation, rule, one))
+        return Step(Kind.AGGREGATE, self.texts.atom(*key), key, None, tuple(few), count)
+
+    def _contribution(self, relation: core.Relation, rule: core.Rule, one: Bindings) -> Step:
+        row = tuple(self.search.head(rule, one)[:, 0].tolist())
+        text = self.texts.contribution(relation, row)
+        children = self._body(rule.body, one, FREE)
+        return Step(Kind.CONTRIBUTION, text, (relation.name, row), rule, children)
+
+
+def _column(row: tuple[int, ...]) -> Words:
+    return np.array(row, np.int64).reshape(-1, 1)

@@ -1,0 +1,59 @@
+"""Whether multiplicities stay within what merges can add up.
+
+A merge adds up the diffs of a row over a range of epochs: the difference of two multiplicities. While every
+multiplicity stays below ``MOST`` each such sum fits 64 bits, so no merge, whenever it comes, can overflow.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.trace.updates import Updates, Words, multiplicity_overflow
+
+MOST: Final = 2**62
+LOW: Final = 32
+"""Sums are carried in two parts, of which the lower has so many bits."""
+
+
+def weight(updates: Updates) -> int:
+    """A bound for what the updates add to any row's multiplicity, without a look at rows."""
+    diff = updates.diff
+    if diff.shape[0] == 1:
+        return abs(int(diff[0])) * len(updates)
+    return max(int(diff.max()), -int(diff.min())) * len(updates) if diff.shape[0] else 0
+
+
+def bound_with(bound: int, held: Iterable[Updates], more: Updates) -> int:
+    """A bound for the multiplicities of ``held``, which is ``bound``, after ``more`` updates.
+
+    O(1) in nearly all cases; the rows are only looked at where a row could come to ``MOST`` by the bound.
+    DataError if one does.
+    """
+    after = bound + weight(more)
+    if after >= MOST:
+        after = heaviest(Updates.concat([*held, more]))
+        if after >= MOST:
+            raise multiplicity_overflow()
+    return after
+
+
+def heaviest(updates: Updates) -> int:
+    """The largest absolute multiplicity of a row at any epoch, in a loop at each round, or a little more."""
+    rows = np.concatenate((updates.data, updates.times()[1:]))
+    order = np.lexsort((updates.times()[0], *rows[::-1]))
+    rows, diffs = rows[:, order], updates.diffs()[order]
+    first = np.ones(len(updates), np.bool_)
+    first[1:] = (rows[:, 1:] != rows[:, :-1]).any(axis=0)
+    high, low = _running(diffs >> LOW, first), _running(diffs & (2**LOW - 1), first)
+    totals = high + (low >> LOW)
+    return (max(int(totals.max()), -int(totals.min())) + 1) << LOW if len(totals) else 0
+
+
+def _running(values: Words, first: NDArray[np.bool_]) -> Words:
+    """The running sums of the values, which begin anew where ``first`` says."""
+    sums = np.cumsum(values)
+    starts = np.flatnonzero(first)
+    before = sums[starts] - values[starts]
+    return sums - np.repeat(before, np.diff(starts, append=len(values)))
