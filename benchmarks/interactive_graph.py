@@ -15,11 +15,13 @@ import gc
 import time
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 from _common import Measurement, arguments, keep_memory, report
 from _flows import loaded, note, profiled, quantiles, resident, step, survival, survival_table, worker_of
 from _graphs import Edges, uniform
+from _plot import plot_survival
 from numpy.typing import NDArray
 
 import kpg
@@ -235,6 +237,7 @@ def main() -> None:
         "--standing", type=int, default=10, help="questions of each class that stand in the open loop"
     )
     parser.add_argument("--modes", nargs="+", choices=("shared", "unshared"), default=["shared", "unshared"])
+    parser.add_argument("--plot", type=Path, help="file for a plot of the open loop's distributions, in SVG")
     parser.add_argument("--profile", action="store_true", help="64 more requests, under the profiler")
     options = parser.parse_args()
     keep_memory()
@@ -248,6 +251,12 @@ def main() -> None:
         series |= latencies
     report(f"interactive queries, {options.nodes:,} nodes, {options.edges:,} edges", measured, options.json)
     print("\nlatency in ms that so large a share of the requests exceeds\n" + survival_table(series))
+    panels: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for name, values in series.items():
+        mode, kind = name.split(", ")
+        panels.setdefault(mode, {})[kind] = values
+    title = f"{options.rate:,} requests a second, {options.nodes:,} nodes, {options.edges:,} edges"
+    plot_survival(panels, title, options.plot)
     sizes = {one.name: one.median for one in measured if one.unit == "bytes"}
     if len(options.modes) == 2:
         ratio = sizes["unshared, indexes"] / sizes["shared, indexes"]

@@ -13,10 +13,12 @@ import argparse
 import gc
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from _common import Measurement, arguments, keep_memory, report
 from _flows import loaded, note, quantiles, resident, step, survival, survival_table
+from _plot import plot_survival
 from numpy.typing import NDArray
 
 import kpg
@@ -124,11 +126,17 @@ def main() -> None:
     parser.add_argument("--efforts", nargs="+", choices=EFFORTS, default=EFFORTS)
     parser.add_argument("--seconds", type=float, default=10.0, help="length of the run at each rate")
     parser.add_argument("--count", action="store_true", help="keep the number of each key besides")
+    parser.add_argument("--plot", type=Path, help="file for a plot of the distributions, in SVG")
     options = parser.parse_args()
     keep_memory()
     measured, series = measure(options)
     report(f"open loop on {options.keys:,} keys", measured, options.json)
     print("\nlatency in ms that so large a share of the requests exceeds\n" + survival_table(series))
+    panels: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for name, latencies in series.items():
+        effort, rate = name.split(", ")
+        panels.setdefault(f"merging {effort}", {})[rate] = latencies
+    plot_survival(panels, f"open loop, {options.keys:,} keys", options.plot)
 
 
 if __name__ == "__main__":

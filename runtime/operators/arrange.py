@@ -50,10 +50,13 @@ class Arrange(Operator):
             self.mark = self.spine.mark()
         batch = Batch.build(Updates.concat(pending), self.spine.upper, self.step.after)
         if len(batch):
-            self.bound = bound_with(self.bound, (layer.updates for layer in self.layers), batch.updates)
+            self.bound = bound_with(self.bound, self._held, batch.updates)
             self.spine.insert(batch)
             self.step_batch = batch
             self.emit(batch.updates)
+
+    def _held(self) -> Iterator[Updates]:
+        return (layer.updates for layer in self.layers)
 
     @property
     def layers(self) -> Layers:

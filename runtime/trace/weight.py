@@ -4,7 +4,7 @@ A merge adds up the diffs of a row over a range of epochs: the difference of two
 multiplicity stays below ``MOST`` each such sum fits 64 bits, so no merge, whenever it comes, can overflow.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import numpy as np
@@ -25,15 +25,15 @@ def weight(updates: Updates) -> int:
     return max(int(diff.max()), -int(diff.min())) * len(updates) if diff.shape[0] else 0
 
 
-def bound_with(bound: int, held: Iterable[Updates], more: Updates) -> int:
-    """A bound for the multiplicities of ``held``, which is ``bound``, after ``more`` updates.
+def bound_with(bound: int, held: Callable[[], Iterable[Updates]], more: Updates) -> int:
+    """A bound for the multiplicities of what is ``held``, which is ``bound``, after ``more`` updates.
 
     O(1) in nearly all cases; the rows are only looked at where a row could come to ``MOST`` by the bound.
     DataError if one does.
     """
     after = bound + weight(more)
     if after >= MOST:
-        after = heaviest(Updates.concat([*held, more]))
+        after = heaviest(Updates.concat([*held(), more]))
         if after >= MOST:
             raise multiplicity_overflow()
     return after
