@@ -1,6 +1,8 @@
 # make demo, make test: each sets up .venv when it is missing or older than pyproject.toml.
+# make demo SCALE=0.01 is a small one.
 
 PYTHON ?= python3
+SCALE ?= 0.1
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -8,7 +10,7 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test check golden setup clean
 
 demo: $(STAMP)
-	@$(BIN)/kpg tpch --scale 0.1
+	@$(BIN)/kpg tpch --scale $(SCALE)
 
 test: $(STAMP)
 	@$(BIN)/pytest

@@ -56,6 +56,7 @@ class Database:
     def close(self) -> None:
         """Give everything up; closing twice is allowed. What was read before stays readable."""
         if self._open is not None:
+            self._check_open()
             self._open.close()
         self._open = None
 

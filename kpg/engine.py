@@ -275,15 +275,16 @@ class Engine:
 
     def _committed(self) -> None:
         """Tell those who listen. The commit stands, whatever they raise."""
-        letters: list[tuple[str, Letter]] = [
-            (f"a subscriber of view {view.name}", partial(subscription.tell, changes))
-            for view in list(self.views.values())
-            for subscription, changes in view.feed.distribute()
-        ]
-        for label, client in list(self.dataflows.items()):
-            letters += [(f"a callback of {label}", letter) for letter in client.letters()]
-        self.retire()
-        self._send(letters)
+
+        def letters() -> Iterator[tuple[str, Letter]]:
+            for view in list(self.views.values()):
+                for subscription, changes in view.feed.distribute():
+                    yield f"a subscriber of view {view.name}", partial(subscription.tell, changes)
+            for label, client in list(self.dataflows.items()):
+                yield from ((f"a callback of {label}", letter) for letter in client.letters())
+            self.retire()
+
+        self._send(letters())
 
     def retire(self) -> None:
         """Free what closed inputs can never change again, once they have brought everything."""
@@ -298,14 +299,22 @@ class Engine:
 
     def tell(self, label: str, letters: Iterable[Letter]) -> None:
         """Tell a new listener of a dataflow what is there."""
-        self._send([(f"a callback of {label}", letter) for letter in letters])
+        self._send((f"a callback of {label}", letter) for letter in letters)
 
     def _send(self, letters: Iterable[tuple[str, Letter]]) -> None:
         """Hand letters over in order. Those of a commit that a callback makes wait until it has returned.
 
-        Whatever a callback raises, Ctrl-C too, the others are told before it is raised on.
+        Whatever a callback raises, Ctrl-C too, the others are told before it is raised on. Ctrl-C before the
+        first is told waits until all letters are in the outbox: what they tell has been drained.
         """
-        self._outbox.extend(letters)
+        try:
+            with DeferredInterrupt():
+                self._outbox.extend(letters)
+        finally:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        """Empty the outbox."""
         if self._sending:
             return
         failure: tuple[str, BaseException] | None = None

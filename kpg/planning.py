@@ -169,4 +169,4 @@ def _explain_arrangements(plan: ir.Plan, catalog: Catalog, statistics: Statistic
         elif isinstance(node, ir.Arrange):
             what = "the result" if ref == plan.output else f"%{node.input} by its first {node.key} columns"
             lines.append(f"{what}: of this query")
-    return "\n".join(lines)
+    return "\n".join(lines or ["no arrangements"])

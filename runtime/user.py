@@ -5,7 +5,6 @@ object over the same input is one operator, shared; an equal one is another.
 """
 
 import enum
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,5 +115,3 @@ class EnterAt:
 
 
 Node = Input | Apply | UserReduce | Custom | Sink | EnterAt
-
-Function = Callable[..., Any]

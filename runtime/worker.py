@@ -143,8 +143,12 @@ class Worker:
         return installed
 
     def uninstall(self, installed: Installed) -> None:
-        """Drop a view; operators that no other view holds are freed, their state with them."""
-        del self.views[installed.name]
+        """Drop a view; operators that no other view holds are freed, their state with them.
+
+        Nothing is left to do once the worker is closed.
+        """
+        if self.views.pop(installed.name, None) is None:
+            return
         orphans = self._disown(installed.name, installed.operators)
         if installed.capture is not None:
             orphans.append(installed.capture)

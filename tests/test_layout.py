@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 LINKED = ("compiler", "runtime", "grammars", "tpch")
 SOURCES = sorted(file for folder in (*LINKED, "kpg") for file in (ROOT / folder).rglob("*.py"))
 MOST_LINES = 400
-MOST_LINES_OF_A_KERNEL = 600
+MOST_LINES_OF_A_KERNEL = 680
 DOORS = {
     "numba": ("runtime/kernels/",),
     "pyspark": ("runtime/spark/",),

@@ -7,6 +7,7 @@ import math
 from kpg.compiler.datalog import ast
 from kpg.compiler.datalog.core import Call, Constant, Domain, Expression
 from kpg.compiler.datalog.types import UNSIGNED, TypeKind
+from kpg.runtime.functions.datalog import quote
 from kpg.runtime.types import BIGINT, MAX_WORD, MIN_WORD, TEXT, Kind, float_to_word, word_to_float
 
 EPOCH = datetime.datetime(1970, 1, 1)
@@ -111,13 +112,6 @@ def _fold_text(call: Call, values: list[int | str]) -> Expression:
             return Constant(f"${name}{inner}", TEXT)
         case _:
             return call
-
-
-def quote(text: str) -> str:
-    """A symbol as a field of a record: ``$quote``."""
-    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
-        text = text.replace(plain, escaped)
-    return f'"{text}"'
 
 
 NIL = Constant("nil", TEXT)

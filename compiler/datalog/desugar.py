@@ -2,7 +2,7 @@
 as rules.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -26,6 +26,7 @@ from kpg.compiler.datalog.core import (
     ValueType,
     Variable,
     Wildcard,
+    literal_variables,
 )
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.functors import build
@@ -88,7 +89,7 @@ class Desugar:
                     made.append(self._collected(one, tuple(made)))
                 case _:
                     made.append(one)
-        return tuple(made)
+        return _once_bound(made)
 
     def _collected(self, one: Collected, before: tuple[Literal, ...]) -> BodyAggregate:
         """The aggregate over a relation of the bindings, to which each part of it is a rule."""
@@ -123,7 +124,7 @@ class Desugar:
                 computed.append(Comparison("eq", variable, arg, span))
                 arg = variable
             args.append(arg)
-        prefix = (*before, *extra) if any(isinstance(arg, Variable) for arg in args) else ()
+        prefix = _once_bound((*before, *extra)) if any(isinstance(arg, Variable) for arg in args) else ()
         start, end, *steps = args
         for sign in _signs(steps):
             step = steps[0] if steps else _one(sign, type_)
@@ -164,6 +165,17 @@ class Desugar:
         ):
             literals = tuple(Atom(relation, part, span) for part in body)
             self.rules.append(Rule(Head(relation, terms, span), literals, span))
+
+
+def _once_bound(body: Sequence[Literal]) -> tuple[Literal, ...]:
+    """The body with equalities for assignments of variables that its atoms, made up ones too, bind."""
+    bound = {v.name for one in body if isinstance(one, Atom) for v in literal_variables(one)}
+    return tuple(
+        Comparison("eq", one.variable, one.expression, one.span)
+        if isinstance(one, Assignment) and one.variable.name in bound
+        else one
+        for one in body
+    )
 
 
 def _signs(steps: list[HeadTerm]) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from kpg.compiler.datalog.core import Domain
 from kpg.compiler.datalog.types import TypeKind
 from kpg.runtime.errors import Span
 
@@ -41,11 +40,6 @@ class Kinds:
         """The kind of the node's class, if it is known."""
         reason = self.reasons.get(self.root(node))
         return None if reason is None else reason.kind
-
-    def is_sql(self, node: int) -> bool:
-        """Whether the class is known to be of a type of SQL's own."""
-        kind = self.kind(node)
-        return kind is not None and kind.domain is Domain.SQL
 
     def learn(self, node: int, reason: Reason) -> Reason | None:
         """The class is of this kind; if it is known to be of another, the reason for that."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import assert_never
 
-from kpg.compiler.datalog.constants import quote
 from kpg.compiler.datalog.core import (
     Assignment,
     Atom,
@@ -22,6 +21,7 @@ from kpg.compiler.datalog.core import (
     Variable,
     Wildcard,
 )
+from kpg.runtime.functions.datalog import quote
 from kpg.runtime.types import word_to_float
 
 OPERATORS = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}

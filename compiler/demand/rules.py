@@ -32,6 +32,7 @@ class Definitions:
 
     @staticmethod
     def of(rel: Rel) -> "Definitions":
+        """Those anywhere in a relation."""
         values: dict[str, Rel] = {}
         loops: dict[str, algebra.LetRec] = {}
         for node in walk(rel):
@@ -288,10 +289,10 @@ def _called(rel: Rel) -> str:
 
 
 def _relation(name: str, types: tuple[Type, ...], kind: core.Kind) -> core.Relation:
-    columns = tuple(column(f"c{place}", type_) for place, type_ in enumerate(types))
-    return core.Relation(name, columns, kind, None)
+    declared = tuple(_column(f"c{place}", type_) for place, type_ in enumerate(types))
+    return core.Relation(name, declared, kind, None)
 
 
-def column(name: str, type_: Type) -> core.Column:
+def _column(name: str, type_: Type) -> core.Column:
     """A column of a type of SQL's."""
     return core.Column(name, core.ValueType(str(type_), core.Domain.SQL, type_), type_)

@@ -82,8 +82,3 @@ def construct_name(node: exp.Expr) -> str:
         f" {c}" if c.isupper() and i and not name[i - 1].isupper() else c for i, c in enumerate(name)
     )
     return words.upper()
-
-
-def identifier(node: exp.Expr | None) -> str:
-    """The name that an identifier, a table without a schema, or an alias carries."""
-    return node.name if node is not None else ""

@@ -16,7 +16,7 @@ from kpg.cli.text import WORDS
 from kpg.compiler.datalog.source import blank_comments
 from kpg.datalog.front import only_adds
 from kpg.result import Rows
-from kpg.runtime.errors import Error
+from kpg.runtime.errors import Error, InterfaceError
 
 if TYPE_CHECKING:
     from kpg.database import Database
@@ -42,6 +42,12 @@ A statement ends with a full stop and may take several lines. Try:
 
 DIRECTIVE: Final = re.compile(r"\.(decl|type|input|output|printsize|init|pragma|query|override)\b")
 COMMAND: Final = re.compile(r"\.(explain|list|program|sql|help|quit|exit)\b(.*)", re.DOTALL)
+STATEMENTS: Final = (
+    "comp|decl|functor|init|input|lattice|limitsize|number_type|output|override|plan|pragma|printsize|query|"
+    "symbol_type|type"
+)
+UNKNOWN: Final = re.compile(rf"\.(?!(?:{STATEMENTS})\b)[a-z]\w*")
+"""The beginning of what is neither a command nor a statement of the language."""
 QUOTED: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 
 
@@ -106,6 +112,9 @@ class DatalogPrompt:
         command = COMMAND.fullmatch(f".{text}" if text.lower() in WORDS else text)
         if command is not None:
             return self._command(command[1], command[2].strip())
+        unknown = UNKNOWN.match(text)
+        if unknown is not None:
+            raise InterfaceError(f"unknown command {unknown[0]}", hint=".help lists them")
         if not text:
             return True
         if only_adds(text, ""):
@@ -147,6 +156,8 @@ class DatalogPrompt:
             case "program":
                 for relation in self._program.installed.views:
                     print(self._program.explain(relation, "rules"))
+            case "explain" if not argument:
+                raise InterfaceError("nothing to explain", hint=".explain tc(1, 4) or .explain ?- tc(1, x).")
             case "explain" if not argument.startswith("?-"):
                 print(self._program.explain_atom(argument))
             case "explain":
@@ -162,7 +173,7 @@ class DatalogPrompt:
 def is_complete(text: str) -> bool:
     """Whether an entry can be run: nothing, a command, or statements that have come to their end."""
     stripped = blank_comments(text)[0].strip()
-    if not stripped or COMMAND.fullmatch(stripped) or stripped.lower() in WORDS:
+    if not stripped or COMMAND.fullmatch(stripped) or UNKNOWN.match(stripped) or stripped.lower() in WORDS:
         return True
     if blank_comments(text)[1] is not None:
         return False

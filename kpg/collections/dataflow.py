@@ -103,7 +103,7 @@ class Dataflow:
         return Collection(self, plain(term, schema.names, [column.nullable for column in schema.columns]))
 
     def import_(self, what: "str | Collection") -> Collection:
-        """A table, a materialized view or an export, by name; or a collection of another dataflow.
+        """A table, a view or an export, by name; or a collection of another dataflow.
 
         Its present contents are there at the time of the last commit, and its changes from then on.
         """
@@ -134,7 +134,7 @@ class Dataflow:
         else:
             schema = schema_of(types)
         session = self._add_input(name, schema)
-        replay = Replay(session, changes, self.epoch)
+        replay = Replay(session, changes)
         self._replays.append(replay)
         replay.pull()
         return Collection(self, session._rows)
@@ -183,6 +183,8 @@ class Dataflow:
         """
         if not self._live:
             return
+        if self._engine.worker.stepping:
+            self.check()
         self._engine.refuse_in_transaction("dropping a dataflow")
         exporting.refuse_used(self._engine, self.exports, self.label)
         for output in list(self._outputs):

@@ -59,19 +59,13 @@ class Output:
     @property
     def time(self) -> Any:
         """The first time at which the collection may still change; None if nothing more can come."""
-        installed = self._installed
-        if self._closed:
-            return None
-        if (
-            installed is not None
-            and self._static
-            and len(finished(installed.operators)) == len(installed.operators)
-        ):
+        if self._closed or (self._static and self._finished()):
             return None
         first = self._flow.epoch + 1
         return first if self._depth == 1 else (first, *(0,) * (self._depth - 1))
 
     def _finished(self) -> bool:
+        """Whether nothing that is computed for it can change again."""
         if self._installed is None:
             return False
         operators = self._installed.operators

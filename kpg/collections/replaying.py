@@ -15,12 +15,11 @@ Change = tuple[Any, int, int]
 class Replay:
     """Feeds an input from a record; from one that grows, as it grows."""
 
-    def __init__(self, session: Input, changes: Captured | Iterable[Change], epoch: int) -> None:
+    def __init__(self, session: Input, changes: Captured | Iterable[Change]) -> None:
         self._session = session
         self._source = changes if isinstance(changes, Captured) else None
         self._rest: list[Change] = [] if isinstance(changes, Captured) else list(changes)
         self._position = 0
-        self._epoch = epoch
 
     def pull(self) -> None:
         """Take what is new, and let the input come as far as the record has."""

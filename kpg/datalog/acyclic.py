@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from kpg.runtime.data.table import Table
 
 Words = NDArray[np.int64]
-Pair = tuple[str, tuple[int, ...], tuple[int, ...]]
 MOST_ROUNDS: Final = 1024
 """Longer chains count as cycles: counting by levels would not go that far."""
 

@@ -69,9 +69,8 @@ class Answering:
         """Whether it answers for values at all."""
         return self.prepared.seed is not None
 
-    @property
-    def installed(self) -> Installed:
-        """The dataflow; there from when it is first wanted, which must be between transactions."""
+    def install(self) -> Installed:
+        """The dataflow, made now if it is not there; between transactions only."""
         if self._installed is None:
             self._installed = self._engine.worker.install(self.name, self.plan.plan)
         return self._installed
@@ -105,7 +104,7 @@ class Answering:
 
     def change(self, coming: Sequence[Seed], going: Sequence[Seed]) -> None:
         """Have answers for some seeds maintained, and for others no more, in one commit."""
-        self.installed  # noqa: B018
+        self.install()
         table, width = self._seeds, sum(self.prepared.bound)
         with self._engine.transactions.statement(changes=True):
             facts.delete(table, _columns(going, width))
@@ -115,7 +114,7 @@ class Answering:
 
     def rows(self) -> tuple[Words, Words]:
         """The answers to all seeds, and how often they are there."""
-        return self.installed.rows()
+        return self.install().rows()
 
     def find(self, seed: Seed) -> tuple[Words, Words]:
         """The answers to a seed of the table; O(answers) if it is not the only one."""
@@ -124,7 +123,7 @@ class Answering:
         bound = self.prepared.bound
         order = [place for given in (True, False) for place, one in enumerate(bound) if one is given]
         if self._index is None:
-            self.installed  # noqa: B018
+            self.install()
             plan = _indexed(self.plan, order, len(seed))
             self._index = self._engine.worker.install(f"{self.name}/index", plan)
         data, counts = self._index.matching(seed)
@@ -134,7 +133,7 @@ class Answering:
 
     def preview(self, seed: Seed) -> tuple[Words, Words]:
         """The answers to a seed that is not in the table, which it does not stay in."""
-        return self._previewed(self.installed, seed)
+        return self._previewed(self.install(), seed)
 
     def _previewed(self, view: Installed, seed: Seed) -> tuple[Words, Words]:
         with self._engine.transactions.undoing():
@@ -189,7 +188,7 @@ class Answering:
         return sum(one.bytes for one in self._own_operators())
 
     def _own_operators(self) -> Iterator[Operator]:
-        for one in self.installed.operators:
+        for one in self.install().operators:
             if all(name.startswith(self.name) for name in one.owners):
                 yield one
 

@@ -87,7 +87,7 @@ class Channel:
     def install(self) -> None:
         """Make the dataflow now rather than with the first question."""
         try:
-            self._answering.installed  # noqa: B018
+            self._answering.install()
         except BaseException:
             self.drop()
             raise
@@ -102,7 +102,7 @@ class Channel:
         """What changes in the answers that are maintained."""
         if self._feed is None:
             reader = self._answering.plan.reader(self._engine.worker.dictionary)
-            self._feed = Feed(self._engine.worker, self._answering.installed, reader)
+            self._feed = Feed(self._engine.worker, self._answering.install(), reader)
         return self._feed
 
     # Who asks
@@ -264,7 +264,7 @@ class Channel:
             if new.prepared.strategy is self._answering.prepared.strategy:
                 new.drop()
                 return
-            new.installed  # noqa: B018
+            new.install()
             if seeds and new.has_seeds:
                 new.change(seeds, [])
         except DatabaseError:

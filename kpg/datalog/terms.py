@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kpg.compiler.datalog import core
-from kpg.compiler.datalog.constants import quote
 from kpg.compiler.datalog.diagnostics import given, plural
 from kpg.compiler.datalog.literals import unescape
+from kpg.runtime.functions.datalog import quote
 from kpg.runtime.types import MAX_WORD, MIN_WORD
 
 TOKEN: Final = re.compile(

@@ -18,7 +18,7 @@ from kpg.datalog.files import read
 from kpg.datalog.program import Program
 from kpg.datalog.writing import shown
 from kpg.runtime.data.table import Table
-from kpg.runtime.errors import DatalogError, ProgrammingError, Span
+from kpg.runtime.errors import ProgrammingError, Span
 from kpg.view import View
 
 COMMANDS: Final = ("begin", "put", "file", "commit", "abort")
@@ -120,7 +120,7 @@ class Player:
         fact = f"{found['name']}{found['row']}" if pair else found["fact"]
         try:
             self._program.update(f"{found['sign'] or '+'}{fact}.")
-        except DatalogError as error:
+        except ProgrammingError as error:
             raise ProgrammingError(error.message, span=line.span, hint=error.hint) from error
 
     def _file(self, line: Line) -> None:

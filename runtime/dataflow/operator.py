@@ -110,7 +110,7 @@ class Operator:
 
     def push(self, port: int, updates: Updates) -> None:
         """Take updates on an input port, to be processed now or, in a loop, at the rounds they bear."""
-        self.counters.updates_in += len(updates)
+        self.counters.updates_in += updates.data.shape[1]
         self.place.scope.deliver(self, port, updates)
 
     def accept(self, port: int, updates: Updates) -> None:
@@ -127,9 +127,10 @@ class Operator:
 
         Absorbing keeps a large output (a join's) from being held in memory before a reduce shrinks it.
         """
-        if not len(updates):
+        count = updates.data.shape[1]
+        if not count:
             return
-        self.counters.updates_out += len(updates)
+        self.counters.updates_out += count
         for consumer, port in self.consumers:
             consumer.push(port, updates)
             if more:

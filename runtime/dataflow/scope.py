@@ -104,7 +104,8 @@ class LoopScope(Scope):
     def _deliver(self, operator: "Operator", port: int, updates: Updates, rounds: Rounds) -> None:
         if self.active and rounds == self.step.rounds:
             operator.accept(port, updates)
-            self.enqueue(operator)
+            if operator.scheduled is not self.step:
+                self.enqueue(operator)
         else:
             self._agenda(rounds).deliveries.append((operator, port, updates))
 
@@ -131,9 +132,9 @@ class LoopScope(Scope):
                 self.step = Step(outer.lower, outer.upper, outer.hydrating, rounds)
                 for operator, port, updates in agenda.deliveries:
                     operator.accept(port, updates)
-                    operator.schedule()
+                    self.enqueue(operator)
                 for operator in agenda.woken:
-                    operator.schedule()
+                    self.enqueue(operator)
                 yield self.step
                 self.step.visited.clear()
         finally:

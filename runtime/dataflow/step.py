@@ -53,10 +53,18 @@ class Step:
         """The frontier behind all updates up to this step or, in a loop, this round of it."""
         if self._after is None:
             rounds, depth = self.rounds, len(self.rounds)
+            if depth == 1:
+                self._after = Antichain.known(((self.lower, rounds[0] + 1), (self.upper, 0)))
+                return self._after
             later = [(*rounds[:i], rounds[i] + 1, *(0,) * (depth - 1 - i)) for i in reversed(range(depth))]
             elements = (*((self.lower, *each) for each in later), (self.upper, *(0,) * depth))
             self._after = Antichain.known(elements)
         return self._after
+
+    @property
+    def beginning(self) -> Antichain:
+        """The frontier of the last epoch that the step closes, at round 0 of every loop."""
+        return Antichain.known(((self.upper - 1, *(0,) * len(self.rounds)),))
 
     @property
     def floor(self) -> int:
@@ -65,7 +73,7 @@ class Step:
 
     def schedule(self, operator: "Operator") -> None:
         """Have the operator flushed in this step."""
-        heapq.heappush(self.queue, (operator.position, operator))
+        heapq.heappush(self.queue, (operator.place.position, operator))
 
     def next(self) -> "Operator | None":
         """The next operator to flush; each once, inputs before readers."""

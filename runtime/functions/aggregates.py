@@ -21,14 +21,13 @@ class AggregateKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """An aggregate; ``accepts`` shows the operands to the user. ``decomposed``: bound as sums and counts."""
+    """An aggregate; ``accepts`` shows the operands to the user."""
 
     name: str
     accepts: str
     doc: str
     kind: AggregateKind
     rule: Callable[[tuple[Type, ...]], Signature | None]
-    decomposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ _AGGREGATES = {
     for function in (
         AggregateFunction("count", "nothing, or a value", "Rows, or non-NULL values.", _ACCUMULABLE, _count),
         AggregateFunction("sum", "a number", "Sum; NULL if there is no value.", _ACCUMULABLE, _sum),
-        AggregateFunction("avg", "a number", "Mean, as DOUBLE.", _ACCUMULABLE, _number, decomposed=True),
+        AggregateFunction("avg", "a number", "Mean, as DOUBLE.", _ACCUMULABLE, _number),
         AggregateFunction("min", "a value", "Smallest value.", _HIERARCHICAL, _extreme),
         AggregateFunction("max", "a value", "Largest value.", _HIERARCHICAL, _extreme),
         AggregateFunction("bool_and", "a condition", "Whether all are true.", _HIERARCHICAL, _condition),

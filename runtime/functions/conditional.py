@@ -18,10 +18,6 @@ from kpg.runtime.types import BOOLEAN, Kind, Type
 ANY_NUMBER = 10**9
 
 
-def _is_boolean(type_: Type) -> bool:
-    return type_ == BOOLEAN
-
-
 def _conditions(types: tuple[Type, ...]) -> Signature | None:
     if all(type_.kind in (Kind.BOOLEAN, Kind.NULL) for type_ in types):
         return Signature((BOOLEAN,) * len(types), BOOLEAN)

@@ -101,7 +101,7 @@ def full_match(pattern: str, text: str) -> bool:
 
 
 def quote(text: str) -> str:
-    """A symbol as a field."""
+    """A symbol as a program writes it, and as a field of a record."""
     for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
         text = text.replace(plain, escaped)
     return f'"{text}"'

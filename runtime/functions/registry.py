@@ -115,7 +115,6 @@ class ScalarFunction:
     examples: Mapping[str, str] = field(hash=False)
     overloads: tuple[Overload, ...]
     nulls: NullRule = NullRule.PROPAGATE
-    deterministic: bool = True
 
 
 @dataclass(frozen=True, slots=True)

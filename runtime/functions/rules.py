@@ -5,7 +5,6 @@ from collections.abc import Callable
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions.registry import Rule, Signature
 from kpg.runtime.types import (
-    DATE,
     DOUBLE,
     INTEGER_KINDS,
     MAX_DECIMAL_PRECISION,
@@ -177,11 +176,6 @@ def exact_product(types: tuple[Type, ...]) -> Signature | None:
 def doubles(types: tuple[Type, ...]) -> Signature | None:
     """Two numbers of any types, as DOUBLE."""
     return None if numbers(types) is None else Signature((DOUBLE, DOUBLE), DOUBLE)
-
-
-def dates_first(other: Type, result: Type, date: Type = DATE) -> Rule:
-    """A date or timestamp of exactly type ``date``, and an ``other``."""
-    return exactly(result, date, other)
 
 
 def exactly(result: Type, *args: Type) -> Rule:

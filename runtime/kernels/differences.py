@@ -7,7 +7,7 @@ h[i] == R[i] are the record's *mask*.
 
 An evaluated key also owes an evaluation at the least upper bounds of R with other records' rounds. The next
 of them in lexicographic order is enough, because the key will then be evaluated again. It is written to
-``owed int64[k + 1, n]``: rounds, key.
+``owed int64[1 + k, n]``: key, rounds.
 """
 
 import numpy as np
@@ -22,8 +22,9 @@ LOW = 0xFFFFFFFF
 MOST = 2**63 - 1
 FREE = -2
 BLOCK = 64
+FEW = 32
 
-CURRENT, STEP_RECORDS, FIRST_EPOCH, LAST_EPOCH, MIXED, ENTRIES, OWED = 7, 8, 9, 10, 11, 12, 13
+CURRENT, STEP_RECORDS, FIRST_EPOCH, LAST_EPOCH, MIXED, ENTRIES, OWED, SINK = range(7, 15)
 
 
 @device
@@ -104,6 +105,12 @@ def bounded(count, distinct):
     if count <= 0:
         return np.int64(0)
     return np.int64(1) if distinct == 1 else count
+
+
+@device
+def capped(count, cap):
+    """A multiplicity that is not negative, nor above ``cap``."""
+    return min(max(count, 0), cap)
 
 
 @device
@@ -226,9 +233,9 @@ def owe(number, base, rounds, keys, records, times, point, owed, n_owed):
     """Owe an evaluation at the next bound. Returns the number of evaluations owed."""
     n = load_times(number, base, rounds.shape[0], keys, records, times)
     if next_bound(times, n, rounds, point):
+        owed[0, n_owed] = number
         for c in range(rounds.shape[0]):
-            owed[c, n_owed] = point[c]
-        owed[rounds.shape[0], n_owed] = number
+            owed[1 + c, n_owed] = point[c]
         n_owed += 1
     return n_owed
 
@@ -259,15 +266,54 @@ def chain_counts(current, start, n, base, present, keys, records, links, totals,
                 going = going or links[i] > 0
 
 
+@device
+def touch_chains(current, start, n, keys, records, links):
+    """Read the records of n keys side by side, so that the misses overlap."""
+    going = False
+    sink = np.int64(0)
+    for i in range(n):
+        links[i] = keys[current[start + i], 0]
+        going = going or links[i] > 0
+    while going:
+        going = False
+        for i in range(n):
+            if links[i] > 0:
+                link = links[i]
+                links[i] = records[link - 1, 0]
+                sink ^= records[link - 1, records.shape[1] - 1]
+                going = going or links[i] > 0
+    return sink
+
+
+@device
+def write_update(out, most, n, number, nk, keys, rounds, epoch, diff):
+    """The n-th update: key, time and diff in columns of ``most`` words, one behind the other."""
+    for c in range(nk):
+        out[c * most + n] = keys[number, 1 + c]
+    out[nk * most + n] = epoch
+    for c in range(rounds.shape[0]):
+        out[(nk + 1 + c) * most + n] = rounds[c]
+    out[(nk + 1 + rounds.shape[0]) * most + n] = diff
+
+
+@device
+def close_up(out, most, n, columns):
+    """Let columns of which n words are in use follow each other without gaps."""
+    for c in range(1, columns):
+        for i in range(n):
+            out[c * n + i] = out[c * most + i]
+
+
 @kernel(
-    "int64(int64[::1], int64, int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1],"
-    " int64[:, ::1], int64[:, ::1], int64[::1])"
+    "int64(int64[::1], int64, int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1],"
+    " int64, int64[:, ::1], int64[::1])"
 )
-def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, changes, owed, state):
+def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, most, owed, state):
     """The updates at ``rounds`` of the current keys: positive multiplicity, or its sign if ``distinct``.
 
-    ``changes`` is for epochs and diffs. Empties ``current``. Returns the rows written; ``state[ENTRIES]`` is
-    1 if all diffs are equal.
+    Empties ``current``. Returns n, how many there are: at most ``most``. In ``out`` are then the ``nk`` key
+    columns, those of the times and that of the diffs, of n words each. ``state[ENTRIES]`` is 1 if all diffs
+    are equal.
     """
     base = 1 + nk
     corners = 1 << rounds.shape[0]
@@ -278,27 +324,33 @@ def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, 
     n = 0
     n_owed = 0
     uniform = True
-    chain = rounds.shape[0] == 1 and state[FIRST_EPOCH] == state[LAST_EPOCH]
+    first = np.int64(0)
+    sink = np.int64(0)
+    single = state[FIRST_EPOCH] == state[LAST_EPOCH]
+    chain = rounds.shape[0] == 1 and single
     lasting = chain and distinct == 1 and state[MIXED] == 0  # a key that came in the step stays
     links = np.empty(BLOCK, np.int64)
     totals = np.empty(BLOCK, np.int64)
     here = np.empty(BLOCK, np.int64)
+    few = np.empty((FEW, 3), np.int64)
+    cap = np.int64(1) if distinct == 1 else MOST
     for position in range(state[CURRENT]):
         number = current[position]
         place = position & (BLOCK - 1)
-        if chain and not lasting and place == 0:
+        if place == 0 and not lasting:
             ahead = min(BLOCK, state[CURRENT] - position)
-            chain_counts(current, position, ahead, base, rounds[0], keys, records, links, totals, here)
+            if chain:
+                chain_counts(current, position, ahead, base, rounds[0], keys, records, links, totals, here)
+            else:
+                sink ^= touch_chains(current, position, ahead, keys, records, links)
         bits[number >> 6] &= ~(1 << (number & 63))
         if keys[number, 0] == 0:
             if keys[number, base] >= 0 and mask_of(keys, number, base, rounds) == corners - 1:
                 count = bounded(keys[number, base + 1 + rounds.shape[0]], distinct)
                 if count > 0:
-                    for c in range(nk):
-                        out[c, n] = keys[number, 1 + c]
-                    changes[0, n] = keys[number, base]
-                    changes[1, n] = count
-                    uniform = uniform and count == changes[1, 0]
+                    write_update(out, most, n, number, nk, keys, rounds, keys[number, base], count)
+                    first = count if n == 0 else first
+                    uniform = uniform and count == first
                     n += 1
             continue
         if lasting and keys[number, base] >= 0:
@@ -306,13 +358,64 @@ def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, 
         if chain and keys[number, base] >= 0:
             change = bounded(totals[place], distinct) - bounded(totals[place] - here[place], distinct)
             if change != 0:
-                for c in range(nk):
-                    out[c, n] = keys[number, 1 + c]
-                changes[0, n] = keys[number, base]
-                changes[1, n] = change
-                uniform = uniform and change == changes[1, 0]
+                write_update(out, most, n, number, nk, keys, rounds, keys[number, base], change)
+                first = change if n == 0 else first
+                uniform = uniform and change == first
                 n += 1
             continue
+        if rounds.shape[0] == 1:
+            # As below, for one round and few records, with no calls: these count references to each array.
+            present = rounds[0]
+            below, level = np.int64(0), np.int64(0)
+            m = 0
+            moved, ahead_of = False, False
+            link = np.int64(0)
+            while m < FEW:
+                if link == 0:
+                    epoch, at, count = keys[number, base], keys[number, base + 1], keys[number, base + 2]
+                    following = keys[number, 0]
+                else:
+                    epoch, at, count = records[link - 1, 1], records[link - 1, 2], records[link - 1, 3]
+                    following = records[link - 1, 0]
+                if at > present:
+                    ahead_of = ahead_of or epoch < 0
+                    if epoch < 0 and link > 0:
+                        following = np.int64(0)  # committed records are in order of rounds
+                elif epoch >= 0:
+                    j = m
+                    while j > 0 and few[j - 1, 0] < epoch:
+                        few[j, 0], few[j, 1], few[j, 2] = few[j - 1, 0], few[j - 1, 1], few[j - 1, 2]
+                        j -= 1
+                    few[j, 0], few[j, 1], few[j, 2] = epoch, at, count
+                    m += 1
+                    moved = moved or count != 0
+                elif at == present:
+                    level += count
+                else:
+                    below += count
+                link = following
+                if link == 0:
+                    break
+            if link == 0 and m < FEW and not (moved and ahead_of):
+                before = capped(below + level, cap) - capped(below, cap)
+                for j in range(m - 1, -1, -1):
+                    if few[j, 1] == present:
+                        level += few[j, 2]
+                    else:
+                        below += few[j, 2]
+                    if j == 0 or few[j - 1, 0] != few[j, 0]:
+                        after = capped(below + level, cap) - capped(below, cap)
+                        if after != before:
+                            for c in range(nk):
+                                out[c * most + n] = keys[number, 1 + c]
+                            out[nk * most + n] = few[j, 0]
+                            out[(nk + 1) * most + n] = present
+                            out[(nk + 2) * most + n] = after - before
+                            first = after - before if n == 0 else first
+                            uniform = uniform and after - before == first
+                            n += 1
+                            before = after
+                continue
         size = records_of(number, keys, records)
         if size > entries.shape[0]:
             entries = np.empty((2 * size, 3), np.int64)
@@ -339,11 +442,9 @@ def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, 
             if i + 1 == found or entries[i + 1, 0] != entries[i, 0]:
                 after = alternating(sums, distinct)
                 if after != before:
-                    for c in range(nk):
-                        out[c, n] = keys[number, 1 + c]
-                    changes[0, n] = entries[i, 0]
-                    changes[1, n] = after - before
-                    uniform = uniform and changes[1, n] == changes[1, 0]
+                    write_update(out, most, n, number, nk, keys, rounds, entries[i, 0], after - before)
+                    first = after - before if n == 0 else first
+                    uniform = uniform and after - before == first
                     n += 1
                 before = after
         if rounds.shape[0] > 1:
@@ -351,11 +452,14 @@ def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, 
         elif moved:
             later = next_change(number, base, rounds, keys, records, old, entries, committed, found, distinct)
             if later >= 0:
-                owed[0, n_owed] = later
-                owed[1, n_owed] = number
+                owed[0, n_owed] = number
+                owed[1, n_owed] = later
                 n_owed += 1
+    if n < most:
+        close_up(out, most, n, nk + rounds.shape[0] + 2)
     state[CURRENT] = 0
     state[OWED] = n_owed
+    state[SINK] ^= sink
     state[ENTRIES] = 1 if uniform else 0
     return n
 

@@ -12,7 +12,8 @@ the accumulators, in ``spec int64[naggs, 3]`` (kind, operand column or -1 for no
 * SUM_DOUBLE: non-NULL operands, NaNs, +infinities, -infinities, then 68 limbs of 32 bits of an exact
   fixed-point sum from 2**-1074 up (Kulisch's accumulator), so that retraction is exact.
 
-``state int64[5]``: groups allotted, free group numbers, entries, live groups, and a sink for prefetches.
+``state int64[6]``: groups allotted, free group numbers, entries, live groups, a sink for prefetches, and, at
+``OVERFLOW``, whether the rows of a group came to be more than 64 bits can count.
 """
 
 import math
@@ -29,7 +30,9 @@ SUM_DOUBLE_WORDS = LIMBS + 4
 NULL = -(2**63)
 ERROR = NULL + 1
 LOW = 0xFFFFFFFF
+MOST_AMOUNT = 1 << 28  # products of 33 bits with it are added to limbs
 BLOCK = 64
+OVERFLOW = 5
 NAN_WORD = 0x7FF8000000000000
 FLIP = 0x7FFFFFFFFFFFFFFF
 
@@ -113,6 +116,18 @@ def add_limb(acc, group, base, limb, amount):
 
 
 @device
+def add_mantissa(acc, group, base, position, mantissa, amount):
+    """Add mantissa * amount * 2**position, where amount is at most ``MOST_AMOUNT`` either way."""
+    limb = position >> 5
+    shift = position & 31
+    a = (mantissa & LOW) << shift
+    b = (mantissa >> 32) << shift
+    add_limb(acc, group, base, limb, (a & LOW) * amount)
+    add_limb(acc, group, base, limb + 1, ((a >> 32) + (b & LOW)) * amount)
+    add_limb(acc, group, base, limb + 2, (b >> 32) * amount)
+
+
+@device
 def add_double(acc, group, offset, word, diff):
     """Add the double behind ``word``, times diff, exactly."""
     bits = word if word >= 0 else word ^ FLIP
@@ -126,16 +141,13 @@ def add_double(acc, group, offset, word, diff):
         mantissa |= 1 << 52
     else:
         exponent = 1
-    sign = diff if bits >= 0 else -diff
+    amount = diff if bits >= 0 else -diff
     position = exponent - 1
-    limb = position >> 5
-    shift = position & 31
-    a = (mantissa & LOW) << shift
-    b = (mantissa >> 32) << shift
-    base = offset + 3
-    add_limb(acc, group, base, limb, (a & LOW) * sign)
-    add_limb(acc, group, base, limb + 1, ((a >> 32) + (b & LOW)) * sign)
-    add_limb(acc, group, base, limb + 2, (b >> 32) * sign)
+    while not -MOST_AMOUNT <= amount <= MOST_AMOUNT:
+        add_mantissa(acc, group, offset + 3, position, mantissa, amount & 0xFFFF)
+        amount >>= 16
+        position += 16
+    add_mantissa(acc, group, offset + 3, position, mantissa, amount)
 
 
 @device
@@ -228,11 +240,16 @@ def add_row(data, row, diff, group, base, acc, spec):
 
 @device
 def add_counts(data, column, start, stop, diff, groups, offset, acc):
-    """Add a block of rows to one count."""
+    """Add a block of rows to one count. Returns whether it came not to fit 64 bits."""
     step = 0 if diff.shape[0] == 1 else 1
+    wrapped = np.int64(0)
     for row in range(start, stop):
         if column < 0 or data[column, row] != NULL:
-            acc[groups[row - start], offset] += diff[row * step]
+            count = acc[groups[row - start], offset]
+            added = count + diff[row * step]
+            wrapped |= (count ^ added) & (diff[row * step] ^ added)
+            acc[groups[row - start], offset] = added
+    return wrapped < 0
 
 
 @device
@@ -259,8 +276,11 @@ def add_sums(data, column, start, stop, diff, groups, offset, acc):
 
 @device
 def add_block(data, start, stop, diff, groups, base, acc, spec):
-    """Add a block of rows, whose groups are known, one aggregate after the other."""
-    add_counts(data, -1, start, stop, diff, groups, base, acc)
+    """Add a block of rows, whose groups are known, one aggregate after the other.
+
+    Returns whether the count of a group's rows came not to fit 64 bits.
+    """
+    overflow = add_counts(data, -1, start, stop, diff, groups, base, acc)
     step = 0 if diff.shape[0] == 1 else 1
     for s in range(spec.shape[0]):
         offset = base + spec[s, 2]
@@ -275,6 +295,7 @@ def add_block(data, start, stop, diff, groups, base, acc, spec):
                 if word != NULL:
                     acc[groups[row - start], offset] += diff[row * step]
                     add_double(acc, groups[row - start], offset + 1, word, diff[row * step])
+    return overflow
 
 
 @device
@@ -323,7 +344,8 @@ def accumulate(data, diff, first, last, nk, spec, slots, rows, marker, free, tou
             if rows[group, 0] != marker:
                 touch(group, marker, nk, rows, touched, old, state)
             groups[row - start] = group
-        add_block(data, start, stop, diff, groups, 1 + nk, rows, spec)
+        if add_block(data, start, stop, diff, groups, 1 + nk, rows, spec):
+            state[OVERFLOW] = 1
 
 
 @kernel(
@@ -362,7 +384,10 @@ def accumulate_times(
             group = new_group(data, row, slot, nk, slots, rows, free, state)
         if rows[group, 0] != marker:
             touch(group, marker, nk, rows, touched, old, state)
-        add_row(data, row, diff[row * step], group, 1 + nk, rows, spec)
+        change, count = diff[row * step], rows[group, 1 + nk]
+        add_row(data, row, change, group, 1 + nk, rows, spec)
+        if (count ^ rows[group, 1 + nk]) & (change ^ rows[group, 1 + nk]) < 0:
+            state[OVERFLOW] = 1
         last = i + 1 == n
         if not last:
             for c in range(time.shape[0]):

@@ -25,6 +25,7 @@ SUM = 1
 LIMBS = 68
 NULL = -(2**63)
 LOW = 0xFFFFFFFF
+MOST_AMOUNT = 1 << 28  # products of 33 bits with it are added to limbs
 FLIP = 0x7FFFFFFFFFFFFFFF
 BLOCK = 64
 SEED = 0x9E3779B97F4A7C15 - 2**64
@@ -85,6 +86,18 @@ def add_limb(acc, index, base, limb, amount):
 
 
 @device
+def add_mantissa(acc, index, base, position, mantissa, amount):
+    """Add mantissa * amount * 2**position, where amount is at most ``MOST_AMOUNT`` either way."""
+    limb = position >> 5
+    shift = position & 31
+    a = (mantissa & LOW) << shift
+    b = (mantissa >> 32) << shift
+    add_limb(acc, index, base, limb, (a & LOW) * amount)
+    add_limb(acc, index, base, limb + 1, ((a >> 32) + (b & LOW)) * amount)
+    add_limb(acc, index, base, limb + 2, (b >> 32) * amount)
+
+
+@device
 def add_double(acc, index, offset, word, diff):
     """Add the double behind ``word``, times diff, exactly."""
     bits = word if word >= 0 else word ^ FLIP
@@ -98,14 +111,13 @@ def add_double(acc, index, offset, word, diff):
         mantissa |= 1 << 52
     else:
         exponent = 1
-    sign = diff if bits >= 0 else -diff
-    limb = (exponent - 1) >> 5
-    shift = (exponent - 1) & 31
-    a = (mantissa & LOW) << shift
-    b = (mantissa >> 32) << shift
-    add_limb(acc, index, offset + 3, limb, (a & LOW) * sign)
-    add_limb(acc, index, offset + 3, limb + 1, ((a >> 32) + (b & LOW)) * sign)
-    add_limb(acc, index, offset + 3, limb + 2, (b >> 32) * sign)
+    amount = diff if bits >= 0 else -diff
+    position = exponent - 1
+    while not -MOST_AMOUNT <= amount <= MOST_AMOUNT:
+        add_mantissa(acc, index, offset + 3, position, mantissa, amount & 0xFFFF)
+        amount >>= 16
+        position += 16
+    add_mantissa(acc, index, offset + 3, position, mantissa, amount)
 
 
 @device
@@ -368,23 +380,6 @@ def wake(numbers, bits, current, state):
         list_key(numbers[i], bits, current, state)
 
 
-@kernel("void(int64[::1], int64[::1])")
-def rebuild(source, slots):
-    """Insert every slot of ``source`` into the larger, empty ``slots``."""
-    mask = slots.shape[0] - 1
-    filled = np.empty(BLOCK, np.int64)
-    for start in range(0, source.shape[0], BLOCK):
-        n = 0
-        for i in range(start, min(start + BLOCK, source.shape[0])):
-            filled[n] = source[i]
-            n += source[i] != 0
-        for i in range(n):
-            slot = (filled[i] >> 32) & mask
-            while slots[slot] != 0:
-                slot = (slot + 1) & mask
-            slots[slot] = filled[i]
-
-
 @kernel("void(int64[:, ::1], int64, int64, int64[::1])")
 def rehash(keys, used, nk, slots):
     """Insert the first ``used`` keys, but the free ones, into the empty ``slots``."""
@@ -547,6 +542,25 @@ def commit_new(touched, start, n, base, rounds, keys, records, links, ends):
                 going = going or links[i] > 0
 
 
+@device
+def touch_chains(touched, start, n, done, keys, records, links):
+    """Read the records of those of n keys that are not ``done`` side by side, so that the misses overlap."""
+    going = False
+    sink = np.int64(0)
+    for i in range(n):
+        links[i] = 0 if done[i] else keys[touched[start + i], 0]
+        going = going or links[i] > 0
+    while going:
+        going = False
+        for i in range(n):
+            link = links[i]
+            if link > 0:
+                links[i] = records[link - 1, 0]
+                sink ^= records[link - 1, records.shape[1] - 1]
+                going = going or links[i] > 0
+    return sink
+
+
 @kernel("void(int64[::1], int64, int64, int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1])")
 def commit(touched, nk, rounds, spec, slots, keys, records, state):
     """Make the step's records committed ones, merged with those before; forget what is zero.
@@ -561,6 +575,7 @@ def commit(touched, nk, rounds, spec, slots, keys, records, state):
         n = min(BLOCK, state[TOUCHED] - start)
         if single:
             commit_new(touched, start, n, base, rounds, keys, records, links, done)
+        state[SINK] ^= touch_chains(touched, start, n, done, keys, records, links)
         for i in range(n):
             if done[i]:
                 continue

@@ -43,6 +43,22 @@ def sort_stably(keys: Words, order: Words) -> None:
     order[:] = sorted_order
 
 
+@kernel("boolean(int64[:, ::1], int64[::1])")
+def epoch_order(time: Words, order: Words) -> bool:
+    """Whether the epochs of times ``int64[depth, n]`` ascend; if not, ``order`` makes them.
+
+    Equal epochs keep their order.
+    """
+    ascending = True
+    for i in range(1, time.shape[1]):
+        ascending = ascending and time[0, i - 1] <= time[0, i]
+    if not ascending:
+        for i in range(order.shape[0]):
+            order[i] = i
+        sort_stably(time[0], order)
+    return ascending
+
+
 @kernel("int64(int64[:, ::1], int64[::1], int64[::1], boolean[::1])")
 def split_by_rounds(time: Words, order: Words, starts: Words, single: NDArray[np.bool_]) -> int:
     """Part times ``int64[depth, n]`` by their rounds; the number of parts.

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
-from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.batch import Batch, Layers
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.spine import Spine
@@ -83,7 +82,7 @@ class Arrange(Operator):
         self.step_batch = self.mark = None
 
     def maintain(self) -> None:
-        self.handle.advance_logical(Antichain.of((self.step.time, *(0 for _ in self.step.rounds))))
+        self.handle.advance_logical(self.step.beginning)
         self.mark = None
         if self.step_batch is not None:
             self.handle.advance_physical(self.spine.upper)

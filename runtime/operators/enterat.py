@@ -6,7 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.errors import DataError
 from kpg.runtime.trace.updates import Updates
+
+LATEST = 2**62
+"""Rounds are below it, so that a recursive collection can take each to the next."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -21,6 +25,10 @@ class EnterAt(Operator):
         self.counters.updates_in += len(updates)
         time = updates.times().copy()
         np.maximum(time[-1], updates.data[-1], out=time[-1])
+        if len(updates) and time[-1].max() >= LATEST:
+            raise DataError(
+                f"a row cannot enter at round {int(time[-1].max())}", hint="rounds are below 2^62"
+            )
         self.place.scope.deliver(self, port, Updates(updates.data[:-1].copy(), time, updates.diff))
 
     def flush(self) -> None:

@@ -7,15 +7,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.kernels.history import KEYS
+from kpg.runtime.kernels.weights import heaviest_key
 from kpg.runtime.operators.reduce import check_sums
 from kpg.runtime.plan import Aggregate
 from kpg.runtime.trace.history import HistoryTable
-from kpg.runtime.trace.updates import Updates
+from kpg.runtime.trace.updates import Updates, multiplicity_overflow
+from kpg.runtime.trace.weight import heaviest, weight
 
 Words = NDArray[np.int64]
 
 BUFFERED = 1 << 21
 """So many updates go to the table before the rest of the round has come."""
+
+MOST_COUNTED = 2**63
+"""What a count stays below."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -23,6 +29,8 @@ class Historic(Operator):
     """Base: feeds a history table round by round, and is woken for the rounds at which it owes changes."""
 
     table: HistoryTable
+    bound: int = 0
+    """No key's rows are more, added up over all rounds without their signs."""
 
     def absorb(self) -> None:
         if sum(len(updates) for updates in self.pending) >= BUFFERED:
@@ -31,7 +39,23 @@ class Historic(Operator):
     def _accumulate(self) -> None:
         """Equal rows that many derivations give are added up before they go to the table."""
         if self.pending:
-            self.table.accumulate(Updates.concat(self.take()).combined(), self.step.rounds)
+            updates = Updates.concat(self.take()).combined()
+            self._weigh(updates)
+            self.table.accumulate(updates, self.step.rounds)
+
+    def _weigh(self, updates: Updates) -> None:
+        """Raise DataError if with the updates a key's rows could be more than 64 bits can count."""
+        self.bound += weight(updates)
+        if self.bound >= MOST_COUNTED:
+            table = self.table
+            used = int(table.state[KEYS])
+            held = heaviest_key(table.keys, used, table.key, table.depth - 1, table.records)
+            rows = np.ascontiguousarray(updates.data[: table.key])
+            # Negative, as the least int64 has no absolute value.
+            more = heaviest(Updates(rows, np.zeros((1, 1), np.int64), -np.abs(updates.diff)))
+            self.bound = int(held) + more
+            if self.bound >= MOST_COUNTED:
+                raise multiplicity_overflow()
 
     def flush(self) -> None:
         self._accumulate()

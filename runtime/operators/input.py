@@ -85,8 +85,9 @@ class Input(Operator):
         """Make a piece of the updates that came one by one."""
         if self.staged:
             words = np.ascontiguousarray(np.array(self.staged, np.int64).T)
+            single = len({row[-2] for row in self.staged}) == 1
             self.staged = []
-            self.add(Updates(words[:-2], words[-2:-1], words[-1]))
+            self.add(Updates(words[:-2], words[-2:-1, :1].copy() if single else words[-2:-1], words[-1]))
 
     def clear(self) -> int:
         """Forget what is buffered; how many updates."""
@@ -101,12 +102,12 @@ class Input(Operator):
             self.buffer.append(Piece.of(updates))
 
     def gather(self) -> None:
-        """Make the buffer one consolidated piece."""
+        """Make the buffer one consolidated piece. DataError if a sum of diffs does not fit 64 bits."""
         self.settle()
         if self.buffer:
             parts = [piece.updates.take(np.arange(piece.start, len(piece.updates))) for piece in self.buffer]
-            self.buffer = []
-            self.add(Updates.concat(parts).consolidate())
+            updates = Updates.concat(parts).consolidate()
+            self.buffer = [Piece.of(updates)] if len(updates) else []
 
     def span(self, upper: int) -> tuple[int, int] | None:
         """The first and the last time in the buffer before ``upper``, if there are any."""
@@ -162,9 +163,9 @@ class Input(Operator):
 def _shortened(updates: Updates) -> Updates:
     """With one time stored once."""
     time = updates.time
-    if time.shape[1] and (time == time[0, 0]).all():
-        time = np.ascontiguousarray(time[:, :1])
-    return Updates(updates.data, time, updates.diff)
+    if time.shape[1] > 1 and (time == time[0, 0]).all():
+        return updates.with_time(time[:, :1].copy())
+    return updates
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -67,7 +67,7 @@ class Join(Operator):
                 if all(stage.arrangement.layers for stage in path.stages):
                     self._pass_on(self._changes(path, Updates.concat(delta)))
 
-    def _changes(self, path: JoinPath, delta: Updates) -> Iterator[Updates]:
+    def _changes(self, path: JoinPath, delta: Updates) -> Iterable[Updates]:
         """What changes of the path's relation make of the result.
 
         In a loop, a match can move an update to a later time; what it meets next goes by its time at the
@@ -75,17 +75,16 @@ class Join(Operator):
         """
         depth = self.place.scope.depth
         if depth == 1 or len(path.stages) == 1:
-            yield from self._follow(path, (delta,), hydrating=False)
-            return
+            return self._follow(path, (delta,), hydrating=False)
         start = delta.with_time(np.concatenate((delta.time, delta.time)))
-        for found in self._follow(path, (start,), origin=depth, hydrating=False):
-            yield found.with_time(found.time[:depth])
+        found = self._follow(path, (start,), origin=depth, hydrating=False)
+        return (updates.with_time(updates.time[:depth]) for updates in found)
 
     def _pass_on(self, results: Iterable[Updates]) -> None:
         """Emit results one by one; Ctrl-C is noticed between them."""
         interrupt = self.place.scope.interrupt
         for updates in results:
-            self.emit(updates, more=len(updates) >= LARGE)
+            self.emit(updates, more=updates.data.shape[1] >= LARGE)
             interrupt.check()
 
     def hydrate(self) -> None:

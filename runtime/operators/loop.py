@@ -116,7 +116,10 @@ class Variable(Operator):
         self.counters.updates_in += len(updates)
         scope = self.place.scope
         time = updates.time.copy()
-        time[-1] += 1
+        if time.shape[1] == 1:
+            time[-1, 0] += 1
+        else:
+            time[-1] += 1
         later = updates.with_time(time)
         if port == 0:
             scope.deliver(self, 0, later)

@@ -55,7 +55,7 @@ class Antichain:
     @classmethod
     def known(cls, elements: tuple[Time, ...]) -> "Antichain":
         """Of elements that are mutually incomparable, in lexicographic order: nothing is checked."""
-        frontier = cls()
+        frontier = object.__new__(cls)
         object.__setattr__(frontier, "elements", elements)
         return frontier
 
@@ -78,9 +78,10 @@ class Antichain:
 
     def dominates(self, other: "Antichain") -> bool:
         """Whether this frontier is at or before ``other``: all that is in advance of other is of this."""
-        if len(self.elements) == 1 and len(other.elements) == 1:
-            return precedes(self.elements[0], other.elements[0])
-        return all(self.less_equal(time) for time in other.elements)
+        own, others = self.elements, other.elements
+        if len(own) == 1 and len(others) == 1:
+            return precedes(own[0], others[0])
+        return own == others or all(self.less_equal(time) for time in others)
 
     def insert(self, time: Time) -> "Antichain":
         """This frontier with ``time`` added; itself if the time is in advance of it already."""

@@ -49,13 +49,7 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
         case plan.Negate(input=ref):
             return Negate(site.over((built[ref],), built[ref].place.rowids))
         case plan.Arrange(input=ref, key=key):
-            spine = Spine(built[ref].width, site.scope.depth, effort=context.merge_effort)
-            return Arrange(
-                site.over((built[ref],), built[ref].place.rowids),
-                key=key,
-                spine=spine,
-                handle=TraceHandle(spine),
-            )
+            return _arrange(site, built[ref], key)
         case plan.Join():
             return join(node, site, built, context)
         case plan.RangeJoin():
@@ -66,32 +60,45 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
             return _distinct(site, built[ref], only=isinstance(node, plan.Distinct))
         case plan.Single(input=ref, key=key):
             return Single(site.over((built[ref],), built[ref].place.rowids), table=GroupTable(key, ()))
-        case plan.TopK(input=ref, group=group, limit=limit, offset=offset, exact=texts):
-            source = arrangement_of(built[ref])
-            order = ExactOrder(texts, context.dictionary) if texts and limit != 0 else None
-            return TopK(
-                site.over((built[ref],), source.place.rowids),
-                arrangement=source,
-                group=group,
-                limit=limit,
-                offset=offset,
-                exact=order,
-            )
-        case plan.BasicReduce(input=ref, key=key, aggregates=basics):
-            source = arrangement_of(built[ref])
-            functions = evaluators(basics, context.dictionary)
-            return BasicReduce(
-                site.over((built[ref],), source.place.rowids[:key] + (None,) * len(basics)),
-                arrangement=source,
-                group=key,
-                evaluators=functions,
-            )
+        case plan.TopK():
+            return _top_k(node, site, built)
+        case plan.BasicReduce():
+            return _basic_reduce(node, site, built)
         case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.Input() | user.EnterAt():
             return build_user(node, site, built)
         case plan.Import() | plan.Loop() | plan.Leave() | plan.Enter() | plan.Variable():
             raise InternalError(f"{type(node).__name__} is not built like other nodes")
         case _:
             assert_never(node)
+
+
+def _arrange(site: Site, source: Operator, key: int) -> Arrange:
+    spine = Spine(source.width, site.scope.depth, effort=site.context.merge_effort)
+    place = site.over((source,), source.place.rowids)
+    return Arrange(place, key=key, spine=spine, handle=TraceHandle(spine))
+
+
+def _top_k(node: plan.TopK, site: Site, built: Built) -> TopK:
+    source = arrangement_of(built[node.input])
+    exact = ExactOrder(node.exact, site.context.dictionary) if node.exact and node.limit != 0 else None
+    return TopK(
+        site.over((built[node.input],), source.place.rowids),
+        arrangement=source,
+        group=node.group,
+        limit=node.limit,
+        offset=node.offset,
+        exact=exact,
+    )
+
+
+def _basic_reduce(node: plan.BasicReduce, site: Site, built: Built) -> BasicReduce:
+    source = arrangement_of(built[node.input])
+    return BasicReduce(
+        site.over((built[node.input],), source.place.rowids[: node.key] + (None,) * len(node.aggregates)),
+        arrangement=source,
+        group=node.key,
+        evaluators=evaluators(node.aggregates, site.context.dictionary),
+    )
 
 
 def _reduce(node: plan.Reduce, site: Site, built: Built) -> Operator:

@@ -18,6 +18,7 @@ COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
 def join(node: plan.Join, site: Site, built: Built, context: Context) -> Join:
+    """A delta join: for each input, the lookups that its changes go through."""
     streams = tuple(built[ref] for ref in node.inputs)
     paths = []
     rowids: Rowids = ()
@@ -51,6 +52,7 @@ def _compact(mfp: Mfp, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def range_join(node: plan.RangeJoin, site: Site, built: Built, context: Context) -> RangeJoin:
+    """A join by a comparison; InternalError if a column of its thresholds is read."""
     left, right = arrangement_of(built[node.left]), arrangement_of(built[node.right])
     read = {column for scalar in (*node.mfp.predicates, *node.mfp.outputs) for column in columns(scalar)}
     if any(column >= left.width for column in read):

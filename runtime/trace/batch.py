@@ -185,8 +185,10 @@ class Batch:
         """The same contents between wider frontiers, when nothing happened in between."""
         batch = Batch(self.updates, lower, upper, self.since, self._latest)
         batch._directory = self._directory
-        batch._description = self._description
-        batch._address = self._address
+        if self._description is not None:
+            # A copy: a directory that one of the two builds later goes with that one.
+            batch._description = self._description.copy()
+            batch._address = batch._description.ctypes.data
         return batch
 
     def build_directory(self) -> None:

@@ -22,9 +22,9 @@ def meet(frontiers: Iterable[Antichain]) -> Antichain | None:
     """The earliest of the frontiers; None if there are none."""
     result = None
     for frontier in frontiers:
-        if result is None or frontier.dominates(result):
+        if result is None or (frontier is not result and frontier.dominates(result)):
             result = frontier
-        elif not result.dominates(frontier):
+        elif frontier is not result and not result.dominates(frontier):
             result = result.meet(frontier)
     return result
 
@@ -52,7 +52,7 @@ def combined(batches: Sequence[Batch], frontier: Antichain | None) -> Batch:
     """One batch of small adjacent ones, sorted anew, with times compacted to the frontier if there is one."""
     since = batches[0].since
     for batch in batches:
-        if batch.since != since:
+        if batch.since is not since and batch.since != since:
             since = since.join(batch.since)
     updates = Updates.concat([batch.updates for batch in batches])
     floor = frontier.floor() if frontier is not None else None

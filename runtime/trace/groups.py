@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import groups as kernels
-from kpg.runtime.trace.updates import Updates
+from kpg.runtime.trace.updates import Updates, multiplicity_overflow
 
 Words = NDArray[np.int64]
 MINIMUM = 64
@@ -48,7 +48,7 @@ class GroupTable:
         self.slots = np.zeros(MINIMUM * 2, np.int64)
         self.table: Words = np.empty((MINIMUM, 1 + key + self.words), np.int64)
         self.free = np.empty(MINIMUM, np.int64)
-        self.state = np.zeros(5, np.int64)
+        self.state = np.zeros(6, np.int64)
         self.marker = 1
         self.touched = np.empty(MINIMUM, np.int64)
         self.old: Words = np.empty((MINIMUM, self.words), np.int64)
@@ -71,12 +71,13 @@ class GroupTable:
         return int(self.state[2])
 
     def accumulate(self, updates: Updates) -> None:
-        """Add updates that all bear the step's one time."""
+        """Add updates that all bear the step's one time. DataError if a count does not fit 64 bits."""
         n = len(updates)
         for first in range(0, n, PORTION):
             last = min(first + PORTION, n)
             self._reserve(last - first)
             self._accumulate(updates.data, updates.diff, first, last)
+        self._check()
 
     def _accumulate(self, data: Words, diff: Words, first: int, last: int) -> None:
         kernels.accumulate(
@@ -85,7 +86,10 @@ class GroupTable:
         )  # fmt: skip
 
     def accumulate_times(self, updates: Updates) -> None:
-        """Add updates of several times, all of this step's, in time order (lexicographic)."""
+        """Add updates of several times, all of this step's, in time order (lexicographic).
+
+        DataError if a count does not fit 64 bits.
+        """
         n = len(updates)
         self._reserve(n)
         times = updates.times()
@@ -96,6 +100,11 @@ class GroupTable:
             updates.data, times, updates.diff, order, self.key, self.spec, self.slots, self.table,
             self.marker, self.free, self.touched, self.old, self.new, self.when, self.state,
         )  # fmt: skip
+        self._check()
+
+    def _check(self) -> None:
+        if self.state[kernels.OVERFLOW]:
+            raise multiplicity_overflow()
 
     def touch_empty(self) -> None:
         """Make the one group of an empty key exist, as not yet output."""
@@ -182,7 +191,7 @@ class GroupTable:
         self._finish()
 
     def _finish(self) -> None:
-        self.state[2] = 0
+        self.state[2] = self.state[kernels.OVERFLOW] = 0
         self.marker += 1
         self.new = np.empty((0, self.words), np.int64)
         self.when = np.empty(0, np.int64)

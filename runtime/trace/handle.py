@@ -51,7 +51,8 @@ class TraceHandle:
 
     def advance_logical(self, frontier: Antichain) -> None:
         """Give up reading at times not in advance of ``frontier``."""
-        if not self._hold.logical.dominates(frontier):
+        held = self._hold.logical
+        if held is not frontier and not held.dominates(frontier):
             raise InternalError(
                 f"a logical frontier cannot go back from {self.logical.elements} to {frontier.elements}"
             )
@@ -59,7 +60,8 @@ class TraceHandle:
 
     def advance_physical(self, frontier: Antichain) -> None:
         """Give up cutting the trace at frontiers before ``frontier``."""
-        if not self._hold.physical.dominates(frontier):
+        held = self._hold.physical
+        if held is not frontier and not held.dominates(frontier):
             raise InternalError(
                 f"a physical frontier cannot go back from {self.physical.elements} to {frontier.elements}"
             )

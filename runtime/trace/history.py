@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from kpg.runtime.errors import InternalError, OperationalError
 from kpg.runtime.kernels import differences, groups
 from kpg.runtime.kernels import history as kernels
+from kpg.runtime.kernels import rounds as splitting
+from kpg.runtime.kernels import slots as hashing
 from kpg.runtime.trace.groups import Accumulator, GroupTable
 from kpg.runtime.trace.updates import ONE, Updates
 
@@ -26,7 +28,7 @@ PORTION = 1 << 14
 LARGE = 1 << 20
 """Bytes of an array from which on it grows sixteenfold."""
 FEW = 16
-"""So many owed evaluations are sorted without numpy."""
+"""So many owed evaluations are parted by their rounds without numpy."""
 MOST_KEYS = 2**32 - 2
 NO_STEP: Words = np.array([0, 0, 0, 2**63 - 1, -1, 0])
 """The part of the kernels' ``state`` that describes a step: counts, first and last epoch, ``MIXED``."""
@@ -54,6 +56,8 @@ class HistoryTable:
         self.owed: list[Rounds] = []
         """Later rounds to be evaluated because of what the last evaluation met, possibly told before."""
         self._due: dict[Rounds, list[Words]] = {}
+        self._room = 0
+        self._nothing = Updates.empty(key, depth)
         self._evaluated: Rounds = ()
         self._finish()
 
@@ -77,15 +81,16 @@ class HistoryTable:
         """Add updates that all bear the given rounds, later than any evaluated in this step."""
         if rounds <= self._evaluated:
             raise InternalError(f"updates at rounds {rounds}, after {self._evaluated} were evaluated")
-        epochs = updates.time[0]
-        if not updates.constant_time and (epochs[1:] < epochs[:-1]).any():
-            updates = updates.take(np.argsort(epochs, kind="stable"))
-        n = len(updates)
+        if updates.time.shape[1] > 1:
+            updates = _by_epoch(updates)
+        n = updates.data.shape[1]
         for first in range(0, n, PORTION):
             self._accumulate(updates, first, min(first + PORTION, n))
 
     def _accumulate(self, updates: Updates, first: int, last: int) -> None:
-        self._reserve(last - first)
+        if last - first > self._room:
+            self._reserve(last - first)
+        self._room -= last - first
         kernels.accumulate(
             updates.data, updates.time, updates.diff, first, last, self.key, self.spec, self.slots,
             self.keys, self.records, self.bits, self.touched, self.current, self.state,
@@ -119,7 +124,7 @@ class HistoryTable:
             elif state[kernels.ENTRIES]:
                 parts.append(self._emit(keys, epochs, old, new, at))
             first = reached
-        self._owe(owed)
+        self._owe(owed[:, : self.state.item(kernels.OWED)])
         return Updates.concat(parts) if parts else Updates.empty(width, self.depth)
 
     def _emit(self, keys: Words, epochs: Words, old: Words, new: Words, at: Words) -> Updates:
@@ -135,58 +140,60 @@ class HistoryTable:
         """The updates at ``rounds`` of the keys by positive multiplicity, or once each if ``distinct``."""
         count = self._begin(rounds)
         if count == 0:
-            return Updates.empty(self.key, self.depth)
-        state, at, owed = self.state, np.array(rounds, np.int64), np.empty((self.depth, count), np.int64)
-        most = count
-        if state[kernels.FIRST_EPOCH] != state[kernels.LAST_EPOCH]:
-            most = int(state[kernels.STEP_RECORDS])
-        out, changes = np.empty((self.key, most), np.int64), np.empty((2, most), np.int64)
+            return self._nothing
+        most, depth, key, state = count, self.depth, self.key, self.state
+        first = state.item(kernels.FIRST_EPOCH)
+        single = first == state.item(kernels.LAST_EPOCH)
+        if not single:
+            most = state.item(kernels.STEP_RECORDS)
+        stamp = np.array((first, *rounds), np.int64)
+        out, owed = np.empty((key + depth + 1) * most, np.int64), np.empty((depth, count), np.int64)
         n = differences.evaluate_threshold(
-            at,
-            distinct,
-            self.key,
-            self.keys,
-            self.records,
-            self.bits,
-            self.current,
-            out,
-            changes,
-            owed,
-            state,
+            stamp[1:], distinct, key, self.keys, self.records, self.bits, self.current, out, most, owed, state
         )
-        self._owe(owed)
+        owing = state.item(kernels.OWED)
+        if owing:
+            self._owe(owed[:, :owing])
         if n == 0:
-            return Updates.empty(self.key, self.depth)
-        diff = changes[1, :1].copy() if state[kernels.ENTRIES] else changes[1, :n]
-        data = out if n == most else np.ascontiguousarray(out[:, :n])
-        return Updates(data, self._times(changes[0, :n], at), diff)
+            return self._nothing
+        if n < most // 2:
+            out = out[: (key + depth + 1) * n].copy()
+        end = (key + depth) * n
+        time = stamp.reshape(depth, 1) if single else out[key * n : end].reshape(depth, n)
+        diff = out[end : end + (1 if state.item(kernels.ENTRIES) else n)]
+        return Updates(out[: key * n].reshape(key, n), time, diff)
 
     def _begin(self, rounds: Rounds) -> int:
         """List the keys that are due; the number of keys to evaluate."""
         self.owed = []
         self._evaluated = rounds
         self.state[kernels.OWED] = 0
-        if self._due:
-            for numbers in self._due.pop(rounds, ()):
-                used, n = int(self.state[kernels.CURRENT]), numbers.shape[0]
-                if used + n > self.current.shape[0]:
-                    self.current = _grown(self.current, used, n)
-                kernels.wake(numbers, self.bits, self.current, self.state)
-        return int(self.state[kernels.CURRENT])
+        if self._due and (parts := self._due.pop(rounds, None)) is not None:
+            numbers = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            used, n = self.state.item(kernels.CURRENT), numbers.shape[0]
+            if used + n > self.current.shape[0]:
+                self.current = _grown(self.current, used, n)
+            kernels.wake(numbers, self.bits, self.current, self.state)
+        return self.state.item(kernels.CURRENT)
 
     def _owe(self, owed: Words) -> None:
         """Note the keys that are due at later rounds."""
-        n = int(self.state[kernels.OWED])
-        if n == 0:
+        n = owed.shape[1]
+        if n <= FEW:
+            parts: dict[Rounds, list[int]] = {}
+            for number, *at in owed.T.tolist():
+                parts.setdefault(tuple(at), []).append(number)
+            for rounds, numbers in parts.items():
+                self._due.setdefault(rounds, []).append(np.array(numbers))
+            self.owed = list(parts)
             return
-        rounds, keys = owed[:-1, :n], owed[-1, :n]
-        order = np.lexsort(rounds[::-1]) if n > FEW else np.array(_order(rounds))
-        rounds, keys = rounds[:, order], keys[order]
-        starts = np.flatnonzero((rounds[:, 1:] != rounds[:, :-1]).any(axis=0)) + 1
-        for start, end in pairwise([0, *starts.tolist(), n]):
-            at = tuple(rounds[:, start].tolist())
-            self._due.setdefault(at, []).append(keys[start:end])
-            self.owed.append(at)
+        owed = np.ascontiguousarray(owed)
+        order, starts, single = np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.bool_)
+        count = splitting.split_by_rounds(owed, order, starts, single)
+        keys, ends = owed[0, order], starts[: count + 1].tolist()
+        self.owed = [tuple(at) for at in owed[1:, order[starts[:count]]].T.tolist()]
+        for rounds, (start, end) in zip(self.owed, pairwise(ends), strict=True):
+            self._due.setdefault(rounds, []).append(keys[start:end])
 
     def _times(self, epochs: Words, at: Words) -> Words:
         """Times of the given epochs and rounds; one time if the step is of one epoch."""
@@ -268,12 +275,12 @@ class HistoryTable:
         self._due.clear()
         self._evaluated = ()
         if self.touched.shape[0] > 1 << 16:
-            self.touched = np.empty(MINIMUM, np.int64)
+            self.touched, self._room = np.empty(MINIMUM, np.int64), 0
         if self.current.shape[0] > 1 << 16:
-            self.current = np.empty(MINIMUM, np.int64)
+            self.current, self._room = np.empty(MINIMUM, np.int64), 0
 
     def _reserve(self, n: int) -> None:
-        """Room for n more keys or records, all of them touched and current."""
+        """Room for n more keys or records, all of them touched and current; notes how much there is."""
         state = self.state.tolist()
         allotted, live = state[kernels.KEYS], state[kernels.LIVE_KEYS]
         if allotted + n > self.keys.shape[0]:
@@ -287,12 +294,19 @@ class HistoryTable:
             self.records = _grown(self.records, state[kernels.RECORDS], n)
         if 3 * (live + n) > 2 * self.slots.shape[0]:
             slots = np.zeros(1 << (3 * (live + n) // 2).bit_length(), np.int64)
-            kernels.rebuild(self.slots, slots)
+            hashing.rebuild(self.slots, slots)
             self.slots = slots
         if state[kernels.TOUCHED] + n > self.touched.shape[0]:
             self.touched = _grown(self.touched, state[kernels.TOUCHED], n)
         if state[kernels.CURRENT] + n > self.current.shape[0]:
             self.current = _grown(self.current, state[kernels.CURRENT], n)
+        self._room = min(
+            self.keys.shape[0] - allotted,
+            self.records.shape[0] - state[kernels.RECORDS],
+            2 * self.slots.shape[0] // 3 - live,
+            self.touched.shape[0] - state[kernels.TOUCHED],
+            self.current.shape[0] - state[kernels.CURRENT],
+        )
 
 
 def _grown(array: Words, used: int, n: int) -> Words:
@@ -311,7 +325,7 @@ def _grown(array: Words, used: int, n: int) -> Words:
     return grown
 
 
-def _order(rounds: Words) -> list[int]:
-    """Positions in lexicographic order."""
-    columns = list(zip(*rounds.tolist(), strict=True))
-    return sorted(range(len(columns)), key=columns.__getitem__)
+def _by_epoch(updates: Updates) -> Updates:
+    """The updates in order of their epochs."""
+    order = np.empty(updates.time.shape[1], np.int64)
+    return updates if splitting.epoch_order(updates.time, order) else updates.take(order)

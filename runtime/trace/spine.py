@@ -68,6 +68,8 @@ class Spine:
         self._mark: _Mark | None = None
         self._holds: list[weakref.ref[Hold]] = []
         self._layers: Layers | None = None
+        self._layers_before: Layers | None = None
+        self._newer: list[Batch] = []
 
     def insert(self, batch: Batch) -> None:
         """Append a batch whose ``lower`` is the ``upper`` of this trace.
@@ -75,8 +77,12 @@ class Spine:
         If there are rounds (``depth`` above 1), it will merge with others since the mark, their times kept.
         Raises DataError where a sum of diffs does not fit 64 bits.
         """
-        if batch.lower != self.upper:
+        if batch.lower is not self.upper and batch.lower != self.upper:
             raise InternalError(f"batch from {batch.lower.elements} does not follow {self.upper.elements}")
+        if self._layers is not None:
+            self._layers_before, self._newer, self._layers = self._layers, [], None
+        if self._layers_before is not None:
+            self._newer.append(batch)
         self._pending.append(batch)
         if self.depth > 1 and self._mark is not None:
             self._unfolded += 1
@@ -86,7 +92,6 @@ class Spine:
         self.upper = batch.upper
         self.inserted_rows += len(batch)
         self._owed += len(batch)
-        self._layers = None
 
     def mark(self) -> int:
         """A token for the present contents, valid until the next mark, :meth:`work` or :meth:`compact`."""
@@ -105,7 +110,7 @@ class Spine:
         del self._pending[marked.position :]
         self.upper, self.inserted_rows, self._owed = marked.upper, marked.inserted_rows, marked.owed
         self._unfolded = self._unfolded_rows = 0
-        self._layers = None
+        self._forget_layers()
 
     def _fold(self, position: int) -> None:
         """Make one batch of the newest, and merge it with those from ``position`` on that are no larger."""
@@ -121,6 +126,7 @@ class Spine:
             batches[-2:] = [merge.result]
         self._pending[position:] = batches
         self._unfolded = self._unfolded_rows = 0
+        self._forget_layers()
 
     def _whole_nodes(self) -> list[Batch]:
         """The batches that are or were absorbed, the sources of unfinished merges among them."""
@@ -140,14 +146,23 @@ class Spine:
 
         ``through`` must not be before a physical frontier that the caller has given up.
         """
-        if through is not None and through != self.upper:
+        if through is not None and through is not self.upper and through != self.upper:
             return self._layers_through(through)
         if self._layers is None:
             few = self._unfolded < TINY_BATCHES and self._unfolded <= tiny_tail(self._pending)
             if self._mark is not None and not few:
                 self._fold(self._mark.position)
-            self._layers = Layers(batch for batch in self._all_batches() if len(batch))
+            older, newer = self._layers_before, self._newer
+            if older is None:
+                older, newer = Layers(), self._all_batches()
+            self._forget_layers()
+            self._layers = Layers((*older, *[batch for batch in newer if len(batch)]))
         return self._layers
+
+    def _forget_layers(self) -> None:
+        """What was read is not the beginning of what there is any more."""
+        self._layers = self._layers_before = None
+        self._newer = []
 
     def _layers_through(self, through: Antichain) -> Layers:
         found = []
@@ -250,8 +265,9 @@ class Spine:
         """
         self._nodes = [self._rewritten(batch, function) for batch in self._whole_nodes()]
         self._pending = [self._rewritten(batch, function) for batch in self._pending]
-        self._layers = self._mark = None
+        self._mark = None
         self._settled = False
+        self._forget_layers()
 
     @staticmethod
     def _rewritten(batch: Batch, function: Callable[[Updates], Updates]) -> Batch:
@@ -265,6 +281,8 @@ class Spine:
         if not self._pending:
             return
         physical = meet(hold.physical for hold in self._live_holds())
+        if physical is self.upper:
+            physical = None  # which holds back nothing that is pending
         count, large = 0, False
         for batch in self._pending:
             if physical is not None and not batch.upper.dominates(physical):
@@ -304,7 +322,7 @@ class Spine:
         self.merged_rows += sum(len(batch) for batch in batches)
         if frontier:
             self.since = self.since.join(frontier)
-        self._layers = None
+        self._forget_layers()
 
     def _begin(self, index: int) -> None:
         older, newer = self._nodes[index], self._nodes[index + 1]
@@ -338,7 +356,7 @@ class Spine:
         for index, node in enumerate(self._nodes):
             if isinstance(node, Merge) and node.result is not None:
                 self._nodes[index] = node.result
-                self._layers = None
+                self._forget_layers()
                 self._settled = False
 
     def _fold_empty(self) -> None:
@@ -349,6 +367,6 @@ class Spine:
             if isinstance(older, Batch) and isinstance(newer, Batch) and not (len(older) and len(newer)):
                 kept = newer if len(newer) else older
                 self._nodes[index : index + 2] = [kept.covering(older.lower, newer.upper)]
-                self._layers = None
+                self._forget_layers()
             else:
                 index += 1

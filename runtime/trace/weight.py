@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from kpg.runtime.trace.updates import Updates, Words, multiplicity_overflow
 
 MOST: Final = 2**62
+FEW: Final = 16
+"""So many diffs are looked at without numpy."""
+
 LOW: Final = 32
 """Sums are carried in two parts, of which the lower has so many bits."""
 
@@ -22,7 +25,9 @@ def weight(updates: Updates) -> int:
     diff = updates.diff
     if diff.shape[0] == 1:
         return abs(int(diff[0])) * len(updates)
-    return max(int(diff.max()), -int(diff.min())) * len(updates) if diff.shape[0] else 0
+    if diff.shape[0] <= FEW:
+        return max(map(abs, diff.tolist())) * len(updates) if diff.shape[0] else 0
+    return max(int(diff.max()), -int(diff.min())) * len(updates)
 
 
 def bound_with(bound: int, held: Callable[[], Iterable[Updates]], more: Updates) -> int:

@@ -35,7 +35,7 @@ def lower_body(
     early = [one for one in body if isinstance(one, core.BodyAggregate) and _is_atom(one)]
     parts += [summary(context, one, lower_body, None) for one in early]
     bound = {name for part in parts for name in part.places}
-    rest = [one for one in body if not isinstance(one, core.Atom) and one not in early]
+    rest = [_test_if_bound(one, bound) for one in body if not isinstance(one, core.Atom) and one not in early]
     tests = [one for one in rest if isinstance(one, core.Comparison) and _is_bound(one, bound)]
     orders = lookup_orders(plan, atoms, context.stratum, len(parts)) if given is None else ()
     rows = joined(parts or [UNIT], tests, orders)
@@ -73,6 +73,13 @@ def bound_by(body: Sequence[core.Literal]) -> frozenset[str]:
                 case _:
                     pass
     return frozenset(bound)
+
+
+def _test_if_bound(literal: core.Literal, bound: Iterable[str]) -> core.Literal:
+    """The literal; for an assignment whose variable an aggregate's groups bind already, an equality."""
+    if isinstance(literal, core.Assignment) and literal.variable.name in bound:
+        return core.Comparison("eq", literal.variable, literal.expression, literal.span)
+    return literal
 
 
 def _is_bound(literal: core.Literal, bound: Iterable[str]) -> bool:

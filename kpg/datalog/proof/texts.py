@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kpg.compiler.datalog import core
-from kpg.compiler.datalog.constants import quote
 from kpg.compiler.datalog.flatten import written
 from kpg.compiler.datalog.functors import CONSTRAINTS
 from kpg.compiler.datalog.source import blank_comments
@@ -17,6 +16,7 @@ from kpg.render import cell
 from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.data.values import to_python
 from kpg.runtime.errors import Span
+from kpg.runtime.functions.datalog import quote
 
 MADE_UP: Final = re.compile(r"[$@]\w")
 """Functions and variables that the user did not write."""

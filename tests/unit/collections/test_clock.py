@@ -40,6 +40,16 @@ def test_updates_keep_their_times_and_multiplicities_add_up(flow: kpg.Dataflow) 
     assert seen.new() == [((1,), 1, 3), ((1,), 3, -1), ((2,), 4, -7)]
 
 
+def test_what_does_not_add_up_stays_in_the_buffer(flow: kpg.Dataflow) -> None:
+    a = flow.input("a", x=int)
+    a.insert(7)
+    a.update((1,), 2**62)
+    a.update((1,), 2**62)
+    with pytest.raises(kpg.DataError, match="multiplicity overflow"):
+        a.flush()
+    assert a.discard() == 3
+
+
 def test_t67_how_epochs_are_stepped_does_not_change_the_history() -> None:
     histories = []
     for per_step in (1, 2, 100):
@@ -299,6 +309,8 @@ def test_functions_of_a_step_leave_the_database_alone(db: kpg.Database, flow: kp
         lambda: db.sql("INSERT INTO t VALUES (1)"),
         lambda: watch(a.distinct()),
         lambda: db.query("SELECT 1"),
+        flow.drop,
+        db.close,
     ]
 
     def f(x: int) -> int:
@@ -351,3 +363,17 @@ def test_functions_that_fill_an_output_leave_the_database_alone(db: kpg.Database
         with pytest.raises(kpg.DataError, match="cannot be used by a function that its own step calls"):
             watch(mapped)
     assert db.query("SELECT x FROM t").fetchall() == [(1,)]
+
+
+def test_a_dataflow_can_be_dropped_after_its_database_was_closed() -> None:
+    db = kpg.connect()
+    with db.dataflow() as flow:
+        a = flow.input("a", x=int)
+        seen = a.capture()
+        a.export("kept")
+        a.insert(1)
+        a.advance_to(2)
+        flow.step()
+        db.close()
+    flow.drop()
+    assert list(seen) == [((1,), 1, 1)]

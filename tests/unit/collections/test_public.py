@@ -78,3 +78,17 @@ def test_a_conjunction(flow: kpg.Dataflow) -> None:
     edges.insert([(1, 2), (2, 3), (2, 4)])
     step(flow, edges)
     assert seen.at() == {(1, 3): 1, (1, 4): 1}
+
+
+def test_a_round_that_is_too_late_is_refused(flow: kpg.Dataflow) -> None:
+    rows = flow.input("rows", n=int, at=int)
+    with flow.scope() as loop:
+        left = loop.leave(loop.enter_at(rows, lambda r: r.at))
+    seen = watch(left)
+    rows.insert(1, 2**63 - 1)
+    with pytest.raises(kpg.DataError, match="a row cannot enter at round 9223372036854775807"):
+        step(flow, rows)
+    rows.discard()
+    rows.insert(1, 3)
+    step(flow, rows)
+    assert seen.at() == {(1, 3): 1}

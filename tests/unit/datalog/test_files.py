@@ -160,6 +160,7 @@ def test_transcripts(db: Database, tmp_path: Path) -> None:
     [
         ("begin\nput item(1, 2, 3)\ncommit", "t.txt line 2: put item(1, 2, 3)"),
         ("begin\nput nothing(1)\n", "relation nothing is not defined"),
+        ('\nput small("a", 1)\n', "t.txt line 2: put small("),
         ("put", "put takes a fact"),
         ("file item", "file takes a relation and a path"),
         ("file small x", "small is no relation that has facts"),
@@ -278,6 +279,21 @@ def test_the_prompt(db: Database, capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (".bogus", "error: unknown command .bogus\nhint: .help lists them\n"),
+        (".sqll SELECT 1", "error: unknown command .sqll\nhint: .help lists them\n"),
+        (".explain", "error: nothing to explain\nhint: .explain tc(1, 4) or .explain ?- tc(1, x).\n"),
+    ],
+)
+def test_the_prompt_says_which_commands_there_are(
+    db: Database, capsys: Captured, text: str, message: str
+) -> None:
+    assert DatalogPrompt(db, Format.CSV).execute(text)
+    assert capsys.readouterr().err == message
+
+
+@pytest.mark.parametrize(
     ("text", "complete"),
     [
         ("", True),
@@ -294,6 +310,8 @@ def test_the_prompt(db: Database, capsys: Captured) -> None:
         (".comp C { .decl p(x: number)", False),
         (".comp C { .decl p(x: number) }", True),
         ("+e(1, 2).", True),
+        (".bogus", True),
+        (".plan 0:(1, 2)", False),
     ],
 )
 def test_entries_are_complete(text: str, complete: bool) -> None:

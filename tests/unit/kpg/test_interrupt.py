@@ -1,14 +1,15 @@
 """Ctrl-C: KeyboardInterrupt, and the database as before."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from kpg.database import Database
-from kpg.feed import Change
+from kpg.feed import Change, Feed
 from kpg.runtime.kernels import Kernel
 from kpg.runtime.operators.reduce import Reduce
+from kpg.runtime.trace.updates import Updates
 
 BEFORE = ["a", "b"]
 
@@ -76,6 +77,25 @@ def test_during_a_callback_the_other_subscribers_are_told(db: Database) -> None:
         db.sql("insert into t values (2)")
     db.sql("insert into t values (3)")
     assert [row for row, _, _ in told] == [(1,), (2,), (3,)]
+
+
+def test_between_a_commit_and_its_callbacks(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is drained is told: Ctrl-C comes when all have been."""
+    db.sql("create table t (a integer); create materialized view v as select a from t")
+    told: list[Change] = []
+    db.view("v").subscribe(told.extend)
+    changes = Feed.changes
+
+    def interrupted(self: Feed, updates: Sequence[Updates]) -> list[Change]:
+        signal.raise_signal(signal.SIGINT)
+        return changes(self, updates)
+
+    monkeypatch.setattr(Feed, "changes", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        db.sql("insert into t values (1)")
+    monkeypatch.undo()
+    db.sql("insert into t values (2)")
+    assert told == [((1,), 1, 1), ((2,), 2, 1)]
 
 
 def test_what_a_callback_commits_is_told_after_what_it_was_told(db: Database) -> None:

@@ -216,5 +216,6 @@ def test_explain_arrangements(shop: Database) -> None:
     assert shop.explain(query, "arrangements") == before
     shop.sql(f"CREATE MATERIALIZED VIEW pair AS {query}")
     assert shop.explain(query, "arrangements") == before.replace("new", "shared")
+    assert shop.explain("SELECT count(*) FROM item", "arrangements") == "no arrangements"
     with pytest.raises(kpg.InterfaceError, match='there is no stage "fiction"'):
         shop.explain(query, "fiction")

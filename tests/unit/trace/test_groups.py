@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kpg.runtime.errors import DataError
 from kpg.runtime.kernels import groups as kernels
 from kpg.runtime.trace.groups import Accumulator, GroupTable
 from kpg.runtime.trace.updates import Updates
@@ -101,11 +102,14 @@ def test_sums_are_exact_in_128_bits(values: list[int], diffs: list[int], expecte
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
+diffs = st.integers(-3, 3) | st.sampled_from([2**28 + 1, -(2**30), 2**33, -(2**45) - 1, 2**58 + 7])
+
+
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(finite, st.integers(-3, 3)), min_size=1, max_size=12))
+@given(st.lists(st.tuples(finite, diffs), min_size=1, max_size=12))
 def test_float_sums_are_correctly_rounded(terms: list[tuple[float, int]]) -> None:
     table = GroupTable(0, (Accumulator(kernels.SUM_DOUBLE, 0),))
-    terms = [*terms, (0.5, 40)]
+    terms = [*terms, (0.5, 1 + abs(sum(diff for _, diff in terms)))]
     words = [float_to_word(value) for value, _ in terms]
     table.accumulate(Updates.of([words], (1,), [diff for _, diff in terms]))
     data, _, _ = table.emit(True)
@@ -115,6 +119,19 @@ def test_float_sums_are_correctly_rounded(terms: list[tuple[float, int]]) -> Non
     except OverflowError:
         expected = ERROR
     assert data[0, -1] == expected
+
+
+@pytest.mark.parametrize("times", [(1,), [[1, 2, 3]]])
+def test_more_rows_than_64_bits_count_are_refused(times: object) -> None:
+    table = GroupTable(1, COUNT_AND_SUM)
+    feed(table, [(7, 1)], [2**62])
+    table.commit()
+    more = Updates.of([[7, 7, 8], [2, 3, 1]], times, [2**61, 2**61, 1])
+    for _ in range(2):
+        with pytest.raises(DataError, match="multiplicity overflow"):
+            (table.accumulate if more.constant_time else table.accumulate_times)(more)
+        table.rollback()
+    assert feed(table, [(7, 1)], [-(2**62)]) == {(7, 2**62, 2**62, 2**62): -1}
 
 
 def test_a_retracted_float_leaves_no_trace() -> None:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpg.runtime.errors import DataError
+from kpg.runtime.kernels import directory
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.batch import Batch, Layers
 from kpg.runtime.trace.lookup import Order, lookup
@@ -153,6 +154,17 @@ def test_a_directory_finds_what_searching_finds(name: str) -> None:
     low, high = np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, side="right")
     expected = {(i, position) for i in range(wanted.shape[0]) for position in range(low[i], high[i])}
     assert got == expected
+
+
+def test_a_directory_is_of_the_batch_that_built_it() -> None:
+    old = batch(Updates.of([range(12800)], (0,), 1), (1,))
+    assert pairs(Updates.of([[7]], (1,), 1), (0,), [old])
+    new = old.covering(old.lower, Antichain.of((2,)))
+    old.build_directory()
+    assert old.has_directory and not new.has_directory
+    assert old.description[directory.OFFSETS] and not new.description[directory.OFFSETS]
+    assert new.address != old.address
+    assert pairs(Updates.of([[7]], (2,), 1), (0,), [new]) == pairs(Updates.of([[7]], (2,), 1), (0,), [old])
 
 
 def test_a_batch_builds_its_directory_only_once_it_is_searched_enough() -> None:

@@ -1,7 +1,8 @@
 """Multiplicities that merges could not add up are refused by the step that would bring them."""
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Callable
 
 import pytest
 
@@ -82,3 +83,52 @@ def test_a_commit_whose_multiplicities_no_merge_could_add_up_is_refused(looped: 
             flow.step()
         distinct = db.query("SELECT count(*) FROM (SELECT DISTINCT n FROM kept)")
         assert distinct.fetchall() == [(30_000,)]
+
+
+@pytest.mark.parametrize("looped", [False, True])
+@pytest.mark.parametrize(
+    "counted",
+    [
+        lambda c: c.distinct(),
+        lambda c: c.threshold(),
+        lambda c: c.count((), name="n"),
+        lambda c: c.sum("n", key=()),
+    ],
+)
+def test_rows_that_64_bits_do_not_count_are_refused(
+    counted: Callable[[kpg.Collection], kpg.Collection], looped: bool
+) -> None:
+    """Where nothing keeps the rows, neither, though each comes from far fewer."""
+    with kpg.connect() as db:
+        flow = db.dataflow()
+        numbers = flow.input("numbers", n=int)
+        often = numbers.concat(*[numbers] * 4)
+
+        def body(c: kpg.Collection, loop: kpg.LoopScope) -> kpg.Collection:
+            return counted(often.concat(c.filter(lambda r: r.n < 0)))
+
+        result = kpg.recursive(counted(often), body) if looped else counted(often)
+        seen = result.capture()
+        numbers.update((1,), 2**58)
+        numbers.advance_to(2)
+        flow.step()
+        before = list(seen)
+        for diff in (2**61, 2**61 + 2**60):
+            numbers.update((1,), diff)
+            numbers.update((2,), diff)
+            numbers.advance_to(numbers.time + 1)
+            with pytest.raises(kpg.DataError, match="overflow"):
+                flow.step()
+            assert list(seen) == before
+            numbers.discard()
+        for number in range(20):
+            numbers.update((1,), 2**58 if number % 2 else -(2**58))
+            numbers.advance_to(numbers.time + 1)
+            flow.step()
+        held: Counter[tuple[int, ...]] = Counter()
+        for row, _, diff in seen:
+            held[row] += diff
+        first: Counter[tuple[int, ...]] = Counter()
+        for row, _, diff in before:
+            first[row] += diff
+        assert +held == +first
