@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import add
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
@@ -31,7 +33,7 @@ def links(join: algebra.Join, place: int) -> Iterator[Link]:
         if owners[column.index] != place or len(sources) != 1 or place in sources:
             continue
         (source,) = sources
-        own = remap(scalar, lambda one, start=starts[source]: one - start)  # type: ignore[misc]
+        own = remap(scalar, partial(add, -starts[source]))
         found.setdefault(source, {}).setdefault(column.index - starts[place], own)
     for source, pairs in found.items():
         yield Link(source, tuple(pairs), tuple(pairs.values()))

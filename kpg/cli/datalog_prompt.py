@@ -10,7 +10,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import WordCompleter
 
 from kpg.cli.output import Format, write
-from kpg.cli.prompt import bindings, history
+from kpg.cli.prompt import bindings, converse, history
 from kpg.cli.script import duration
 from kpg.cli.text import WORDS
 from kpg.compiler.datalog.source import blank_comments
@@ -77,15 +77,7 @@ class DatalogPrompt:
             prompt_continuation="...> ",
         )
         print("kpg Datalog, in memory: .help for help, .quit to leave")
-        while True:
-            try:
-                text = session.prompt("kpg> ")
-            except KeyboardInterrupt:
-                continue
-            except EOFError:
-                return 0
-            if not self.execute(text):
-                return 0
+        return converse(session, self.execute)
 
     def script(self, text: str) -> None:
         """Run what came through a pipe, an entry at a time; raises its first error."""

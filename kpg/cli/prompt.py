@@ -90,15 +90,7 @@ class Prompt:
     def run(self) -> int:
         """Read and run statements until the end; the exit code."""
         print("kpg, in memory: .help for help, .quit to leave")
-        while True:
-            try:
-                text = self._session.prompt("kpg> ")
-            except KeyboardInterrupt:
-                continue
-            except EOFError:
-                return 0
-            if not self.execute(text):
-                return 0
+        return converse(self._session, self.execute)
 
     def execute(self, text: str) -> bool:
         """Run one entry and print its outcome or error; False if it asks to leave."""
@@ -148,6 +140,19 @@ class Prompt:
         self._timing = argument.lower() == "on" if argument else not self._timing
         print(f"timing is {'on' if self._timing else 'off'}")
         return True
+
+
+def converse(session: PromptSession[str], execute: Callable[[str], bool]) -> int:
+    """Have entries executed until one asks to leave, or there are no more; the exit code."""
+    while True:
+        try:
+            text = session.prompt("kpg> ")
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return 0
+        if not execute(text):
+            return 0
 
 
 def bindings(complete: Callable[[str], bool]) -> KeyBindings:

@@ -11,7 +11,7 @@ from kpg.compiler.datalog import core
 from kpg.compiler.datalog.lowering import lowering
 from kpg.compiler.datalog.magic import Policy, Prepared, prepare
 from kpg.datalog import facts
-from kpg.datalog.layers import Layers
+from kpg.datalog.layers import InstalledStrata
 from kpg.datalog.planning import table_schema
 from kpg.engine import Engine
 from kpg.planning import Planned
@@ -206,10 +206,10 @@ class Answering:
         """The relations of the rewritten program that are maintained as views."""
         return self.kept & frozenset(self.prepared.program.relations)
 
-    def _new_layers(self, suffix: str = "", *, isolated: bool = False) -> Layers:
+    def _new_layers(self, suffix: str = "", *, isolated: bool = False) -> InstalledStrata:
         seed = self.prepared.seed
         names = {} if seed is None else {seed: self._seed_name}
-        return Layers(self._engine, self.name + suffix, self._lowering, names, isolated=isolated)
+        return InstalledStrata(self._engine, self.name + suffix, self._lowering, names, isolated=isolated)
 
     def uninstall(self) -> None:
         """Give the dataflow up until it is wanted again."""

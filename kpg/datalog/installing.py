@@ -15,7 +15,7 @@ from kpg.compiler.datalog.assemble import BASE
 from kpg.compiler.datalog.lowering import Lowering, lowering
 from kpg.datalog import facts
 from kpg.datalog.files import load
-from kpg.datalog.layers import Layers, is_deep, keys_of
+from kpg.datalog.layers import InstalledStrata, is_deep, keys_of
 from kpg.datalog.planning import definition, rounds, table_schema, view_schema
 from kpg.engine import Engine
 from kpg.runtime.data.dictionary import Dictionary
@@ -39,11 +39,11 @@ class Relations:
     tables: list[str] = field(default_factory=list)
     views: dict[str, ViewEntry] = field(default_factory=dict)
     lowering: Lowering = field(init=False)
-    layers: Layers = field(init=False)
+    layers: InstalledStrata = field(init=False)
 
     def __post_init__(self) -> None:
         self.lowering = lowering(self.program)
-        self.layers = Layers(self.engine, self.label, self.lowering)
+        self.layers = InstalledStrata(self.engine, self.label, self.lowering)
 
     @property
     def uses(self) -> frozenset[str]:

@@ -16,7 +16,7 @@ MOST_STRATA: Final = 24
 """Strata that are written out in one plan."""
 
 
-class Layers:
+class InstalledStrata:
     """Relations of a program that are installed under names of their own, for plans of others to read.
 
     ``names`` are what the catalog calls relations, where it is not what the program does. With ``isolated``

@@ -43,8 +43,7 @@ class Scope:
 
     def pass_on(self, operator: "Operator", port: int, updates: Updates) -> None:
         """Hand updates of any rounds to an operator that passes them on as soon as it runs."""
-        operator.accept(port, updates)
-        operator.schedule()
+        self.deliver(operator, port, updates)
 
     def enqueue(self, operator: "Operator") -> None:
         """Have the operator flushed in the step, or the round, in progress."""

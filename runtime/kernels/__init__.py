@@ -173,9 +173,7 @@ def load_intrinsic() -> Intrinsic:
     return Intrinsic(_make_load)
 
 
-def _make_view(width: int) -> Any:
-    import numba
-    import numpy as np
+def _make_pointer() -> Any:
     from llvmlite import ir
     from numba import types
     from numba.extending import intrinsic
@@ -187,26 +185,38 @@ def _make_view(width: int) -> Any:
 
         return types.voidptr(types.int64), generate
 
-    word = np.int64 if width == 64 else np.int32
+    return pointer
 
-    if width == 64:
 
-        def view(address: int, rows: int, columns: int) -> Any:
-            return numba.carray(pointer(address), (rows, columns), word)
+def _make_view() -> Any:
+    import numba
+    import numpy as np
 
-    else:
+    pointer = _make_pointer()
 
-        def view(address: int, length: int) -> Any:  # type: ignore[misc]
-            return numba.carray(pointer(address), (length,), word)
+    def view(address: int, rows: int, columns: int) -> Any:
+        return numba.carray(pointer(address), (rows, columns), np.int64)
+
+    return numba.njit(view, nogil=True)
+
+
+def _make_small_view() -> Any:
+    import numba
+    import numpy as np
+
+    pointer = _make_pointer()
+
+    def view(address: int, length: int) -> Any:
+        return numba.carray(pointer(address), (length,), np.int32)
 
     return numba.njit(view, nogil=True)
 
 
 def view_intrinsic() -> Intrinsic:
     """``view(address, rows, columns)``: the ``int64[rows, columns]`` there; the caller keeps it alive."""
-    return Intrinsic(lambda: _make_view(64))
+    return Intrinsic(_make_view)
 
 
 def small_view_intrinsic() -> Intrinsic:
     """``small_view(address, length)``: the ``int32[length]`` at an address."""
-    return Intrinsic(lambda: _make_view(32))
+    return Intrinsic(_make_small_view)

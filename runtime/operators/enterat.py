@@ -25,10 +25,9 @@ class EnterAt(Operator):
         self.counters.updates_in += len(updates)
         time = updates.times().copy()
         np.maximum(time[-1], updates.data[-1], out=time[-1])
-        if len(updates) and time[-1].max() >= LATEST:
-            raise DataError(
-                f"a row cannot enter at round {int(time[-1].max())}", hint="rounds are below 2^62"
-            )
+        last = int(time[-1].max(initial=0))
+        if last >= LATEST:
+            raise DataError(f"a row cannot enter at round {last}", hint="rounds are below 2^62")
         self.place.scope.deliver(self, port, Updates(updates.data[:-1].copy(), time, updates.diff))
 
     def flush(self) -> None:

@@ -75,7 +75,10 @@ def query(rng: random.Random) -> str:
 
 def changes(rng: random.Random) -> Iterator[str]:
     """Statements that both engines run."""
-    node = lambda: rng.randrange(NODES)  # noqa: E731
+
+    def node() -> int:
+        return rng.randrange(NODES)
+
     for _ in range(rng.choice((1, 1, 3))):
         match rng.randrange(5):
             case 0:

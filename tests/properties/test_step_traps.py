@@ -3,6 +3,7 @@
 from collections import Counter
 
 import numpy as np
+import pytest
 
 import kpg
 from kpg.runtime.operators.arrange import Arrange
@@ -67,7 +68,7 @@ def test_t30_a_retraction_that_meets_a_retraction_is_an_addition() -> None:
         assert list(joined) == [((1, 10, 20), 1, 1)]
 
 
-def test_t32_a_join_hands_its_output_on_in_bounded_chunks() -> None:
+def test_t32_a_join_hands_its_output_on_in_bounded_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A product of 3,000 by 1,000 rows is never in memory: its chunks are counted one by one."""
     with kpg.connect() as db:
         db.sql("create table a (x integer); create table b (y integer)")
@@ -80,11 +81,9 @@ def test_t32_a_join_hands_its_output_on_in_bounded_chunks() -> None:
             sizes.append(len(updates))
             emit(self, updates, more=more)
 
-        Join.emit = watched  # type: ignore[method-assign,assignment]
-        try:
-            db.sql("create materialized view n as select count(*) as n from a, b")
-        finally:
-            Join.emit = emit  # type: ignore[method-assign]
+        monkeypatch.setattr(Join, "emit", watched)
+        db.sql("create materialized view n as select count(*) as n from a, b")
+        monkeypatch.undo()
         assert db.view("n").fetchall() == [(3_000_000,)]
         assert sum(sizes) == 3_000_000 and max(sizes) <= 1 << 20
 
