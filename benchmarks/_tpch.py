@@ -14,8 +14,8 @@ from rich.console import Console
 
 import kpg
 from kpg import Database
-from kpg.runtime.data.arrow import encode
-from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.convert.arrow import encode
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import Schema
 from kpg.runtime.worker import Worker
 from kpg.tpch.generate import data_folder, table_path

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kpg.runtime.data.arrow import encode
-from kpg.runtime.data.dictionary import Dictionary
-from kpg.runtime.data.encoding import arrow_type
+from kpg.runtime.convert.arrow import encode
+from kpg.runtime.convert.encoding import arrow_type
+from kpg.runtime.convert.values import encode_rows
 from kpg.runtime.data.table import Table
-from kpg.runtime.data.values import encode_rows
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import BIGINT, DATE, INTEGER, TEXT, ColumnDef, Schema, Type, decimal
 
 Words = NDArray[np.int64]

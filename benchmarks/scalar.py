@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions import resolve
 from kpg.runtime.plan import Mfp
 from kpg.runtime.program import Program

@@ -13,8 +13,8 @@ import pyarrow
 from numpy.typing import NDArray
 
 from kpg.compiler.sql import statements as ast
-from kpg.runtime.data import files
-from kpg.runtime.data.arrow import encode, from_any
+from kpg.runtime.convert import files
+from kpg.runtime.convert.arrow import encode, from_any
 from kpg.runtime.data.table import Table
 from kpg.runtime.errors import InterfaceError, OperationalError, ProgrammingError
 from kpg.runtime.spark import load as load_spark

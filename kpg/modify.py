@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.convert.values import show
 from kpg.runtime.data.table import Table
-from kpg.runtime.data.values import show
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
 from kpg.runtime.program import Program
 from kpg.runtime.types import ERROR, ColumnDef, Schema
@@ -124,7 +124,7 @@ def _cut(values: Words, column: ColumnDef, table: Table) -> dict[int, int]:
 
 
 def _encode(data: Any, schema: Schema, table: Table) -> Words:
-    from kpg.runtime.data.arrow import from_any
+    from kpg.runtime.convert.arrow import from_any
 
     return from_any(data, schema, table.dictionary)
 

@@ -19,8 +19,8 @@ from kpg.compiler.sql import query as front
 from kpg.compiler.sql import statements as ast
 from kpg.reading import Reader
 from kpg.runtime import plan as ir
-from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.data.table import Table
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.types import NULL, ColumnDef, Schema, Type
 

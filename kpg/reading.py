@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kpg.compiler.algebra.rel import OrderBy
 from kpg.result import Result, Row, tuples
-from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import NULL, Type
 
@@ -20,7 +20,7 @@ Words = NDArray[np.int64]
 
 
 class Strings(Protocol):
-    """What sorting needs of ``runtime.data.dictionary.Dictionary``."""
+    """What sorting needs of ``runtime.dictionary.Dictionary``."""
 
     def decode(self, words: Words) -> list[str | None]:
         """The strings of codes."""
@@ -72,7 +72,7 @@ class Reader:
         return self.changes([Updates.of(data, (epoch,), diff)] if data.shape[1] else [])
 
     def _decode(self, data: Words) -> "pyarrow.Table":
-        from kpg.runtime.data.arrow import decode
+        from kpg.runtime.convert.arrow import decode
 
         return decode(data[: len(self.names)], self.names, self.visible_types, self.dictionary)
 

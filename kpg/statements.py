@@ -249,7 +249,7 @@ def listing(columns: dict[str, tuple[Type, Sequence[object]]]) -> Result:
     """A result made of Python values, a type and a list of values for each column."""
     import pyarrow
 
-    from kpg.runtime.data.encoding import arrow_type
+    from kpg.runtime.convert.encoding import arrow_type
 
     arrays = [pyarrow.array(values, arrow_type(type_)) for type_, values in columns.values()]
     table = pyarrow.Table.from_arrays(arrays, names=list(columns))

@@ -13,11 +13,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.data.table import Change, Savepoint, Table
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.finished import detach, finished, release
 from kpg.runtime.inputs import Inputs

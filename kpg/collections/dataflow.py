@@ -26,8 +26,8 @@ from kpg.collections.session import Input
 from kpg.collections.term import Term, depth, leaves
 from kpg.reading import Reader
 from kpg.runtime import plan, user
-from kpg.runtime.data.dictionary import Dictionary
-from kpg.runtime.data.foreign import from_rows
+from kpg.runtime.convert.foreign import from_rows
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.installed import Installed
 from kpg.runtime.plan import Ref

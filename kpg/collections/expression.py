@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from kpg.collections.columns import ColumnType, distinct, place_of, type_of
-from kpg.runtime.data.values import Unfit, encoder_of
+from kpg.runtime.convert.values import Unfit, encoder_of
 from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
 from kpg.runtime.functions import castable, common_type, lookup, resolve
 from kpg.runtime.scalar import Call, If, Literal, Scalar

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kpg.reading import Reader
 from kpg.result import Row
-from kpg.runtime.data.foreign import to_arrays
+from kpg.runtime.convert.foreign import to_arrays
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.finished import finished
 from kpg.runtime.installed import Installed

@@ -9,7 +9,7 @@ from kpg.collections.collection import Collection
 from kpg.collections.rows import plain
 from kpg.collections.term import Term
 from kpg.runtime import plan, user
-from kpg.runtime.data.foreign import RowEncoder, from_arrays, from_rows
+from kpg.runtime.convert.foreign import RowEncoder, from_arrays, from_rows
 from kpg.runtime.errors import DataError, InterfaceError
 from kpg.runtime.inputs import MAX_TIME
 from kpg.runtime.operators.input import Input as Operator

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from kpg.compiler.datalog import core
 from kpg.datalog.terms import RANGES, STRUCTURED, NoTerm, canonical
 from kpg.loading import SPARK_FROM
-from kpg.runtime.data.arrow import encode
-from kpg.runtime.data.dictionary import Dictionary
-from kpg.runtime.data.files import expand, parquet_chunks
+from kpg.runtime.convert.arrow import encode
+from kpg.runtime.convert.files import expand, parquet_chunks
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError
 from kpg.runtime.spark.load import Source, load_tables
 from kpg.runtime.spark.session import opened, unavailable

@@ -16,9 +16,9 @@ from kpg.compiler.datalog import core
 from kpg.datalog import columnar, facts
 from kpg.datalog.terms import RANGES, STRUCTURED
 from kpg.engine import Engine
-from kpg.runtime.data.arrow import encode
-from kpg.runtime.data.dictionary import Dictionary
-from kpg.runtime.data.encoding import arrow_type
+from kpg.runtime.convert.arrow import encode
+from kpg.runtime.convert.encoding import arrow_type
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError
 from kpg.runtime.types import Schema
 

@@ -16,8 +16,8 @@ from kpg.engine import Letter
 from kpg.feed import Callback, Change
 from kpg.reading import Reader
 from kpg.result import Result
-from kpg.runtime.data.dictionary import Dictionary
-from kpg.runtime.data.foreign import from_rows
+from kpg.runtime.convert.foreign import from_rows
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BOOLEAN, ColumnDef, Schema

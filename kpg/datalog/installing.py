@@ -18,7 +18,7 @@ from kpg.datalog.files import load
 from kpg.datalog.layers import InstalledStrata, is_deep, keys_of
 from kpg.datalog.planning import definition, rounds, table_schema, view_schema
 from kpg.engine import Engine
-from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import ProgrammingError
 
 GOAL: Final = "?-"

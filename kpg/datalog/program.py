@@ -20,8 +20,8 @@ from kpg.datalog.planning import definition, plan_rows, planned
 from kpg.datalog.proof import Absence, Explainer, Proof
 from kpg.engine import Engine, Letter
 from kpg.result import Result, Rows
-from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.data.table import Table
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Diagnostic, InterfaceError, ProgrammingError
 from kpg.view import View
 

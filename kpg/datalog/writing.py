@@ -9,7 +9,7 @@ from kpg.compiler.datalog import core
 from kpg.datalog.files import TRUE, delimiter_of
 from kpg.datalog.program import Program
 from kpg.result import Row, Rows, tuples
-from kpg.runtime.data.files import write_parquet
+from kpg.runtime.convert.files import write_parquet
 from kpg.runtime.errors import NotSupportedError, OperationalError
 
 RULE: Final = 15

@@ -1,1 +1,1 @@
-"""Data at rest and at the border: row stores, the text dictionary, conversion from and to Arrow."""
+"""Base tables at rest: row stores and the indexes of their keys."""

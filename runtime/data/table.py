@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.convert.values import show
 from kpg.runtime.data.rowindex import BagIndex, KeyIndex
-from kpg.runtime.data.values import show
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import IntegrityError, InternalError, ProgrammingError
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.kernels import rows as kernels

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.topk import GroupReader, Tasks
 from kpg.runtime.plan import BasicAggregate

@@ -11,7 +11,7 @@ from kpg.runtime.kernels.history import KEYS
 from kpg.runtime.kernels.weights import heaviest_key
 from kpg.runtime.operators.reduce import check_sums
 from kpg.runtime.plan import Aggregate
-from kpg.runtime.trace.history import HistoryTable
+from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.updates import Updates, multiplicity_overflow
 from kpg.runtime.trace.weight import heaviest, weight
 

@@ -10,7 +10,7 @@ from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import DataError
 from kpg.runtime.plan import Aggregate
 from kpg.runtime.program.errors import sum_overflow
-from kpg.runtime.trace.groups import GroupTable, chunks
+from kpg.runtime.state.groups import GroupTable, chunks
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import ERROR, MAX_DECIMAL_PRECISION, NULL, Kind
 

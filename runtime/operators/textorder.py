@@ -10,7 +10,7 @@ from functools import cmp_to_key
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.dictionary import Dictionary
 
 Words = NDArray[np.int64]
 PREFIX_WORDS = 4

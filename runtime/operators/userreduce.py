@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.dictionary import Dictionary
-from kpg.runtime.data.foreign import from_rows, to_arrays, to_rows
+from kpg.runtime.convert.foreign import from_rows, to_arrays, to_rows
 from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Error
 from kpg.runtime.operators.apply import failure
 from kpg.runtime.operators.arrange import Arrange

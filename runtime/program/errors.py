@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from kpg.runtime.data.values import show
+from kpg.runtime.convert.values import show
 from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.functions.aggregates import sum_type
 from kpg.runtime.functions.render import render

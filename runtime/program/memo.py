@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions.casts import limits
 from kpg.runtime.functions.registry import Distinct, Matcher
 from kpg.runtime.kernels import text as kernels

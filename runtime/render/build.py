@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime import plan, user
-from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import groups as group_kernels
 from kpg.runtime.operators.arrange import Arrange
@@ -22,9 +22,9 @@ from kpg.runtime.program import Program
 from kpg.runtime.render.context import Built, Site, arrangement_of, either, through
 from kpg.runtime.render.joins import join, range_join
 from kpg.runtime.render.users import build_user
-from kpg.runtime.trace.groups import Accumulator, GroupTable
+from kpg.runtime.state.groups import Accumulator, GroupTable
+from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.handle import TraceHandle
-from kpg.runtime.trace.history import HistoryTable
 from kpg.runtime.trace.spine import Spine
 from kpg.runtime.types import NULL
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.data.table import Table
 from kpg.runtime.dataflow.operator import Content, Operator, Place
 from kpg.runtime.dataflow.scope import Scope
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.loop import Enter

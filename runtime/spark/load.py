@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kpg.runtime.data.arrow import encode
-from kpg.runtime.data.dictionary import Dictionary
-from kpg.runtime.data.files import parquet_chunks
+from kpg.runtime.convert.arrow import encode
+from kpg.runtime.convert.files import parquet_chunks
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Error, OperationalError
 from kpg.runtime.spark.cast import MARKED, label, project, resolve
 from kpg.runtime.spark.session import opened

@@ -1,1 +1,1 @@
-"""Updates, batches, spines and group tables: the state of the dataflow. Knows no operators."""
+"""Updates, batches and spines: collections as they vary with time. Knows no operators."""

@@ -6,7 +6,7 @@ are there (``search``), and each row that this takes is proved in turn (``build`
 rules run, and no relation is computed again as a whole.
 
 *Recursion.* A row's proof must not use the row itself. The loop that maintains a recursive relation knows in
-which round each row came: that is its *rank* (``store``, ``runtime.trace.ranks``), which is right after
+which round each row came: that is its *rank* (``store``, ``runtime.state.ranks``), which is right after
 every update, deletions too, since it is what a computation from scratch would give. A row of rank r has
 a derivation from rows of ranks below r, so the search takes no others: it never goes back on a choice, never
 goes in circles, and gives proofs that are of least height within a recursion. Of a least or greatest value

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.datalog import core
-from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.plan import Mfp
 from kpg.runtime.program import Program

@@ -13,7 +13,7 @@ from kpg.datalog.proof.search import Search
 from kpg.datalog.proof.store import Store
 from kpg.datalog.proof.texts import Texts
 from kpg.datalog.proof.tree import Proof
-from kpg.runtime.data.foreign import from_rows
+from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.errors import InterfaceError, ProgrammingError
 
 MOST_ROWS: Final = 10_000_000

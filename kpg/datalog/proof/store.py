@@ -20,8 +20,8 @@ from kpg.runtime.operators.linear import Linear, apply_all
 from kpg.runtime.operators.loop import ArrangedLeave, Leave
 from kpg.runtime.operators.topk import TopK
 from kpg.runtime.scalar import Call, Column
-from kpg.runtime.trace.history import HistoryTable
-from kpg.runtime.trace.ranks import first_rounds, ranked, ranks_of
+from kpg.runtime.state.history import HistoryTable
+from kpg.runtime.state.ranks import first_rounds, ranked, ranks_of
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import NULL
 

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from kpg.runtime.data.dictionary import Dictionary
 from kpg.runtime.data.table import Change, Table
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import IntegrityError, InternalError, ProgrammingError
 from kpg.runtime.types import BIGINT, DATE, NULL, TEXT, ColumnDef, Schema, decimal
 

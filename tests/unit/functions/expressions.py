@@ -8,8 +8,8 @@ import numpy as np
 import sqlglot
 from sqlglot import exp
 
-from kpg.runtime.data.dictionary import Dictionary
-from kpg.runtime.data.values import to_python
+from kpg.runtime.convert.values import to_python
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions import common_type, resolve
 from kpg.runtime.plan import Mfp
 from kpg.runtime.program import Program

@@ -5,8 +5,8 @@ import pytest
 
 from kpg.runtime.kernels import differences, groups
 from kpg.runtime.kernels import history as kernels
-from kpg.runtime.trace.groups import Accumulator
-from kpg.runtime.trace.history import PORTION, HistoryTable
+from kpg.runtime.state.groups import Accumulator
+from kpg.runtime.state.history import PORTION, HistoryTable
 from kpg.runtime.trace.updates import Updates
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from kpg.compiler.algebra.rel import OrderBy
 from kpg.reading import Reader, expand, permutation
-from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BIGINT, DOUBLE, NULL, TEXT, float_to_word
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpg.runtime.data.values import encode_rows, to_python
+from kpg.runtime.convert.values import encode_rows, to_python
 from kpg.runtime.errors import DataError
 from kpg.runtime.plan import Mfp
 from kpg.runtime.program import Program

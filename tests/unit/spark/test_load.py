@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
 from kpg.runtime.spark.load import Progress, Source, load, load_tables
 from kpg.runtime.spark.session import LOAD_SETTINGS, opened

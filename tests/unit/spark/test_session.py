@@ -66,7 +66,7 @@ def test_spark_connect_is_refused():
 
 def test_spark_is_not_imported_before_it_is_needed():
     code = (
-        "import sys; import kpg, kpg.runtime.spark.load, kpg.runtime.data.files;"
+        "import sys; import kpg, kpg.runtime.spark.load, kpg.runtime.convert.files;"
         "sys.exit(bool({'pyspark', 'pandas', 'numba'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

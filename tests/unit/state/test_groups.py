@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kpg.runtime.errors import DataError
 from kpg.runtime.kernels import groups as kernels
-from kpg.runtime.trace.groups import Accumulator, GroupTable
+from kpg.runtime.state.groups import Accumulator, GroupTable
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import ERROR, NULL, float_to_word, word_to_float
 

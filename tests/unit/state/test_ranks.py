@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from kpg.runtime.errors import InternalError
-from kpg.runtime.trace.history import HistoryTable
-from kpg.runtime.trace.ranks import first_rounds, ranked, ranks_of
+from kpg.runtime.state.history import HistoryTable
+from kpg.runtime.state.ranks import first_rounds, ranked, ranks_of
 from kpg.runtime.trace.updates import Updates
 
 Row = tuple[int, int]

@@ -18,9 +18,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kpg.runtime.data.arrow import Origin, encode, resolve
-from kpg.runtime.data.dictionary import Dictionary
-from kpg.runtime.data.encoding import arrow_type
+from kpg.runtime.convert.arrow import Origin, encode, resolve
+from kpg.runtime.convert.encoding import arrow_type
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
 from kpg.runtime.types import Kind, Schema, Type
 

@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kpg.runtime.data.arrow import Origin, decode, encode, from_any
-from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.convert.arrow import Origin, decode, encode, from_any
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError, InternalError, ProgrammingError
 from kpg.runtime.types import (
     BIGINT,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import history, ranks
-from kpg.runtime.trace.history import HistoryTable
+from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.updates import Updates
 
 Words = NDArray[np.int64]

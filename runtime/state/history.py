@@ -17,7 +17,7 @@ from kpg.runtime.kernels import differences, groups
 from kpg.runtime.kernels import history as kernels
 from kpg.runtime.kernels import rounds as splitting
 from kpg.runtime.kernels import slots as hashing
-from kpg.runtime.trace.groups import Accumulator, GroupTable
+from kpg.runtime.state.groups import Accumulator, GroupTable
 from kpg.runtime.trace.updates import ONE, Updates
 
 Words = NDArray[np.int64]

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kpg.runtime.data.dictionary import Dictionary
-from kpg.runtime.data.values import EXACT_FLOAT, INTEGER_LIMITS, WIDE
+from kpg.runtime.convert.values import EXACT_FLOAT, INTEGER_LIMITS, WIDE
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL, Kind, Type
 
 Words = NDArray[np.int64]

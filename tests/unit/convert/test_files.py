@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kpg.runtime.data.dictionary import Dictionary
-from kpg.runtime.data.files import CsvOptions, expand, read_csv, read_parquet, write_csv, write_parquet
+from kpg.runtime.convert.files import CsvOptions, expand, read_csv, read_parquet, write_csv, write_parquet
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
 from kpg.runtime.types import (
     BIGINT,

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.dictionary import Dictionary
-from kpg.runtime.data.encoding import FLIP, float_words
-from kpg.runtime.data.values import Mistyped, Unfit, encode_rows, encoder_of, to_python
+from kpg.runtime.convert.encoding import FLIP, float_words
+from kpg.runtime.convert.values import Mistyped, Unfit, encode_rows, encoder_of, to_python
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema, Type
 

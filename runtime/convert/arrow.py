@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kpg.runtime.data.dictionary import Dictionary
-from kpg.runtime.data.encoding import UnfitAt, accepts, decode_array, encode_array
-from kpg.runtime.data.values import encode_records, encode_rows, encode_values
+from kpg.runtime.convert.encoding import UnfitAt, accepts, decode_array, encode_array
+from kpg.runtime.convert.values import encode_records, encode_rows, encode_values
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError, InternalError, ProgrammingError
 from kpg.runtime.types import ERROR, Kind, Schema, Type
 

@@ -1,6 +1,6 @@
 """Python values to words and back, a few at a time: rows typed into a program, values shown in an error.
 
-Whole columns go through ``runtime.data.arrow``; both make the same checks.
+Whole columns go through ``runtime.convert.arrow``; both make the same checks.
 """
 
 import datetime
@@ -14,7 +14,7 @@ from typing import Any, Final, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.dictionary import Dictionary
+from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
 from kpg.runtime.types import (
     ERROR,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import groups as kernels
-from kpg.runtime.trace.groups import Accumulator
-from kpg.runtime.trace.history import HistoryTable
+from kpg.runtime.state.groups import Accumulator
+from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import ERROR, NULL, float_to_word
 
