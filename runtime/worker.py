@@ -299,7 +299,9 @@ class Worker:
         """Every index there is, in order of making."""
         found = {op for op in self._all_operators() if isinstance(op, Arrange)}
         return [
-            ArrangementInfo(op.place.description, op.rows, op.bytes, len(op.layers), tuple(sorted(op.owners)))
+            ArrangementInfo(
+                op.place.description, op.rows, op.bytes, op.spine.batches, tuple(sorted(op.owners))
+            )
             for op in sorted(found)
         ]
 

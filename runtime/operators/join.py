@@ -64,7 +64,7 @@ class Join(Operator):
             delta = self.deltas[path.relation]
             if delta:
                 self.deltas[path.relation] = []
-                if all(stage.arrangement.layers for stage in path.stages):
+                if all(stage.arrangement.sought for stage in path.stages):
                     self._pass_on(self._changes(path, Updates.concat(delta)))
 
     def _changes(self, path: JoinPath, delta: Updates) -> Iterable[Updates]:
@@ -122,9 +122,9 @@ class Join(Operator):
         poll = self.place.scope.interrupt.check
         closed, floor = step.lower, step.floor
         for updates in stream:
-            layers = stage.arrangement.layers
+            sought = stage.arrangement.sought
             for matches in lookup(
-                updates, stage.key, layers, *keep, order, closed=closed, floor=floor, origin=origin, poll=poll
+                updates, stage.key, sought, *keep, order, closed=closed, floor=floor, origin=origin, poll=poll
             ):
                 self.matched += len(matches)
                 yield matches

@@ -72,7 +72,7 @@ class GroupReader(Operator):
         tasks = self._tasks(Updates.concat(pending), hydrating=step.hydrating)
         layers = self.arrangement.layers
         seen = np.full(tasks.before.shape[0], len(layers), np.int64)
-        if self.arrangement.step_batch is not None:
+        if self.arrangement.changed:
             seen[tasks.before] -= 1
         answer = self.read(layers, tasks, seen)
         self.emit(self._differences(answer, tasks))

@@ -73,7 +73,7 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
 
 
 def _arrange(site: Site, source: Operator, key: int) -> Arrange:
-    spine = Spine(source.width, site.scope.depth, effort=site.context.merge_effort)
+    spine = Spine(source.width, site.scope.depth, key=key, effort=site.context.merge_effort)
     place = site.over((source,), source.place.rowids)
     return Arrange(place, key=key, spine=spine, handle=TraceHandle(spine))
 

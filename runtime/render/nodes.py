@@ -189,7 +189,7 @@ def _leave(loop: Operator, result: int, site: Site, *, arranged: bool) -> Operat
     place = site.over((source, loop), source.place.rowids)
     operator: Operator = Leave(place)
     if arranged:
-        spine = Spine(source.width, site.scope.depth, effort=site.context.merge_effort)
+        spine = Spine(source.width, site.scope.depth, key=source.width, effort=site.context.merge_effort)
         operator = ArrangedLeave(place, key=source.width, spine=spine, handle=TraceHandle(spine))
     source.consumers.append((operator, 0))
     return operator
