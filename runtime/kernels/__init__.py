@@ -31,22 +31,37 @@ class Device:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.__doc__ = function.__doc__
+        self._built: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any) -> Any:
         return self.function(*args)
 
     def build(self) -> Callable[..., Any]:
         """What a kernel calls in the compiled code."""
+        if self._built is None:
+            self._built = self.make()
+            build_devices(self.function.__globals__)
+        return self._built
+
+    def make(self) -> Callable[..., Any]:
+        """The function for the compiler."""
         import numba
 
         compiled: Callable[..., Any] = numba.njit(self.function, nogil=True)
         return compiled
 
 
+def build_devices(namespace: dict[str, Any]) -> None:
+    """Put what the compiler knows in the place of a file's devices, its own and those it imports."""
+    for name, value in list(namespace.items()):
+        if isinstance(value, Device):
+            namespace[name] = value.build()
+
+
 class Intrinsic(Device):
     """A device function that is written in LLVM: ``function()`` makes it when numba is there."""
 
-    def build(self) -> Callable[..., Any]:
+    def make(self) -> Callable[..., Any]:
         compiled: Callable[..., Any] = self.function()
         return compiled
 
@@ -83,10 +98,7 @@ class Kernel:
         """The compiled function, from the disk cache if it is there."""
         import numba
 
-        namespace = self.function.__globals__
-        for name, value in list(namespace.items()):
-            if isinstance(value, Device):
-                namespace[name] = value.build()
+        build_devices(self.function.__globals__)
         if not self._is_cached(numba):
             _tell()
         compiled: Callable[..., Any] = numba.njit(self.signature, cache=True, nogil=True)(self.function)

@@ -476,11 +476,8 @@ def begin(stream_time: Words, state: Words) -> None:
     state[POSITION] = -1
 
 
-@kernel(
-    "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64, int64[::1], int64, boolean, int64, int64,"
-    " int64[::1], int64[::1], int64[:, ::1])"
-)
-def match(
+@device
+def match_layers(
     stream: Words,
     key: Words,
     stream_time: Words,
@@ -554,3 +551,27 @@ def match(
     state[LAYER] = layer
     starts[layer + 1 :] = count
     return count
+
+
+@kernel(
+    "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64, int64[::1], int64, boolean, int64, int64,"
+    " int64[::1], int64[::1], int64[:, ::1])"
+)
+def match(
+    stream: Words,
+    key: Words,
+    stream_time: Words,
+    origin: int,
+    layers: Words,
+    order: int,
+    ordered: bool,
+    closed: int,
+    floor: int,
+    state: Words,
+    starts: Words,
+    pairs: Words,
+) -> int:
+    """See :func:`match_layers`."""
+    return match_layers(
+        stream, key, stream_time, origin, layers, order, ordered, closed, floor, state, starts, pairs
+    )

@@ -11,6 +11,7 @@ from kpg.runtime.plan import Mfp
 from kpg.runtime.program import Program
 from kpg.runtime.render.context import Built, Context, Rowids, Site, arrangement_of, through
 from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
+from kpg.runtime.trace.meeting import Meeting
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BIGINT, BOOLEAN
 
@@ -29,7 +30,10 @@ def join(node: plan.Join, site: Site, built: Built, context: Context) -> Join:
             arrangement = arrangement_of(built[lookup.arrangement])
             keep_stream, keep_batch, mfp = _compact(lookup.mfp, len(rowids))
             program = Program(mfp, context)
-            stages.append(Stage(arrangement, lookup.relation, lookup.key, keep_stream, keep_batch, program))
+            meeting = Meeting(lookup.key, keep_stream, keep_batch)
+            stages.append(
+                Stage(arrangement, lookup.relation, lookup.key, keep_stream, keep_batch, program, meeting)
+            )
             rowids = through(lookup.mfp, rowids + arrangement.place.rowids)
         paths.append(JoinPath(path.relation, Program(path.mfp, context), tuple(stages)))
     everything = tuple(built[ref] for ref in plan.inputs(node))
