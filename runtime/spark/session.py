@@ -33,6 +33,7 @@ OWN_SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 LOAD_SETTINGS: Final = {
+    "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
