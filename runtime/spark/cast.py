@@ -226,7 +226,7 @@ def _to_decimal(source: str, given: "DataType", target: Type) -> Cast:
     misfit = f"{value} IS NULL"
     match kind:
         case "decimal":
-            precision, scale = given.precision, given.scale  # type: ignore[attr-defined]
+            precision, scale = given.precision, given.scale
             if scale <= target.scale and precision - scale <= target.precision - target.scale:
                 return Cast(f"CAST({source} AS {name})")
             misfit += f" OR {_tried(value, given.simpleString())} != {source}"
