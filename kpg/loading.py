@@ -5,6 +5,7 @@ A load only appends to the table; its caller commits it, or rolls all of it back
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -134,12 +135,13 @@ def _load_spark(sources: Sequence[tuple[Table, Any]], progress: Progress | None)
         if progress is not None and stage.stage == "writing":
             progress(stage.table, 0)
 
-    for name, chunk in load_spark.load_tables(wanted, progress=written):
-        table = tables[name]
-        table.insert(encode(chunk, table.schema, table.dictionary))
-        counts[name] += chunk.num_rows
-        if progress is not None:
-            progress(name, counts[name])
+    with closing(load_spark.load_tables(wanted, progress=written)) as chunks:
+        for name, chunk in chunks:
+            table = tables[name]
+            table.insert(encode(chunk, table.schema, table.dictionary))
+            counts[name] += chunk.num_rows
+            if progress is not None:
+                progress(name, counts[name])
     return counts
 
 
