@@ -2,7 +2,7 @@
  *
  * open(path)                                  -> handle of a shared library
  * function(handle, symbol, name, signature)   -> callable; the signature is that of signature.py
- * level()                                     -> 1 to 4: the x86-64 level of this processor, 0 for another one
+ * level()                                     -> 1 to 3: the x86-64 level of this processor, 0 for another one
  *
  * A kernel knows no Python object, so the interpreter is let go while it runs.
  */
@@ -300,10 +300,6 @@ level(PyObject *module, PyObject *nothing)
     if (found == 2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma") && has_rest_of_level_3())
         found = 3;
-    if (found == 3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
-        found = 4;
 #endif
     return PyLong_FromLong(found);
 }

@@ -48,11 +48,11 @@ def _native(kernel: Kernel) -> Callable[..., Any]:
     shipped = _from_wheel(kernel)
     if shipped is not None:
         return shipped
-    from kpg.runtime.native.workers import workers
-
     try:
         path = cached(kernel, processor())
         if not path.is_file():
+            from kpg.runtime.native.workers import workers
+
             workers().wait(kernel)
         return _open(path, kernel)
     except CannotLink as error:
