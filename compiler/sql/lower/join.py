@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from kpg.compiler.sql import lower_block as blocks
-from kpg.compiler.sql.lower_semijoin import match_of, matches_once, semijoin
-from kpg.compiler.sql.lowered import (
+from kpg.compiler.sql.lower import block as blocks
+from kpg.compiler.sql.lower.lowered import (
     Lowered,
     Lowering,
     distinct,
@@ -15,6 +14,7 @@ from kpg.compiler.sql.lowered import (
     project,
     union,
 )
+from kpg.compiler.sql.lower.semijoin import match_of, matches_once, semijoin
 from kpg.compiler.sql.tree import Ids, Join, free, used
 from kpg.runtime.scalar import Literal, Scalar, columns
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.literals import convert, from_text, rounded
-from kpg.compiler.sql.scope import Binding
+from kpg.compiler.sql.bind.literals import convert, from_text, rounded
+from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.syntax import span_of, whole
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.functions import common_type, resolve

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from kpg.compiler.algebra import facts
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.sql import lower_block as blocks
-from kpg.compiler.sql.lower_semijoin import antijoin, semijoin
-from kpg.compiler.sql.lowered import (
+from kpg.compiler.sql.lower import block as blocks
+from kpg.compiler.sql.lower.lowered import (
     Lowered,
     Lowering,
     distinct,
@@ -20,6 +19,7 @@ from kpg.compiler.sql.lowered import (
     row_count,
     union,
 )
+from kpg.compiler.sql.lower.semijoin import antijoin, semijoin
 from kpg.compiler.sql.tree import Distinct, Group, Ids, Map, Node, Subquery, TopK, free, free_of
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, transform
 from kpg.runtime.types import BOOLEAN

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kpg.compiler.algebra import facts
-from kpg.compiler.sql.lowered import (
+from kpg.compiler.sql.lower.lowered import (
     DEAD,
     Lowered,
     Lowering,

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from kpg.compiler.sql.calls import call
-from kpg.compiler.sql.functions import COMPARISONS, OPPOSITE
-from kpg.compiler.sql.scope import Binding, Scope
-from kpg.compiler.sql.shape import settled_query
+from kpg.compiler.sql.bind.calls import call
+from kpg.compiler.sql.bind.functions import COMPARISONS, OPPOSITE
+from kpg.compiler.sql.bind.output import settled_query
+from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.syntax import only, span_of
 from kpg.compiler.sql.tree import Query, Subquery
 from kpg.runtime.scalar import Column, Scalar

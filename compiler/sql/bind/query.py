@@ -5,12 +5,12 @@ from dataclasses import replace
 from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog
-from kpg.compiler.sql.bind_recursive import bind_mutual, bind_recursive, renamed_columns
-from kpg.compiler.sql.bind_scalar import MAX_DEPTH, bind_expression
-from kpg.compiler.sql.bind_select import bind_select, output_column, sort_key
-from kpg.compiler.sql.bind_values import bind_values
-from kpg.compiler.sql.scope import Binding, Common, Scope
-from kpg.compiler.sql.shape import brought_query, settled_query
+from kpg.compiler.sql.bind.output import brought_query, settled_query
+from kpg.compiler.sql.bind.recursive import bind_mutual, bind_recursive, renamed_columns
+from kpg.compiler.sql.bind.scalar import MAX_DEPTH, bind_expression
+from kpg.compiler.sql.bind.scope import Binding, Common, Scope
+from kpg.compiler.sql.bind.select import bind_select, output_column, sort_key
+from kpg.compiler.sql.bind.values import bind_values
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import Query, Resolved, SetOperation, SortKey, TopK, free
 from kpg.runtime.functions import common_type

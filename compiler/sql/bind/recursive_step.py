@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from kpg.compiler.sql.scope import Binding
+from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.tree import (
     Distinct,
     Filter,

@@ -15,10 +15,10 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import transform_up, walk
 from kpg.compiler.sql import tree
-from kpg.compiler.sql.lower_block import attach, block_of, lower_block
-from kpg.compiler.sql.lower_join import lower_outer_join
-from kpg.compiler.sql.lower_subquery import with_values
-from kpg.compiler.sql.lowered import Lowered, Lowering, distinct, extend, keep, minus, project, union
+from kpg.compiler.sql.lower.block import attach, block_of, lower_block
+from kpg.compiler.sql.lower.join import lower_outer_join
+from kpg.compiler.sql.lower.lowered import Lowered, Lowering, distinct, extend, keep, minus, project, union
+from kpg.compiler.sql.lower.subquery import with_values
 from kpg.compiler.sql.tree import Ids, Node, Resolved, used
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import BIGINT

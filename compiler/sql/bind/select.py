@@ -6,12 +6,12 @@ from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind_from import bind_from
-from kpg.compiler.sql.bind_group import Grouping, Item, bind_keys, grouped
-from kpg.compiler.sql.bind_predicate import bind_condition
-from kpg.compiler.sql.functions import OUTPUT_NAMES
-from kpg.compiler.sql.literals import conjuncts
-from kpg.compiler.sql.scope import Aggregates, Binding, Scope
+from kpg.compiler.sql.bind.from_clause import bind_from
+from kpg.compiler.sql.bind.functions import OUTPUT_NAMES
+from kpg.compiler.sql.bind.group import Grouping, Item, bind_keys, grouped
+from kpg.compiler.sql.bind.literals import conjuncts
+from kpg.compiler.sql.bind.predicate import bind_condition
+from kpg.compiler.sql.bind.scope import Aggregates, Binding, Scope
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import Distinct, Filter, Map, Node, Query, SortKey, TopK, produced
 from kpg.runtime.scalar import Column, Scalar

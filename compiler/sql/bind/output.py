@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from kpg.compiler.sql.calls import brought, coerce, settled, stored
-from kpg.compiler.sql.literals import convert
-from kpg.compiler.sql.scope import Binding
+from kpg.compiler.sql.bind.calls import brought, coerce, settled, stored
+from kpg.compiler.sql.bind.literals import convert
+from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.tree import Distinct, Filter, Map, Node, Query, Rows, SetOperation, SortKey, TopK
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import TEXT, UNKNOWN, ColumnDef, Type

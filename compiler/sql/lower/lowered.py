@@ -55,7 +55,7 @@ class Lowering:
 
     resolved: Resolved
     lower: Callable[[Node, Lowered | None, Ids], Lowered]
-    """Lowers a node over correlation values: see :mod:`kpg.compiler.sql.lower`."""
+    """Lowers a node over correlation values: see :mod:`kpg.compiler.sql.lower.query`."""
     lets: dict[str, Rel] = field(default_factory=dict)
     """What is bound around the relation: lets under their names, loops, without body, under any other."""
     around: "Lowering | None" = None

@@ -1,6 +1,6 @@
 """Expressions: a syntax tree and the scope it stands in to a typed scalar.
 
-A kind of syntax node has a case here, in :mod:`bind_predicate`, or a row in :mod:`functions`; what has
+A kind of syntax node has a case here, in :mod:`predicate`, or a row in :mod:`functions`; what has
 none is refused.
 """
 
@@ -8,13 +8,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind_aggregate import bind_aggregate
-from kpg.compiler.sql.bind_predicate import bind_predicate
-from kpg.compiler.sql.bind_subquery import bind_quantified, bind_subquery, is_quantifier
-from kpg.compiler.sql.calls import call, coerce, condition, settled, unified
-from kpg.compiler.sql.define import sql_type
-from kpg.compiler.sql.functions import FIELDS, NAMED_BY, UNITS, function_of
-from kpg.compiler.sql.literals import (
+from kpg.compiler.sql.bind.aggregate import bind_aggregate
+from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified
+from kpg.compiler.sql.bind.functions import FIELDS, NAMED_BY, UNITS, function_of
+from kpg.compiler.sql.bind.literals import (
     DAY_MICROSECONDS,
     from_text,
     interval,
@@ -23,7 +20,10 @@ from kpg.compiler.sql.literals import (
     range_hint,
     shifted,
 )
-from kpg.compiler.sql.scope import Binding, Scope, resolve_name
+from kpg.compiler.sql.bind.predicate import bind_predicate
+from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
+from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
+from kpg.compiler.sql.define import sql_type
 from kpg.compiler.sql.syntax import construct_name, only, span_of
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import castable

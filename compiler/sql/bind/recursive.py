@@ -13,10 +13,10 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from kpg.compiler.sql.bind.output import brought_query, settled_query
+from kpg.compiler.sql.bind.recursive_step import objection
+from kpg.compiler.sql.bind.scope import Binding, Common, Scope
 from kpg.compiler.sql.define import sql_type
-from kpg.compiler.sql.recursion import objection
-from kpg.compiler.sql.scope import Binding, Common, Scope
-from kpg.compiler.sql.shape import brought_query, settled_query
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import Loop, Query, SetOperation, free
 from kpg.runtime.functions import common_type

@@ -2,10 +2,10 @@
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind_subquery import bind_in
-from kpg.compiler.sql.calls import call, condition, unified
-from kpg.compiler.sql.functions import COMPARISONS
-from kpg.compiler.sql.scope import Binding, Scope
+from kpg.compiler.sql.bind.calls import call, condition, unified
+from kpg.compiler.sql.bind.functions import COMPARISONS
+from kpg.compiler.sql.bind.scope import Binding, Scope
+from kpg.compiler.sql.bind.subquery import bind_in
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import Get
-from kpg.compiler.sql.calls import settled
-from kpg.compiler.sql.scope import Aggregates, Binding, Scope, resolve_name
+from kpg.compiler.sql.bind.calls import settled
+from kpg.compiler.sql.bind.scope import Aggregates, Binding, Scope, resolve_name
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import Group, Ids, Node, Scan, used, walk
 from kpg.runtime.errors import Error

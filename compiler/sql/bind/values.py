@@ -5,9 +5,9 @@ from itertools import pairwise
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind_from import one_row
-from kpg.compiler.sql.calls import assigned, brought
-from kpg.compiler.sql.scope import Binding, Scope
+from kpg.compiler.sql.bind.calls import assigned, brought
+from kpg.compiler.sql.bind.from_clause import one_row
+from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.tree import Map, Query, Rows, SetOperation
 from kpg.runtime.functions import common_type
 from kpg.runtime.scalar import Column, Literal, Scalar

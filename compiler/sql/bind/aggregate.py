@@ -5,8 +5,8 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import AggregateCall
-from kpg.compiler.sql.calls import brought, call, coerce, condition, settled
-from kpg.compiler.sql.scope import Aggregates, Binding, Scope
+from kpg.compiler.sql.bind.calls import brought, call, coerce, condition, settled
+from kpg.compiler.sql.bind.scope import Aggregates, Binding, Scope
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import used
 from kpg.runtime.scalar import Column, If, Literal, Scalar
