@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.functors import WRAPS
-from kpg.compiler.datalog.lowering.aggregate import TOTAL, is_total
+from kpg.compiler.rules import core
+from kpg.compiler.rules.lowering.aggregate import TOTAL, is_total
+from kpg.compiler.rules.primitives import WRAPS
 from kpg.datalog.proof.bindings import Bindings, Evaluator
 from kpg.runtime.functions import sum_type
 from kpg.runtime.scalar import Call, Column

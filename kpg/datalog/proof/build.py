@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.stratify import Stratum
+from kpg.compiler.rules import core
+from kpg.compiler.rules.strata import Stratum
 from kpg.datalog.proof.bindings import Bindings
 from kpg.datalog.proof.search import FREE, Limit, Search, counted
 from kpg.datalog.proof.store import Stored

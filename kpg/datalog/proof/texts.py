@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.flatten import written
+from kpg.compiler.datalog.desugaring.flatten import written
 from kpg.compiler.datalog.functors import CONSTRAINTS
-from kpg.compiler.datalog.source import blank_comments
-from kpg.compiler.datalog.substitute import replacing
-from kpg.compiler.datalog.text import OPERATORS, expression_text, literal_text, rule_text
+from kpg.compiler.datalog.syntax.source import blank_comments
+from kpg.compiler.rules import core
+from kpg.compiler.rules.substitute import replacing
+from kpg.compiler.rules.text import OPERATORS, expression_text, literal_text, rule_text
 from kpg.datalog.proof.tree import RuleText
 from kpg.render import cell
 from kpg.runtime.convert.values import to_python

@@ -8,8 +8,8 @@ import kpg
 from kpg.compiler.algebra.text import parse, relations, render
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.datalog.check import check
-from kpg.compiler.datalog.core import Atom
-from kpg.compiler.datalog.lowering.ordered import lookup_orders
+from kpg.compiler.rules.core import Atom
+from kpg.compiler.rules.lowering.ordered import lookup_orders
 from kpg.datalog.planning import definition
 
 TABLES = """

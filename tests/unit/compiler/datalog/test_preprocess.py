@@ -3,8 +3,8 @@
 import pytest
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.preprocess import preprocess
-from kpg.compiler.datalog.source import File, Source
+from kpg.compiler.datalog.syntax.preprocess import preprocess
+from kpg.compiler.datalog.syntax.source import File, Source
 
 FILES = {
     "lib/a.dl": '#include "b.dl"\na(1).\n',

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kpg.compiler.datalog.functors import PRIMITIVES
+from kpg.compiler.rules.primitives import PRIMITIVES
 from kpg.runtime.convert.values import to_python
 from kpg.runtime.errors import DataError
 from kpg.runtime.functions import implementation

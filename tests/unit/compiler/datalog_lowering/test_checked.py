@@ -1,9 +1,9 @@
 """Texts through the checker, the lowering and the engine; goals through the rewrites too."""
 
 from kpg.compiler.catalog import Catalog
-from kpg.compiler.datalog import core
 from kpg.compiler.datalog.check import check
-from kpg.compiler.datalog.magic import prepare
+from kpg.compiler.rules import core
+from kpg.compiler.rules.magic import prepare
 from kpg.runtime.types import float_to_word
 from tests.model.datalog import answers, run
 from tests.properties.datalog import Session

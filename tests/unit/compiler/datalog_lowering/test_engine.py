@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from tests.model import graphs
 from tests.model.datalog import run
 from tests.model.rules import program

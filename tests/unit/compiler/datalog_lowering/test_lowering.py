@@ -6,8 +6,8 @@ import pytest
 
 from kpg.compiler.algebra.text import render
 from kpg.compiler.catalog import ViewEntry
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.lowering import Sources, lower_relation
+from kpg.compiler.rules import core
+from kpg.compiler.rules.lowering import Sources, lower_relation
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Import, Loop
 from kpg.runtime.types import BIGINT, INTEGER, TEXT, ColumnDef, Schema

@@ -3,9 +3,9 @@
 import pytest
 
 from kpg.compiler.catalog import Catalog
-from kpg.compiler.datalog import core
 from kpg.compiler.datalog.check import check
-from kpg.compiler.datalog.magic import Policy, Strategy, is_finite, origins, prepare
+from kpg.compiler.rules import core
+from kpg.compiler.rules.magic import Policy, Strategy, is_finite, origins, prepare
 
 DECLARED = """
 .decl e(a: number, b: number)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.magic import Policy, Strategy, prepare, steps_of_levels
+from kpg.compiler.rules import core
+from kpg.compiler.rules.magic import Policy, Strategy, prepare, steps_of_levels
 from kpg.runtime.errors import NotSupportedError
 from tests.model.datalog import run
 from tests.model.rules import program

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.compiler.datalog.magic import Policy, Prepared, Strategy, prepare
+from kpg.compiler.rules.magic import Policy, Prepared, Strategy, prepare
 from tests.model import graphs
 from tests.model.datalog import run
 from tests.model.rules import program
