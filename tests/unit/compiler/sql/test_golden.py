@@ -13,9 +13,9 @@ from kpg.compiler.sql.statements import CreateView, Delete, Insert, Select, Upda
 from kpg.runtime.errors import Error
 from kpg.tpch.schema import create_statements, query_text
 from tests.datadriven import check_file
-from tests.unit.sql.oracle import catalog_of
+from tests.unit.compiler.sql.oracle import catalog_of
 
-FOLDER = Path(__file__).parents[2] / "golden" / "sql"
+FOLDER = Path(__file__).parents[3] / "golden" / "sql"
 TABLES = """
 create table t (k integer primary key, a integer, b decimal(8, 2) not null, s varchar(10), d date);
 create table u (a integer, x bigint not null)

@@ -9,7 +9,7 @@ import pytest
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import lower_query
-from tests.unit.sql.oracle import Data, assert_same, catalog_of, check, database_of, model_rows
+from tests.unit.compiler.sql.oracle import Data, assert_same, catalog_of, check, database_of, model_rows
 
 TABLES = """
 create table r (k integer primary key, a integer, b integer, s varchar, d date, p decimal(8, 2));

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from tests.unit.sql.generator import Generator
-from tests.unit.sql.oracle import check, database_of
-from tests.unit.sql.test_queries import CATALOG, TABLES, random_data
+from tests.unit.compiler.sql.generator import Generator
+from tests.unit.compiler.sql.oracle import check, database_of
+from tests.unit.compiler.sql.test_queries import CATALOG, TABLES, random_data
 
 COLUMNS = {"r": ("k", "a", "b"), "q": ("a", "b", "c"), "u": ("a", "x"), "e": ("a", "x")}
 

@@ -8,7 +8,7 @@ from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.query import lower_relation, lower_view
 from kpg.compiler.sql.statements import CreateView, Delete, Insert, Update
 from kpg.runtime.types import ColumnDef, Schema
-from tests.unit.sql.oracle import Data, assert_same, catalog_of, check, database_of, model_rows
+from tests.unit.compiler.sql.oracle import Data, assert_same, catalog_of, check, database_of, model_rows
 
 TABLES = "create table t (k integer, s varchar(5), p decimal(8, 2), d date); create table u (a integer)"
 DATA: Data = {

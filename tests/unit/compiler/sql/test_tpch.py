@@ -11,7 +11,7 @@ from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import lower_query
 from kpg.tpch.generate import generate, table_path
 from kpg.tpch.schema import QUERIES, TABLES, create_statements, query_text
-from tests.unit.sql.oracle import Data, assert_same, catalog_of, model_rows
+from tests.unit.compiler.sql.oracle import Data, assert_same, catalog_of, model_rows
 
 CATALOG = catalog_of("; ".join(create_statements().values()))
 LOOSER = {

@@ -16,7 +16,7 @@ from kpg.compiler.pipeline import compile_bound
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import lower_query
 from tests.model.plan import rows_of_plan
-from tests.unit.sql.oracle import Data, assert_same, catalog_of, database_of
+from tests.unit.compiler.sql.oracle import Data, assert_same, catalog_of, database_of
 
 SCRIPT = """
 create table t (a integer primary key, b integer, c integer);

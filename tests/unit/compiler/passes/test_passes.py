@@ -15,10 +15,19 @@ from kpg.compiler.sql.query import lower_query
 from tests.datadriven import check_file
 from tests.model.relation import Rows, rows_of
 from tests.model.scalar import ScalarError
-from tests.unit.sql.oracle import Data, catalog_of
-from tests.unit.sql.test_queries import GROUPS, JOINS, SETS, SIMPLE, SUBQUERIES, TABLES, WITH, random_data
+from tests.unit.compiler.sql.oracle import Data, catalog_of
+from tests.unit.compiler.sql.test_queries import (
+    GROUPS,
+    JOINS,
+    SETS,
+    SIMPLE,
+    SUBQUERIES,
+    TABLES,
+    WITH,
+    random_data,
+)
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "passes"
+GOLDEN = Path(__file__).parents[3] / "golden" / "passes"
 CATALOG = catalog_of(TABLES)
 RELATIONS = {entry.name: get_of(entry) for entry in CATALOG}
 BY_NAME = {one.name: one for one in PIPELINE}

@@ -12,7 +12,7 @@ from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import lower_query
 from kpg.runtime.types import ColumnDef, Schema
 from tests.model.relation import RecursionLimitError, Row
-from tests.unit.sql.oracle import Data, catalog_of, check, database_of, model_rows
+from tests.unit.compiler.sql.oracle import Data, catalog_of, check, database_of, model_rows
 
 TABLES = "create table edge (a integer, b integer); create table node (n integer, w bigint)"
 DATA: Data = {

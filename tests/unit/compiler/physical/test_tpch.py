@@ -15,8 +15,8 @@ from kpg.runtime import plan
 from kpg.runtime.plan import Plan
 from kpg.tpch.schema import QUERIES, create_statements, query_text
 from tests.model.plan import rows_of_plan
-from tests.unit.physical.tiny import tiny_data
-from tests.unit.sql.oracle import assert_same, catalog_of, database_of
+from tests.unit.compiler.physical.tiny import tiny_data
+from tests.unit.compiler.sql.oracle import assert_same, catalog_of, database_of
 
 SCRIPT = "; ".join(create_statements().values())
 CATALOG = catalog_of(SCRIPT)

@@ -19,12 +19,21 @@ from kpg.runtime.plan import Plan
 from kpg.tpch.schema import create_statements, query_text
 from tests.datadriven import check_file
 from tests.model.plan import rows_of_plan
-from tests.unit.sql.oracle import Data, assert_same, catalog_of, database_of
-from tests.unit.sql.test_queries import GROUPS, JOINS, SETS, SIMPLE, SUBQUERIES, TABLES, WITH, random_data
+from tests.unit.compiler.sql.oracle import Data, assert_same, catalog_of, database_of
+from tests.unit.compiler.sql.test_queries import (
+    GROUPS,
+    JOINS,
+    SETS,
+    SIMPLE,
+    SUBQUERIES,
+    TABLES,
+    WITH,
+    random_data,
+)
 
 CATALOG = catalog_of(TABLES)
 TPCH = catalog_of("; ".join(create_statements().values()))
-GOLDEN = Path(__file__).parents[2] / "golden" / "physical"
+GOLDEN = Path(__file__).parents[3] / "golden" / "physical"
 
 
 @pytest.fixture(scope="module")
