@@ -12,8 +12,9 @@ from kpg.compiler.datalog.functors import CONSTRAINTS
 from kpg.compiler.datalog.relations import OLD_TRANSFERS, RelationInfo, Relations
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.walk import all_variables, literal_expressions, literals, walk
+from kpg.compiler.datalog.typing.aggregates import head_aggregate, takes_value
 from kpg.compiler.datalog.typing.constraints import Typing
-from kpg.compiler.datalog.typing.infer import head_aggregate, infer
+from kpg.compiler.datalog.typing.infer import infer
 from kpg.compiler.datalog.typing.subtypes import check_declared_types
 from kpg.compiler.rules.core import Constant, Direction, Kind, Parameter, Query, Transfer, Update, Value
 from kpg.runtime.errors import Span
@@ -146,7 +147,7 @@ class Clauses:
                 if rule.is_fact:
                     self.diagnostics.error("fact", "an aggregate in a fact", arg.span, hint=FACT_HINT)
                 arg = aggregate[1]
-                if isinstance(arg, ast.Underscore) and aggregate[0] == "count":
+                if isinstance(arg, ast.Underscore) and not takes_value(aggregate[0]):
                     continue
             for part in walk(arg):
                 self._head_part(part, rule.is_fact)

@@ -44,6 +44,7 @@ WHOLE: Final = frozenset({Domain.NUMBER, Domain.UNSIGNED})
 SCALAR: Final = NUMERIC | {Domain.SYMBOL}
 EVERYTHING: Final = frozenset(Domain)
 ARITHMETIC: Final = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod"}
+EXTREMES: Final = {"min": "least", "max": "greatest"}
 BITWISE: Final = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "land", "lor", "lxor")
 
 
@@ -70,8 +71,7 @@ FUNCTORS: Final[Mapping[str, Functor]] = {
         *(_same(name, 2, 2, WHOLE) for name in BITWISE),
         _same("bnot", 1, 1, WHOLE),
         _same("lnot", 1, 1, WHOLE),
-        _same("min", 2, ANY_NUMBER, SCALAR | {Domain.SQL}),
-        _same("max", 2, ANY_NUMBER, SCALAR | {Domain.SQL}),
+        *(_same(name, 2, ANY_NUMBER, SCALAR | {Domain.SQL}) for name in EXTREMES),
         _same("range", 2, 3, NUMERIC),
         Functor("cat", Shape.SAME, 2, ANY_NUMBER, frozenset({Domain.SYMBOL}), result=SYMBOL),
         _fixed("strlen", NUMBER, SYMBOL),
@@ -93,8 +93,7 @@ FUNCTORS: Final[Mapping[str, Functor]] = {
 }
 SQL_NAMES: Final[Mapping[str, str]] = {
     **ARITHMETIC,
-    "min": "least",
-    "max": "greatest",
+    **EXTREMES,
     "=": "eq",
     "!=": "ne",
     "<": "lt",
@@ -117,8 +116,8 @@ def build(name: str, args: Sequence[tuple[Expression, TypeKind]], result: TypeKi
             return cast(Call("length", tuple(operands), INTEGER), BIGINT)
         case "substr":
             return Call("$substr", tuple(operands), TEXT)
-        case "min" | "max":
-            return Call({"min": "least", "max": "greatest"}[name], tuple(operands), result.type)
+        case _ if name in EXTREMES:
+            return Call(EXTREMES[name], tuple(operands), result.type)
         case "ord":
             return Call("$ord", tuple(operands), BIGINT) if operands[0].type == TEXT else operands[0]
         case _ if name in FUNCTORS and FUNCTORS[name].shape is Shape.CONVERT:

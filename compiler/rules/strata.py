@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from kpg.compiler.rules.core import Rule, atoms
 from kpg.runtime.errors import Span
 
-IN_RECURSION = frozenset({"min", "max"})
-
 
 @dataclass(frozen=True, slots=True)
 class Stratum:

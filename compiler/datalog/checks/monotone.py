@@ -8,9 +8,10 @@ followed from a worse value (the lattice condition of Ross and Sagiv, PODS 1992)
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.rules.aggregates import in_recursion
 from kpg.compiler.rules.core import (
     Assignment,
     Atom,
@@ -27,7 +28,8 @@ from kpg.compiler.rules.core import (
     Variable,
     literal_variables,
 )
-from kpg.compiler.rules.strata import IN_RECURSION, strata
+from kpg.compiler.rules.strata import strata
+from kpg.runtime import functions
 from kpg.runtime.errors import Span
 from kpg.runtime.types import word_to_float
 
@@ -41,7 +43,8 @@ class Trend(enum.Enum):
 
 
 OPPOSITE = {Trend.DOWN: Trend.UP, Trend.UP: Trend.DOWN, Trend.UNKNOWN: Trend.UNKNOWN}
-WANTED = {"min": Trend.DOWN, "max": Trend.UP}
+WANTED = {functions.Trend.DOWN: Trend.DOWN, functions.Trend.UP: Trend.UP}
+BETTER = {Trend.DOWN: "smaller", Trend.UP: "larger"}
 RISING = frozenset({"add", "least", "greatest", "cast", "trunc", "floor", "ceil", "round", "$unsigned"})
 """Functions that are not decreasing in any of their arguments."""
 ORDERED = {"lt": False, "le": False, "gt": True, "ge": True}
@@ -56,6 +59,8 @@ class _Flow:
 
     trend: Trend
     source: str
+    better: Trend
+    """Where the aggregate's value goes."""
 
 
 Flows = Mapping[str, _Flow]
@@ -70,7 +75,7 @@ def check_monotone(
     """
     for stratum in strata(relations, rules):
         members = [relations[name] for name in stratum.relations if name in relations]
-        if stratum.is_recursive and any(IN_RECURSION & set(one.aggregates) for one in members):
+        if stratum.is_recursive and any(_wanted(f) for one in members for f in one.aggregates):
             _Stratum(members, stratum.rules, diagnostics).check()
 
 
@@ -86,8 +91,9 @@ class _Stratum:
         """Finds the trends of all columns, then looks at every rule."""
         for one in self.members:
             for place, function in enumerate(one.aggregates):
-                if function in WANTED:
-                    self.columns[one.name, place] = _Flow(WANTED[function], f"the {function} of {one.name}")
+                wanted = _wanted(function)
+                if function is not None and wanted is not None:
+                    self.columns[one.name, place] = _Flow(wanted, f"the {function} of {one.name}", wanted)
                     self.aggregates[one.name, place] = function
         while any(tuple(self._spread(rule) for rule in self.rules)):
             pass
@@ -104,7 +110,7 @@ class _Stratum:
                 continue
             old = self.columns.get(key)
             if old is None or old.trend not in (flow.trend, Trend.UNKNOWN):
-                self.columns[key] = flow if old is None else _Flow(Trend.UNKNOWN, old.source)
+                self.columns[key] = flow if old is None else replace(old, trend=Trend.UNKNOWN)
                 changed = True
         return changed
 
@@ -146,9 +152,10 @@ class _Stratum:
         span = rule.head.span
         if function is None and grouped:
             self._error(f"{flow.source} is a group of another aggregate here", span)
-        elif function is not None and flow.trend is OPPOSITE[WANTED[function]]:
-            better = "smaller" if "min" in flow.source.split() else "larger"
-            message = f"as {flow.source} gets {better}, what {function} is taken of {flow.trend.value}"
+        elif function is not None and _turns(flow.trend, function):
+            message = (
+                f"as {flow.source} gets {BETTER[flow.better]}, what {function} is taken of {flow.trend.value}"
+            )
             self._error(message, span)
         elif function is not None and flow.trend is Trend.UNKNOWN:
             self._warn(f"as {flow.source} changes, what {function} is taken of may get worse", span)
@@ -199,6 +206,18 @@ class _Stratum:
         self.diagnostics.warning("aggregation", f"perhaps not monotone: {message}", span, hint=hint)
 
 
+def _wanted(function: str | None) -> Trend | None:
+    """Where the values of an aggregate go that may stand in a recursion."""
+    trend = functions.aggregate_named(function).trend if function and in_recursion(function) else None
+    return None if trend is None else WANTED[trend]
+
+
+def _turns(trend: Trend, function: str) -> bool:
+    """Whether values with the trend make an aggregate's worse."""
+    wanted = _wanted(function)
+    return wanted is not None and trend is OPPOSITE[wanted]
+
+
 def _of(one: Literal, flows: Flows) -> list[_Flow]:
     """The flows that reach a literal, the aggregate's result aside; one at most."""
     names = [v.name for v in literal_variables(one)]
@@ -213,10 +232,8 @@ def _flow(expression: Expression, flows: Flows) -> _Flow | None:
         case Call(function=function, args=args):
             found = [_flow(arg, flows) for arg in args]
             trends = [None if flow is None else flow.trend for flow in found]
-            sources = [flow.source for flow in found if flow is not None]
-            if not sources:
-                return None
-            return _Flow(_trend(function, args, trends), sources[0])
+            first = next((flow for flow in found if flow is not None), None)
+            return first and replace(first, trend=_trend(function, args, trends))
         case _:
             return None
 

@@ -6,8 +6,9 @@ A relation may not depend on itself through a negation or an aggregate, head agg
 from collections.abc import Mapping, Sequence
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.rules.aggregates import in_recursion
 from kpg.compiler.rules.core import Relation, Rule
-from kpg.compiler.rules.strata import IN_RECURSION, Dependency, dependencies, strongly_connected, successors
+from kpg.compiler.rules.strata import Dependency, dependencies, strongly_connected, successors
 
 USES = {"negation": "negates", "aggregation": "aggregates over"}
 
@@ -32,7 +33,7 @@ def check_stratified(
             _report(edge, members, inner, diagnostics)
     for name in dict.fromkeys(edge.head for edge in inner if edge.head in relations):
         for function in relations[name].aggregates:
-            if function is not None and function not in IN_RECURSION:
+            if function is not None and not in_recursion(function):
                 _refuse(name, function, relations[name], inner, diagnostics)
 
 

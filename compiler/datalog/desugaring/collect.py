@@ -15,10 +15,9 @@ from kpg.compiler.datalog.desugaring.normal import (
     Range,
 )
 from kpg.compiler.datalog.typing.types import TypeTable
+from kpg.compiler.rules.aggregates import counts_repeats
 from kpg.compiler.rules.core import Atom, BodyAggregate, Expression, Variable, Wildcard, variables
 from kpg.runtime.errors import Span
-
-IDEMPOTENT = frozenset({"min", "max"})
 
 
 class Grounding(Protocol):
@@ -81,7 +80,7 @@ def _of_alternatives(
     ]
     shared = set.intersection(*named) if named else set[str]()
     outer = {group.name for group in groups}
-    if one.function not in IDEMPOTENT:
+    if counts_repeats((one.function,)):
         _refuse_unclear(run, one, set[str]().union(*named) - shared - outer)
     inner = dict.fromkeys(v.name for value in values_of(one) for v in variables(value))
     inner |= dict.fromkeys(sorted(shared))

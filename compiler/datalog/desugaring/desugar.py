@@ -16,6 +16,7 @@ from kpg.compiler.datalog.desugaring.substitute import bound_by
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.functors import build
 from kpg.compiler.datalog.typing.types import TypeTable, kind_of_stored
+from kpg.compiler.rules.aggregates import counts_repeats
 from kpg.compiler.rules.core import (
     Assignment,
     Atom,
@@ -58,7 +59,7 @@ class Desugar:
         rule = ground.rule
         assert rule.relation is not None
         body = self._without_ranges(ground.body)
-        if any(function not in (None, "min", "max") for function in rule.aggregates):
+        if counts_repeats(rule.aggregates):
             body = tuple(
                 named(one, f"{UNNAMED}{position}_") if isinstance(one, Atom) else one
                 for position, one in enumerate(body)

@@ -12,13 +12,12 @@ from kpg.compiler.datalog.desugaring.inline_bodies import Bodies
 from kpg.compiler.datalog.desugaring.normal import NormalAggregate, NormalLiteral, NormalRule
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.typing.types import TypeTable
+from kpg.compiler.rules.aggregates import counts_repeats
 from kpg.compiler.rules.core import Atom, Negation
 
 MOST_RULES = 10_000
 MOST_LITERALS = 1_000
 """The longest body that inlining may make."""
-IDEMPOTENT = (None, "min", "max")
-"""The aggregates of heads to which it does not matter how often a row is derived."""
 
 
 @dataclass(slots=True)
@@ -61,7 +60,7 @@ def _kept_by(rule: NormalRule) -> Iterator[str]:
 
 def _counts(rule: NormalRule) -> bool:
     """Whether the bindings of the rule's body are counted, of which inlining might make more."""
-    return any(function not in IDEMPOTENT for function in rule.aggregates)
+    return counts_repeats(rule.aggregates)
 
 
 def _stands_alone(own: Mapping[str, list[NormalRule]], name: str, table: TypeTable) -> bool:

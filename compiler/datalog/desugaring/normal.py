@@ -16,9 +16,10 @@ from kpg.compiler.datalog.functors import CONSTRAINTS, SQL_NAMES, build, cast
 from kpg.compiler.datalog.relations import RelationInfo
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.walk import FlatLiteral, alternatives
+from kpg.compiler.datalog.typing.aggregates import Result, head_aggregate, result_of, takes_value
 from kpg.compiler.datalog.typing.constraints import Typing
-from kpg.compiler.datalog.typing.infer import head_aggregate
 from kpg.compiler.datalog.typing.types import TypeKind, TypeTable
+from kpg.compiler.rules.aggregates import is_total
 from kpg.compiler.rules.core import (
     Atom,
     Call,
@@ -227,16 +228,16 @@ class Normalizer:
         if aggregate is None:
             return self._of_kind(arg, kind)
         function, value = aggregate
-        if function == "count":
+        if not takes_value(function):
             if not isinstance(value, ast.Underscore):
                 self.expression(value)
             return Constant(1, BIGINT)
-        if function == "mean":
+        if result_of(function) is Result.FLOAT:
             return self.as_float(value)
         return self._of_kind(value, kind)
 
     def as_float(self, value: ast.Expression) -> Expression:
-        """An operand of mean."""
+        """The operand of an aggregate of floats."""
         return cast(self.expression(value), DOUBLE)
 
     def _of_kind(self, expression: ast.Expression, kind: TypeKind) -> Expression:
@@ -321,12 +322,12 @@ class Normalizer:
         self.out = []
         value: Expression | None = None
         if aggregate.value is not None:
-            value = self.as_float(aggregate.value) if aggregate.function == "mean" else None
-            value = value or self.expression(aggregate.value)
+            as_float = result_of(aggregate.function) is Result.FLOAT
+            value = (self.as_float if as_float else self.expression)(aggregate.value)
         bodies = tuple((*part, *self.out) for part in parts)
         self.out = outer
         result = self.fresh(kind.type, aggregate.span)
         self.out.append(NormalAggregate(result, aggregate.function, value, bodies, aggregate.span))
-        if self.size == 32 and aggregate.function in ("sum", "count") and kind.domain in WRAPS:
+        if self.size == 32 and is_total(aggregate.function) and kind.domain in WRAPS:
             return Call(WRAPS[kind.domain], (result,), kind.type)
         return result

@@ -1,31 +1,28 @@
 """The kind of every expression of a flat rule, by unification; and which overload each call means."""
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.desugaring.flatten import FlatRule
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
-from kpg.compiler.datalog.functors import CONSTRAINTS, EVERYTHING, FUNCTORS, NUMERIC, WHOLE, Shape
+from kpg.compiler.datalog.functors import CONSTRAINTS, FUNCTORS, NUMERIC, WHOLE, Shape
 from kpg.compiler.datalog.relations import RelationInfo
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.walk import FlatLiteral, literals
+from kpg.compiler.datalog.typing.aggregates import (
+    Result,
+    head_aggregate,
+    operand_domains,
+    result_of,
+    takes_value,
+)
 from kpg.compiler.datalog.typing.constraints import Compared, Registered, Same, Stored, Structured, Typing
 from kpg.compiler.datalog.typing.kinds import Reason
 from kpg.compiler.datalog.typing.solve import LITERALS, solve
 from kpg.compiler.datalog.typing.types import CONDITION, FLOAT, SYMBOL, UNSIGNED, TypeTable
 from kpg.compiler.rules.core import Domain
 from kpg.runtime.errors import Span
-
-HEAD_AGGREGATES = {"min": "min", "max": "max", "sum": "sum", "count": "count", "mean": "mean", "avg": "mean"}
-
-
-def head_aggregate(expression: ast.Expression) -> tuple[str, ast.Expression] | None:
-    """The function and operand of a head's argument that is an aggregate."""
-    if isinstance(expression, ast.Call) and len(expression.args) == 1:
-        function = HEAD_AGGREGATES.get(expression.function)
-        if function is not None:
-            return function, expression.args[0]
-    return None
 
 
 def infer(
@@ -204,9 +201,9 @@ class _Inference:
     def _aggregate(
         self, expression: ast.Aggregate, function: str, value: ast.Expression | None, node: int
     ) -> None:
-        if (value is None) != (function == "count"):
-            takes = "no value" if function == "count" else "a value"
-            hint = "count : { body }" if function == "count" else f"{function} x : {{ body }}"
+        if (value is not None) != takes_value(function):
+            takes = "a value" if takes_value(function) else "no value"
+            hint = f"{function} x : {{ body }}" if takes_value(function) else f"{function} : {{ body }}"
             self.typing.error("arity", f"{function} takes {takes}", expression.span, hint)
         if value is not None:
             self.visit(value)
@@ -215,19 +212,21 @@ class _Inference:
     def _aggregate_result(
         self, function: str, value: ast.Expression | None, node: int, expression: ast.Expression
     ) -> None:
-        if function == "count":
-            if value is not None:
-                self.visit(value)
-            self.typing.checks.append((expression, WHOLE, "a count"))
-        elif function == "mean":
-            self.typing.kinds.learn(node, Reason(FLOAT, "a mean", expression.span))
-            if value is not None:
-                self.visit(value)
-                self.typing.checks.append((value, NUMERIC, "the operand of mean"))
-        elif value is not None:
-            self.typing.kinds.unify(self.visit(value), node)
-            domains = NUMERIC if function == "sum" else EVERYTHING - {Domain.RECORD, Domain.ADT}
-            self.typing.checks.append((value, domains | {Domain.SQL}, f"the operand of {function}"))
+        operand = None if value is None else self.visit(value)
+        result = result_of(function)
+        match result:
+            case Result.WHOLE:
+                self.typing.checks.append((expression, WHOLE, f"a {function}"))
+                return
+            case Result.FLOAT:
+                self.typing.kinds.learn(node, Reason(FLOAT, f"a {function}", expression.span))
+            case Result.OPERAND:
+                if operand is not None:
+                    self.typing.kinds.unify(operand, node)
+            case _:
+                assert_never(result)
+        if value is not None:
+            self.typing.checks.append((value, operand_domains(function), f"the operand of {function}"))
 
     def _call(self, call: ast.Call, node: int) -> None:
         for arg in call.args:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from kpg.compiler.catalog import did_you_mean
-from kpg.compiler.datalog.functors import FUNCTORS, SQL_NAMES
+from kpg.compiler.datalog.functors import EXTREMES, FUNCTORS, SQL_NAMES
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.typing.constraints import (
     Compared,
@@ -26,7 +26,7 @@ from kpg.runtime.types import UNKNOWN, Type
 
 Fields = Callable[[str, tuple[tuple[str, str], ...], tuple[ast.Expression, ...], Span], None]
 """Says that arguments are the fields of something."""
-WITH_SQL = frozenset("+-*/%") | {"neg", "min", "max"}
+WITH_SQL = frozenset((*"+-*/%", "neg", *EXTREMES))
 LITERALS = (ast.Integer, ast.Float, ast.String)
 
 

@@ -9,8 +9,8 @@ from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.relations import RelationInfo
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.walk import FlatLiteral, literal_expressions, literals, walk
+from kpg.compiler.datalog.typing.aggregates import head_aggregate, selects
 from kpg.compiler.datalog.typing.constraints import Typing, describe
-from kpg.compiler.datalog.typing.infer import head_aggregate
 from kpg.compiler.datalog.typing.types import Branch, TypeTable
 from kpg.runtime.errors import Span
 
@@ -134,7 +134,7 @@ class _Check:
         for arg, column in zip(atom.args, self.relations[atom.name.text].columns, strict=True):
             found = head_aggregate(arg)
             value = arg if found is None else found[1]
-            if found is None or found[0] in ("min", "max"):
+            if found is None or selects(found[0]):
                 self._sink(value, column.type.name, f"column {column.name} of {atom.name}")
 
     def _sink(self, expression: ast.Expression, type_: str, text: str) -> None:

@@ -1,25 +1,19 @@
 """Aggregates in bodies: each group's value, for groups with bindings and for groups without."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import AggregateCall, Rel
+from kpg.compiler.algebra.scalars import substitute
 from kpg.compiler.rules import core
+from kpg.compiler.rules.aggregates import is_total
 from kpg.compiler.rules.lowering.atom import Context, any_value
 from kpg.compiler.rules.lowering.bindings import Bindings, without
-from kpg.runtime.functions import sum_type
+from kpg.runtime.functions import Composed, aggregate_named, resolve_aggregate
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
-from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, Type
+from kpg.runtime.types import BOOLEAN, Type
 
 LowerBody = Callable[[Context, Sequence[core.Literal], Sequence[str], Bindings | None], Bindings]
-TOTAL: Final = frozenset({"count", "sum"})
-IDEMPOTENT: Final = frozenset({"min", "max"})
-
-
-def is_total(literal: core.BodyAggregate) -> bool:
-    """Whether the aggregate has a value, 0, for a group without bindings."""
-    return literal.function in TOTAL
 
 
 def summary(
@@ -32,7 +26,7 @@ def summary(
     body = _without_wildcards(literal.body)
     names = _variables(body, literal.groups)
     rows = lower_body(context, body, names, given)
-    if literal.function not in IDEMPOTENT and not _is_one_set(context, literal.body, given):
+    if not aggregate_named(literal.function).idempotent and not _is_one_set(context, literal.body, given):
         rows = rows.distinct(names)
     groups = [variable.name for variable in literal.groups]
     value = None if literal.value is None else rows.scalar(literal.value)
@@ -45,53 +39,50 @@ def summary(
 
 
 def _of_everything(rel: Rel, literal: core.BodyAggregate) -> Rel:
-    """The one row of an aggregate without groups; over nothing, 0 or no row."""
+    """The one row of an aggregate without groups; over nothing, its identity or no row."""
     column = Column(0, literal.result.type)
-    if is_total(literal):
-        nothing = zero(column.type)
+    if is_total(literal.function):
+        nothing = nothing_of(literal)
         return algebra.Project(algebra.Map(rel, (Call("coalesce", (column, nothing), column.type),)), (1,))
     return algebra.Filter(rel, (Call("is_not_null", (column,), BOOLEAN),))
 
 
 def defaults(context: Context, literal: core.BodyAggregate, found: Bindings, groups: Bindings) -> Bindings:
-    """The aggregate's rows, and one with 0 for each of the groups that has none."""
+    """The aggregate's rows, and one with its identity for each of the groups that has none."""
     names = [variable.name for variable in literal.groups]
     missing = without(context.names, groups, found.narrowed(names))
-    filled = missing.extended([(literal.result.name, zero(literal.result.type))])
+    filled = missing.extended([(literal.result.name, nothing_of(literal))])
     order = [*names, literal.result.name]
     rel = algebra.Union((found.narrowed(order).rel, filled.narrowed(order).rel))
     return Bindings(rel, {name: place for place, name in enumerate(order)})
 
 
-def zero(type_: Type) -> Literal:
-    """0 of a numeric type; its word is 0 for floats too."""
-    return Literal(0, type_)
+def nothing_of(literal: core.BodyAggregate) -> Literal:
+    """The identity of a total aggregate: 0, whose word is 0 in every numeric type."""
+    return Literal(aggregate_named(literal.function).identity, literal.result.type)
 
 
 def reduced(rel: Rel, keys: Sequence[Column], wanted: Sequence[tuple[str, Scalar | None, Type]]) -> Rel:
-    """Rows (keys, aggregates): for each the function, its operand and the type of its result.
-
-    Besides SQL's, ``mean`` is known; ``count`` counts rows.
-    """
+    """Rows (keys, aggregates): for each the function, its operand and the type of its result."""
     calls: list[AggregateCall] = []
     values: list[Scalar] = []
 
-    def call(function: str, operand: Scalar | None, type_: Type) -> Column:
-        args = () if operand is None else (operand,)
-        made = AggregateCall(function, args, False, type_)
+    def call(function: str, args: tuple[Scalar, ...]) -> Scalar:
+        meaning = resolve_aggregate(function, tuple(arg.type for arg in args))
+        maintenance = meaning.function.maintenance
+        if isinstance(maintenance, Composed):
+            parts, result = maintenance.build(args)
+            return substitute(result, [call(part.function, part.args) for part in parts])
+        # Values are never NULL: what can be of rows is of rows.
+        made = AggregateCall(
+            function, () if meaning.function.takes_rows else args, False, meaning.result_type
+        )
         if made not in calls:
             calls.append(made)
-        return Column(len(keys) + calls.index(made), type_)
+        return Column(len(keys) + calls.index(made), made.type)
 
     for function, operand, result in wanted:
-        value: Scalar
-        if function == "count" or operand is None:
-            value = call("count", None, BIGINT)
-        elif function == "mean":
-            size = Call("cast", (call("count", None, BIGINT),), DOUBLE)
-            value = Call("div", (call("sum", operand, DOUBLE), size), DOUBLE)
-        else:
-            value = call(function, operand, sum_type(operand.type) if function == "sum" else operand.type)
+        value = call(function, () if operand is None else (operand,))
         values.append(value if value.type == result else Call("cast", (value,), result))
     rows: Rel = algebra.Reduce(rel, tuple(keys), tuple(calls))
     if all(isinstance(value, Column) for value in values):

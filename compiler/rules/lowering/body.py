@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.rules import core
-from kpg.compiler.rules.lowering.aggregate import defaults, is_total, summary
+from kpg.compiler.rules.aggregates import is_total
+from kpg.compiler.rules.lowering.aggregate import defaults, summary
 from kpg.compiler.rules.lowering.atom import Context, matched, matches
 from kpg.compiler.rules.lowering.bindings import UNIT, Bindings, joined, without
 from kpg.compiler.rules.lowering.ordered import Plan, lookup_orders
@@ -52,7 +53,7 @@ def _atom(context: Context, atom: core.Atom, uses: Counter[str], holders: Counte
 
 def _is_atom(literal: core.BodyAggregate) -> bool:
     """Whether the aggregate is there only for groups that its own body binds: it joins as an atom does."""
-    return not is_total(literal) and {v.name for v in literal.groups} <= bound_by(literal.body)
+    return not is_total(literal.function) and {v.name for v in literal.groups} <= bound_by(literal.body)
 
 
 def bound_by(body: Sequence[core.Literal]) -> frozenset[str]:
@@ -138,7 +139,7 @@ def _aggregated(context: Context, rows: Bindings, literal: core.BodyAggregate) -
     get = Bindings(algebra.LocalGet(id_, algebra.types(narrow.rel)), narrow.places)
     unbound = [name for name in groups if name not in bound_by(literal.body)]
     found = summary(context, literal, lower_body, get.distinct(unbound) if unbound else None)
-    if is_total(literal) and groups:
+    if is_total(literal.function) and groups:
         found = defaults(context, literal, found, get.distinct(groups))
     both = joined([get, found])
     return replace(both, rel=algebra.Let(id_, narrow.rel, both.rel))

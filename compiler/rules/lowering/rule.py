@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel, types
 from kpg.compiler.rules import core
-from kpg.compiler.rules.lowering.aggregate import IDEMPOTENT, TOTAL, reduced
+from kpg.compiler.rules.aggregates import counts_repeats, is_total
+from kpg.compiler.rules.lowering.aggregate import reduced
 from kpg.compiler.rules.lowering.atom import Context
 from kpg.compiler.rules.lowering.bindings import ZERO, Bindings
 from kpg.compiler.rules.lowering.body import lower_body
@@ -56,7 +57,7 @@ def _head(rows: Bindings, head: core.Head) -> Rel:
 
 def _contributions(context: Context, relation: core.Relation, rule: core.Rule) -> Rel:
     """The head's terms once for each binding of the body's variables, unless repetition does not matter."""
-    if all(function is None or function in IDEMPOTENT for function in relation.aggregates):
+    if not counts_repeats(relation.aggregates):
         return _head(_plain(context, rule), rule.head)
     names = [v.name for literal in rule.body for v in core.literal_variables(literal)]
     every = list(dict.fromkeys(names))
@@ -89,7 +90,7 @@ def _wrapped(rows: Rel, relation: core.Relation) -> Rel:
     values = {
         place: Call(WRAPS[column.type.domain], (Column(place, column.type.type),), column.type.type)
         for place, (column, function) in enumerate(zip(relation.columns, relation.aggregates, strict=True))
-        if function in TOTAL and column.type.domain in WRAPS
+        if function is not None and is_total(function) and column.type.domain in WRAPS
     }
     if not values:
         return rows

@@ -6,9 +6,10 @@ aggregated columns that would be in a recursion which the program does not have 
 """
 
 from kpg.compiler.rules import core
+from kpg.compiler.rules.aggregates import in_recursion
 from kpg.compiler.rules.magic.counting import DEEP
 from kpg.compiler.rules.magic.rewriting import Rewriting
-from kpg.compiler.rules.strata import IN_RECURSION, strata
+from kpg.compiler.rules.strata import strata
 
 
 def break_cycles(rewriting: Rewriting) -> None:
@@ -40,7 +41,9 @@ def _broken(rewriting: Rewriting, head: str, atom: str, use: str) -> dict[str, s
         found[name] = f"demand for it would make {use} recursive"
     functions = {f for f in rewriting.relations[head].aggregates if f}
     relation = rewriting.origin[head]
-    allowed = functions <= IN_RECURSION and rewriting.origin[atom] in rewriting.source.members[relation]
+    allowed = (
+        all(map(in_recursion, functions)) and rewriting.origin[atom] in rewriting.source.members[relation]
+    )
     if functions and not allowed:
         found[relation] = "demand for it would make its aggregate recursive"
     return found

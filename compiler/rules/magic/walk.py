@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from kpg.compiler.rules import core
+from kpg.compiler.rules.aggregates import counts_repeats
 from kpg.compiler.rules.magic.adornment import Adorned
 from kpg.compiler.rules.magic.literals import can_fail, names, term_names
 from kpg.compiler.rules.magic.rewriting import Rewriting, costly, used
@@ -110,7 +111,7 @@ class _Walk:
     def _has_two_readers(self, left: Sequence[core.Literal]) -> bool:
         """Whether the prefix is worth keeping for the demand that it makes and for the rule itself."""
         functions = self.rewriting.source.relation(self.head).aggregates
-        counts = any(function not in (None, "min", "max") for function in functions)
+        counts = counts_repeats(functions)
         rest = [one for one in self.prefix if one not in self.stable]
         plain = all(isinstance(one, core.Negation) for one in rest)
         return costly(self.stable) >= WORTH_KEEPING and plain and not counts

@@ -1,8 +1,12 @@
 """Which registered function each kind of syntax node is, and which of its parts are the arguments."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from sqlglot import exp
+
+from kpg.compiler.sql.syntax import construct_name
+from kpg.runtime.functions import is_aggregate
 
 FUNCTIONS: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.EQ: ("eq", ("this", "expression")),
@@ -73,6 +77,45 @@ def function_of(node: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
             return "lpad" if args.get("is_left") else "rpad", ("this", "expression", "fill_pattern")
         case _:
             return FUNCTIONS.get(type(node))
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call of an aggregate: its registered name, the name that errors show, and the operands."""
+
+    name: str
+    shown: str
+    args: tuple[exp.Expr, ...]
+
+
+AGGREGATES: Final[dict[type[exp.Expr], str]] = {exp.GroupConcat: "string_agg"}
+"""The aggregates that sqlglot knows by another name than the registry."""
+
+
+def aggregate_of(node: exp.Expr) -> Called | None:
+    """The registered aggregate that a node calls."""
+    match node:
+        case exp.Anonymous():
+            name = str(node.this).lower()
+            return Called(name, name.upper(), tuple(node.expressions)) if is_aggregate(name) else None
+        case exp.AggFunc():
+            names = (AGGREGATES.get(type(node)), *map(str.lower, type(node).sql_names()))
+            known = next((name for name in names if name is not None and is_aggregate(name)), None)
+            return None if known is None else Called(known, construct_name(node), tuple(operands_of(node)))
+        case _:
+            return None
+
+
+def operands_of(node: exp.Expr) -> list[exp.Expr]:
+    """The parts of a call that sqlglot has a class for, in the order in which they are written."""
+    return [part for name in type(node).arg_types for part in listed(node.args.get(name))]
+
+
+def listed(part: object) -> list[exp.Expr]:
+    """A part of a node, or all of a list of them."""
+    if isinstance(part, list):
+        return part
+    return [part] if isinstance(part, exp.Expr) else []
 
 
 COMPARISONS: Final[dict[type[exp.Expr], str]] = {

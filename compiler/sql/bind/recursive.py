@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from kpg.compiler.sql.bind.functions import aggregate_of
 from kpg.compiler.sql.bind.output import brought_query, settled_query
 from kpg.compiler.sql.bind.recursive_step import objection
 from kpg.compiler.sql.bind.scope import Binding, Common, Scope
@@ -200,7 +201,7 @@ def _check_step(binding: Binding, query: Query, key: str, name: str, step: exp.E
     if found is not None:
         place = next(references(step, name), step)
         if found == "an aggregate":
-            place = step.find(exp.AggFunc) or place
+            place = next((node for node in step.walk() if aggregate_of(node)), place)
         _refuse_step(binding, found, name, place)
 
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from kpg.compiler.sql.bind.aggregate import bind_aggregate
 from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified
-from kpg.compiler.sql.bind.functions import FIELDS, NAMED_BY, UNITS, function_of
+from kpg.compiler.sql.bind.functions import FIELDS, NAMED_BY, UNITS, aggregate_of, function_of, listed
 from kpg.compiler.sql.bind.literals import (
     DAY_MICROSECONDS,
     from_text,
@@ -66,6 +66,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         case exp.Neg():
             return _negative(binding, scope, node)
         case exp.Filter() | exp.AggFunc():
+            return bind_aggregate(binding, scope, node)
+        case exp.Anonymous() if aggregate_of(node) is not None:
             return bind_aggregate(binding, scope, node)
         case exp.Binary() if is_quantifier(node.args.get("expression")):
             return bind_quantified(binding, scope, node)
@@ -194,7 +196,7 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if known is not None:
         name, parts = known
         only(node, binding.source, *parts, "ignore_nulls", *NAMED_BY.get(type(node), ()))
-        operands = [part for name_ in parts for part in _listed(node.args.get(name_))]
+        operands = [part for name_ in parts for part in listed(node.args.get(name_))]
     elif isinstance(node, exp.Anonymous):
         only(node, binding.source, "this", "expressions")
         name, operands = str(node.this).lower(), node.expressions
@@ -234,9 +236,3 @@ def _concat(binding: Binding, scope: Scope, node: exp.Concat) -> Scalar:
     for text in texts[1:]:
         result = call(binding, "concat", [result, text], node)
     return result
-
-
-def _listed(part: object) -> list[exp.Expr]:
-    if isinstance(part, list):
-        return part
-    return [part] if isinstance(part, exp.Expr) else []

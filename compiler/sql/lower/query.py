@@ -20,6 +20,7 @@ from kpg.compiler.sql.lower.join import lower_outer_join
 from kpg.compiler.sql.lower.lowered import Lowered, Lowering, distinct, extend, keep, minus, project, union
 from kpg.compiler.sql.lower.subquery import with_values
 from kpg.compiler.sql.tree import Ids, Node, Resolved, used
+from kpg.runtime.functions import aggregate_named
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import BIGINT
 
@@ -251,7 +252,7 @@ def _filled(
     """The groups, and for correlation values without rows what aggregating nothing gives."""
     grouped = ctx.share(grouped)
     missing = minus(outer, project(grouped, outer.ids))
-    empty = [Literal(0 if call.function == "count" else None, call.type) for call in calls.values()]
+    empty = [Literal(aggregate_named(call.function).empty, call.type) for call in calls.values()]
     result = union([grouped, extend(missing, list(calls), empty)])
     return Lowered(result.rel, result.ids, (frozenset(outer.ids),))
 

@@ -21,6 +21,7 @@ from kpg.compiler.sql.lower.lowered import (
 )
 from kpg.compiler.sql.lower.semijoin import antijoin, semijoin
 from kpg.compiler.sql.tree import Distinct, Group, Ids, Map, Node, Subquery, TopK, free, free_of
+from kpg.runtime.functions import aggregate_named
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, transform
 from kpg.runtime.types import BOOLEAN
 
@@ -226,8 +227,9 @@ def _null_without_rows(node: Node, value: int) -> bool:
         scalar = _substituted(scalar, dict(zip(node.ids, node.scalars, strict=True)))
         node = node.input
     assert isinstance(node, Group)
-    empty = {id_ for id_, call in zip(node.ids, node.aggregates, strict=True) if call.function != "count"}
-    return not empty.isdisjoint(facts.strict_columns(scalar))
+    calls = zip(node.ids, node.aggregates, strict=True)
+    null = {id_ for id_, call in calls if aggregate_named(call.function).empty is None}
+    return not null.isdisjoint(facts.strict_columns(scalar))
 
 
 def _with_truth(ctx: Lowering, current: Lowered, subquery: Subquery) -> Lowered:

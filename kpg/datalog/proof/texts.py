@@ -16,6 +16,7 @@ from kpg.render import cell
 from kpg.runtime.convert.values import to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Span
+from kpg.runtime.functions import aggregate_named
 from kpg.runtime.functions.datalog import quote
 
 MADE_UP: Final = re.compile(r"[$@]\w")
@@ -165,7 +166,9 @@ def _test(test: core.Comparison) -> str:
 
 def _aggregated(function: str | None, value: str) -> str:
     """A head's term; what is counted has no value of its own."""
-    return value if function is None else function if function == "count" else f"{function}({value})"
+    if function is None:
+        return value
+    return function if aggregate_named(function).takes_rows else f"{function}({value})"
 
 
 def _or_source(made: str, span: Span) -> str:
