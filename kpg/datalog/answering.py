@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.lowering import lowering
-from kpg.compiler.datalog.magic import Policy, Prepared, prepare
+from kpg.compiler.rules import core
+from kpg.compiler.rules.lowering import lowering
+from kpg.compiler.rules.magic import Policy, Prepared, prepare
 from kpg.datalog import facts
 from kpg.datalog.layers import InstalledStrata
 from kpg.datalog.planning import table_schema

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog.magic import Policy, Strategy
+from kpg.compiler.rules.magic import Policy, Strategy
 from kpg.datalog.acyclic import Acyclic
 from kpg.datalog.answering import Answering, Question, Seed
 from kpg.datalog.guard import LEAST, SHARE, Guard

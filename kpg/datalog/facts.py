@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.datalog.terms import RANGES, STRUCTURED, NoTerm, canonical
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.convert.values import to_python

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.datalog import columnar, facts
 from kpg.datalog.terms import RANGES, STRUCTURED
 from kpg.engine import Engine

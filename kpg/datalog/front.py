@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from kpg.compiler.catalog import did_you_mean
-from kpg.compiler.datalog import ast
 from kpg.compiler.datalog.check import Checked, check, read_file
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.parse import parse
-from kpg.compiler.datalog.preprocess import preprocess
-from kpg.compiler.datalog.source import File, blank_comments
+from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.parse import parse
+from kpg.compiler.datalog.syntax.preprocess import preprocess
+from kpg.compiler.datalog.syntax.source import File, blank_comments
 from kpg.datalog.facts import Words, rows_of
 from kpg.datalog.goal import Goal
 from kpg.datalog.planning import table_schema

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.datalog.answering import Seed
 from kpg.datalog.channel import Channel
 from kpg.datalog.facts import check_names, distinct, python_value

@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.magic import is_finite, origins
+from kpg.compiler.rules import core
+from kpg.compiler.rules.magic import is_finite, origins
 from kpg.runtime.data.table import Table
 
 SHARE: Final = 0.5

@@ -10,9 +10,9 @@ import numpy as np
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.catalog import ViewEntry
-from kpg.compiler.datalog import core
 from kpg.compiler.datalog.assemble import BASE
-from kpg.compiler.datalog.lowering import Lowering, lowering
+from kpg.compiler.rules import core
+from kpg.compiler.rules.lowering import Lowering, lowering
 from kpg.datalog import facts
 from kpg.datalog.files import load
 from kpg.datalog.layers import InstalledStrata, is_deep, keys_of

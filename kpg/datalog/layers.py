@@ -5,8 +5,8 @@ from types import MappingProxyType
 from typing import Final
 
 from kpg.compiler.catalog import Catalog, ViewEntry
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.lowering import Lowering
+from kpg.compiler.rules import core
+from kpg.compiler.rules.lowering import Lowering
 from kpg.datalog.planning import definition, planned, view_schema
 from kpg.engine import Engine
 from kpg.planning import Planned

@@ -6,11 +6,11 @@ from typing import Any
 
 from kpg.compiler.algebra.text import render
 from kpg.compiler.catalog import did_you_mean
-from kpg.compiler.datalog import core
 from kpg.compiler.datalog.assemble import BASE
 from kpg.compiler.datalog.check import Checked, check
-from kpg.compiler.datalog.text import rule_text
 from kpg.compiler.explain import explain_plan
+from kpg.compiler.rules import core
+from kpg.compiler.rules.text import rule_text
 from kpg.datalog import facts
 from kpg.datalog.answering import Question
 from kpg.datalog.channel import Channel

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
-from kpg.compiler.datalog import core
 from kpg.compiler.datalog.assemble import BASE
+from kpg.compiler.rules import core
 from kpg.datalog import facts
 from kpg.datalog.files import read
 from kpg.datalog.program import Program

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import DataError
+from kpg.runtime.functions import AccumulatorKind, aggregate_named
 from kpg.runtime.kernels import groups
 from kpg.runtime.plan import Aggregate
 from kpg.runtime.program.errors import sum_overflow
@@ -137,7 +138,7 @@ class Grouped(Operator):
 def check_sums(aggregates: tuple[Aggregate, ...], values: Words) -> None:
     """Raise DataError if a value of an aggregate, one row of ``values`` each, is an overflow."""
     for aggregate, column in zip(aggregates, values, strict=True):
-        if aggregate.function == "sum":
+        if aggregate_named(aggregate.function).accumulator is AccumulatorKind.SUM:
             wide = aggregate.type.kind is Kind.DECIMAL and (np.abs(column) > MOST_DECIMAL) & (column != NULL)
             if (column == ERROR).any() or np.any(wide):
                 raise sum_overflow(aggregate)

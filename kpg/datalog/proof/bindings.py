@@ -8,7 +8,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.plan import Mfp

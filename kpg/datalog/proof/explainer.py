@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from kpg.compiler.catalog import did_you_mean
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.datalog.installing import GOAL, Relations
 from kpg.datalog.planning import table_schema
 from kpg.datalog.proof.absence import Absence, absence

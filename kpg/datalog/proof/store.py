@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog import TableEntry
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.datalog.facts import distinct
 from kpg.datalog.installing import Relations
 from kpg.datalog.planning import plan_rows
