@@ -6,9 +6,9 @@ from typing import Final, assert_never
 from kpg.compiler.algebra.text import render as render_rel
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.passes import Step
-from kpg.runtime import plan, user
+from kpg.runtime import plan
 from kpg.runtime.functions.render import render as render_scalar
-from kpg.runtime.plan import Lookup, Mfp, Plan, Ref
+from kpg.runtime.plan import Lookup, Mfp, Plan, Ref, user
 from kpg.runtime.scalar import Column, Fetch, Scalar
 
 STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical")
@@ -151,8 +151,14 @@ class _Printer:
                 return f"{name} result {result}"
             case plan.Loop(limit=int(limit), error_at_limit=error):
                 return f"{name}, {'error' if error else 'end'} after {limit} rounds"
-            case _:
+            case plan.Loop() | plan.Linear() | plan.Concat() | plan.Negate() | plan.Join():
                 return name
+            case plan.Distinct() | plan.Threshold():
+                return name
+            case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.EnterAt():
+                return name
+            case _:
+                assert_never(node)
 
     def _ref(self, ref: Ref) -> str:
         return f"{self.prefix}{ref}"

@@ -13,9 +13,9 @@ from kpg.compiler.physical.paths import PathBuilder, Target, is_settled
 from kpg.compiler.physical.problem import Problem, Relation, Slots
 from kpg.compiler.physical.range_join import Threshold, find_threshold
 from kpg.runtime import plan
-from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.plan import Mfp, Ref, Types
 from kpg.runtime.scalar import Call, Column, Fetch, Scalar, columns, remap
-from kpg.runtime.types import BOOLEAN
+from kpg.runtime.types import BOOLEAN, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,15 @@ def plan_join(planning: Planning, problem: Problem) -> Ref:
         if need is not None:
             planning.access.ask(need)
     draft = Draft(problem, classes, streams, orders, settled)
-    return planning.builder.defer(partial(_joined, planning, draft), len(problem.outputs))
+    return planning.builder.defer(partial(_joined, planning, draft), _types(planning, problem, streams))
+
+
+def _types(planning: Planning, problem: Problem, streams: Sequence[Stream]) -> Types:
+    """The types of the outputs: the relations' columns know which table's rowids they hold."""
+    known: dict[Scalar, Type] = {}
+    for stream in streams:
+        known.update(zip(stream.items, planning.builder.types[stream.ref], strict=True))
+    return tuple(known.get(output, output.type) for output in problem.outputs)
 
 
 def _joined(planning: Planning, draft: Draft) -> plan.Join:

@@ -9,7 +9,7 @@ from kpg.runtime.operators.join import Join, JoinPath, Stage
 from kpg.runtime.operators.rangejoin import RangeJoin
 from kpg.runtime.plan import Mfp
 from kpg.runtime.program import Program
-from kpg.runtime.render.context import Built, Context, Rowids, Site, arrangement_of, through
+from kpg.runtime.render.context import Built, Context, Site, arrangement_of
 from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BIGINT, BOOLEAN
@@ -21,20 +21,18 @@ def join(node: plan.Join, site: Site, built: Built, context: Context) -> Join:
     """A delta join: for each input, the lookups that its changes go through."""
     streams = tuple(built[ref] for ref in node.inputs)
     paths = []
-    rowids: Rowids = ()
     for path in node.paths:
-        rowids = through(path.mfp, streams[path.relation].place.rowids)
-        stages = []
+        width, stages = len(path.mfp.outputs), []
         for lookup in path.lookups:
             arrangement = arrangement_of(built[lookup.arrangement])
-            keep_stream, keep_batch, mfp = _compact(lookup.mfp, len(rowids))
+            keep_stream, keep_batch, mfp = _compact(lookup.mfp, width)
             program = Program(mfp, context)
             stages.append(Stage(arrangement, lookup.relation, lookup.key, keep_stream, keep_batch, program))
-            rowids = through(lookup.mfp, rowids + arrangement.place.rowids)
+            width = len(lookup.mfp.outputs)
         paths.append(JoinPath(path.relation, Program(path.mfp, context), tuple(stages)))
-    everything = tuple(built[ref] for ref in plan.inputs(node))
+    everything = (built[ref] for ref in plan.inputs(node))
     deltas: list[list[Updates]] = [[] for _ in streams]
-    return Join(site.over(everything, rowids), streams=streams, paths=tuple(paths), deltas=deltas)
+    return Join(site.over(*everything), streams=streams, paths=tuple(paths), deltas=deltas)
 
 
 def _compact(mfp: Mfp, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Mfp]:
@@ -65,7 +63,7 @@ def range_join(node: plan.RangeJoin, site: Site, built: Built, context: Context)
     )
     pair = Mfp((comparison, *node.mfp.predicates), node.mfp.outputs)
     return RangeJoin(
-        site.over((left, right), through(node.mfp, left.place.rowids + right.place.rowids)),
+        site.over(left, right),
         left=left,
         right=right,
         key=node.key,

@@ -16,11 +16,9 @@ and so serves every query that looks the table up by that key, whatever columns 
 Nodes are plain frozen data: no numba, no numpy, picklable.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import assert_never
+from dataclasses import dataclass, field
 
-from kpg.runtime import user
+from kpg.runtime.plan import user
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import Type
 
@@ -161,7 +159,7 @@ class Aggregate:
     """Input column of the operand."""
     type: Type
     """Type of the operand for ``sum`` (exact, or DOUBLE/REAL summed exactly), BIGINT for ``count``."""
-    description: str = field(default="", compare=False)
+    description: str = field(default="", compare=False, repr=False)
     """The expression as the user would recognise it, for errors such as overflow."""
 
 
@@ -322,70 +320,3 @@ class Plan:
 
     nodes: tuple[AnyNode, ...]
     output: Ref
-
-    def inputs(self, ref: Ref) -> tuple[Ref, ...]:
-        """Every node that node ``ref`` reads."""
-        return inputs(self.nodes[ref])
-
-
-def inputs(node: AnyNode) -> tuple[Ref, ...]:
-    """The nodes that a node reads, streams and arrangements alike, without repetition."""
-    match node:
-        case Source() | Import() | Constant() | user.Input():
-            return ()
-        case Linear(input=ref) | Negate(input=ref) | Arrange(input=ref) | Reduce(input=ref):
-            return (ref,)
-        case Distinct(input=ref) | Threshold(input=ref) | TopK(input=ref):
-            return (ref,)
-        case BasicReduce(input=ref) | Single(input=ref):
-            return (ref,)
-        case user.Apply(input=ref) | user.UserReduce(input=ref) | user.Sink(input=ref):
-            return (ref,)
-        case user.EnterAt(input=ref):
-            return (ref,)
-        case Concat(inputs=refs) | user.Custom(inputs=refs):
-            return tuple(dict.fromkeys(refs))
-        case Join():
-            return tuple(dict.fromkeys((*node.inputs, *_lookups(node))))
-        case RangeJoin(left=left, right=right):
-            return tuple(dict.fromkeys((left, right)))
-        case Enter():
-            return ()  # what it names is a node of the enclosing list
-        case Variable(initial=initial):
-            return () if initial is None else (initial,)
-        case Loop(body=body):
-            return tuple(dict.fromkeys(inner.input for inner in body if isinstance(inner, Enter)))
-        case Leave(loop=ref):
-            return (ref,)
-        case _:
-            assert_never(node)
-
-
-def _lookups(join: Join) -> Iterator[Ref]:
-    for path in join.paths:
-        for lookup in path.lookups:
-            yield lookup.arrangement
-
-
-def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
-    """The node in another list, where what was at position ``ref`` is at ``place(ref)``."""
-    match node:
-        case Source() | Import() | Constant() | user.Input() | Variable():
-            return node
-        case Concat(inputs=refs) | user.Custom(inputs=refs):
-            return replace(node, inputs=tuple(map(place, refs)))
-        case Join(inputs=refs, paths=paths):
-            return Join(tuple(map(place, refs)), tuple(_moved_path(path, place) for path in paths))
-        case RangeJoin(left=left, right=right):
-            return replace(node, left=place(left), right=place(right))
-        case Leave(loop=loop):
-            return replace(node, loop=place(loop))
-        case Loop(body=body):
-            inner = (moved(one, place) if isinstance(one, Enter) else one for one in body)
-            return replace(node, body=tuple(inner))
-        case _:
-            return replace(node, input=place(node.input))
-
-
-def _moved_path(path: Path, place: Callable[[Ref], Ref]) -> Path:
-    return replace(path, lookups=tuple(replace(at, arrangement=place(at.arrangement)) for at in path.lookups))
