@@ -64,7 +64,9 @@ class Builder:
                 stack.pop()
                 continue
             node = self._made(ref)
-            missing = [source for source in plan.inputs(node) if source not in places]
+            # What a join reads comes before the chains of its paths, which stay together.
+            needed = (*plan.sources(self.nodes, node), *plan.inputs(node))
+            missing = [source for source in needed if source not in places]
             if missing:
                 stack += reversed(missing)
                 continue

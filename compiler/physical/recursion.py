@@ -32,9 +32,9 @@ class BodyBuilder(Builder):
         return place
 
     def add(self, node: AnyNode, types: Types | None = None) -> Ref:
-        """As in any builder, for a node that depends on the recursion."""
-        sources = plan.inputs(node)
-        if isinstance(node, plan.Variable | plan.Enter) or not all(ref in self.entered for ref in sources):
+        """As in any builder, for a node that depends on the recursion, or on the way of a join that does."""
+        own = isinstance(node, plan.Variable | plan.Enter | plan.Delta | plan.HalfJoin)
+        if own or not all(ref in self.entered for ref in plan.inputs(node)):
             return Builder.add(self, node, types)
         return self.enter(self.around.add(plan.moved(node, self.entered.__getitem__), types))
 

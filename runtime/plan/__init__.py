@@ -1,6 +1,7 @@
 """The physical dataflow IR: what the compiler hands to the runtime, and the facts about its nodes.
 
-``nodes`` and ``user`` are the nodes; ``facts`` says what is known of each kind, ``columns`` of their rows.
+``nodes`` and ``user`` are the nodes; ``facts`` says what is known of each kind, ``columns`` of their rows,
+``paths`` which nodes are run as one.
 """
 
 from kpg.runtime.plan.columns import Columns, Types, column_types, mapped
@@ -13,18 +14,18 @@ from kpg.runtime.plan.nodes import (
     BasicReduce,
     Concat,
     Constant,
+    Delta,
+    DeltaJoin,
     Distinct,
     Enter,
+    HalfJoin,
     Import,
-    Join,
     Leave,
     Linear,
-    Lookup,
     Loop,
     Mfp,
     Negate,
     Node,
-    Path,
     Plan,
     RangeJoin,
     Reduce,
@@ -35,6 +36,7 @@ from kpg.runtime.plan.nodes import (
     TopK,
     Variable,
 )
+from kpg.runtime.plan.paths import Path, path_of, paths_of, sources
 
 __all__ = [
     "Aggregate",
@@ -45,14 +47,15 @@ __all__ = [
     "Columns",
     "Concat",
     "Constant",
+    "Delta",
+    "DeltaJoin",
     "Distinct",
     "Enter",
+    "HalfJoin",
     "Import",
-    "Join",
     "Kept",
     "Leave",
     "Linear",
-    "Lookup",
     "Loop",
     "Mfp",
     "Negate",
@@ -75,6 +78,9 @@ __all__ = [
     "mapped",
     "moved",
     "parameters",
+    "path_of",
+    "paths_of",
+    "sources",
     "streams",
     "written",
 ]

@@ -18,10 +18,12 @@ from kpg.runtime.plan.nodes import (
     BasicReduce,
     Concat,
     Constant,
+    Delta,
+    DeltaJoin,
     Distinct,
     Enter,
+    HalfJoin,
     Import,
-    Join,
     Leave,
     Linear,
     Loop,
@@ -85,16 +87,16 @@ def column_types(node: AnyNode, of: Callable[[Ref], Types]) -> Types:
             return (rowid(table),)
         case Import(types=types) | Constant(types=types) | Variable(types=types) | user.Input(types=types):
             return types
-        case Linear(input=ref, mfp=mfp):
+        case Linear(input=ref, mfp=mfp) | Delta(input=ref, mfp=mfp):
             return mapped(mfp, of(ref))
-        case Concat(inputs=refs):
+        case HalfJoin(input=ref, arrangement=arrangement, mfp=mfp):
+            return mapped(mfp, of(ref) + of(arrangement))
+        case Concat(inputs=refs) | DeltaJoin(paths=refs):
             return _summed([of(ref) for ref in refs])
         case Negate(input=ref) | Arrange(input=ref) | Distinct(input=ref) | Threshold(input=ref):
             return of(ref)
         case TopK(input=ref) | Single(input=ref):
             return of(ref)
-        case Join():
-            return _joined(node, of)
         case RangeJoin(left=left, right=right, mfp=mfp):
             return mapped(mfp, of(left) + of(right))
         case Reduce(input=ref, key=key, aggregates=aggregates):
@@ -118,14 +120,6 @@ def column_types(node: AnyNode, of: Callable[[Ref], Types]) -> Types:
 def mapped(mfp: Mfp, types: Types) -> Types:
     """The types of an mfp's outputs over rows of ``types``: a column that is passed on keeps its own."""
     return tuple(types[output.index] if isinstance(output, Column) else output.type for output in mfp.outputs)
-
-
-def _joined(join: Join, of: Callable[[Ref], Types]) -> Types:
-    path = join.paths[0]
-    types = mapped(path.mfp, of(join.inputs[path.relation]))
-    for lookup in path.lookups:
-        types = mapped(lookup.mfp, types + of(lookup.arrangement))
-    return types
 
 
 def _summed(parts: Sequence[Types]) -> Types:

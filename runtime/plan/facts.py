@@ -17,16 +17,17 @@ from kpg.runtime.plan.nodes import (
     BasicReduce,
     Concat,
     Constant,
+    Delta,
+    DeltaJoin,
     Distinct,
     Enter,
+    HalfJoin,
     Import,
-    Join,
     Leave,
     Linear,
     Loop,
     Mfp,
     Negate,
-    Path,
     RangeJoin,
     Reduce,
     Ref,
@@ -47,13 +48,13 @@ def streams(node: AnyNode) -> tuple[Ref, ...]:
             return (ref,)
         case Distinct(input=ref) | Threshold(input=ref) | TopK(input=ref):
             return (ref,)
-        case BasicReduce(input=ref) | Single(input=ref):
+        case BasicReduce(input=ref) | Single(input=ref) | Delta(input=ref) | HalfJoin(input=ref):
             return (ref,)
         case user.Apply(input=ref) | user.UserReduce(input=ref) | user.Sink(input=ref):
             return (ref,)
         case user.EnterAt(input=ref):
             return (ref,)
-        case Concat(inputs=refs) | user.Custom(inputs=refs) | Join(inputs=refs):
+        case Concat(inputs=refs) | user.Custom(inputs=refs) | DeltaJoin(paths=refs):
             return refs
         case RangeJoin(left=left, right=right):
             return (left, right)
@@ -71,9 +72,7 @@ def streams(node: AnyNode) -> tuple[Ref, ...]:
 
 def inputs(node: AnyNode) -> tuple[Ref, ...]:
     """The nodes that a node reads, streams and arrangements alike, without repetition."""
-    looked_up: tuple[Ref, ...] = ()
-    if isinstance(node, Join):
-        looked_up = tuple(lookup.arrangement for path in node.paths for lookup in path.lookups)
+    looked_up = (node.arrangement,) if isinstance(node, HalfJoin) else ()
     return tuple(dict.fromkeys((*streams(node), *looked_up)))
 
 
@@ -84,12 +83,22 @@ def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
             return node
         case Linear() | Negate() | Arrange() | Reduce() | Distinct() | Threshold() | TopK():
             return replace(node, input=place(node.input))
-        case BasicReduce() | Single() | user.Apply() | user.UserReduce() | user.Sink() | user.EnterAt():
+        case (
+            BasicReduce()
+            | Single()
+            | Delta()
+            | user.Apply()
+            | user.UserReduce()
+            | user.Sink()
+            | user.EnterAt()
+        ):
             return replace(node, input=place(node.input))
         case Concat(inputs=refs) | user.Custom(inputs=refs):
             return replace(node, inputs=tuple(map(place, refs)))
-        case Join(inputs=refs, paths=paths):
-            return Join(tuple(map(place, refs)), tuple(_moved_path(path, place) for path in paths))
+        case HalfJoin(input=ref, arrangement=arrangement):
+            return replace(node, input=place(ref), arrangement=place(arrangement))
+        case DeltaJoin(paths=refs):
+            return DeltaJoin(tuple(map(place, refs)))
         case RangeJoin(left=left, right=right):
             return replace(node, left=place(left), right=place(right))
         case Variable(initial=initial):
@@ -104,10 +113,6 @@ def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
             return replace(node, loop=place(loop))
         case _:
             assert_never(node)
-
-
-def _moved_path(path: Path, place: Callable[[Ref], Ref]) -> Path:
-    return replace(path, lookups=tuple(replace(at, arrangement=place(at.arrangement)) for at in path.lookups))
 
 
 class Kept(enum.Enum):
@@ -136,7 +141,7 @@ def kept(node: AnyNode) -> Kept:
             return Kept.OWN
         case Source() | Import() | Constant() | Linear() | Concat() | Negate():
             return Kept.NOTHING
-        case Join() | RangeJoin() | TopK() | BasicReduce():
+        case Delta() | HalfJoin() | DeltaJoin() | RangeJoin() | TopK() | BasicReduce():
             return Kept.NOTHING  # they read arrangements
         case Enter() | Variable() | Loop() | Leave() | user.Apply() | user.EnterAt():
             return Kept.NOTHING
@@ -151,7 +156,9 @@ def holds_rows(node: AnyNode) -> bool:
             return True
         case Constant() | Leave():
             return True
-        case Source() | Import() | Linear() | Concat() | Negate() | Join() | RangeJoin() | Single():
+        case Source() | Import() | Linear() | Concat() | Negate() | Single():
+            return False
+        case Delta() | HalfJoin() | DeltaJoin() | RangeJoin():
             return False
         case Enter() | Variable() | Loop():
             return False

@@ -93,43 +93,48 @@ class Arrange:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
-    """One step of a join path: match stream rows with an arrangement, then map, filter and project.
+class Delta:
+    """Changes of one relation of a delta join, which set out to find their matches: ``mfp`` of each.
 
-    Stream columns ``key`` must equal the arrangement's first ``len(key)`` columns, word for word (the
-    planner filters NULLs out where SQL's ``=`` asks for it). ``mfp`` sees the stream row followed by
-    the whole arrangement row.
+    On the way a change keeps, besides its time, the one at which it set out.
     """
 
+    input: Ref
+    mfp: Mfp
+
+
+@dataclass(frozen=True, slots=True)
+class HalfJoin:
+    """Changes on their way, each matched with what an arrangement holds: one half of a join.
+
+    ``input`` is a ``Delta`` or another half-join. Its columns ``key`` must equal the arrangement's first
+    ``len(key)`` columns, word for word (the planner filters NULLs out where SQL's ``=`` asks for it).
+    ``mfp`` sees the stream row followed by the whole arrangement row.
+
+    A change of relation ``start`` that set out at time t meets the updates of relation ``relation`` whose
+    (time, relation) is below (t, start) in a linear extension of the time order. The result is at the join
+    (least upper bound) of the times, its diff the product. O(change times fan-out), and nothing is kept.
+    """
+
+    input: Ref
     arrangement: Ref
+    start: int
     relation: int
     key: tuple[int, ...]
     mfp: Mfp
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
-    """How a change of relation ``relation`` finds its matches: ``mfp`` on the change, then lookups."""
+class DeltaJoin:
+    """An n-ary inner join that keeps no intermediate results: the sum of what comes along its paths.
 
-    relation: int
-    mfp: Mfp
-    lookups: tuple[Lookup, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """A delta join: an n-ary inner join that keeps no intermediate results.
-
-    ``inputs[i]`` is the stream of relation i; ``paths[i]`` (one for each relation, in order) maps a
-    change of it to changes of the result, by lookups into the other relations' arrangements. All paths
-    end in the same output columns. An update ``(ui, ti)`` of relation i meets exactly the updates
-    ``(uj, tj)`` of relation j with ``(tj, j) < (ti, i)`` in a linear extension of the time order, so
-    that each combination is produced once, at the join (least upper bound) of the times.
-    ``inputs`` may repeat a Ref (self-join). O(change times fan-out).
+    ``paths[i]`` is the last half-join of a chain that begins with the ``Delta`` of relation i and meets each
+    other relation once; all end in the same columns. By the order in which half-joins meet updates, every
+    combination of updates is found along exactly one path. The accumulated result, as opposed to its
+    changes, comes along any single one. Relations may be the same node (self-join).
     """
 
-    inputs: tuple[Ref, ...]
-    paths: tuple[Path, ...]
+    paths: tuple[Ref, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +298,9 @@ Node = (
     | Concat
     | Negate
     | Arrange
-    | Join
+    | Delta
+    | HalfJoin
+    | DeltaJoin
     | RangeJoin
     | Reduce
     | Distinct

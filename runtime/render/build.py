@@ -21,7 +21,7 @@ from kpg.runtime.operators.topk import TopK
 from kpg.runtime.plan import user
 from kpg.runtime.program import Program
 from kpg.runtime.render.context import Built, Site, arrangement_of
-from kpg.runtime.render.joins import join, range_join
+from kpg.runtime.render.joins import range_join
 from kpg.runtime.render.users import build_user
 from kpg.runtime.state.groups import Accumulator, GroupTable
 from kpg.runtime.state.history import HistoryTable
@@ -46,8 +46,6 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
             return Negate(site.over(built[ref]))
         case plan.Arrange(input=ref, key=key):
             return _arrange(site, built[ref], key)
-        case plan.Join():
-            return join(node, site, built, context)
         case plan.RangeJoin():
             return range_join(node, site, built, context)
         case plan.Reduce():
@@ -62,6 +60,8 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
             return _basic_reduce(node, site, built)
         case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.Input() | user.EnterAt():
             return build_user(node, site, built)
+        case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin():
+            raise InternalError(f"{type(node).__name__} is built with the other nodes of its join")
         case plan.Import() | plan.Loop() | plan.Leave() | plan.Enter() | plan.Variable():
             raise InternalError(f"{type(node).__name__} is not built like other nodes")
         case _:

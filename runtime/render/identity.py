@@ -150,9 +150,11 @@ def describe(node: plan.AnyNode, nodes: Sequence[plan.AnyNode], context: Context
             return f"Variable {index}"
         case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.EnterAt() | user.Input():
             return users.describe(node)
-        case plan.Import() | plan.Constant() | plan.Linear() | plan.Concat() | plan.Negate() | plan.Join():
+        case plan.Import() | plan.Constant() | plan.Linear() | plan.Concat() | plan.Negate():
             return type(node).__name__
-        case plan.RangeJoin() | plan.Reduce() | plan.Distinct() | plan.Threshold() | plan.TopK():
+        case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin() | plan.RangeJoin():
+            return type(node).__name__
+        case plan.Reduce() | plan.Distinct() | plan.Threshold() | plan.TopK():
             return type(node).__name__
         case plan.BasicReduce() | plan.Single() | plan.Enter() | plan.Loop() | plan.Leave():
             return type(node).__name__

@@ -13,6 +13,7 @@ from kpg.runtime.render.build import build
 from kpg.runtime.render.context import Context, Site
 from kpg.runtime.render.existing import with_inputs
 from kpg.runtime.render.identity import Identities, describe
+from kpg.runtime.render.joins import delta_join
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.spine import Spine
 
@@ -103,7 +104,7 @@ class Level:
             node = self.nodes[ref]
             if self._existing(ref) is not None:
                 continue
-            stack += plan.inputs(node)
+            stack += plan.sources(self.nodes, node)
             if isinstance(node, plan.Loop):
                 stack += [leave for leave in leaves if ref in plan.inputs(self.nodes[leave])]
         return sorted(needed)
@@ -129,11 +130,23 @@ class Level:
                 return _leave(self.built[loop], result, site, arranged=self.identities.arranged[ref])
             case plan.Variable():
                 return self._variable(node, site)
+            case plan.DeltaJoin():
+                return self._delta_join(node, site)
             case _:
-                operator = build(node, site, self.built)
-                for port, stream in enumerate(plan.streams(node)):
-                    self.built[stream].consumers.append((operator, port))
-                return operator
+                return self._connected(build(node, site, self.built), plan.streams(node))
+
+    def _connected(self, operator: Operator, streams: Iterable[plan.Ref]) -> Operator:
+        """The operator, to whose ports the streams go."""
+        for port, stream in enumerate(streams):
+            self.built[stream].consumers.append((operator, port))
+        return operator
+
+    def _delta_join(self, node: plan.DeltaJoin, site: Site) -> Operator:
+        paths = plan.paths_of(self.nodes, node)
+        inputs = [self.built[ref] for ref in plan.sources(self.nodes, node)]
+        return self._connected(
+            delta_join(paths, inputs, site, self.built), (path.delta.input for path in paths)
+        )
 
     def _enter(self, ref: plan.Ref, site: Site) -> Operator:
         if self.outer is None:
@@ -154,9 +167,13 @@ class Level:
     def _loop(self, ref: plan.Ref, node: plan.Loop, site: Site) -> Operator:
         scope = LoopScope(self.scope.step, self.scope.interrupt, self.scope.depth + 1, parent=self.scope)
         body = Level(self.identities.bodies[ref], self.context, scope, {}, self)
-        body.render(range(len(node.body)))
+        body.render(
+            place
+            for place, inner in enumerate(node.body)
+            if not isinstance(inner, plan.Delta | plan.HalfJoin)  # they are part of the join behind them
+        )
         for place, inner in enumerate(node.body):
-            operator = body.built[place]
+            operator = body.built.get(place)
             if isinstance(inner, plan.Variable) and isinstance(operator, Variable):
                 operator.limit, operator.error_at_limit = node.limit, node.error_at_limit
                 result = body.built[node.results[inner.index]]
