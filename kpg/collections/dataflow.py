@@ -25,12 +25,12 @@ from kpg.collections.scope import LoopScope
 from kpg.collections.session import Input
 from kpg.collections.term import Term, depth, leaves
 from kpg.reading import Reader
-from kpg.runtime import plan, user
+from kpg.runtime import plan
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.installed import Installed
-from kpg.runtime.plan import Ref
+from kpg.runtime.plan import Ref, user
 from kpg.runtime.types import NULL, Schema
 
 if TYPE_CHECKING:

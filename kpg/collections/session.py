@@ -8,12 +8,12 @@ import numpy as np
 from kpg.collections.collection import Collection
 from kpg.collections.rows import plain
 from kpg.collections.term import Term
-from kpg.runtime import plan, user
+from kpg.runtime import plan
 from kpg.runtime.convert.foreign import RowEncoder, from_arrays, from_rows
 from kpg.runtime.errors import DataError, InterfaceError
 from kpg.runtime.inputs import MAX_TIME
 from kpg.runtime.operators.input import Input as Operator
-from kpg.runtime.plan import Ref
+from kpg.runtime.plan import Ref, user
 from kpg.runtime.trace.updates import ONE, Updates, Words
 from kpg.runtime.types import Schema
 

@@ -19,9 +19,9 @@ from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Error, InterfaceError
 from kpg.runtime.operators.apply import failure
+from kpg.runtime.plan.user import Custom as Node
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema, Type
-from kpg.runtime.user import Custom as Node
 
 Words = NDArray[np.int64]
 Time = tuple[int, ...]

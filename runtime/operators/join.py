@@ -1,4 +1,4 @@
-"""``plan.Join``: a delta join over shared arrangements, without intermediate state."""
+"""``plan.DeltaJoin``: a delta join over shared arrangements, without intermediate state."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -47,7 +47,7 @@ class JoinPath:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Join(Operator):
-    """Each relation's changes go along its path; see ``plan.Join`` for which updates meet."""
+    """Each relation's changes go along its path; see ``plan.DeltaJoin`` for which updates meet."""
 
     streams: tuple[Operator, ...]
     paths: tuple[JoinPath, ...]

@@ -65,7 +65,7 @@ def shared(query: Plan) -> list[tuple[str, tuple[int, ...]]]:
 
 def shape(query: Plan) -> Shape:
     kinds = Counter(type(node) for node in query.nodes)
-    joins = tuple(len(node.inputs) for node in query.nodes if isinstance(node, plan.Join))
+    joins = tuple(len(node.paths) for node in query.nodes if isinstance(node, plan.DeltaJoin))
     base = len(shared(query))
     stateful = (plan.Distinct, plan.Reduce, plan.RangeJoin, plan.TopK)
     distinct, reduce, range_join, topk = (kinds[kind] for kind in stateful)
@@ -100,9 +100,10 @@ def test_planning_is_deterministic(number: int) -> None:
 
 def test_q3_is_one_delta_join_over_shared_arrangements() -> None:
     query = planned(3)
-    (join,) = (node for node in query.nodes if isinstance(node, plan.Join))
-    assert [type(query.nodes[ref]) for ref in join.inputs] == [plan.Source] * 3
-    looked = {lookup.arrangement for path in join.paths for lookup in path.lookups}
+    (join,) = (node for node in query.nodes if isinstance(node, plan.DeltaJoin))
+    paths = plan.paths_of(query.nodes, join)
+    assert [type(query.nodes[path.delta.input]) for path in paths] == [plan.Source] * 3
+    looked = {half.arrangement for path in paths for half in path.half_joins}
     assert sorted(key for ref in looked if (key := table_key(query, ref)) is not None) == [
         ("customer", (0,)),
         ("lineitem", (0, 3)),

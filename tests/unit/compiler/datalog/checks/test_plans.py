@@ -35,11 +35,11 @@ def orders(text: str, name: str) -> list[list[str]]:
 
     found: list[list[str]] = []
     for line in lines:
-        change, lookup = re.match(r" *change of %(.*):", line), re.match(r" *lookup %(\S+)", line)
-        if change:
-            found.append([source(change[1])])
-        elif lookup:
-            found[-1].append(source(lookup[1]))
+        delta, half = re.match(r" *%\S+ Delta %(.*?):", line), re.match(r" *%\S+ HalfJoin %(\S+)", line)
+        if delta:
+            found.append([source(delta[1])])
+        elif half:
+            found[-1].append(source(half[1]))
     return found
 
 

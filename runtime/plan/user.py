@@ -1,6 +1,6 @@
 """Plan nodes for what users bring along: their inputs, functions, operators, times, and who listens.
 
-They are ``plan.Node``s like all others. What a user wrote is known by its identity: the same function
+They are nodes like all others. What a user wrote is known by its identity: the same function
 object over the same input is one operator, shared; an equal one is another.
 """
 

@@ -16,11 +16,9 @@ and so serves every query that looks the table up by that key, whatever columns 
 Nodes are plain frozen data: no numba, no numpy, picklable.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import assert_never
+from dataclasses import dataclass, field
 
-from kpg.runtime import user
+from kpg.runtime.plan import user
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import Type
 
@@ -95,43 +93,48 @@ class Arrange:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
-    """One step of a join path: match stream rows with an arrangement, then map, filter and project.
+class Delta:
+    """Changes of one relation of a delta join, which set out to find their matches: ``mfp`` of each.
 
-    Stream columns ``key`` must equal the arrangement's first ``len(key)`` columns, word for word (the
-    planner filters NULLs out where SQL's ``=`` asks for it). ``mfp`` sees the stream row followed by
-    the whole arrangement row.
+    On the way a change keeps, besides its time, the one at which it set out.
     """
 
+    input: Ref
+    mfp: Mfp
+
+
+@dataclass(frozen=True, slots=True)
+class HalfJoin:
+    """Changes on their way, each matched with what an arrangement holds: one half of a join.
+
+    ``input`` is a ``Delta`` or another half-join. Its columns ``key`` must equal the arrangement's first
+    ``len(key)`` columns, word for word (the planner filters NULLs out where SQL's ``=`` asks for it).
+    ``mfp`` sees the stream row followed by the whole arrangement row.
+
+    A change of relation ``start`` that set out at time t meets the updates of relation ``relation`` whose
+    (time, relation) is below (t, start) in a linear extension of the time order. The result is at the join
+    (least upper bound) of the times, its diff the product. O(change times fan-out), and nothing is kept.
+    """
+
+    input: Ref
     arrangement: Ref
+    start: int
     relation: int
     key: tuple[int, ...]
     mfp: Mfp
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
-    """How a change of relation ``relation`` finds its matches: ``mfp`` on the change, then lookups."""
+class DeltaJoin:
+    """An n-ary inner join that keeps no intermediate results: the sum of what comes along its paths.
 
-    relation: int
-    mfp: Mfp
-    lookups: tuple[Lookup, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """A delta join: an n-ary inner join that keeps no intermediate results.
-
-    ``inputs[i]`` is the stream of relation i; ``paths[i]`` (one for each relation, in order) maps a
-    change of it to changes of the result, by lookups into the other relations' arrangements. All paths
-    end in the same output columns. An update ``(ui, ti)`` of relation i meets exactly the updates
-    ``(uj, tj)`` of relation j with ``(tj, j) < (ti, i)`` in a linear extension of the time order, so
-    that each combination is produced once, at the join (least upper bound) of the times.
-    ``inputs`` may repeat a Ref (self-join). O(change times fan-out).
+    ``paths[i]`` is the last half-join of a chain that begins with the ``Delta`` of relation i and meets each
+    other relation once; all end in the same columns. By the order in which half-joins meet updates, every
+    combination of updates is found along exactly one path. The accumulated result, as opposed to its
+    changes, comes along any single one. Relations may be the same node (self-join).
     """
 
-    inputs: tuple[Ref, ...]
-    paths: tuple[Path, ...]
+    paths: tuple[Ref, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,7 @@ class Aggregate:
     """Input column of the operand."""
     type: Type
     """Type of the operand for ``sum`` (exact, or DOUBLE/REAL summed exactly), BIGINT for ``count``."""
-    description: str = field(default="", compare=False)
+    description: str = field(default="", compare=False, repr=False)
     """The expression as the user would recognise it, for errors such as overflow."""
 
 
@@ -295,7 +298,9 @@ Node = (
     | Concat
     | Negate
     | Arrange
-    | Join
+    | Delta
+    | HalfJoin
+    | DeltaJoin
     | RangeJoin
     | Reduce
     | Distinct
@@ -322,70 +327,3 @@ class Plan:
 
     nodes: tuple[AnyNode, ...]
     output: Ref
-
-    def inputs(self, ref: Ref) -> tuple[Ref, ...]:
-        """Every node that node ``ref`` reads."""
-        return inputs(self.nodes[ref])
-
-
-def inputs(node: AnyNode) -> tuple[Ref, ...]:
-    """The nodes that a node reads, streams and arrangements alike, without repetition."""
-    match node:
-        case Source() | Import() | Constant() | user.Input():
-            return ()
-        case Linear(input=ref) | Negate(input=ref) | Arrange(input=ref) | Reduce(input=ref):
-            return (ref,)
-        case Distinct(input=ref) | Threshold(input=ref) | TopK(input=ref):
-            return (ref,)
-        case BasicReduce(input=ref) | Single(input=ref):
-            return (ref,)
-        case user.Apply(input=ref) | user.UserReduce(input=ref) | user.Sink(input=ref):
-            return (ref,)
-        case user.EnterAt(input=ref):
-            return (ref,)
-        case Concat(inputs=refs) | user.Custom(inputs=refs):
-            return tuple(dict.fromkeys(refs))
-        case Join():
-            return tuple(dict.fromkeys((*node.inputs, *_lookups(node))))
-        case RangeJoin(left=left, right=right):
-            return tuple(dict.fromkeys((left, right)))
-        case Enter():
-            return ()  # what it names is a node of the enclosing list
-        case Variable(initial=initial):
-            return () if initial is None else (initial,)
-        case Loop(body=body):
-            return tuple(dict.fromkeys(inner.input for inner in body if isinstance(inner, Enter)))
-        case Leave(loop=ref):
-            return (ref,)
-        case _:
-            assert_never(node)
-
-
-def _lookups(join: Join) -> Iterator[Ref]:
-    for path in join.paths:
-        for lookup in path.lookups:
-            yield lookup.arrangement
-
-
-def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
-    """The node in another list, where what was at position ``ref`` is at ``place(ref)``."""
-    match node:
-        case Source() | Import() | Constant() | user.Input() | Variable():
-            return node
-        case Concat(inputs=refs) | user.Custom(inputs=refs):
-            return replace(node, inputs=tuple(map(place, refs)))
-        case Join(inputs=refs, paths=paths):
-            return Join(tuple(map(place, refs)), tuple(_moved_path(path, place) for path in paths))
-        case RangeJoin(left=left, right=right):
-            return replace(node, left=place(left), right=place(right))
-        case Leave(loop=loop):
-            return replace(node, loop=place(loop))
-        case Loop(body=body):
-            inner = (moved(one, place) if isinstance(one, Enter) else one for one in body)
-            return replace(node, body=tuple(inner))
-        case _:
-            return replace(node, input=place(node.input))
-
-
-def _moved_path(path: Path, place: Callable[[Ref], Ref]) -> Path:
-    return replace(path, lookups=tuple(replace(at, arrangement=place(at.arrangement)) for at in path.lookups))
