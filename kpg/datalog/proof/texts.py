@@ -12,7 +12,7 @@ from kpg.compiler.datalog.source import blank_comments
 from kpg.compiler.datalog.substitute import replacing
 from kpg.compiler.datalog.text import OPERATORS, expression_text, literal_text, rule_text
 from kpg.datalog.proof.tree import RuleText
-from kpg.render import cell
+from kpg.display import cell
 from kpg.runtime.convert.values import to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Span
