@@ -57,8 +57,17 @@ def test_as_by_columns() -> None:
 
 @pytest.mark.parametrize(
     ("place", "value", "error"),
-    [(0, 2**63, Unfit), (1, 2**31, Unfit), (1, "1", Mistyped), (2, 7, Mistyped), (2, [], Mistyped)]
-    + [(3, "x", Mistyped), (4, Decimal("0.001"), Unfit), (5, 1, Mistyped), (8, "abcd", Unfit)],
+    [
+        (0, 2**63, Unfit),
+        (1, 2**31, Unfit),
+        (1, "1", Mistyped),
+        (2, 7, Mistyped),
+        (2, [], Mistyped),
+        (3, "x", Mistyped),
+        (4, Decimal("0.001"), Unfit),
+        (5, 1, Mistyped),
+        (8, "abcd", Unfit),
+    ],
 )
 def test_what_it_refuses(place: int, value: Any, error: type[Exception]) -> None:
     row = [*ROWS[0][:place], value, *ROWS[0][place + 1 :]]
