@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from kpg.compiler.sql import statements as ast
 from kpg.runtime.convert import files
 from kpg.runtime.convert.arrow import encode, from_any
-from kpg.runtime.data.table import Table
 from kpg.runtime.errors import InterfaceError, OperationalError, ProgrammingError
 from kpg.runtime.spark import load as load_spark
 from kpg.runtime.spark.session import unavailable
 from kpg.runtime.types import NULL, Schema
+from kpg.table import Table
 
 Words = NDArray[np.int64]
 Progress = Callable[[str, int], object]

@@ -11,10 +11,10 @@ from kpg.compiler.rules import core
 from kpg.datalog.terms import RANGES, STRUCTURED, NoTerm, canonical
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.convert.values import to_python
-from kpg.runtime.data.table import Table
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError
 from kpg.runtime.types import Schema, Type
+from kpg.table import Table
 
 Words = NDArray[np.int64]
 

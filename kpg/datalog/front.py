@@ -86,7 +86,7 @@ def add(program: Program, rows: dict[str, Words], facts: str | None) -> None:
 
 def facts_of(engine: Engine, checked: Checked) -> dict[str, Words]:
     """The words of the text's facts."""
-    program, dictionary = checked.program, engine.worker.dictionary
+    program, dictionary = checked.program, engine.executor.dictionary
     return {
         name: rows_of(program.relations[name], rows, table_schema(program.relations[name]), dictionary)
         for name, rows in program.facts.items()

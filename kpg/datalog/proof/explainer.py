@@ -27,7 +27,7 @@ class Explainer:
     def __init__(self, installed: Relations) -> None:
         self.installed = installed
         self._program = installed.program
-        self._evaluator = Evaluator(installed.engine.worker)
+        self._evaluator = Evaluator(installed.engine.executor)
         self._texts = Texts(self._program, self._evaluator.dictionary)
         self._store = Store(installed, self._evaluator)
 

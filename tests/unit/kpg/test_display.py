@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from kpg.render import box, cell, display_width, html
+from kpg.display import box, cell, display_width, html
 from kpg.runtime.types import BIGINT, TEXT, Type, decimal
 
 
