@@ -81,7 +81,7 @@ def merge(table: Table, words: Words, update: Program) -> int:
             f"of table {table.name} twice",
             hint="give each key once",
         )
-    pairs = np.concatenate((table.columns[:, rowids], words[:, there]))
+    pairs = np.concatenate((table.read(rowids), words[:, there]))
     new, kept = update.run(np.ascontiguousarray(pairs))
     new = checked(new, table)
     table.delete(rowids if kept is None else rowids[kept])

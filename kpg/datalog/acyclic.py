@@ -26,8 +26,8 @@ class Acyclic:
         table = self._tables.get(name)
         if table is None or len(start) != 1 or len(end) != 1:
             return False
-        live = table.live()
-        return is_acyclic(table.columns[start[0], live], table.columns[end[0], live])
+        starts, ends = table.read(table.live(), (start[0], end[0]))
+        return is_acyclic(starts, ends)
 
 
 def is_acyclic(start: Words, end: Words, most: int = MOST_ROUNDS) -> bool:

@@ -43,5 +43,5 @@ class Guard:
         found = origins(self._program, relation, place)
         if found is None or any(name not in self._tables for name, _ in found):
             return None
-        parts = [self._tables[name].columns[column, self._tables[name].live()] for name, column in found]
+        parts = [self._tables[name].read(self._tables[name].live(), (column,))[0] for name, column in found]
         return int(np.unique(np.concatenate(parts)).shape[0]) if parts else 0

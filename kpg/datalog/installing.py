@@ -127,7 +127,7 @@ class Relations:
     def contents(self) -> dict[str, facts.Words]:
         """The rows of the tables."""
         tables = [self.engine.worker.tables[name] for name in self.tables]
-        return {table.name: np.ascontiguousarray(table.columns[:, table.live()]) for table in tables}
+        return {table.name: table.read(table.live()) for table in tables}
 
     def remove(self) -> None:
         """Take away what is still there, users first."""

@@ -11,13 +11,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import device, kernel, load_intrinsic
+from kpg.runtime.kernels import device, kernel, load_intrinsic, rowgroups
 
 Words = NDArray[np.int64]
 Table = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 load = load_intrinsic()
+locate = rowgroups.locate_intrinsic()
 
 NULL = -(2**63)
 ERROR = NULL + 1
@@ -421,11 +422,44 @@ def in_set(x: Words, constants: Words, first: int, size: int, out: Words, rows: 
 
 
 @device
-def fetch(rowids: Words, address: int, first: int, out: Words, rows: int) -> None:
-    """One column, which starts at word ``first``, of the table at an address, at some rowids."""
+def fetch(rowids: Words, root: int, column: int, out: Words, rows: int) -> None:
+    """One column of the table with the directory at an address, at some rowids.
+
+    Rowids of one group that was never rewritten are found without a look at the directory for each.
+    """
+    if rows == 0:
+        return
+    bits = load(root, 0)
+    first = rowids[0]
+    differing = first & NULL
+    for i in range(rows):
+        differing |= rowids[i] ^ first
+    if differing >> bits == 0:
+        group, position = locate(root, first)
+        if load(group, rowgroups.CHART) == 0:
+            address = load(group, rowgroups.COLUMNS) + 8 * column * load(group, rowgroups.STRIDE)
+            address += 8 * (position - first)
+            for i in range(rows):
+                out[i] = load(address, rowids[i])
+            return
+    if load(root, rowgroups.REWRITTEN) == 0:
+        mask = (1 << bits) - 1
+        for i in range(rows):
+            p = rowids[i]
+            if p >= 0:
+                group = root + rowgroups.BYTES * (1 + (p >> bits))
+                place = column * load(group, rowgroups.STRIDE) + (p & mask)
+                p = load(load(group, rowgroups.COLUMNS), place)
+            out[i] = p
+        return
     for i in range(rows):
         p = rowids[i]
-        out[i] = p if p < 0 else load(address, first + p)
+        if p >= 0:
+            group, position = locate(root, p)
+            p = NULL
+            if position >= 0:
+                p = load(load(group, rowgroups.COLUMNS), column * load(group, rowgroups.STRIDE) + position)
+        out[i] = p
 
 
 @kernel(
@@ -447,12 +481,12 @@ def run(
     """Runs ``code`` over the rows of ``data``; returns the number of rows that passed.
 
     ``constants``: number of registers, number k of constant registers (the first ones), their k words,
-    then whatever the instructions refer to. ``sources int64[k, 2]``: address and length (of one column)
-    of the row stores and code tables, which the caller keeps alive. The first words of ``out int64[m, n]``
-    become the outputs ``int64[m, passed]``, those of ``kept int64[n]`` (or empty) the positions.
-    ``missing int64[2, any]`` takes (source, code) that MEMO lacks; results count only if there are none.
-    ``status`` becomes [missing, 1 if some FILTER kept an ERROR, 1 if an ERROR was stored]; the return
-    value is ``-1 - passed`` unless all three are 0.
+    then whatever the instructions refer to. ``sources int64[k, 2]``: address and length of code tables and
+    of the directories of row stores (see ``kernels.rowgroups``), which the caller keeps alive. The first
+    words of ``out int64[m, n]`` become the outputs ``int64[m, passed]``, those of ``kept int64[n]`` (or
+    empty) the positions. ``missing int64[2, any]`` takes (source, code) that MEMO lacks; results count only
+    if there are none. ``status`` becomes [missing, 1 if some FILTER kept an ERROR, 1 if an ERROR was
+    stored]; the return value is ``-1 - passed`` unless all three are 0.
     """
     total = data.shape[1]
     chunk = min(total, CHUNK)
@@ -521,7 +555,7 @@ def run(
                     for i in range(rows):
                         target[i] = target[position[i]]
             elif op == FETCH:
-                fetch(x, sources[b, 0], c * sources[b, 1], target, rows)
+                fetch(x, sources[b, 0], c, target, rows)
             elif op == MEMO:
                 look_up(x, b, sources[b, 0], sources[b, 1], target, rows, missing, status)
             elif op == IN_SET:

@@ -173,7 +173,7 @@ class Store:
         entry = engine.catalog.get(name)
         if isinstance(entry, TableEntry):
             table = engine.worker.tables[entry.name]
-            return np.ascontiguousarray(table.columns[:, engine.worker.committed(entry.name)])
+            return table.read(engine.worker.committed(entry.name))
         if entry.name in engine.views:
             return engine.views[entry.name].installed.rows()[0]
         if engine.worker.has_pending:
