@@ -5,8 +5,6 @@ it was rewritten, a chart that takes a rowid to the place of its row. Kernels fi
 :attr:`RowGroups.directory`, whose layout ``kernels.rowgroups`` describes.
 """
 
-import mmap
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,14 +15,9 @@ from kpg.runtime.kernels import rowgroups as kernels
 
 Words = NDArray[np.int64]
 
-GROUP_BYTES = 1 << 22
-"""A group takes about as much: two large pages of memory at least, and a few milliseconds to rewrite."""
-
-LARGE_PAGE: Final = 1 << 21
-"""Large pages make reading rows at random several times as fast as small ones do."""
-
-LARGE: Final = LARGE_PAGE // 4 * 3
-"""Arrays from this size on ask for large pages, of which they then leave at most a quarter unused."""
+GROUP_BYTES = 1 << 23
+"""A group takes as much at least, so that most of it is in large pages (numpy asks for them from 4 MB on),
+with which random reads are several times as fast; rewriting one is a matter of milliseconds."""
 
 FIRST_CAPACITY: Final = 256
 """Rows that a new table has room for: a table of ten rows must not take the memory of a group."""
@@ -144,7 +137,7 @@ class RowGroups:
 
     def _new(self, rows: int) -> _Group:
         links = np.zeros((2, rows), np.int64) if self._linked else None
-        return _Group(_empty(self.width, rows), np.zeros(_parts(rows), np.int64), None, links)
+        return _Group(np.empty((self.width, rows), np.int64), np.zeros(_parts(rows), np.int64), None, links)
 
     def _new_chart(self) -> Words:
         return np.zeros(2 * _parts(1 << self.bits), np.int64)
@@ -180,16 +173,6 @@ class RowGroups:
         entry[kernels.LIVE] = group.live.ctypes.data
         entry[kernels.LINKS] = 0 if group.links is None else group.links.ctypes.data
         entry[kernels.ROWS] = group.columns.shape[1]
-
-
-def _empty(width: int, rows: int) -> Words:
-    size = 8 * width * rows
-    if size < LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return np.empty((width, rows), np.int64)
-    memory = mmap.mmap(-1, max(size, LARGE_PAGE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # a kernel may be without large pages
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(memory, np.int64, width * rows).reshape(width, rows)
 
 
 def _parts(rows: int) -> int:

@@ -178,10 +178,10 @@ def test_a_queue_holds_what_is_in_it() -> None:
 def test_a_small_table_takes_little() -> None:
     made = table(KEYED, 10)
     assert made.groups.bytes < 5000
-    made.insert(np.stack((np.arange(10, 270_000), np.zeros(269_990, np.int64))))
-    assert (made.groups.held, made.groups.bits) == (2, 18)
+    made.insert(np.stack((np.arange(10, 600_000), np.zeros(599_990, np.int64))))
+    assert (made.groups.held, made.groups.bits) == (2, 19)
     assert rows_of(made)[:2] == [(0, 100), (1, 101)]
-    assert made.find(np.array([[0, 269_999]])).tolist() == [0, 269_999]
+    assert made.find(np.array([[0, 599_999]])).tolist() == [0, 599_999]
 
 
 def test_given_rows_as_one_group() -> None:
