@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
+from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions import resolve
 from kpg.runtime.plan import Mfp
@@ -130,7 +131,7 @@ def measure_text(dictionary: Dictionary) -> None:
 def main() -> None:
     """Prints the table."""
     data = lineitem(ROWS)
-    table = SimpleNamespace(columns=data)
+    table = RowGroups.over(data)
     context = SimpleNamespace(dictionary=Dictionary(), store=lambda name: table)
     measure_programs(context, data)
     measure_text(context.dictionary)

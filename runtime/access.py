@@ -56,17 +56,13 @@ class Access:
 
     def fetch(self, table: str, rowids: Words) -> Words:
         """The rows with these rowids."""
-        return np.ascontiguousarray(self.tables[table].columns[:, rowids])
+        return self.tables[table].read(rowids)
 
     def scan(self, table: str, columns: Sequence[int] | None = None, *, committed: bool = False) -> Words:
         """All rows, or of all rows some columns; ``committed``: without pending changes."""
         store = self.tables[table]
         rowids = store.live_at(self._savepoints[table]) if committed else store.live()
-        places = range(len(store.schema.columns)) if columns is None else columns
-        found = np.empty((len(places), rowids.shape[0]), np.int64)
-        for row, place in zip(found, places, strict=True):
-            np.take(store.columns[place], rowids, out=row)
-        return found
+        return store.read(rowids, columns)
 
     def count(self, table: str) -> int:
         """The number of rows, pending changes included."""

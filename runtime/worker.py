@@ -33,9 +33,6 @@ from kpg.runtime.trace.spine import EFFORT
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
 
-VACUUM_LEAST = 1 << 16
-"""Dead rows that a table may keep in any case."""
-
 
 @dataclass(frozen=True, slots=True)
 class Closed:
@@ -347,14 +344,11 @@ class Worker(Access):
     def _commit(self, step: Step) -> None:
         for operator in step.visited:
             operator.commit()
-        changed = {closed.table for closed in self._closed}
-        self._settle(changed)
+        self._settle({closed.table for closed in self._closed})
         self._closed.clear()
         for operator in step.visited:
             operator.maintain()
         step.visited.clear()
-        for name in changed:
-            self._vacuum(name)
 
     def _settle(self, names: Iterable[str]) -> None:
         """Make what has happened to tables final."""
@@ -362,13 +356,3 @@ class Worker(Access):
             table = self.tables[name]
             table.commit()
             self._savepoints[name] = table.savepoint()
-
-    def _vacuum(self, name: str) -> None:
-        """Reclaim a table's dead rows once they outnumber the live ones; amortised O(1) a deletion."""
-        table = self.tables[name]
-        if table.dead <= max(VACUUM_LEAST, table.rows):
-            return
-        mapping = table.vacuum()
-        self._savepoints[name] = table.savepoint()
-        for operator in {op for view in self.views.values() for op in view.operators}:
-            operator.renumber(name, mapping)

@@ -5,10 +5,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.data.rowgroups import RowGroups
+from kpg.runtime.kernels import rowgroups
 from kpg.runtime.kernels import rows as kernels
 
 Words = NDArray[np.int64]
-Flags = NDArray[np.uint8]
 
 FIRST_SLOTS: Final = 512
 
@@ -27,15 +28,18 @@ class KeyIndex:
     """The live row of each key; ``key`` are the key's columns.
 
     The hash table covers the live rows below ``indexed`` and catches up when it is needed: keys that
-    arrive in ascending order, above all before, are new without looking. ``highest`` is a row (maybe
-    dead) with a key that no live row exceeds, or -1.
+    arrive in ascending order, above all before, are new without looking. ``highest`` is the highest key that
+    any row ever had, or as many words of no meaning while ``known`` is 0.
     """
 
-    def __init__(self, key: tuple[int, ...]) -> None:
+    def __init__(self, groups: RowGroups, key: tuple[int, ...]) -> None:
         self.indexed = 0
-        self.highest = -1
-        self._key: Words = np.array(key, np.int64)
+        self.key: Words = np.array(key, np.int64)
+        self.highest: Words = np.zeros(len(key), np.int64)
+        self.known = 0
+        self._groups = groups
         self._given: Words = np.arange(len(key), dtype=np.int64)
+        self._asked: Words = np.zeros((2, rowgroups.FIELDS), np.int64)
         self._slots: Words = np.zeros(FIRST_SLOTS, np.int64)
         self._tally: Words = np.zeros(1, np.int64)
 
@@ -43,122 +47,102 @@ class KeyIndex:
     def bytes(self) -> int:
         return self._slots.nbytes
 
-    def insert(self, columns: Words, live: Flags, count: int, rowids: Words) -> int:
-        """Take in new rows, from ``count`` on; the position of the first whose key is taken, or -1.
+    def insert(self, rowids: Words, live: int) -> int:
+        """Take in stored rows, the last, next to ``live`` others; the position of the first whose key is
+        taken.
 
-        Given a duplicate, none is taken in.
+        -1 if none is. Given a duplicate, none is taken in.
         """
-        end = count + rowids.shape[0]
-        if kernels.ascending(columns, self._key, self.highest, count, end):
-            self.highest = end - 1 if rowids.shape[0] else self.highest
-            return -1
-        self.catch_up(columns, live, count, rowids.shape[0])
-        duplicate = int(kernels.key_insert(self._slots, self._tally, columns, self._key, rowids))
+        count = int(rowids[0])
+        self.catch_up(count, live, rowids.shape[0])
+        duplicate = int(
+            kernels.key_insert(self._slots, self._tally, self._groups.directory, self.key, rowids)
+        )
         if duplicate < 0:
-            self.indexed = end
-            self.highest = int(kernels.highest_key(columns, self._key, self.highest, count, end))
+            self.indexed = count + rowids.shape[0]
         return duplicate
 
-    def restart(self, columns: Words, count: int) -> None:
-        """Begin anew with ``count`` live rows, none of them indexed yet."""
-        self.highest = int(kernels.highest_key(columns, self._key, -1, 0, count))
-
-    def catch_up(self, columns: Words, live: Flags, count: int, more: int = 0) -> None:
-        """Index the live rows below ``count`` that are not yet, with room for ``more``."""
-        full = is_full(self._slots.shape[0], int(self._tally[0]), count - self.indexed + more)
-        if full:
+    def catch_up(self, count: int, live: int, more: int = 0) -> None:
+        """Index the live rows below ``count``, ``live`` in all, that are not yet, with room for ``more``."""
+        if is_full(self._slots.shape[0], int(self._tally[0]), count - self.indexed + more):
             self.indexed = 0
-            self._slots = np.zeros(slots_for(int(np.count_nonzero(live[:count])) + more), np.int64)
+            self._slots = np.zeros(slots_for(live + more), np.int64)
             self._tally[0] = 0
         if self.indexed < count:
-            rowids = self.indexed + np.flatnonzero(live[self.indexed : count])
-            kernels.key_insert(self._slots, self._tally, columns, self._key, rowids)
+            rowids = self._groups.live(self.indexed, count, live)
+            kernels.key_insert(self._slots, self._tally, self._groups.directory, self.key, rowids)
             self.indexed = count
 
-    def remove(self, columns: Words, rowids: Words) -> None:
+    def remove(self, rowids: Words) -> None:
         """Take rows out that are going to be dead."""
         known = rowids if self.indexed > rowids.max(initial=-1) else rowids[rowids < self.indexed]
-        kernels.key_remove(self._slots, self._tally, columns, self._key, known)
+        kernels.key_remove(self._slots, self._tally, self._groups.directory, self.key, known)
 
-    def restore(self, columns: Words, live: Flags, count: int, rowids: Words, highest: int) -> None:
+    def restore(self, count: int, live: int, rowids: Words) -> None:
         """Return to ``count`` rows, of which ``rowids`` are live again; those beyond are removed already."""
-        self.highest = highest
         self.indexed = min(self.indexed, count)
         known = np.ascontiguousarray(rowids[rowids < self.indexed])
         if is_full(self._slots.shape[0], int(self._tally[0]), known.shape[0]):
             self._tally[0] = self._slots.shape[0]
-            self.catch_up(columns, live, count)
+            self.catch_up(count, live)
         else:
-            kernels.key_insert(self._slots, self._tally, columns, self._key, known)
+            kernels.key_insert(self._slots, self._tally, self._groups.directory, self.key, known)
 
-    def find(self, columns: Words, live: Flags, count: int, keys: Words) -> Words:
+    def find(self, count: int, live: int, keys: Words) -> Words:
         """Rowid of each key ``keys[k, n]``, or -1."""
-        return self._find(columns, live, count, keys, self._given)
+        return self._find(count, live, keys, self._given)
 
-    def find_in(self, columns: Words, live: Flags, count: int, rows: Words) -> Words:
+    def find_in(self, count: int, live: int, rows: Words) -> Words:
         """Rowid with the key of each whole row ``rows[ncols, n]``, or -1."""
-        return self._find(columns, live, count, rows, self._key)
+        return self._find(count, live, rows, self.key)
 
-    def _find(self, columns: Words, live: Flags, count: int, given: Words, key: Words) -> Words:
-        self.catch_up(columns, live, count)
+    def _find(self, count: int, live: int, given: Words, key: Words) -> Words:
+        self.catch_up(count, live)
         out = np.empty(given.shape[1], np.int64)
-        kernels.key_find(self._slots, columns, self._key, np.ascontiguousarray(given), key, out)
+        given = np.ascontiguousarray(given)
+        directory = self._groups.directory
+        kernels.key_find(self._slots, directory, self.key, given, key, self._asked, out)
         return out
 
 
 class BagIndex:
     """The live rows by all their columns; equal rows are found one after the other."""
 
-    def __init__(self, columns: Words, rowids: Words) -> None:
-        self._every: Words = np.arange(columns.shape[0], dtype=np.int64)
+    def __init__(self, groups: RowGroups, rowids: Words) -> None:
+        self._groups = groups
+        self._every: Words = np.arange(groups.width, dtype=np.int64)
         self._tally: Words = np.zeros(1, np.int64)
+        self._asked: Words = np.zeros((2, rowgroups.FIELDS), np.int64)
         self._slots: Words
-        self._following: Words
-        self._preceding: Words
-        self._build(columns, rowids)
+        groups.link()
+        self._build(rowids)
 
     @property
     def bytes(self) -> int:
-        return self._slots.nbytes + self._following.nbytes + self._preceding.nbytes
+        return self._slots.nbytes
 
-    def insert(self, columns: Words, live: Flags, count: int, rowids: Words) -> None:
-        """Index the given rows, which are among the live ones below ``count``."""
+    def insert(self, rowids: Words, count: int, live: int) -> None:
+        """Index the given rows, which are among the ``live`` ones below ``count``."""
         if is_full(self._slots.shape[0], int(self._tally[0]), rowids.shape[0]):
-            self._build(columns, np.flatnonzero(live[:count]))
-            return
-        if self._following.shape[0] < columns.shape[1]:
-            self._following = _extended(self._following, columns.shape[1])
-            self._preceding = _extended(self._preceding, columns.shape[1])
-        self._push(columns, rowids)
+            self._build(self._groups.live(0, count, live))
+        else:
+            self._push(rowids)
 
-    def remove(self, columns: Words, rowids: Words) -> None:
+    def remove(self, rowids: Words) -> None:
         """Take indexed rows out."""
-        kernels.bag_remove(
-            self._slots, self._tally, columns, self._every, self._following, self._preceding, rowids
-        )
+        kernels.bag_remove(self._slots, self._tally, self._groups.directory, self._every, rowids)
 
-    def match(self, columns: Words, given: Words) -> Words:
+    def match(self, given: Words) -> Words:
         """For each row ``given[ncols, n]`` an indexed row equal to it, no row twice, or -1."""
         out = np.empty(given.shape[1], np.int64)
-        kernels.bag_match(
-            self._slots, self._tally, columns, self._every, self._following, self._preceding, given, out
-        )
+        directory = self._groups.directory
+        kernels.bag_match(self._slots, self._tally, directory, self._every, given, self._asked, out)
         return out
 
-    def _build(self, columns: Words, rowids: Words) -> None:
+    def _build(self, rowids: Words) -> None:
         self._slots = np.zeros(slots_for(rowids.shape[0]), np.int64)
         self._tally[0] = 0
-        self._following = np.zeros(columns.shape[1], np.int64)
-        self._preceding = np.zeros(columns.shape[1], np.int64)
-        self._push(columns, rowids)
+        self._push(rowids)
 
-    def _push(self, columns: Words, rowids: Words) -> None:
-        kernels.bag_insert(
-            self._slots, self._tally, columns, self._every, self._following, self._preceding, rowids
-        )
-
-
-def _extended(array: Words, size: int) -> Words:
-    extended = np.zeros(size, np.int64)
-    extended[: array.shape[0]] = array
-    return extended
+    def _push(self, rowids: Words) -> None:
+        kernels.bag_insert(self._slots, self._tally, self._groups.directory, self._every, rowids)

@@ -1,30 +1,30 @@
 """The row store of a base table: every row once, addressed by rowid, with its key index.
 
-Rows are immutable, and a deleted row stays readable, since the dataflow still has to retract what it
-derived from it, until :meth:`Table.vacuum` renumbers the live ones. The dataflow learns of
-a change through :meth:`Table.drain`, once, in its net form.
+Rows are immutable, and a rowid never means another row, unless the first was rolled back. A deleted row stays
+readable, since the dataflow still has to retract what it derived from it, until the step that takes the
+deletion has committed; sometime later the vacuum gives up its place. The dataflow learns of a change
+through :meth:`Table.drain`, once, in its net form.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.convert.values import show
+from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.data.rowindex import BagIndex, KeyIndex
+from kpg.runtime.data.vacuum import Vacuum
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import IntegrityError, InternalError, ProgrammingError
 from kpg.runtime.interrupts import DeferredInterrupt
-from kpg.runtime.kernels import rows as kernels
+from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.types import Schema
 
 Words = NDArray[np.int64]
 
-FIRST_CAPACITY: Final = 256
-
-GROWTH: Final = 8
-"""Factor by which a full table grows; memory that is not written to yet is not taken."""
+NO_KEY = (np.empty(0, np.int64), np.empty(0, np.int64), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +37,21 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A state of a table to return to: its slots in use, and what it had told the dataflow."""
+    """A state of a table to return to: its rowids in use, and what it had told the dataflow."""
 
     count: int
     told: int
-    highest: int
+    highest: Words | None
+    known: int
     deletions: int
     untold: tuple[Words, ...]
 
 
 class Table:
-    """Columns, liveness, key index and undo log of one base table. Ctrl-C never leaves a change half made.
+    """Rows, key index and undo log of one base table. Ctrl-C never leaves a change half made.
 
-    ``columns`` is ``int64[ncols, capacity]`` of which the first ``count`` slots are in use; growing
-    replaces the array, so read the attribute anew after an insert. ``dead`` of the slots are deleted.
+    ``count`` rowids have been given out; the rows of ``dead`` of them are deleted and still have their
+    places, those of ``reclaimed`` are gone.
     """
 
     def __init__(
@@ -62,49 +63,65 @@ class Table:
         self.schema = schema
         self.dictionary = dictionary
         self._interrupt = interrupt or DeferredInterrupt()
-        self.columns: Words = np.empty((len(schema.columns), FIRST_CAPACITY), np.int64)
+        self.groups = RowGroups(len(schema.columns))
         self.count = 0
         self.dead = 0
-        self._live = np.empty(FIRST_CAPACITY, np.uint8)
+        self.reclaimed = 0
         key = schema.primary_key
         required = {i for i, column in enumerate(schema.columns) if not column.nullable} | set(key)
         self._required = np.array(sorted(required), np.int64)
-        self._key = KeyIndex(key) if key else None
+        self._key = KeyIndex(self.groups, key) if key else None
         self._bag: BagIndex | None = None
         self._told = 0
         self._untold: list[Words] = []
         self._deletions: list[Words] = []
+        self._vacuum = Vacuum(self.groups)
+
+    @property
+    def directory(self) -> Words:
+        """What kernels find rows by (see ``kernels.rowgroups``); read it anew after an insert."""
+        return self.groups.directory
 
     @property
     def rows(self) -> int:
         """Number of live rows."""
-        return self.count - self.dead
+        return self.count - self.reclaimed - self.dead
 
     @property
     def bytes(self) -> int:
         """Memory that the rows in use and their indexes take."""
         index = (self._key.bytes if self._key else 0) + (self._bag.bytes if self._bag else 0)
-        return self.count * (8 * len(self.columns) + 1) + index
+        row = 8 * len(self.schema.columns) + 1 + (16 if self._bag else 0)
+        return (self.count - self.reclaimed) * row + index
 
     def live(self) -> Words:
         """Rowids of all live rows, ascending."""
-        if not self.dead:
-            return np.arange(self.count, dtype=np.int64)
-        return np.flatnonzero(self._live[: self.count]).astype(np.int64, copy=False)
+        return self._live_below(self.count)
+
+    def _live_below(self, count: int) -> Words:
+        if self.rows == self.count:
+            return np.arange(count, dtype=np.int64)
+        return self.groups.live(0, count, self.rows)
 
     def is_live(self, rowids: Words) -> NDArray[np.bool_]:
-        """For each rowid (below ``count``), whether its row is live."""
-        return self._live[rowids] == 1
+        """For each rowid, whether its row is live."""
+        out = np.empty(rowids.shape[0], np.uint8)
+        kernels.are_live(self.directory, self.count, np.ascontiguousarray(rowids), out)
+        return out == 1
+
+    def read(self, rowids: Words, columns: Sequence[int] | None = None) -> Words:
+        """The rows ``int64[ncols, n]``, or those columns of them; NULL where a row was reclaimed."""
+        chosen = np.arange(self.groups.width) if columns is None else np.array(columns, np.int64)
+        return self.groups.read(chosen, np.ascontiguousarray(rowids))
 
     def reserve(self, rows: int) -> None:
         """Make room for that many more rows, so that a bulk load does not copy as it grows."""
-        if self.count + rows > self._live.shape[0]:
-            self._grow(self.count + rows)
+        self.groups.reserve(self.count + rows, self.count)
 
     def index(self) -> None:
         """Bring the key index up to date now, rather than at the first lookup or unordered insert."""
         if self._key:
-            self._key.catch_up(self.columns, self._live, self.count)
+            self._key.catch_up(self.count, self.rows)
 
     def insert(self, words: Words) -> Words:
         """Append the rows ``words[ncols, n]``; their rowids, contiguous and ascending.
@@ -116,23 +133,23 @@ class Table:
             return self._insert(np.ascontiguousarray(words))
 
     def _insert(self, words: Words) -> Words:
-        n = words.shape[1]
-        if self._required.shape[0]:
-            position = kernels.first_null(words, self._required)
-            if position >= 0:
-                raise self._null_error(words, *divmod(position, n))
-        start, end = self.count, self.count + n
-        if end > self._live.shape[0]:
-            self._grow(max(end, GROWTH * self._live.shape[0]))
-        kernels.append(self.columns, self._live, words, start)
+        start, end = self.count, self.count + words.shape[1]
+        if end > self.groups.capacity:
+            self.groups.reserve(end, start)
+        index = self._key
+        key, highest, known = NO_KEY if index is None else (index.key, index.highest.copy(), index.known)
+        state = kernels.append(self.groups.directory, words, start, self._required, key, highest, known)
+        if state < 0:
+            raise self._null_error(words, *divmod(-1 - state, words.shape[1]))
         rowids = np.arange(start, end, dtype=np.int64)
-        if self._key:
-            duplicate = self._key.insert(self.columns, self._live, start, rowids)
+        if index is not None and end > start:
+            duplicate = -1 if state else index.insert(rowids, self.rows)
             if duplicate >= 0:
                 raise self._duplicate_error(words, duplicate)
+            index.highest, index.known = highest, 1
         self.count = end
         if self._bag:
-            self._bag.insert(self.columns, self._live, end, rowids)
+            self._bag.insert(rowids, end, self.rows)
         return rowids
 
     def delete(self, rowids: Words) -> None:
@@ -143,16 +160,16 @@ class Table:
                 self._delete(rowids)
 
     def _delete(self, rowids: Words) -> None:
-        bad = kernels.kill(self._live, rowids, self.count)
+        bad = kernels.kill(self.directory, self.count, rowids)
         if bad >= 0:
             raise IntegrityError(
                 f"table {self.name} has no row {int(rowids[bad])} to delete",
                 hint="the row was deleted before, or the same row is deleted twice",
             )
         if self._key:
-            self._key.remove(self.columns, rowids)
+            self._key.remove(rowids)
         if self._bag:
-            self._bag.remove(self.columns, rowids)
+            self._bag.remove(rowids)
         self.dead += rowids.shape[0]
         self._deletions.append(rowids)
         self._untold.append(rowids)
@@ -161,7 +178,7 @@ class Table:
         """The rowid of the live row with each primary key ``keys[k, n]``, or -1."""
         if self._key is None:
             raise InternalError(f"table {self.name} has no primary key to find rows by")
-        return self._key.find(self.columns, self._live, self.count, keys)
+        return self._key.find(self.count, self.rows, keys)
 
     def match(self, rows: Words) -> Words:
         """For each given row ``rows[ncols, n]`` a live row equal to it (NULL equals NULL), or -1.
@@ -170,36 +187,38 @@ class Table:
         """
         rows = np.ascontiguousarray(rows)
         if self._key:
-            rowids = self._key.find_in(self.columns, self._live, self.count, rows)
-            kernels.claim(self.columns, self._live, rows, rowids)
+            rowids = self._key.find_in(self.count, self.rows, rows)
+            kernels.claim(self.directory, rows, rowids)
             return rowids
         if self._bag is None:
-            self._bag = BagIndex(self.columns, self.live())
-        return self._bag.match(self.columns, rows)
+            self._bag = BagIndex(self.groups, self.live())
+        return self._bag.match(rows)
 
     def savepoint(self) -> Savepoint:
         """The present state, for :meth:`rollback`."""
-        highest = self._key.highest if self._key else -1
-        return Savepoint(self.count, self._told, highest, len(self._deletions), tuple(self._untold))
+        highest, known = (self._key.highest, self._key.known) if self._key else (None, 0)
+        untold = tuple(self._untold)
+        return Savepoint(self.count, self._told, highest, known, len(self._deletions), untold)
 
     def rollback(self, savepoint: Savepoint) -> None:
         """Undo all inserts and deletes since; the savepoint must be from after the last commit."""
         undone = self._deletions[savepoint.deletions :]
-        gone = savepoint.count + np.flatnonzero(self._live[savepoint.count : self.count])
+        gone = self.groups.live(savepoint.count, self.count)
         revived = np.concatenate(undone) if undone else np.empty(0, np.int64)
         self.dead -= revived.shape[0]
         revived = np.ascontiguousarray(revived[revived < savepoint.count])
         if self._key:
-            self._key.remove(self.columns, gone)
+            self._key.remove(gone)
         if self._bag:
-            self._bag.remove(self.columns, gone)
-        self._live[savepoint.count : self.count] = 0
-        self._live[revived] = 1
+            self._bag.remove(gone)
+        kernels.revive(self.directory, revived)
         self.count = savepoint.count
         if self._key:
-            self._key.restore(self.columns, self._live, self.count, revived, savepoint.highest)
+            assert savepoint.highest is not None
+            self._key.highest, self._key.known = savepoint.highest, savepoint.known
+            self._key.restore(self.count, self.rows, revived)
         if self._bag:
-            self._bag.insert(self.columns, self._live, self.count, revived)
+            self._bag.insert(revived, self.count, self.rows)
         del self._deletions[savepoint.deletions :]
         self._told = savepoint.told
         self._untold = list(savepoint.untold)
@@ -207,27 +226,41 @@ class Table:
     def live_at(self, savepoint: Savepoint) -> Words:
         """Rowids of the rows that were live at a savepoint from after the last commit, ascending."""
         undone = self._deletions[savepoint.deletions :]
-        live = np.flatnonzero(self._live[: savepoint.count])
+        live = self._live_below(savepoint.count)
+        if not undone:
+            return live
         gone = [rowids[rowids < savepoint.count] for rowids in undone]
-        return np.sort(np.concatenate((live, *gone))).astype(np.int64, copy=False)
+        return np.sort(np.concatenate((live, *gone)))
 
     def commit(self) -> None:
-        """Forget how to undo; earlier savepoints become invalid. What is pending stays pending."""
-        self._deletions.clear()
+        """Forget how to undo; earlier savepoints become invalid. What is pending stays pending.
+
+        Once nothing is pending, nobody reads a deleted row any more: places of such rows are given up,
+        about twice as many as were deleted since.
+        """
+        if self._deletions:
+            self._vacuum.bury(self._deletions)
+            self._deletions.clear()
+        if self._vacuum.waits and not self._untold and self._told == self.count:
+            with self._interrupt:
+                given_up = self._vacuum.run(self.count)
+            self.dead -= given_up
+            self.reclaimed += given_up
 
     @property
     def pending(self) -> list[Change]:
         """The net change since the last :meth:`drain`, without rows that came and went in between."""
+        told, count = self._told, self.count
+        if not self._untold:
+            return [Change(np.arange(told, count, dtype=np.int64), 1)] if told < count else []
         changes = []
-        if self._untold:
-            deleted = np.concatenate(self._untold)
-            deleted = np.sort(deleted[deleted < self._told])
-            if deleted.shape[0]:
-                changes.append(Change(deleted, -1))
-        if self._told < self.count:
-            inserted = self._told + np.flatnonzero(self._live[self._told : self.count])
-            if inserted.shape[0]:
-                changes.append(Change(inserted, 1))
+        deleted = np.concatenate(self._untold)
+        deleted = np.sort(deleted[deleted < told])
+        if deleted.shape[0]:
+            changes.append(Change(deleted, -1))
+        inserted = self.groups.live(told, count)
+        if inserted.shape[0]:
+            changes.append(Change(inserted, 1))
         return changes
 
     def drain(self) -> list[Change]:
@@ -236,38 +269,6 @@ class Table:
         self._told = self.count
         self._untold.clear()
         return changes
-
-    def vacuum(self) -> Words:
-        """Give up the slots of dead rows. Returns the new rowid of each old one, -1 for a dead row.
-
-        Live rows keep their order. Only between transactions: nothing may be pending.
-        """
-        if self.pending or self._deletions:
-            raise InternalError(f"table {self.name} was vacuumed in the middle of a transaction")
-        live = self.live()
-        mapping = np.full(self.count, -1, np.int64)
-        mapping[live] = np.arange(live.shape[0])
-        capacity = max(FIRST_CAPACITY, live.shape[0] + live.shape[0] // 2)
-        columns = np.empty((len(self.columns), capacity), np.int64)
-        for new, old in zip(columns, self.columns, strict=True):
-            np.take(old, live, out=new[: live.shape[0]])
-        self.columns = columns
-        self._live = np.zeros(capacity, np.uint8)
-        self._live[: live.shape[0]] = 1
-        self.count = self._told = live.shape[0]
-        self.dead = 0
-        self._bag = None
-        if self._key:
-            self._key = KeyIndex(self.schema.primary_key)
-            self._key.restart(self.columns, self.count)
-        return mapping
-
-    def _grow(self, capacity: int) -> None:
-        columns = np.empty((len(self.columns), capacity), np.int64)
-        columns[:, : self.count] = self.columns[:, : self.count]
-        live = np.empty(capacity, np.uint8)
-        live[: self.count] = self._live[: self.count]
-        self.columns, self._live = columns, live
 
     def _null_error(self, words: Words, column: int, row: int) -> IntegrityError:
         name = self.schema.columns[column].name

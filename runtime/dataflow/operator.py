@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.plan import Mfp
@@ -63,10 +60,6 @@ class Place:
     def width(self) -> int:
         """Number of columns of the output stream."""
         return len(self.rowids)
-
-    def rowid_columns(self, table: str) -> list[int]:
-        """The output columns that hold rowids of a table."""
-        return [column for column, name in enumerate(self.rowids) if name == table]
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -162,13 +155,6 @@ class Operator:
 
     def maintain(self) -> None:
         """Spend effort on physical upkeep in proportion to the step; answers do not change."""
-
-    def renumber(self, table: str, mapping: NDArray[np.int64]) -> None:
-        """Replace rowid r of a table by ``mapping[r]`` in all state; -1 says that the row is no more.
-
-        The mapping keeps the order of the rows that remain; those that are no more have no net effect
-        on any state at the present time.
-        """
 
     def hydrate(self) -> None:
         """Feed this new operator the history of the operators it reads that were there before."""

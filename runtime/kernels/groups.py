@@ -33,6 +33,9 @@ ERROR = NULL + 1
 LOW = 0xFFFFFFFF
 MOST_AMOUNT = 1 << 28  # products of 33 bits with it are added to limbs
 BLOCK = 64
+FEW = 64  # groups, in a table of at most which rows are first sorted by group
+LARGE = 1024  # rows of a block then
+SMALL = 1 << 52  # sums of a large block of words below it fit 64 bits
 OVERFLOW = 5
 DOUBTFUL = 6
 MOST_DECIMAL = 10**18 - 1
@@ -305,6 +308,69 @@ def add_block(data, start, stop, diff, groups, base, acc, spec):
 
 
 @device
+def sort_by_group(groups, count, allotted, ends, order):
+    """Sort the rows of a block by group: group g's are ``order[ends[g] : ends[g + 1]]``."""
+    for g in range(allotted + 2):
+        ends[g] = 0
+    for i in range(count):
+        ends[groups[i] + 2] += 1
+    for g in range(2, allotted + 2):
+        ends[g] += ends[g - 1]
+    for i in range(count):
+        place = ends[groups[i] + 1]
+        order[place] = i
+        ends[groups[i] + 1] = place + 1
+
+
+@device
+def are_small(words, start, stop):
+    """Whether no word of a part of a column is NULL or so large that the sum might not fit 64 bits."""
+    low, high = 0, 0
+    for row in range(start, stop):
+        low = min(low, words[row])
+        high = max(high, words[row])
+    return low > -SMALL and high < SMALL
+
+
+@device
+def add_few(data, start, stop, amount, groups, allotted, ends, order, base, acc, spec):
+    """Add a large block of rows, ``amount`` (1 or -1) times each, sorted by group, to counts and exact sums.
+
+    Returns whether the count of a group's rows came not to fit 64 bits.
+    """
+    diff = np.full(1, amount, np.int64)
+    sort_by_group(groups, stop - start, allotted, ends, order)
+    wrapped = np.int64(0)
+    for g in range(allotted):
+        change = amount * (ends[g + 1] - ends[g])
+        added = acc[g, base] + change
+        wrapped |= (acc[g, base] ^ added) & (change ^ added)
+        acc[g, base] = added
+    for s in range(spec.shape[0]):
+        offset = base + spec[s, 2]
+        column = spec[s, 1]
+        if column >= 0:
+            words = data[column]
+            if not are_small(words, start, stop):
+                if spec[s, 0] == SUM:
+                    add_sums(data, column, start, stop, diff, groups, offset, acc)
+                else:
+                    add_counts(data, column, start, stop, diff, groups, offset, acc)
+                continue
+        for g in range(allotted):
+            if ends[g] == ends[g + 1]:
+                continue
+            acc[g, offset] += amount * (ends[g + 1] - ends[g])
+            if spec[s, 0] == SUM:
+                words = data[column, start:stop]
+                total = np.int64(0)
+                for i in range(ends[g], ends[g + 1]):
+                    total += words[order[i]]
+                add128(acc, g, offset + 1, total, amount)
+    return wrapped < 0
+
+
+@device
 def prefetch(data, order, start, stop, nk, slots, rows, homes, groups):
     """Home slots of a block of rows; touches what they lead to, so that the misses overlap."""
     mask = slots.shape[0] - 1
@@ -324,11 +390,17 @@ def prefetch(data, order, start, stop, nk, slots, rows, homes, groups):
 def add_rows(data, diff, first, last, nk, spec, slots, rows, marker, free, touched, old, state):
     """Add rows ``first .. last``, which bear one time; entries record the groups touched since ``marker``."""
     mask = slots.shape[0] - 1
-    homes = np.empty(BLOCK, np.int64)
-    groups = np.empty(BLOCK, np.int64)
+    few = last - first > BLOCK and state[0] <= FEW and diff.shape[0] == 1 and abs(diff[0]) == 1
+    for s in range(spec.shape[0]):
+        few = few and spec[s, 0] != SUM_DOUBLE
+    block = LARGE if few else BLOCK
+    homes = np.empty(block, np.int64)
+    groups = np.empty(block, np.int64)
+    ends = np.empty(FEW + 2 if few else 0, np.int64)
+    order = np.empty(LARGE if few else 0, np.int64)
     natural = np.empty(0, np.int64)
-    for start in range(first, last, BLOCK):
-        stop = min(start + BLOCK, last)
+    for start in range(first, last, block):
+        stop = min(start + block, last)
         state[4] ^= prefetch(data, natural, start, stop, nk, slots, rows, homes, groups)
         for row in range(start, stop):
             slot = homes[row - start]
@@ -347,7 +419,11 @@ def add_rows(data, diff, first, last, nk, spec, slots, rows, marker, free, touch
             if rows[group, 0] != marker:
                 touch(group, marker, nk, rows, touched, old, state)
             groups[row - start] = group
-        if add_block(data, start, stop, diff, groups, 1 + nk, rows, spec):
+        if few and state[0] <= FEW:
+            overflow = add_few(data, start, stop, diff[0], groups, state[0], ends, order, 1 + nk, rows, spec)
+        else:
+            overflow = add_block(data, start, stop, diff, groups, 1 + nk, rows, spec)
+        if overflow:
             state[OVERFLOW] = 1
 
 

@@ -380,19 +380,6 @@ def wake(numbers, bits, current, state):
         list_key(numbers[i], bits, current, state)
 
 
-@kernel("void(int64[:, ::1], int64, int64, int64[::1])")
-def rehash(keys, used, nk, slots):
-    """Insert the first ``used`` keys, but the free ones, into the empty ``slots``."""
-    mask = slots.shape[0] - 1
-    for number in range(used):
-        if keys[number, 1 + nk] != FREE:
-            tag = hash_key(keys, number, nk)
-            slot = tag & mask
-            while slots[slot] != 0:
-                slot = (slot + 1) & mask
-            slots[slot] = (tag << 32) | (number + 1)
-
-
 @device
 def free_record(link, records, state):
     records[link - 1, 0] = state[FREE_RECORDS]

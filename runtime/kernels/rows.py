@@ -1,42 +1,56 @@
 """Hash indexes over a row store: the unique key index, and the bag of whole rows.
 
 An index is an open-addressing table ``slots int64[2**m]`` with linear probing; a slot is EMPTY, REMOVED
-or ``tag << 40 | rowid + 1``. Keys are compared through ``columns``; the 23-bit tag makes it rare that a
-key is read in vain. Keys that differ only in the last three bits of their last column share a cache
-line, so ascending keys cost an eighth of the cache misses. ``tally[0]`` counts the slots in use or removed.
+or ``tag << 40 | rowid + 1``. Keys are compared in the row store, which its ``directory`` describes (see
+``kernels.rowgroups``); the 23-bit tag makes it rare that a key is read in vain. Keys that differ only in
+the last three bits of their last column share a cache line, so ascending keys cost an eighth of the cache
+misses. ``tally[0]`` counts the slots in use or removed.
 
-A bag keeps equal rows in a doubly linked list through ``following`` and ``preceding`` (rowid + 1, 0 for
-none); the slot holds its head, so that a million equal rows cost no more than different ones.
+A bag keeps equal rows in a doubly linked list through the two words that each row has in its group's links
+(rowid + 1, 0 for none); the slot holds its head, so that a million equal rows cost no more than different
+ones.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import device, kernel
+from kpg.runtime.kernels import device, kernel, load_intrinsic, save_intrinsic
+from kpg.runtime.kernels.rowgroups import (
+    CHART,
+    COLUMNS,
+    LINKS,
+    STRIDE,
+    locate,
+)
 
 Words = NDArray[np.int64]
-Flags = NDArray[np.uint8]
 
 EMPTY = 0
 REMOVED = -1
-NULL = -(2**63)
 ROW_BITS = 40
 ROW_MASK = (1 << ROW_BITS) - 1
 BLOCK = 128
+FOLLOWING = 0
+PRECEDING = 1
+
+load = load_intrinsic()
+save = save_intrinsic()
 
 
 @device
-def hash_rows(table: Words, columns: Words, rows: Words, mask: int, homes: Words, tags: Words) -> None:
+def hash_rows(root: int, columns: Words, rows: Words, mask: int, homes: Words, tags: Words) -> None:
     """Home position and shifted tag of the keys of some rows; multiply-xorshift on each column."""
     width = columns.shape[0]
     last_column = columns[width - 1]
     for i in range(rows.shape[0]):
-        row = rows[i]
+        group, position = locate(root, rows[i])
+        base = load(group, COLUMNS) + 8 * position
+        stride = load(group, STRIDE)
         state = np.uint64(0x9E3779B97F4A7C15)
         for j in range(width - 1):
-            state = (state ^ np.uint64(table[columns[j], row])) * np.uint64(0xBF58476D1CE4E5B9)
+            state = (state ^ np.uint64(load(base, columns[j] * stride))) * np.uint64(0xBF58476D1CE4E5B9)
             state ^= state >> np.uint64(32)
-        last = table[last_column, row]
+        last = load(base, last_column * stride)
         state = (state ^ np.uint64(last >> 3)) * np.uint64(0xBF58476D1CE4E5B9)
         state = (state ^ (state >> np.uint64(31))) * np.uint64(0x94D049BB133111EB)
         state ^= state >> np.uint64(29)
@@ -45,18 +59,20 @@ def hash_rows(table: Words, columns: Words, rows: Words, mask: int, homes: Words
 
 
 @device
-def read_homes(slots: Words, homes: Words, tags: Words, table: Words, column: int, scratch: Words) -> None:
+def read_homes(slots: Words, homes: Words, tags: Words, root: int, column: int, scratch: Words) -> None:
     """Read the slots, then the rows, where keys will be looked for, so that the cache misses overlap."""
     for i in range(homes.shape[0]):
         scratch[i] = slots[homes[i]]
     for i in range(homes.shape[0]):
-        if scratch[i] >> ROW_BITS == tags[i] >> ROW_BITS:
-            scratch[i] = table[column, (scratch[i] & ROW_MASK) - 1]
+        slot = scratch[i]
+        if slot != EMPTY and slot != REMOVED and slot >> ROW_BITS == tags[i] >> ROW_BITS:
+            group, position = locate(root, (slot & ROW_MASK) - 1)
+            scratch[i] = load(load(group, COLUMNS), column * load(group, STRIDE) + position)
 
 
 @device
 def slot_of_key(
-    slots: Words, columns: Words, key: Words, given: Words, given_key: Words, row: int, home: int, tag: int
+    slots: Words, root: int, key: Words, given: int, given_key: Words, row: int, home: int, tag: int
 ) -> tuple[int, int]:
     """Slot of the key of ``given``'s row or -1, and the slot where it would go."""
     mask = slots.shape[0] - 1
@@ -70,10 +86,14 @@ def slot_of_key(
             if free < 0:
                 free = position
         elif slot >> ROW_BITS == tag >> ROW_BITS:
-            rowid = (slot & ROW_MASK) - 1
+            group, place = locate(root, (slot & ROW_MASK) - 1)
+            given_group, given_place = locate(given, row)
+            stored = load(group, COLUMNS) + 8 * place
+            asked = load(given_group, COLUMNS) + 8 * given_place
             equal = True
             for k in range(key.shape[0]):
-                equal = equal and columns[key[k], rowid] == given[given_key[k], row]
+                word = load(stored, key[k] * load(group, STRIDE))
+                equal = equal and word == load(asked, given_key[k] * load(given_group, STRIDE))
             if equal:
                 return position, free
         position = (position + 1) & mask
@@ -110,78 +130,35 @@ def occupy(slots: Words, tally: Words, position: int, entry: int) -> None:
     slots[position] = entry
 
 
-@kernel("int64(int64[:, ::1], int64[::1])")
-def first_null(words: Words, columns: Words) -> int:
-    """``column * n + row`` of the first NULL among the listed columns of ``words[width, n]``, or -1."""
-    n = words.shape[1]
-    for k in range(columns.shape[0]):
-        column = columns[k]
-        for i in range(n):
-            if words[column, i] == NULL:
-                return column * n + i
-    return -1
-
-
-@kernel("int64(int64[:, ::1], uint8[::1], int64[:, ::1], int64)")
-def append(columns: Words, live: Flags, words: Words, start: int) -> int:
-    """Copy ``words[width, n]`` to rows ``start ..`` and mark them live; returns the end."""
-    width, n = words.shape
-    for j in range(width):
-        for i in range(n):
-            columns[j, start + i] = words[j, i]
-    for i in range(n):
-        live[start + i] = 1
-    return start + n
-
-
 @device
-def compare_keys(columns: Words, key: Words, left: int, right: int) -> int:
-    """-1, 0 or 1 as the left row's key words come before, equal or follow the right row's."""
-    for k in range(key.shape[0]):
-        a, b = columns[key[k], left], columns[key[k], right]
-        if a != b:
-            return -1 if a < b else 1
-    return 0
-
-
-@kernel("int64(int64[:, ::1], int64[::1], int64, int64, int64)")
-def ascending(columns: Words, key: Words, highest: int, start: int, end: int) -> int:
-    """1 if the keys of rows ``start .. end`` ascend strictly from above row ``highest`` (-1: none)."""
-    before = highest
-    for row in range(start, end):
-        if before >= 0 and compare_keys(columns, key, before, row) >= 0:
-            return 0
-        before = row
-    return 1
-
-
-@kernel("int64(int64[:, ::1], int64[::1], int64, int64, int64)")
-def highest_key(columns: Words, key: Words, highest: int, start: int, end: int) -> int:
-    """The row with the highest key among ``highest`` (-1: none) and ``start .. end``."""
-    for row in range(start, end):
-        if highest < 0 or compare_keys(columns, key, highest, row) < 0:
-            highest = row
-    return highest
+def describe_given(given: Words, asked: Words) -> int:
+    """Have ``asked int64[2, FIELDS]`` be the directory of given rows ``int64[ncols, n]``; its address."""
+    asked[0, 0] = ROW_BITS
+    asked[1, COLUMNS] = given.ctypes.data
+    asked[1, STRIDE] = given.shape[1]
+    asked[1, CHART] = 0
+    return asked.ctypes.data
 
 
 @kernel("int64(int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])")
-def key_insert(slots: Words, tally: Words, columns: Words, key: Words, rowids: Words) -> int:
+def key_insert(slots: Words, tally: Words, directory: Words, key: Words, rowids: Words) -> int:
     """Index the given rows; the position of the first whose key is there already, or -1.
 
     There must be room for them. Given a duplicate, the index is left as it was.
     """
     homes, tags, scratch = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    root = directory.ctypes.data
     n = rowids.shape[0]
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
-        hash_rows(columns, key, rowids[start : start + size], slots.shape[0] - 1, homes, tags)
-        read_homes(slots, homes[:size], tags, columns, key[0], scratch)
+        hash_rows(root, key, rowids[start : start + size], slots.shape[0] - 1, homes, tags)
+        read_homes(slots, homes[:size], tags, root, key[0], scratch)
         for i in range(size):
             rowid = rowids[start + i]
-            found, free = slot_of_key(slots, columns, key, columns, key, rowid, homes[i], tags[i])
+            found, free = slot_of_key(slots, root, key, root, key, rowid, homes[i], tags[i])
             if found >= 0:
                 for undo in range(start + i - 1, -1, -1):
-                    hash_rows(columns, key, rowids[undo : undo + 1], slots.shape[0] - 1, homes, tags)
+                    hash_rows(root, key, rowids[undo : undo + 1], slots.shape[0] - 1, homes, tags)
                     vacate(slots, tally, slot_of_entry(slots, homes[0], tags[0] | (rowids[undo] + 1)))
                 return start + i
             occupy(slots, tally, free, tags[i] | (rowid + 1))
@@ -189,13 +166,14 @@ def key_insert(slots: Words, tally: Words, columns: Words, key: Words, rowids: W
 
 
 @kernel("int64(int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])")
-def key_remove(slots: Words, tally: Words, columns: Words, key: Words, rowids: Words) -> int:
+def key_remove(slots: Words, tally: Words, directory: Words, key: Words, rowids: Words) -> int:
     """Take the given rows, all of them indexed, out of the index; returns how many."""
     homes, tags, scratch = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    root = directory.ctypes.data
     n = rowids.shape[0]
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
-        hash_rows(columns, key, rowids[start : start + size], slots.shape[0] - 1, homes, tags)
+        hash_rows(root, key, rowids[start : start + size], slots.shape[0] - 1, homes, tags)
         for i in range(size):
             scratch[i] = slots[homes[i]]
         for i in range(size):
@@ -203,20 +181,27 @@ def key_remove(slots: Words, tally: Words, columns: Words, key: Words, rowids: W
     return n
 
 
-@kernel("int64(int64[::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])")
-def key_find(slots: Words, columns: Words, key: Words, given: Words, given_key: Words, out: Words) -> int:
-    """``out[i]``: row with the key in columns ``given_key`` of ``given[:, i]``, or -1; returns the hits."""
+@kernel("int64(int64[::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[::1])")
+def key_find(
+    slots: Words, directory: Words, key: Words, given: Words, given_key: Words, asked: Words, out: Words
+) -> int:
+    """``out[i]``: row with the key in columns ``given_key`` of ``given[:, i]``, or -1; returns the hits.
+
+    ``asked int64[2, FIELDS]`` is overwritten.
+    """
     homes, tags, scratch = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    root = directory.ctypes.data
+    there = describe_given(given, asked)
     n = given.shape[1]
     hits = 0
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
         for i in range(size):
             out[start + i] = start + i
-        hash_rows(given, given_key, out[start : start + size], slots.shape[0] - 1, homes, tags)
-        read_homes(slots, homes[:size], tags, columns, key[0], scratch)
+        hash_rows(there, given_key, out[start : start + size], slots.shape[0] - 1, homes, tags)
+        read_homes(slots, homes[:size], tags, root, key[0], scratch)
         for i in range(size):
-            found = slot_of_key(slots, columns, key, given, given_key, start + i, homes[i], tags[i])[0]
+            found = slot_of_key(slots, root, key, there, given_key, start + i, homes[i], tags[i])[0]
             out[start + i] = -1
             if found >= 0:
                 out[start + i] = (slots[found] & ROW_MASK) - 1
@@ -224,149 +209,95 @@ def key_find(slots: Words, columns: Words, key: Words, given: Words, given_key: 
     return hits
 
 
-@kernel("int64(int64[:, ::1], uint8[::1], int64[:, ::1], int64[::1])")
-def claim(columns: Words, live: Flags, given: Words, rowids: Words) -> int:
-    """Keep ``rowids[i]`` only where that whole row equals ``given[:, i]``, each rowid once; counts them."""
-    width, n = given.shape
-    for i in range(n):
-        rowid = rowids[i]
-        if rowid < 0:
-            continue
-        equal = live[rowid] == 1
-        for j in range(width):
-            equal = equal and columns[j, rowid] == given[j, i]
-        if equal:
-            live[rowid] = 2
-        else:
-            rowids[i] = -1
-    claimed = 0
-    for i in range(n):
-        if rowids[i] >= 0:
-            live[rowids[i]] = 1
-            claimed += 1
-    return claimed
-
-
-@kernel("int64(uint8[::1], int64[::1], int64)")
-def kill(live: Flags, rowids: Words, count: int) -> int:
-    """Mark rows dead; -1, or the position of the first not live or given twice, nothing being changed."""
-    for i in range(rowids.shape[0]):
-        rowid = rowids[i]
-        if rowid < 0 or rowid >= count or live[rowid] != 1:
-            for undo in range(i):
-                live[rowids[undo]] = 1
-            return i
-        live[rowid] = 0
-    return -1
+@device
+def neighbour(root: int, rowid: int, side: int) -> int:
+    """The row (+ 1, or 0) after (``FOLLOWING``) or before (``PRECEDING``) a row in its list of equals."""
+    group, position = locate(root, rowid)
+    return load(load(group, LINKS), side * load(group, STRIDE) + position)
 
 
 @device
-def bag_push(
-    slots: Words,
-    tally: Words,
-    columns: Words,
-    every: Words,
-    following: Words,
-    preceding: Words,
-    rowids: Words,
-) -> None:
+def set_neighbour(root: int, rowid: int, side: int, entry: int) -> None:
+    group, position = locate(root, rowid)
+    save(load(group, LINKS), side * load(group, STRIDE) + position, entry)
+
+
+@device
+def bag_push(slots: Words, tally: Words, root: int, every: Words, rowids: Words) -> None:
     """Put each row in front of its equals."""
     homes, tags, scratch = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
     n = rowids.shape[0]
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
-        hash_rows(columns, every, rowids[start : start + size], slots.shape[0] - 1, homes, tags)
-        read_homes(slots, homes[:size], tags, columns, 0, scratch)
+        hash_rows(root, every, rowids[start : start + size], slots.shape[0] - 1, homes, tags)
+        read_homes(slots, homes[:size], tags, root, 0, scratch)
         for i in range(size):
             rowid = rowids[start + i]
-            found, free = slot_of_key(slots, columns, every, columns, every, rowid, homes[i], tags[i])
+            found, free = slot_of_key(slots, root, every, root, every, rowid, homes[i], tags[i])
+            head = 0
             if found < 0:
                 occupy(slots, tally, free, tags[i] | (rowid + 1))
-                continue
-            head = slots[found] & ROW_MASK
-            following[rowid] = head
-            preceding[head - 1] = rowid + 1
-            slots[found] = tags[i] | (rowid + 1)
+            else:
+                head = slots[found] & ROW_MASK
+                set_neighbour(root, head - 1, PRECEDING, rowid + 1)
+                slots[found] = tags[i] | (rowid + 1)
+            set_neighbour(root, rowid, FOLLOWING, head)
+            set_neighbour(root, rowid, PRECEDING, 0)
 
 
 @device
-def bag_pop(slots: Words, tally: Words, following: Words, preceding: Words, position: int) -> int:
+def bag_pop(slots: Words, tally: Words, root: int, position: int) -> int:
     """Take the head out of the list at a slot; its rowid."""
     slot = slots[position]
     rowid = (slot & ROW_MASK) - 1
-    after = following[rowid]
+    after = neighbour(root, rowid, FOLLOWING)
     if after == 0:
         vacate(slots, tally, position)
     else:
-        preceding[after - 1] = 0
-        following[rowid] = 0
+        set_neighbour(root, after - 1, PRECEDING, 0)
         slots[position] = slot >> ROW_BITS << ROW_BITS | after
     return rowid
 
 
-@kernel("int64(int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1])")
-def bag_insert(
-    slots: Words,
-    tally: Words,
-    columns: Words,
-    every: Words,
-    following: Words,
-    preceding: Words,
-    rowids: Words,
-) -> int:
+@kernel("int64(int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])")
+def bag_insert(slots: Words, tally: Words, directory: Words, every: Words, rowids: Words) -> int:
     """Index the given rows by all their columns (``every``: 0 .. ncols); returns how many."""
-    bag_push(slots, tally, columns, every, following, preceding, rowids)
+    bag_push(slots, tally, directory.ctypes.data, every, rowids)
     return rowids.shape[0]
 
 
-@kernel("int64(int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1])")
-def bag_remove(
-    slots: Words,
-    tally: Words,
-    columns: Words,
-    every: Words,
-    following: Words,
-    preceding: Words,
-    rowids: Words,
-) -> int:
+@kernel("int64(int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])")
+def bag_remove(slots: Words, tally: Words, directory: Words, every: Words, rowids: Words) -> int:
     """Take the given rows, all of them indexed, out of the index; returns how many."""
     homes, tags = np.empty(1, np.int64), np.empty(1, np.int64)
+    root = directory.ctypes.data
     for i in range(rowids.shape[0]):
         rowid = rowids[i]
-        before = preceding[rowid]
+        before = neighbour(root, rowid, PRECEDING)
         if before == 0:
-            hash_rows(columns, every, rowids[i : i + 1], slots.shape[0] - 1, homes, tags)
+            hash_rows(root, every, rowids[i : i + 1], slots.shape[0] - 1, homes, tags)
             position = slot_of_entry(slots, homes[0], tags[0] | (rowid + 1))
-            bag_pop(slots, tally, following, preceding, position)
+            bag_pop(slots, tally, root, position)
             continue
-        after = following[rowid]
-        following[before - 1] = after
+        after = neighbour(root, rowid, FOLLOWING)
+        set_neighbour(root, before - 1, FOLLOWING, after)
         if after > 0:
-            preceding[after - 1] = before
-        following[rowid] = 0
-        preceding[rowid] = 0
+            set_neighbour(root, after - 1, PRECEDING, before)
     return rowids.shape[0]
 
 
-@kernel(
-    "int64(int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[:, ::1],"
-    " int64[::1])"
-)
+@kernel("int64(int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1])")
 def bag_match(
-    slots: Words,
-    tally: Words,
-    columns: Words,
-    every: Words,
-    following: Words,
-    preceding: Words,
-    given: Words,
-    out: Words,
+    slots: Words, tally: Words, directory: Words, every: Words, given: Words, asked: Words, out: Words
 ) -> int:
     """``out[i]``: a row equal to ``given[:, i]``, no row twice, or -1; counts the matches.
 
     Matched rows leave the index on the way, so that the next equal one comes first, and return at the end.
+    ``asked int64[2, FIELDS]`` is overwritten.
     """
     homes, tags, scratch = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    root = directory.ctypes.data
+    there = describe_given(given, asked)
     n = given.shape[1]
     matched = np.empty(n, np.int64)
     matches = 0
@@ -374,14 +305,14 @@ def bag_match(
         size = min(BLOCK, n - start)
         for i in range(size):
             out[start + i] = start + i
-        hash_rows(given, every, out[start : start + size], slots.shape[0] - 1, homes, tags)
-        read_homes(slots, homes[:size], tags, columns, 0, scratch)
+        hash_rows(there, every, out[start : start + size], slots.shape[0] - 1, homes, tags)
+        read_homes(slots, homes[:size], tags, root, 0, scratch)
         for i in range(size):
-            found = slot_of_key(slots, columns, every, given, every, start + i, homes[i], tags[i])[0]
+            found = slot_of_key(slots, root, every, there, every, start + i, homes[i], tags[i])[0]
             out[start + i] = -1
             if found >= 0:
-                out[start + i] = bag_pop(slots, tally, following, preceding, found)
+                out[start + i] = bag_pop(slots, tally, root, found)
                 matches += 1
                 matched[n - matches] = out[start + i]
-    bag_push(slots, tally, columns, every, following, preceding, matched[n - matches :])
+    bag_push(slots, tally, root, every, matched[n - matches :])
     return matches

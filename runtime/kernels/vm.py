@@ -11,13 +11,16 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import device, kernel, load_intrinsic
+from kpg.runtime.kernels import device, kernel, load_intrinsic, save_intrinsic, view_intrinsic
+from kpg.runtime.kernels.rowgroups import BYTES, CHART, COLUMNS, REWRITTEN, STRIDE, locate
 
 Words = NDArray[np.int64]
 Table = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 load = load_intrinsic()
+save = save_intrinsic()
+view = view_intrinsic()
 
 NULL = -(2**63)
 ERROR = NULL + 1
@@ -26,6 +29,8 @@ MAX_WORD = 2**63 - 1
 NAN_WORD = 0x7FF8000000000000
 SIGN_FLIP = 0x7FFFFFFFFFFFFFFF
 CHUNK = 1024
+SAFE = 1 << 62  # sums and products of plain words below it do not wrap
+FEW = 8  # constants of a set that are compared one by one
 
 LOAD = 0  # input column b
 FETCH = 1  # column c of source b at rowid a
@@ -62,6 +67,7 @@ BOTH = 37  # AND of two predicates: NULL counts as false
 COALESCE = 38
 TEXT_COMPARE = 39  # -1, 0 or 1 by the bytes of strings a and b
 TEXT_WORD = 40  # bytes 7b .. 7b + 7 of string a as a number, and how many there are
+BETWEEN = 41  # whether a is within bounds b; NULL counts as false
 
 ADD_DOUBLE = 50
 SUB_DOUBLE = 51
@@ -69,6 +75,16 @@ MUL_DOUBLE = 52
 DIV_DOUBLE = 53  # ERROR when b is 0
 TO_DOUBLE = 54  # a / b
 FROM_DOUBLE = 55  # a * b, within bounds c; halves to even if b is 1, else away from zero
+
+
+HOME = 0  # of a register: the address of its own words
+WHERE = 1  # the address of the words that it stands for now
+LOW = 2  # no word is below it, or above HIGH, if KNOWN
+HIGH = 3
+KNOWN = 4
+SHAPE = 5  # of rowids: 1 if they are consecutive, 0 if not, -1 if nobody looked
+DIFFERING = 6  # the bits in which some differs from the first
+FIELDS = 7
 
 
 @device
@@ -421,11 +437,152 @@ def in_set(x: Words, constants: Words, first: int, size: int, out: Words, rows: 
 
 
 @device
-def fetch(rowids: Words, address: int, first: int, out: Words, rows: int) -> None:
-    """One column, which starts at word ``first``, of the table at an address, at some rowids."""
+def measure(words: int, rows: int) -> tuple[int, int]:
+    """The least and the greatest word."""
+    low = MAX_WORD
+    high = NULL
     for i in range(rows):
-        p = rowids[i]
-        out[i] = p if p < 0 else load(address, first + p)
+        p = load(words, i)
+        low = min(low, p)
+        high = max(high, p)
+    return low, high
+
+
+@device
+def plain_arithmetic(op: int, x: int, y: int, out: int, rows: int) -> None:
+    """Sum, difference or product of words that are known to give none that needs a check."""
+    if op == ADD:
+        for i in range(rows):
+            save(out, i, load(x, i) + load(y, i))
+    elif op == SUB:
+        for i in range(rows):
+            save(out, i, load(x, i) - load(y, i))
+    else:
+        for i in range(rows):
+            save(out, i, load(x, i) * load(y, i))
+
+
+@device
+def plain_compare(op: int, x: int, y: int, out: int, rows: int) -> None:
+    """Comparisons of words without NULL and ERROR, connectives of 0 and 1."""
+    if op == EQ:
+        for i in range(rows):
+            save(out, i, int(load(x, i) == load(y, i)))
+    elif op == NE:
+        for i in range(rows):
+            save(out, i, int(load(x, i) != load(y, i)))
+    elif op == LT:
+        for i in range(rows):
+            save(out, i, int(load(x, i) < load(y, i)))
+    elif op == LE:
+        for i in range(rows):
+            save(out, i, int(load(x, i) <= load(y, i)))
+    elif op == OR:
+        for i in range(rows):
+            save(out, i, load(x, i) | load(y, i))
+    else:
+        for i in range(rows):
+            save(out, i, load(x, i) & load(y, i))
+
+
+@device
+def between(x: int, low: int, high: int, out: int, rows: int) -> int:
+    """Whether each word is within bounds, which no NULL or ERROR is; returns whether there is an ERROR."""
+    failed = 0
+    for i in range(rows):
+        p = load(x, i)
+        failed |= int(p == ERROR)
+        save(out, i, int(p >= low) & int(p <= high))
+    if failed:
+        for i in range(rows):
+            if load(x, i) == ERROR:
+                save(out, i, ERROR)
+    return failed
+
+
+@device
+def among_few(x: int, constants: int, size: int, out: int, rows: int) -> None:
+    """Whether each word, none of them NULL or ERROR, is one of a few constants."""
+    for k in range(size):
+        constant = load(constants, k)
+        if k == 0:
+            for i in range(rows):
+                save(out, i, int(load(x, i) == constant))
+        else:
+            for i in range(rows):
+                save(out, i, load(out, i) | int(load(x, i) == constant))
+
+
+@device
+def product_bounds(a: int, b: int, c: int, d: int) -> tuple[int, int]:
+    """The least and greatest product of ``a .. b`` and ``c .. d``; (NULL, NULL) if one may wrap."""
+    if max(abs(float(a)), abs(float(b))) * max(abs(float(c)), abs(float(d))) > 4.6e18:
+        return NULL, NULL
+    return min(a * c, a * d, b * c, b * d), max(a * c, a * d, b * c, b * d)
+
+
+@device
+def result_bounds(op: int, a: int, b: int, c: int, d: int) -> tuple[int, int]:
+    """Bounds of the sum, difference or product of ``a .. b`` and ``c .. d``; (NULL, NULL) if one may wrap."""
+    if op == MUL:
+        return product_bounds(a, b, c, d)
+    if min(a, c) <= -SAFE or max(b, d) >= SAFE:
+        return NULL, NULL
+    return (a + c, b + d) if op == ADD else (a - d, b - c)
+
+
+@device
+def spread(rowids: int, rows: int) -> tuple[int, int]:
+    """Whether rowids are consecutive, and the bits in which they differ from the first, or sign bit."""
+    first = load(rowids, 0)
+    gaps = 0
+    differing = first & NULL
+    for i in range(rows):
+        p = load(rowids, i)
+        gaps |= p - first - i
+        differing |= p ^ first
+    return int(gaps == 0), differing
+
+
+@device
+def column_of_group(root: int, rowid: int, column: int) -> int:
+    """The address that a row's word in a column is at; 0 if its group was rewritten."""
+    group, position = locate(root, rowid)
+    if load(group, CHART) != 0:
+        return 0
+    return load(group, COLUMNS) + 8 * (column * load(group, STRIDE) + position)
+
+
+@device
+def fetch(rowids: int, root: int, column: int, out: int, rows: int, differing: int) -> None:
+    """One column of the table with the directory at an address, at some rowids (see ``spread``)."""
+    bits = load(root, 0)
+    first = load(rowids, 0)
+    if differing >> bits == 0:
+        address = column_of_group(root, first, column)
+        if address != 0:
+            address -= 8 * first
+            for i in range(rows):
+                save(out, i, load(address, load(rowids, i)))
+            return
+    if load(root, REWRITTEN) == 0:
+        mask = (1 << bits) - 1
+        for i in range(rows):
+            p = load(rowids, i)
+            if p >= 0:
+                group = root + BYTES * (1 + (p >> bits))
+                place = column * load(group, STRIDE) + (p & mask)
+                p = load(load(group, COLUMNS), place)
+            save(out, i, p)
+        return
+    for i in range(rows):
+        p = load(rowids, i)
+        if p >= 0:
+            group, position = locate(root, p)
+            p = NULL
+            if position >= 0:
+                p = load(load(group, COLUMNS), column * load(group, STRIDE) + position)
+        save(out, i, p)
 
 
 @kernel(
@@ -447,22 +604,31 @@ def run(
     """Runs ``code`` over the rows of ``data``; returns the number of rows that passed.
 
     ``constants``: number of registers, number k of constant registers (the first ones), their k words,
-    then whatever the instructions refer to. ``sources int64[k, 2]``: address and length (of one column)
-    of the row stores and code tables, which the caller keeps alive. The first words of ``out int64[m, n]``
-    become the outputs ``int64[m, passed]``, those of ``kept int64[n]`` (or empty) the positions.
-    ``missing int64[2, any]`` takes (source, code) that MEMO lacks; results count only if there are none.
-    ``status`` becomes [missing, 1 if some FILTER kept an ERROR, 1 if an ERROR was stored]; the return
-    value is ``-1 - passed`` unless all three are 0.
+    then whatever the instructions refer to. ``sources int64[k, 2]``: address and length of code tables and
+    of the directories of row stores (see ``kernels.rowgroups``), which the caller keeps alive. The first
+    words of ``out int64[m, n]`` become the outputs ``int64[m, passed]``, those of ``kept int64[n]`` (or
+    empty) the positions. ``missing int64[2, any]`` takes (source, code) that MEMO lacks; results count only
+    if there are none. ``status`` becomes [missing, 1 if some FILTER kept an ERROR, 1 if an ERROR was
+    stored]; the return value is ``-1 - passed`` unless all three are 0.
     """
     total = data.shape[1]
     chunk = min(total, CHUNK)
-    registers = np.empty((constants[0], chunk), dtype=np.int64)
-    selection = np.empty(chunk, dtype=np.int64)
-    position = np.empty(chunk, dtype=np.int64)
+    registers = np.empty((constants[0] + 2, chunk), dtype=np.int64)
+    selection = registers[constants[0]].ctypes.data
+    position = registers[constants[0] + 1].ctypes.data
+    # Of each register: where its words are, in it or in what they were read from, and what is known of them.
+    frame = np.empty((constants[0], FIELDS), dtype=np.int64)
     fixed = constants[1]
-    for register in range(fixed):
-        for i in range(chunk):
-            registers[register, i] = constants[2 + register]
+    for register in range(constants[0]):
+        frame[register, HOME] = registers[register].ctypes.data
+        if register < fixed:
+            word = constants[2 + register]
+            for i in range(chunk):
+                registers[register, i] = word
+            frame[register, WHERE] = frame[register, HOME]
+            frame[register, LOW] = frame[register, HIGH] = word
+            frame[register, KNOWN] = 1
+            frame[register, SHAPE] = -1
     status[0] = 0
     doubtful = False
     failed = False
@@ -473,88 +639,161 @@ def run(
         shrunk = False
         for step in range(code.shape[0]):
             op = code[step, 0]
+            target = code[step, 1]
             a = code[step, 2]
             b = code[step, 3]
             c = code[step, 4]
-            x = registers[a]
+            x = frame[a, WHERE]
             if op == STORE:
-                y = out[code[step, 1]]
+                y = out.ctypes.data + 8 * (target * total + passed)
                 bad = False
                 for i in range(rows):
-                    p = x[i]
+                    p = load(x, i)
                     bad |= p == ERROR
-                    y[passed + i] = p
+                    save(y, i, p)
                 failed |= bad
                 continue
             if op == FILTER:
                 count = 0
                 bad = False
-                for i in range(rows):
-                    p = x[i]
-                    position[count] = i
-                    bad |= p == ERROR
-                    count += int((p == 1) | (p == ERROR))
+                if frame[a, KNOWN] == 1 and frame[a, LOW] >= 0 and frame[a, HIGH] <= 1:
+                    for i in range(rows):
+                        save(position, count, i)
+                        count += load(x, i)
+                else:
+                    for i in range(rows):
+                        p = load(x, i)
+                        save(position, count, i)
+                        bad |= p == ERROR
+                        count += int((p == 1) | (p == ERROR))
                 doubtful |= bad
                 shrunk = count < rows
                 if shrunk and dense:
                     for i in range(count):
-                        selection[i] = position[i]
+                        save(selection, i, load(position, i))
                 elif shrunk:
                     for i in range(count):
-                        selection[i] = selection[position[i]]
+                        save(selection, i, load(selection, load(position, i)))
                 dense = dense and not shrunk
                 rows = count
                 if rows == 0:
                     break
                 continue
-            target = registers[code[step, 1]]
-            if op == LOAD:
-                y = data[b]
-                if dense:
+            home = frame[target, HOME]
+            if op == COMPACT:
+                if shrunk:
+                    x = frame[target, WHERE]
                     for i in range(rows):
-                        target[i] = y[start + i]
+                        save(home, i, load(x, load(position, i)))
+                    frame[target, WHERE] = home
+                    frame[target, SHAPE] = -1
+                continue
+            frame[target, WHERE] = home
+            frame[target, KNOWN] = 0
+            frame[target, SHAPE] = -1
+            if op == LOAD:
+                y = data.ctypes.data + 8 * (b * total + start)
+                if dense:
+                    frame[target, WHERE] = y
                 else:
                     for i in range(rows):
-                        target[i] = y[start + selection[i]]
-            elif op == COMPACT:
-                if shrunk:
-                    for i in range(rows):
-                        target[i] = target[position[i]]
-            elif op == FETCH:
-                fetch(x, sources[b, 0], c * sources[b, 1], target, rows)
-            elif op == MEMO:
-                look_up(x, b, sources[b, 0], sources[b, 1], target, rows, missing, status)
+                        save(home, i, load(y, load(selection, i)))
+                continue
+            if op == FETCH:
+                if frame[a, SHAPE] < 0:
+                    frame[a, SHAPE], frame[a, DIFFERING] = spread(x, rows)
+                y = 0
+                if frame[a, SHAPE] == 1 and frame[a, DIFFERING] >> load(sources[b, 0], 0) == 0:
+                    y = column_of_group(sources[b, 0], load(x, 0), c)
+                if y != 0:
+                    frame[target, WHERE] = y
+                else:
+                    fetch(x, sources[b, 0], c, home, rows, frame[a, DIFFERING])
+                continue
+            if op == BETWEEN:
+                if between(x, constants[b], constants[b + 1], home, rows) == 0:
+                    frame[target, KNOWN] = 1
+                    frame[target, LOW] = 0
+                    frame[target, HIGH] = 1
+                continue
+            binary = (op >= ADD and op <= MUL) or (op >= EQ and op <= BOTH and op != DISTINCT)
+            if binary or op == IN_SET:
+                if frame[a, KNOWN] == 0:
+                    frame[a, LOW], frame[a, HIGH] = measure(x, rows)
+                    frame[a, KNOWN] = 1
+                if binary and frame[b, KNOWN] == 0:
+                    frame[b, LOW], frame[b, HIGH] = measure(frame[b, WHERE], rows)
+                    frame[b, KNOWN] = 1
+                plain = frame[a, LOW] >= MIN_WORD
+                low, high = 0, 1
+                if op == IN_SET:
+                    plain = plain and c <= FEW and c > 0
+                    if plain:
+                        among_few(x, constants.ctypes.data + 8 * b, c, home, rows)
+                else:
+                    plain = plain and frame[b, LOW] >= MIN_WORD
+                    if plain and op <= MUL:
+                        low, high = result_bounds(
+                            op, frame[a, LOW], frame[a, HIGH], frame[b, LOW], frame[b, HIGH]
+                        )
+                        plain = low != NULL and low >= constants[c] and high <= constants[c + 1]
+                        if plain:
+                            plain_arithmetic(op, x, frame[b, WHERE], home, rows)
+                    elif plain:
+                        if op >= AND:
+                            plain = min(frame[a, LOW], frame[b, LOW]) >= 0
+                            plain = plain and max(frame[a, HIGH], frame[b, HIGH]) <= 1
+                        if plain:
+                            plain_compare(op, x, frame[b, WHERE], home, rows)
+                if plain:
+                    frame[target, KNOWN] = 1
+                    frame[target, LOW] = low
+                    frame[target, HIGH] = high
+                    continue
+            x_words = view(x, 1, rows)[0]
+            result = registers[target]
+            if op == MEMO:
+                look_up(x_words, b, sources[b, 0], sources[b, 1], result, rows, missing, status)
             elif op == IN_SET:
-                in_set(x, constants, b, c, target, rows)
+                in_set(x_words, constants, b, c, result, rows)
             elif op == SELECT:
-                y, z = registers[b], registers[c]
+                y, z = frame[b, WHERE], frame[c, WHERE]
                 for i in range(rows):
-                    p = x[i]
-                    r = y[i] if p == 1 else z[i]
-                    target[i] = p if p == ERROR else r
-            elif op >= ADD and op <= ADD_MONTHS:
-                arithmetic(op, x, registers[b], target, rows, constants[c], constants[c + 1])
+                    p = load(x, i)
+                    r = load(y, i) if p == 1 else load(z, i)
+                    save(home, i, p if p == ERROR else r)
             elif op >= SCALE_DOWN and op <= ORDER:
-                convert(op, x, b, target, rows, constants[c], constants[c + 1])
+                convert(op, x_words, b, result, rows, constants[c], constants[c + 1])
             elif op >= TO_DOUBLE:
-                convert_double(op, x, b, target, rows, constants[c], constants[c + 1])
-            elif op >= ADD_DOUBLE:
-                doubles(op, x, registers[b], target, rows)
-            elif op == TEXT_COMPARE:
-                texts(op, x, registers[b], b, target, rows, arena, offsets)
+                convert_double(op, x_words, b, result, rows, constants[c], constants[c + 1])
             elif op == TEXT_WORD:
-                texts(op, x, x, b, target, rows, arena, offsets)
+                texts(op, x_words, x_words, b, result, rows, arena, offsets)
             else:
-                compare(op, x, registers[b], target, rows)
+                y_words = view(frame[b, WHERE], 1, rows)[0]
+                if op >= ADD and op <= ADD_MONTHS:
+                    arithmetic(op, x_words, y_words, result, rows, constants[c], constants[c + 1])
+                elif op >= ADD_DOUBLE:
+                    doubles(op, x_words, y_words, result, rows)
+                elif op == TEXT_COMPARE:
+                    texts(op, x_words, y_words, b, result, rows, arena, offsets)
+                else:
+                    compare(op, x_words, y_words, result, rows)
         if kept.shape[0] > 0:
-            for i in range(rows):
-                kept[passed + i] = start + i if dense else start + selection[i]
+            y = kept.ctypes.data + 8 * passed
+            if dense:
+                for i in range(rows):
+                    save(y, i, start + i)
+            else:
+                for i in range(rows):
+                    save(y, i, start + load(selection, i))
         passed += rows
+    # Addresses above are all that uses these arrays: they must not be given back before.
+    kept_alive = registers.shape[0] + frame.shape[0]
     if passed < total and out.shape[0] > 1:
         flat = out.reshape(-1)
         for column in range(1, out.shape[0]):
             for i in range(passed):
                 flat[column * passed + i] = flat[column * total + i]
     status[1] = int(doubtful)
-    status[2] = int(failed)
+    status[2] = int(failed) if kept_alive > 0 else 1
     return passed if status[0] == 0 and not doubtful and not failed else -1 - passed

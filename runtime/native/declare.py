@@ -125,6 +125,21 @@ def load_intrinsic() -> Intrinsic:
     return Intrinsic(memory.make_load, memory.plain_load)
 
 
+def save_intrinsic() -> Intrinsic:
+    """``save(address, i, word)``: write the i-th int64 behind an address."""
+    return Intrinsic(memory.make_save, memory.plain_save)
+
+
+def bit_count_intrinsic() -> Intrinsic:
+    """``bit_count(word)``: how many of its bits are set."""
+    return Intrinsic(memory.make_bit_count, memory.plain_bit_count)
+
+
+def lowest_bit_intrinsic() -> Intrinsic:
+    """``lowest_bit(word)``: the position of the lowest set bit of a word other than 0."""
+    return Intrinsic(memory.make_lowest_bit, memory.plain_lowest_bit)
+
+
 def view_intrinsic() -> Intrinsic:
     """``view(address, rows, columns)``: the ``int64[rows, columns]`` there; the caller keeps it alive."""
     return Intrinsic(memory.make_view, memory.plain_view)

@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import kpg
 from kpg.runtime.native.declare import Kernel
 
 HERE: Final = Path(__file__).parent
@@ -59,7 +58,7 @@ def call_key() -> str:
 def _base() -> str:
     """What all kernels have in common."""
     texts = [(HERE / name).read_text(encoding="utf-8") for name in EMITTERS]
-    return _digest(*texts, kpg.__version__, sys.platform, platform.machine())
+    return _digest(*texts, sys.modules["kpg"].__version__, sys.platform, platform.machine())
 
 
 @cache

@@ -22,6 +22,52 @@ def make_load() -> Any:
     return load
 
 
+def make_save() -> Any:
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def save(typing_context: Any, address: Any, index: Any, word: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+            builder.store(args[2], builder.gep(pointer, [args[1]]))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64), generate
+
+    return save
+
+
+def make_bit_count() -> Any:
+    from numba import types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def bit_count(typing_context: Any, word: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.ctpop(args[0])
+
+        return types.int64(types.int64), generate
+
+    return bit_count
+
+
+def make_lowest_bit() -> Any:
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def lowest_bit(typing_context: Any, word: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+        return types.int64(types.int64), generate
+
+    return lowest_bit
+
+
 def _make_pointer() -> Any:
     from llvmlite import ir
     from numba import types
@@ -61,6 +107,18 @@ def make_small_view() -> Any:
 
 def plain_load(address: int, index: int) -> Any:
     return np.int64(ctypes.c_int64.from_address(int(address) + 8 * int(index)).value)
+
+
+def plain_save(address: int, index: int, word: int) -> None:
+    ctypes.c_int64.from_address(int(address) + 8 * int(index)).value = int(word)
+
+
+def plain_bit_count(word: int) -> Any:
+    return np.int64((int(word) & (2**64 - 1)).bit_count())
+
+
+def plain_lowest_bit(word: int) -> Any:
+    return np.int64((int(word) & -int(word)).bit_length() - 1)
 
 
 def plain_view(address: int, rows: int, columns: int) -> Any:

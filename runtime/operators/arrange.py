@@ -3,9 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.trace.batch import Layers, Sought
 from kpg.runtime.trace.handle import TraceHandle
@@ -92,12 +89,6 @@ class Arrange(Operator):
             self.spine.work()
             self.changed = False
 
-    def renumber(self, table: str, mapping: NDArray[np.int64]) -> None:
-        columns = self.place.rowid_columns(table)
-        if columns:
-            self.spine.compact()
-            self.spine.rewrite(lambda updates: renumbered(updates, columns, mapping))
-
     @property
     def rows(self) -> int:
         return self.spine.rows
@@ -105,15 +96,3 @@ class Arrange(Operator):
     @property
     def bytes(self) -> int:
         return self.spine.bytes
-
-
-def renumbered(updates: Updates, columns: list[int], mapping: NDArray[np.int64]) -> Updates:
-    """The updates of rows that remain, with new rowids in the given columns; the order is kept."""
-    data = updates.data.copy()
-    gone = np.zeros(len(updates), np.bool_)
-    for column in columns:
-        old = data[column]
-        data[column] = np.where(old >= 0, mapping[np.maximum(old, 0)], old)
-        gone |= (old >= 0) & (data[column] < 0)
-    kept = np.flatnonzero(~gone)
-    return Updates(data, updates.time, updates.diff).take(kept)

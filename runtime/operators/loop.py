@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.scope import LoopScope
@@ -55,10 +54,6 @@ class Loop(Operator):
         for operator in self.touched:
             operator.maintain()
         self.touched.clear()
-
-    def renumber(self, table: str, mapping: NDArray[np.int64]) -> None:
-        for operator in self.body:
-            operator.renumber(table, mapping)
 
     def snapshot(self) -> Iterator[Updates]:
         raise InternalError("a loop has no contents of its own: its results are read through Leave")

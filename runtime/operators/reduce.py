@@ -111,11 +111,6 @@ class Grouped(Operator):
     def size(self) -> int:
         return len(self.table)
 
-    def renumber(self, table: str, mapping: Words) -> None:
-        columns = [c for c in self.place.rowid_columns(table) if c < self.table.key]
-        if columns:
-            self.table.renumber(columns, mapping)
-
     def commit(self) -> None:
         self.pending.clear()
         self.buffered = None

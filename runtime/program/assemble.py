@@ -8,6 +8,7 @@ import numpy as np
 
 from kpg.runtime.kernels import vm
 from kpg.runtime.program.lower import Lowering, Node
+from kpg.runtime.types import MAX_WORD, MIN_WORD
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -89,6 +90,36 @@ def _reach(nodes: list[Node], number: int) -> set[int]:
     return found
 
 
+def _interval(nodes: list[Node], number: int) -> tuple[int, int, int] | None:
+    """``(x, low, high)`` if a predicate is true where node ``x`` is a word from low to high, and not else."""
+    node = nodes[number]
+    if node.name == "between":
+        low, high = node.immediates
+        return node.operands[0], low, high
+    if node.name not in ("le", "lt", "eq"):
+        return None
+    left, right = (nodes[operand] for operand in node.operands)
+    beyond = 1 if node.name == "lt" else 0
+    if (left.name == "const") == (right.name == "const"):
+        return None
+    word = (left if left.name == "const" else right).immediates[0]
+    if not MIN_WORD < word < MAX_WORD:
+        return None
+    operand = node.operands[1 if left.name == "const" else 0]
+    if node.name == "eq":
+        return operand, word, word
+    return (operand, word + beyond, MAX_WORD) if left.name == "const" else (operand, MIN_WORD, word - beyond)
+
+
+def _both(lowering: Lowering, first: int, second: int) -> int:
+    """A node that is true where two predicates are, and an error where the two are more than false."""
+    one, other = _interval(lowering.nodes, first), _interval(lowering.nodes, second)
+    if one is None or other is None or one[0] != other[0]:
+        return lowering.add(Node("both", (first, second)))
+    bounds = max(one[1], other[1]), min(one[2], other[2])
+    return lowering.add(Node("between", one[:1], bounds))
+
+
 def _groups(lowering: Lowering, predicates: Sequence[int]) -> list[int]:
     nodes = lowering.nodes
     costs = {p: sum(WEIGHTS.get(nodes[n].name, 1) for n in _reach(nodes, p)) for p in predicates}
@@ -96,7 +127,7 @@ def _groups(lowering: Lowering, predicates: Sequence[int]) -> list[int]:
     for predicate in sorted(dict.fromkeys(predicates), key=lambda p: costs[p]):
         reads = frozenset(n for n in _reach(nodes, predicate) if nodes[n].name in ("load", "fetch", "memo"))
         if groups and groups[-1][0] == reads:
-            groups[-1] = reads, lowering.add(Node("both", (groups[-1][1], predicate)))
+            groups[-1] = reads, _both(lowering, groups[-1][1], predicate)
         else:
             groups.append((reads, predicate))
     return [number for _, number in groups]
@@ -161,6 +192,9 @@ def _operands(node: Node, register: dict[int, int], pool: list[int]) -> Iterator
     if node.name == "in_set":
         yield FIRST_CONSTANT + len(pool)
         yield len(node.immediates)
+        pool.extend(node.immediates)
+    elif node.name == "between":
+        yield FIRST_CONSTANT + len(pool)
         pool.extend(node.immediates)
     else:
         yield from node.immediates

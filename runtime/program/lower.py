@@ -87,10 +87,10 @@ class Sources:
         """Addresses and lengths, brought up to date with arrays that were replaced."""
         arrays, addresses = self._arrays, self.addresses
         for number, entry in enumerate(self.entries):
-            array = entry.words if isinstance(entry, Memo) else entry.columns
+            array = entry.words if isinstance(entry, Memo) else entry.directory
             if array is not arrays[number] or addresses[number, 0] == 0:
                 arrays[number] = array
-                addresses[number] = array.ctypes.data, array.shape[-1]
+                addresses[number] = array.ctypes.data, array.shape[0]
         return addresses
 
     def fill(self, missing: Words) -> None:

@@ -25,7 +25,7 @@ class Store(Protocol):
     """The row store of a table."""
 
     @property
-    def columns(self) -> Words: ...
+    def directory(self) -> Words: ...
 
 
 class Context(Protocol):

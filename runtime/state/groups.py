@@ -179,16 +179,6 @@ class GroupTable:
         listed = self.slots[self.slots != 0]
         return listed - 1
 
-    def renumber(self, columns: list[int], mapping: Words) -> None:
-        """Replace rowid r by ``mapping[r]`` in the given key columns; between steps only."""
-        numbers = self.groups()
-        for column in columns:
-            old = self.table[numbers, 1 + column]
-            self.table[numbers, 1 + column] = np.where(old >= 0, mapping[np.maximum(old, 0)], old)
-        slots = np.zeros_like(self.slots)
-        kernels.rebuild(self.slots, slots, self.table, self.key)
-        self.slots = slots
-
     def commit(self) -> None:
         """Keep the step's changes and forget groups that have become empty."""
         if self.entries and self.key:

@@ -243,16 +243,6 @@ class HistoryTable:
             )
             yield numbers[:n], totals[:n]
 
-    def renumber(self, columns: list[int], mapping: Words) -> None:
-        """Replace rowid r by ``mapping[r]`` in the given key columns; between steps only."""
-        used = int(self.state[kernels.KEYS])
-        numbers = np.flatnonzero(self.keys[:used, 1 + self.key] != kernels.FREE)
-        for column in columns:
-            old = self.keys[numbers, 1 + column]
-            self.keys[numbers, 1 + column] = np.where(old >= 0, mapping[np.maximum(old, 0)], old)
-        self.slots = np.zeros_like(self.slots)
-        kernels.rehash(self.keys, used, self.key, self.slots)
-
     def commit(self) -> None:
         """Keep the step's changes; forget keys and times at which nothing remains."""
         if self.state[kernels.TOUCHED]:

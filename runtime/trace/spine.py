@@ -14,7 +14,7 @@ crowded.
 
 import math
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -398,22 +398,6 @@ class Spine:
         self.since = self.since.join(frontier)
         self._nodes = [merge]
         self._install()
-
-    def rewrite(self, function: Callable[[Updates], Updates]) -> None:
-        """Map the rows of all batches, as when row ids are renumbered; the result is sorted again.
-
-        Unfinished merges start over. The batches that readers hold stay as they were.
-        """
-        self.seal()
-        self._nodes = [self._rewritten(batch, function) for batch in self._whole_nodes()]
-        self._pending = [self._rewritten(batch, function) for batch in self._pending]
-        self._mark = None
-        self._settled = False
-        self._forget_layers()
-
-    @staticmethod
-    def _rewritten(batch: Batch, function: Callable[[Updates], Updates]) -> Batch:
-        return Batch(function(batch.updates).consolidate(), batch.lower, batch.upper, batch.since)
 
     def _absorb(self) -> None:
         """Let go of the boundaries between pending batches that no reader's physical frontier needs."""

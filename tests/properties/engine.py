@@ -56,7 +56,7 @@ class Engine:
 
     def contents(self, table: str) -> list[Row]:
         stored = self.tables[table]
-        return [tuple(row) for row in stored.columns[:, stored.live()].T.tolist()]
+        return [tuple(row) for row in stored.read(stored.live()).T.tolist()]
 
     def rows(self, view: str) -> Counter[Row]:
         data, diff = self.views[view].rows()

@@ -26,9 +26,9 @@ LATE = 10
 """Steps after which the last view is installed."""
 
 
-@pytest.mark.parametrize(("seed", "vacuum_least"), [(0, 1 << 16), (1, 3), (3, 3)])
-def test_every_view_at_every_epoch(seed: int, vacuum_least: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpg.runtime.worker.VACUUM_LEAST", vacuum_least)
+@pytest.mark.parametrize(("seed", "group_bits"), [(0, 16), (1, 1), (3, 2)])
+def test_every_view_at_every_epoch(seed: int, group_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << group_bits)
     rng = random.Random(seed)
     engine = Engine()
     waiting = list(loops.LOOPS)

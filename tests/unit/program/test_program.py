@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.kernels import vm
 from kpg.runtime.plan import Mfp
@@ -35,6 +36,13 @@ class Rows:
     """A row store that counts nothing and holds columns."""
 
     columns: np.ndarray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
+    groups: RowGroups | None = None
+
+    @property
+    def directory(self) -> np.ndarray:
+        if self.groups is None:
+            self.groups = RowGroups.over(self.columns)
+        return self.groups.directory
 
 
 def integer(value: int | None) -> Literal:
@@ -161,7 +169,7 @@ def test_fetch_sees_a_row_store_that_was_replaced() -> None:
     store = Rows(words([10, 20]))
     program = Program(Mfp((), (Fetch("t", 0, Column(0, ROWID), INTEGER),)), Engine(tables={"t": store}))
     assert program.run(words([1]))[0].tolist() == [[20]]
-    store.columns = words([10, 21, 30])
+    store.columns, store.groups = words([10, 21, 30]), None
     assert program.run(words([1, 2]))[0].tolist() == [[21, 30]]
 
 

@@ -336,14 +336,3 @@ def test_many_epochs_of_one_key() -> None:
     assert len(updates) == 2 * epochs
     table.commit()
     assert (run.contents(), table.rows) == (Counter({(epochs,): 1}), 1)
-
-
-def test_rowids_are_renamed() -> None:
-    run = Run(HistoryTable(2, (), 2), distinct)
-    run.step([(0, (0,), (1, 10), 1), (0, (0,), (2, 11), 1), (0, (1,), (3, 12), 1)])
-    run.step([(1, (0,), (2, 11), -1)])
-    run.table.renumber([1], np.array([-1] * 10 + [0, -1, 1]))
-    assert run.contents() == Counter({(1, 0): 1, (3, 1): 1})
-    run.table.accumulate(Updates.of([[3], [1]], (2, 1), -1), (1,))
-    updates = run.table.evaluate_threshold((1,), True)
-    assert (updates.data.tolist(), updates.diff.tolist()) == ([[3], [1]], [-1])

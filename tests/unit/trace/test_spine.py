@@ -323,18 +323,6 @@ def test_empty_batches_move_the_frontier_and_leave_no_layer() -> None:
     assert [len(batch) for batch in spine.layers(at(101))] == [10]
 
 
-def test_rewriting_maps_every_batch_and_sorts_it_again() -> None:
-    spine, handle = filled([])
-    for start in (0, 100, 200):
-        insert(spine, range(start, start + 100))
-    release(handle)
-    spine.work(10)
-    spine.rewrite(lambda updates: updates.with_data(299 - updates.data))
-    assert [batch.data[0, :2].tolist() for batch in spine.layers()] == [[200, 201], [100, 101], [0, 1]]
-    spine.work(1 << 20)
-    assert np.concatenate([batch.data[0] for batch in spine.layers()]).size == 300
-
-
 @pytest.mark.parametrize("frontier", ["logical", "physical"])
 def test_frontiers_only_advance(frontier: str) -> None:
     _, handle = filled([10])

@@ -1,0 +1,180 @@
+"""Rows in groups of a fixed number of rowids: arrays of a group come and go, rowids stay.
+
+A group is ``columns int64[width, stride]``, one bit for each row that tells whether it is live, and, once
+it was rewritten, a chart that takes a rowid to the place of its row. Kernels find groups through
+:attr:`RowGroups.directory`, whose layout ``kernels.rowgroups`` describes.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.kernels import rowgroups as kernels
+
+Words = NDArray[np.int64]
+
+GROUP_BYTES = 1 << 23
+"""A group takes as much at least, so that most of it is in large pages (numpy asks for them from 4 MB on),
+with which random reads are several times as fast; rewriting one is a matter of milliseconds."""
+
+FIRST_CAPACITY: Final = 256
+"""Rows that a new table has room for: a table of ten rows must not take the memory of a group."""
+
+GROWTH: Final = 8
+"""Factor by which the first group grows; memory that is not written to yet is not taken."""
+
+FIRST_GROUPS: Final = 4
+
+ONE_GROUP: Final = 62
+"""Bits of a group that every rowid is in."""
+
+NO_LINKS: Words = np.empty((2, 0), np.int64)
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """The arrays of a group, kept alive for the directory, which has their addresses."""
+
+    columns: Words
+    live: Words
+    chart: Words | None = None
+    links: Words | None = None
+
+    @property
+    def bytes(self) -> int:
+        arrays = (self.columns, self.live, self.chart, self.links)
+        return sum(array.nbytes for array in arrays if array is not None)
+
+
+class RowGroups:
+    """The groups of one table, the first of which grows until it is full.
+
+    ``directory`` is replaced when it grows: read the attribute anew after :meth:`reserve`. ``capacity``
+    is the least rowid there is no room for.
+    """
+
+    def __init__(self, width: int, bits: int | None = None) -> None:
+        bits = (GROUP_BYTES // (8 * width) - 1).bit_length() if bits is None else bits
+        self.width = width
+        self.bits = bits
+        self.capacity = 0
+        self.directory: Words = np.zeros((1 + FIRST_GROUPS, kernels.FIELDS), np.int64)
+        self.directory[0, 0] = bits
+        self._groups: list[_Group | None] = []
+        self._linked = False
+        self._nothing: Words | None = None
+
+    @classmethod
+    def over(cls, columns: Words) -> "RowGroups":
+        """One group, never to be added to: the rows ``columns[width, n]``, all of them live."""
+        made = cls(columns.shape[0], ONE_GROUP)
+        columns = np.ascontiguousarray(columns)
+        made._add(_Group(columns, np.full(_parts(columns.shape[1]), -1, np.int64)))
+        made.capacity = columns.shape[1]
+        return made
+
+    @property
+    def bytes(self) -> int:
+        """Memory that the groups have room in."""
+        return self.directory.nbytes + sum(group.bytes for group in self._groups if group is not None)
+
+    @property
+    def held(self) -> int:
+        """How many groups have memory."""
+        return sum(group is not None for group in self._groups)
+
+    def live(self, start: int, end: int, most: int | None = None) -> Words:
+        """The live rows of ``start .. end``, ascending; they are ``most`` at most."""
+        room = end - start if most is None else min(most, end - start)
+        out = np.empty(room, np.int64)
+        found = kernels.live_rows(self.directory, start, end, out)
+        return out if found == room else out[:found].copy()
+
+    def read(self, columns: Words, rowids: Words) -> Words:
+        """Columns of some rows, ``int64[columns, rowids]``; NULL for a row that has been given up."""
+        out = np.empty((columns.shape[0], rowids.shape[0]), np.int64)
+        kernels.gather(self.directory, columns, rowids, out)
+        return out
+
+    def reserve(self, end: int, used: int) -> None:
+        """Make room for the rows below ``end``; those below ``used`` are in use and stay."""
+        size = 1 << self.bits
+        if self.capacity < size:
+            grown = max(FIRST_CAPACITY, GROWTH * self.capacity, end)
+            self._grow(min(size, grown), used)
+        while self.capacity < end:
+            self._add(self._new(size))
+            self.capacity += size
+
+    def link(self) -> None:
+        """Give every group, from now on, two words a row for lists of equal rows."""
+        if not self._linked:
+            self._linked = True
+            for number, group in enumerate(self._groups):
+                if group is not None:
+                    group.links = np.zeros((2, group.columns.shape[1]), np.int64)
+                    self._describe(number, group)
+
+    def rewrite(self, number: int, live: int) -> None:
+        """Give up the places of a full group's dead rows, all of them if it has no ``live`` ones."""
+        self.directory[0, kernels.REWRITTEN] = 1
+        if not live:
+            if self._nothing is None:
+                self._nothing = self._new_chart()
+            self._groups[number] = None
+            self.directory[1 + number] = 0
+            self.directory[1 + number, kernels.CHART] = self._nothing.ctypes.data
+            return
+        group = self._new(live)
+        group.chart = self._new_chart()
+        links = NO_LINKS if group.links is None else group.links
+        kernels.rewrite(self.directory, number, group.columns, group.live, group.chart, links)
+        self._groups[number] = group
+        self._describe(number, group)
+        self.directory[1 + number, kernels.DEAD] = self.directory[1 + number, kernels.WAITING] = 0
+
+    def _new(self, rows: int) -> _Group:
+        links = np.zeros((2, rows), np.int64) if self._linked else None
+        return _Group(np.empty((self.width, rows), np.int64), np.zeros(_parts(rows), np.int64), None, links)
+
+    def _new_chart(self) -> Words:
+        return np.zeros(2 * _parts(1 << self.bits), np.int64)
+
+    def _grow(self, capacity: int, used: int) -> None:
+        """Have the first group, the only one, take that many rows."""
+        group = self._new(capacity)
+        if self._groups:
+            (before,) = self._groups
+            assert before is not None
+            group.columns[:, :used] = before.columns[:, :used]
+            group.live[: before.live.shape[0]] = before.live
+            if group.links is not None and before.links is not None:
+                group.links[:, :used] = before.links[:, :used]
+            self._groups.clear()
+        self._add(group)
+        self.capacity = capacity
+
+    def _add(self, group: _Group) -> None:
+        number = len(self._groups)
+        if 1 + number == self.directory.shape[0]:
+            directory = np.zeros((2 * self.directory.shape[0], kernels.FIELDS), np.int64)
+            directory[: self.directory.shape[0]] = self.directory
+            self.directory = directory
+        self._groups.append(group)
+        self._describe(number, group)
+
+    def _describe(self, number: int, group: _Group) -> None:
+        entry = self.directory[1 + number]
+        entry[kernels.COLUMNS] = group.columns.ctypes.data
+        entry[kernels.STRIDE] = group.columns.shape[1]
+        entry[kernels.CHART] = 0 if group.chart is None else group.chart.ctypes.data
+        entry[kernels.LIVE] = group.live.ctypes.data
+        entry[kernels.LINKS] = 0 if group.links is None else group.links.ctypes.data
+        entry[kernels.ROWS] = group.columns.shape[1]
+
+
+def _parts(rows: int) -> int:
+    """Words that hold a bit for each row."""
+    return (rows + 63) >> 6
