@@ -1,0 +1,438 @@
+"""``directory``, ``seek``, ``pairs``, ``collect``: kernels that know batches by their addresses."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise, product
+
+import numpy as np
+
+from kpg.runtime.kernels import directory, pairs, seek
+from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.trace.batch import Batch, Directory, Layers
+from kpg.runtime.trace.updates import Updates
+from tests.model.kernels import comes_before, triples
+from tests.model.references import Arguments, Case, Random, reference
+from tests.model.references.words import Row, Words, columns, diffs, size, spread, times, tuples, words
+
+Update = tuple[Row, Row, int]
+UNLIMITED = 1 << 62
+
+
+@dataclass
+class Known:
+    """What addresses lead to: the batches, which must be held, and their updates."""
+
+    layers: Layers
+    updates: list[list[Update]]
+
+
+def some_layers(
+    random: Random, width: int, depth: int, least: int = 0, most: int = 4, large: bool = False
+) -> Known:
+    """Batches of rows of small numbers, or of the words at the edges."""
+    found = []
+    for _ in range(int(random.integers(least, most))):
+        n = int(random.choice([0, 1, 5, 40, 200] if large else [0, 1, 3, 8, 20]))
+        data = random.integers(0, 3, (width, n)) if random.random() < 0.7 else words(random, width, n)
+        given = Updates(data, times(random, depth, n), diffs(random, n))
+        batch = Batch.build(given, Antichain.minimum(depth), Antichain.of((9,) * depth))
+        if large and width and len(batch) > 1 and random.random() < 0.5:
+            batch.build_directory()
+        found.append(batch)
+    return Known(Layers(found), [triples(batch.updates) for batch in found])
+
+
+# directory
+
+
+def describe_cases(random: Random) -> Iterator[Arguments]:
+    n, width, depth = size(random), int(random.integers(0, 4)), int(random.integers(1, 4))
+    arrays = words(random, width, n), times(random, depth, n), diffs(random, n)
+    yield (*arrays, int(random.integers(2)), np.full(directory.LATEST + depth, -7, np.int64))
+
+
+NOT_DESCRIBED = {*range(directory.BOUNDS, directory.PROBES), directory.ENOUGH}
+
+
+def described(description: Words) -> list[int]:
+    """What ``describe`` fills."""
+    return [word for place, word in enumerate(description.tolist()) if place not in NOT_DESCRIBED]
+
+
+def seen_description(result, data, time, diff, known, description) -> object:
+    return result, described(description)
+
+
+@reference("directory.describe", describe_cases, seen_description)
+def describe(data, time, diff, known, description) -> object:
+    n = data.shape[1]
+    expected = description.copy()
+    expected[directory.DATA], expected[directory.ROWS] = data.ctypes.data, n
+    expected[directory.TIME], expected[directory.TIME_STRIDE] = time.ctypes.data, time.shape[1] != 1
+    expected[directory.DIFF], expected[directory.DIFF_STRIDE] = diff.ctypes.data, diff.shape[0] != 1
+    expected[directory.WIDTH], expected[directory.DEPTH] = data.shape[0], time.shape[0]
+    expected[directory.OFFSETS] = expected[directory.OFFSETS_LENGTH] = expected[directory.PROBES] = 0
+    if not known:
+        latest = [max([0, *column]) if n else 0 for column in time.tolist()]
+        expected[directory.LATEST :] = latest
+    return description.ctypes.data, described(expected)
+
+
+def directory_cases(random: Random) -> Iterator[Arguments]:
+    column = np.sort(words(random, size(random, 1)))
+    made = Directory(column)
+    yield column, made.bounds, made.offsets, made._state, int(random.choice([len(column), UNLIMITED]))
+
+
+@reference(
+    "directory.fill_directory",
+    directory_cases,
+    lambda result, column, bounds, offsets, state, limit: (offsets.tolist(), state.tolist()),
+)
+def fill_directory(column, bounds, offsets, state, limit) -> object:
+    origin, _, shift = bounds.tolist()
+    start, _, end = state.tolist()
+    buckets = [(value - origin) >> shift for value in column.tolist()[start:end]]
+    expected = [start + bisect_left(buckets, bucket) for bucket in range(len(offsets))]
+    return expected, [end, len(offsets), end]
+
+
+# seek, pairs
+
+
+def stream_of(random: Random, width: int, depth: int, n: int) -> Updates:
+    """Rows that may meet those of ``some_layers``."""
+    data = random.integers(0, 3, (width, n)) if random.random() < 0.8 else words(random, width, n)
+    return Updates(np.ascontiguousarray(data), times(random, depth, n), diffs(random, n))
+
+
+def match_cases(random: Random) -> Iterator[Case]:
+    depth, origin = int(random.integers(1, 3)), int(random.integers(0, 2))
+    width, stream_width = int(random.integers(1, 4)), int(random.integers(1, 4))
+    known = some_layers(random, width, int(random.integers(1, depth + 1)), large=True)
+    n = int(random.choice([0, 1, 10, 80]))
+    stream = stream_of(random, stream_width, depth + origin * depth, n)
+    keys = int(random.integers(0, min(width, stream_width) + 1))
+    ordered = bool(keys) and random.random() < 0.5
+    key = np.arange(keys) if ordered else random.permutation(stream_width)[:keys]
+    data = stream.data
+    if ordered:
+        data = np.ascontiguousarray(data[:, np.lexsort(data[::-1])])
+    state = np.zeros(seek.EARLIEST + stream.depth, np.int64)
+    state[seek.LAYER] = -1
+    closed, floor = (int(random.integers(0, 4)) for _ in range(2))
+    rows = sum(map(len, known.updates)) * n
+    yield Case(
+        (
+            data, key.astype(np.int64), stream.time, origin * depth, known.layers.addresses,
+            int(random.choice([seek.ANY, seek.THROUGH, seek.BEFORE])), ordered, closed, floor, state,
+            np.empty(len(known.layers) + 1, np.int64), np.empty((2, rows + 1), np.int64),
+        ),
+        known,
+    )  # fmt: skip
+
+
+def seen_pairs(
+    result, stream, key, time, origin, layers, order, ordered, closed, floor, state, starts, found
+) -> object:
+    if result < 0:
+        return "wants a directory"
+    ends = starts.tolist()
+    parts = [sorted(tuples(found[:, a:b])) for a, b in pairwise(ends)]
+    return result, parts, int(state[seek.LAYER])
+
+
+@reference("seek.match", match_cases, seen_pairs, knows=True)
+def match(
+    known, stream, key, time, origin, layers, order, ordered, closed, floor, state, starts, found
+) -> object:
+    n = stream.shape[1]
+    rows, at = tuples(stream, n), tuples(time[origin:], n)
+    parts = []
+    for updates, batch in zip(known.updates, known.layers, strict=True):
+        searched = not batch.has_directory and len(batch) > 64 and not (ordered and n >= len(batch))
+        if searched and n * 128 >= len(batch) and tested(known, batch, time[origin:], order, closed, floor):
+            return "wants a directory"
+        part = []
+        for (i, row), (j, (other, when, _)) in product(enumerate(rows), enumerate(updates)):
+            if any(row[column] != other[place] for place, column in enumerate(key.tolist())):
+                continue
+            through = order == seek.THROUGH
+            if order == seek.ANY or comes_before(when, at[i], closed, floor, through=through):
+                part.append((i, j))
+        parts.append(part)
+    return sum(map(len, parts)), parts, len(parts)
+
+
+def tested(known: Known, batch: Batch, time: Words, order: int, closed: int, floor: int) -> bool:
+    """Whether a pair with the batch may be admitted at all, so that it is searched."""
+    if order == seek.ANY or time.shape[1] > 1 or not batch.constant_time:
+        return True
+    when, at = tuple(batch.time[:, 0].tolist()), tuple(time[:, 0].tolist())
+    return comes_before(when, at, closed, floor, through=order == seek.THROUGH)
+
+
+def gather_cases(random: Random) -> Iterator[Case]:
+    depth, width = int(random.integers(1, 3)), int(random.integers(1, 4))
+    known = some_layers(random, width, int(random.integers(1, depth + 1)))
+    n, stream_width = size(random, 1), int(random.integers(1, 4))
+    stream = stream_of(random, stream_width, depth, n)
+    diff = stream.diff * (1 << 62 if random.random() < 0.1 else 1)
+    chosen, starts = [], [0]
+    for updates in known.updates:
+        count = int(random.integers(0, 10)) if updates else 0
+        chosen += [(int(random.integers(n)), int(random.integers(len(updates)))) for _ in range(count)]
+        starts.append(len(chosen))
+    keep_stream, keep_batch = (
+        random.permutation(width)[: int(random.integers(0, width + 1))].astype(np.int64)
+        for width in (stream_width, width)
+    )
+    total = len(chosen)
+    yield Case(
+        (
+            stream.data, stream.time, diff, keep_stream, keep_batch, known.layers.addresses,
+            np.array(starts, np.int64), columns(chosen, 2), int(random.integers(4)),
+            np.empty((len(keep_stream) + len(keep_batch), total), np.int64),
+            np.empty((depth, total), np.int64),
+            np.empty(total, np.int64), 0,
+        ),
+        known,
+    )  # fmt: skip
+
+
+def seen_updates(
+    result,
+    stream,
+    time,
+    diff,
+    keep_stream,
+    keep_batch,
+    layers,
+    starts,
+    found,
+    wanted,
+    data,
+    out_time,
+    out_diff,
+    start,
+) -> object:
+    n = found.shape[1]
+    overflow = bool(result & pairs.OVERFLOW)
+    diffs_shown = out_diff.tolist() if wanted & pairs.DIFFS and not overflow else None
+    times_shown = tuples(out_time, n) if wanted & pairs.TIMES else None
+    return tuples(data, n), times_shown, diffs_shown, overflow, bool(result & pairs.VARIED)
+
+
+@reference("pairs.gather", gather_cases, seen_updates, knows=True)
+def gather(
+    known,
+    stream,
+    time,
+    diff,
+    keep_stream,
+    keep_batch,
+    layers,
+    starts,
+    found,
+    wanted,
+    data,
+    out_time,
+    out_diff,
+    start,
+) -> object:
+    n = stream.shape[1]
+    rows, at, counts = tuples(stream, n), tuples(time, n), spread(diff, n)
+    made = []
+    for updates, first, last in zip(known.updates, starts.tolist(), starts.tolist()[1:], strict=False):
+        for i, j in tuples(found[:, first:last]):
+            other, when, amount = updates[j]
+            row = tuple(rows[i][c] for c in keep_stream.tolist()) + tuple(
+                other[c] for c in keep_batch.tolist()
+            )
+            padded = when + (0,) * (len(at[i]) - len(when))
+            made.append((row, tuple(map(max, at[i], padded)), counts[i] * amount))
+    whens = [when for _, when, _ in made]
+    overflow = bool(wanted & pairs.DIFFS) and any(abs(amount) > 2**62 * 2 - 1 for _, _, amount in made)
+    return (
+        [row for row, _, _ in made],
+        whens if wanted & pairs.TIMES else None,
+        [amount for _, _, amount in made] if wanted & pairs.DIFFS and not overflow else None,
+        overflow,
+        bool(wanted & pairs.TIMES) and len(set(whens)) > 1,
+    )
+
+
+# collect
+
+
+def prefixes(random: Random, known: Known, group: int, count: int) -> list[Row]:
+    """Distinct ones in order, those of some rows, and others."""
+    rows = [row[:group] for updates in known.updates for row, _, _ in updates]
+    chosen = [rows[i] for i in random.integers(0, len(rows), count)] if rows else []
+    return sorted({*chosen, *tuples(random.integers(0, 4, (group, 2)))})
+
+
+def visible(updates: list[list[Update]], prefix: Row, at: Row) -> list[tuple[Row, int]]:
+    """The rows that begin so, accumulated up to a time, in order, whatever their multiplicities."""
+    found: dict[Row, int] = {}
+    for row, when, diff in (update for layer in updates for update in layer):
+        if row[: len(prefix)] == prefix and all(a <= b for a, b in zip(when, at, strict=False)):
+            found[row] = found.get(row, 0) + diff
+    return sorted(found.items())
+
+
+def window(rows: list[tuple[Row, int]], skip: int, limit: int, ties: int) -> list[tuple[Row, int]]:
+    """The copies from ``skip`` on, ``limit`` of them; with ``ties`` whole rows, and all like the last one."""
+    kept: list[tuple[Row, int]] = []
+    seen = 0
+    for row, count in rows:
+        if count <= 0:
+            continue
+        if ties:
+            if seen < limit or row[:ties] == kept[-1][0][:ties]:
+                kept.append((row, count))
+        else:
+            copies = min(seen + count, skip + limit) - max(seen, skip)
+            if copies > 0:
+                kept.append((row, copies))
+        seen += count
+    return kept
+
+
+def collect_cases(random: Random) -> Iterator[Case]:
+    width, depth = int(random.integers(1, 4)), int(random.integers(1, 3))
+    group = int(random.integers(0, width + 1))
+    known = some_layers(random, width, depth, least=1)
+    ties = int(random.integers(1, width + 1)) if random.random() < 0.4 else 0
+    skip = 0 if ties else int(random.integers(0, 3))
+    limit = int(random.choice([1, 2, 5, UNLIMITED]))
+    prefix = prefixes(random, known, group, int(random.integers(0, 5)))
+    tasks = len(prefix)
+    capacity = tasks * sum(map(len, known.updates)) + 1
+    yield Case(
+        (
+            known.layers.descriptions, width, depth, columns(prefix, group),
+            random.integers(0, 5, (depth, tasks)),
+            random.integers(1, len(known.layers) + 1, tasks), group, skip, limit, ties, 0,
+            np.empty((width, capacity), np.int64), np.empty(capacity, np.int64), np.empty(capacity, np.int64),
+            np.zeros(2, np.int64),
+        ),
+        known,
+    )  # fmt: skip
+
+
+def seen_rows(result, *arguments) -> object:
+    *_, out, count, task, state = arguments
+    n = int(state[0])
+    return result, [*zip(tuples(out[:, :n], n), count[:n].tolist(), task[:n].tolist(), strict=True)]
+
+
+@reference("collect.collect", collect_cases, seen_rows, knows=True)
+def collect(known, layers, width, depth, prefix, at, seen, group, skip, limit, ties, start, *out) -> object:
+    tasks = seen.shape[0]
+    found = []
+    for task, (one, when) in enumerate(zip(tuples(prefix, tasks), tuples(at, tasks), strict=True)):
+        rows = visible(known.updates[: seen[task]], one, when)
+        found += [(row, count, task) for row, count in window(rows, skip, limit, ties)]
+    return tasks, found
+
+
+def heads_cases(random: Random) -> Iterator[Arguments]:
+    width = int(random.integers(1, 4))
+    rows = sorted(tuples(words(random, width, size(random))))
+    yield columns(rows, width), np.empty((int(random.integers(1, width + 1)), len(rows)), np.int64)
+
+
+@reference("collect.heads", heads_cases, lambda result, data, out: tuples(out[:, :result]))
+def heads(data, out) -> object:
+    return sorted({row[: out.shape[0]] for row in tuples(data)})
+
+
+def difference_cases(random: Random) -> Iterator[Case]:
+    width, depth = int(random.integers(1, 4)), int(random.integers(1, 4))
+    rounds = depth - 1 + int(random.integers(0, 2))
+    group = int(random.integers(0, width + 1))
+    known = some_layers(random, width, depth, least=1)
+    prefix = prefixes(random, known, group, 3)
+    offsets = list(product((0, 1), repeat=1 + rounds))
+    groups = np.sort(random.integers(0, len(prefix), int(random.integers(0, 6))))
+    signs = [(-1) ** sum(offset) for offset in offsets]
+    capacity = len(groups) * sum(map(len, known.updates)) + 1
+    yield Case(
+        (
+            known.layers.descriptions, width, depth, columns(prefix, group), groups,
+            random.integers(0, 5, len(groups)), random.integers(0, 5, rounds), columns(offsets, 1 + rounds),
+            np.array(signs, np.int64), int(random.integers(0, 3)), int(random.choice([1, 2, UNLIMITED])), 0,
+            np.empty((width, capacity), np.int64), np.empty(capacity, np.int64), np.empty(capacity, np.int64),
+            np.zeros(3, np.int64),
+        ),
+        known,
+    )  # fmt: skip
+
+
+@reference("collect.differences", difference_cases, seen_rows, knows=True)
+def differences(
+    known, layers, width, depth, prefix, groups, epochs, rounds, offsets, signs, skip, limit, start, *out
+) -> object:
+    found = []
+    names = tuples(prefix)
+    for task, (number, epoch) in enumerate(zip(groups.tolist(), epochs.tolist(), strict=True)):
+        changes: dict[Row, int] = {}
+        for offset, sign in zip(tuples(offsets), signs.tolist(), strict=True):
+            at = tuple(a - b for a, b in zip((epoch, *rounds.tolist()), offset, strict=True))
+            for row, count in window(visible(known.updates, names[number], at), skip, limit, 0):
+                changes[row] = changes.get(row, 0) + sign * count
+        found += [(row, change, task) for row, change in sorted(changes.items()) if change]
+    return len(groups), found
+
+
+def group_time_cases(random: Random) -> Iterator[Case]:
+    width, depth = int(random.integers(1, 4)), int(random.integers(1, 3))
+    group = int(random.integers(0, width + 1))
+    known = some_layers(random, width, depth, least=1)
+    prefix = prefixes(random, known, group, 3)
+    capacity = len(prefix) * sum(map(len, known.updates)) + 2
+    out = np.empty((depth, capacity), np.int64), np.empty(capacity, np.int64), np.zeros(1, np.int64)
+    closed = int(random.integers(0, 4))
+    yield Case((known.layers.descriptions, depth, columns(prefix, group), group, closed, 0, *out), known)
+
+
+def seen_times(result, layers, depth, prefix, group, closed, start, out, task, state) -> object:
+    n = int(state[0])
+    return result, sorted(zip(task[:n].tolist(), tuples(out[:, :n], n), strict=True))
+
+
+@reference("collect.group_times", group_time_cases, seen_times, knows=True)
+def group_times(known, layers, depth, prefix, group, closed, start, *out) -> object:
+    names = tuples(prefix)
+    found = {
+        (task, (max(when[0], closed - 1), *when[1:]))
+        for task, one in enumerate(names)
+        for row, when, _ in (update for layer in known.updates for update in layer)
+        if row[:group] == one
+    }
+    return len(names), sorted(found)
+
+
+def range_cases(random: Random) -> Iterator[Case]:
+    width = int(random.integers(1, 4))
+    key = int(random.integers(0, width))
+    known = some_layers(random, width, 1)
+    prefix = random.integers(0, 3, key)
+    low, high = sorted(words(random, 2).tolist())
+    yield Case(
+        (known.layers.descriptions, key, prefix, low, high, np.empty((len(known.layers), 2), np.int64)), known
+    )
+
+
+@reference(
+    "collect.range_bounds", range_cases, lambda result, *arguments: tuples(arguments[-1].T), knows=True
+)
+def range_bounds(known, layers, key, prefix, low, high, bounds) -> object:
+    found = []
+    for updates in known.updates:
+        rows = [row[: key + 1] for row, _, _ in updates]
+        start = tuple(prefix.tolist())
+        found.append((bisect_left(rows, (*start, low)), bisect_right(rows, (*start, high))))
+    return found
