@@ -1,9 +1,9 @@
 """What each kernel computes, said in plain Python: lists, dictionaries, integers without bounds.
 
 A module has the references of one or a few kernel files. A *reference* is a function of a kernel's
-arguments, as they are before the call, that gives what is expected; ``cases`` makes arguments at random, among
-them the smallest and largest words and nothing at all; ``observed`` reads the same off the result and the
-arguments as they are afterwards. To add one: a function with ``@reference("file.kernel", cases, observed)``.
+arguments, as they are before the call, that gives what is expected; ``cases`` makes arguments at random,
+among them the smallest and largest words and nothing at all; ``observed`` reads the same off the result and
+the arguments as they are afterwards. To add one: a function under ``@reference("file.kernel", ...)``.
 """
 
 import importlib
@@ -43,7 +43,7 @@ def reference(
     *,
     knows: bool = False,
 ) -> Callable[[Callable[..., Any]], Reference]:
-    """Declare the reference of a kernel: a function of its arguments, with ``knows`` of ``Case.known`` first."""
+    """Declare the reference of a kernel: a function of its arguments, with ``knows`` after ``Case.known``."""
 
     def declare(function: Callable[..., Any]) -> Reference:
         def expected(case: Case) -> Any:
