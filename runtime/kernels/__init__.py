@@ -3,26 +3,32 @@
 A kernel takes contiguous int64 arrays and returns counts; it knows no Python object.
 ``@kernel("int64(int64[:, ::1], ...)")`` declares one signature and defers loading: the machine code is
 compiled, or read from the disk cache, when the kernel is first called, so that importing kpg does not
-import numba. A function that kernels of the same file call is declared ``@device``.
+import numba. A function that kernels call is declared ``@device``: of the same file, or of one whose devices
+and constants are for others (``layout``, ``accumulators``), from which it is imported by name.
 """
 
 import importlib
 import logging
+import os
 import pkgutil
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 _logger = logging.getLogger("kpg")
 _told: list[str] = []
+IMPORTED: Final = re.compile(r"^from kpg\.runtime\.kernels\.(\w+) import", re.MULTILINE)
+"""The files whose constants and devices are compiled into a file's kernels."""
 
 
 class Device:
-    """A function callable from the kernels of its file; compiled together with the first of them.
+    """A function callable from kernels, compiled together with the first of them.
 
     A call with arrays counts references to each of them, which costs tens of nanoseconds unless LLVM
     sees through it: in an innermost loop the code is better written out.
@@ -31,22 +37,30 @@ class Device:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.__doc__ = function.__doc__
+        self._built: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any) -> Any:
         return self.function(*args)
 
     def build(self) -> Callable[..., Any]:
-        """What a kernel calls in the compiled code."""
+        """What a kernel calls in the compiled code: the same for the kernels of all files."""
+        if self._built is None:
+            self._built = self.make()
+        return self._built
+
+    def make(self) -> Callable[..., Any]:
+        """The function for kernels, and those that it calls itself."""
         import numba
 
-        compiled: Callable[..., Any] = numba.njit(self.function, nogil=True)
-        return compiled
+        self._built = numba.njit(self.function, nogil=True)
+        _build_devices(self.function.__globals__)
+        return self._built
 
 
 class Intrinsic(Device):
     """A device function that is written in LLVM: ``function()`` makes it when numba is there."""
 
-    def build(self) -> Callable[..., Any]:
+    def make(self) -> Callable[..., Any]:
         compiled: Callable[..., Any] = self.function()
         return compiled
 
@@ -83,20 +97,38 @@ class Kernel:
         """The compiled function, from the disk cache if it is there."""
         import numba
 
-        namespace = self.function.__globals__
-        for name, value in list(namespace.items()):
-            if isinstance(value, Device):
-                namespace[name] = value.build()
+        _build_devices(self.function.__globals__)
         if not self._is_cached(numba):
             _tell()
-        compiled: Callable[..., Any] = numba.njit(self.signature, cache=True, nogil=True)(self.function)
-        return compiled
+        compiled: Any = numba.njit(cache=True, nogil=True)(self.function)
+        # The disk cache would look at the kernel's own file only.
+        compiled._cache._cache_file._source_stamp = stamp_of(Path(self.function.__code__.co_filename))
+        compiled.compile(self.signature)
+        compiled.disable_compile()
+        function: Callable[..., Any] = compiled
+        return function
 
     def _is_cached(self, numba: Any) -> bool:
         """Whether the disk cache seems to have the machine code."""
         folder = Path(numba.njit(cache=True)(self.function)._cache.cache_path)
         stem = Path(self.function.__code__.co_filename).stem
         return any(folder.glob(f"{stem}.{self.function.__qualname__}-*.nbc"))
+
+
+def _build_devices(namespace: dict[str, Any]) -> None:
+    """Put what kernels call in the places of the devices that a module has, its own and imported ones."""
+    for name, value in list(namespace.items()):
+        if isinstance(value, Device):
+            namespace[name] = value.build()
+
+
+@cache
+def stamp_of(file: Path) -> tuple[tuple[float, int], ...]:
+    """The versions of the sources that a file of kernels is compiled from: its own, and what it imports."""
+    found = os.stat(file)
+    own = ((found.st_mtime, found.st_size),)
+    imported = IMPORTED.findall(file.read_text(encoding="utf-8"))
+    return sum((stamp_of(file.with_name(f"{name}.py")) for name in imported), own)
 
 
 @contextmanager
@@ -145,7 +177,7 @@ def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
 
 
 def device(function: Callable[..., Any]) -> Device:
-    """Declare a function that kernels of the same file may call."""
+    """Declare a function that kernels may call."""
     return Device(function)
 
 

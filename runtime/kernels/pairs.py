@@ -4,20 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device, kernel, view_intrinsic
+from kpg.runtime.kernels.layout import DATA, DEPTH, DIFF, DIFF_STRIDE, ROWS, TIME, TIME_STRIDE, WIDTH
 
 Words = NDArray[np.int64]
 
 view = view_intrinsic()
-
-# Of a batch's description, see runtime/kernels/seek.py.
-DATA = 0
-ROWS = 1
-TIME = 2
-TIME_STRIDE = 3
-DIFF = 4
-DIFF_STRIDE = 5
-WIDTH = 6
-DEPTH = 7
 
 TIMES = 1  # wanted
 DIFFS = 2

@@ -1,34 +1,34 @@
 """Matching stream rows with the rows of sorted batches, which are told by their descriptions.
 
-See :mod:`kpg.runtime.kernels.directory` for descriptions and directories.
+See :mod:`kpg.runtime.kernels.layout` for descriptions, and ``directory`` for directories.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device, kernel, small_view_intrinsic, view_intrinsic
+from kpg.runtime.kernels.layout import (
+    BOUNDS,
+    DATA,
+    DEPTH,
+    DIFF,
+    DIFF_STRIDE,
+    ENOUGH,
+    LATEST,
+    OFFSETS,
+    OFFSETS_LENGTH,
+    PROBES,
+    ROWS,
+    TIME,
+    TIME_STRIDE,
+    WIDTH,
+)
 
 Words = NDArray[np.int64]
 Offsets = NDArray[np.int32]
 
 view = view_intrinsic()
 small_view = small_view_intrinsic()
-
-# Of a batch's description, see runtime/kernels/directory.py.
-DATA = 0
-ROWS = 1
-TIME = 2
-TIME_STRIDE = 3
-DIFF = 4
-DIFF_STRIDE = 5
-WIDTH = 6
-DEPTH = 7
-OFFSETS = 8
-OFFSETS_LENGTH = 9
-BOUNDS = 10
-PROBES = 13
-ENOUGH = 14
-LATEST = 15
 
 ANY = 0
 THROUGH = 1

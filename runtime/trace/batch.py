@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import directory as kernels
+from kpg.runtime.kernels import layout
 from kpg.runtime.progress.antichain import Antichain, Time
 from kpg.runtime.trace.updates import Updates, Words
 
@@ -125,17 +126,17 @@ class Batch:
     def latest(self) -> Time:
         """An upper bound of all times, the least if it was not carried over a merge."""
         if self._latest is None:
-            self._latest = tuple(self.description[kernels.LATEST :].tolist())
+            self._latest = tuple(self.description[layout.LATEST :].tolist())
         return self._latest
 
     @property
     def description(self) -> Words:
-        """What kernels know of this batch, ``int64[LATEST + depth]``; see their module ``directory``."""
+        """What kernels know of this batch, ``int64[LATEST + depth]``; see their module ``layout``."""
         if self._description is None:
-            description = np.empty(kernels.LATEST + self.time.shape[0], np.int64)
+            description = np.empty(layout.LATEST + self.time.shape[0], np.int64)
             known = self._latest is not None
             if known:
-                description[kernels.LATEST :] = self._latest
+                description[layout.LATEST :] = self._latest
             self._address = kernels.describe(self.data, self.time, self.diff, known, description)
             self._description = description
             self._describe_directory()
@@ -152,13 +153,13 @@ class Batch:
         description, directory, n = self._description, self._directory, len(self)
         assert description is not None
         if directory is not None:
-            description[kernels.OFFSETS] = directory.offsets.ctypes.data
-            description[kernels.OFFSETS_LENGTH] = directory.offsets.shape[0]
-            description[kernels.BOUNDS : kernels.BOUNDS + 3] = directory.bounds
-            description[kernels.ENOUGH] = NEVER
+            description[layout.OFFSETS] = directory.offsets.ctypes.data
+            description[layout.OFFSETS_LENGTH] = directory.offsets.shape[0]
+            description[layout.BOUNDS : layout.BOUNDS + 3] = directory.bounds
+            description[layout.ENOUGH] = NEVER
         else:
             never = n <= SMALL or n >= 2**31 or not self.data.shape[0]
-            description[kernels.ENOUGH] = NEVER if never else -(-n // ROWS_PER_PROBE)
+            description[layout.ENOUGH] = NEVER if never else -(-n // ROWS_PER_PROBE)
 
     @property
     def nbytes(self) -> int:
@@ -169,7 +170,7 @@ class Batch:
     @property
     def probes(self) -> int:
         """How many rows have been looked up here one by one."""
-        return 0 if self._description is None else int(self._description[kernels.PROBES])
+        return 0 if self._description is None else int(self._description[layout.PROBES])
 
     @property
     def searched(self) -> bool:
@@ -214,8 +215,8 @@ class Layers(tuple[Batch, ...]):
 
     @cached_property
     def descriptions(self) -> Words:
-        """The beginnings of their descriptions, ``int64[layers, 6]``."""
-        table = np.empty((len(self), 6), np.int64)
+        """The beginnings of their descriptions, ``int64[layers, BEGINNING]``."""
+        table = np.empty((len(self), layout.BEGINNING), np.int64)
         for i, batch in enumerate(self):
-            table[i] = batch.description[:6]
+            table[i] = batch.description[: layout.BEGINNING]
         return table

@@ -7,7 +7,7 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from kpg.runtime.kernels import directory, pairs, seek
+from kpg.runtime.kernels import layout, pairs, seek
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.batch import Batch, Directory, Layers
 from kpg.runtime.trace.updates import Updates
@@ -49,10 +49,10 @@ def some_layers(
 def describe_cases(random: Random) -> Iterator[Arguments]:
     n, width, depth = size(random), int(random.integers(0, 4)), int(random.integers(1, 4))
     arrays = words(random, width, n), times(random, depth, n), diffs(random, n)
-    yield (*arrays, int(random.integers(2)), np.full(directory.LATEST + depth, -7, np.int64))
+    yield (*arrays, int(random.integers(2)), np.full(layout.LATEST + depth, -7, np.int64))
 
 
-NOT_DESCRIBED = {*range(directory.BOUNDS, directory.PROBES), directory.ENOUGH}
+NOT_DESCRIBED = {*range(layout.BOUNDS, layout.PROBES), layout.ENOUGH}
 
 
 def described(description: Words) -> list[int]:
@@ -68,14 +68,14 @@ def seen_description(result, data, time, diff, known, description) -> object:
 def describe(data, time, diff, known, description) -> object:
     n = data.shape[1]
     expected = description.copy()
-    expected[directory.DATA], expected[directory.ROWS] = data.ctypes.data, n
-    expected[directory.TIME], expected[directory.TIME_STRIDE] = time.ctypes.data, time.shape[1] != 1
-    expected[directory.DIFF], expected[directory.DIFF_STRIDE] = diff.ctypes.data, diff.shape[0] != 1
-    expected[directory.WIDTH], expected[directory.DEPTH] = data.shape[0], time.shape[0]
-    expected[directory.OFFSETS] = expected[directory.OFFSETS_LENGTH] = expected[directory.PROBES] = 0
+    expected[layout.DATA], expected[layout.ROWS] = data.ctypes.data, n
+    expected[layout.TIME], expected[layout.TIME_STRIDE] = time.ctypes.data, time.shape[1] != 1
+    expected[layout.DIFF], expected[layout.DIFF_STRIDE] = diff.ctypes.data, diff.shape[0] != 1
+    expected[layout.WIDTH], expected[layout.DEPTH] = data.shape[0], time.shape[0]
+    expected[layout.OFFSETS] = expected[layout.OFFSETS_LENGTH] = expected[layout.PROBES] = 0
     if not known:
         latest = [max([0, *column]) if n else 0 for column in time.tolist()]
-        expected[directory.LATEST :] = latest
+        expected[layout.LATEST :] = latest
     return description.ctypes.data, described(expected)
 
 
