@@ -1,5 +1,8 @@
 """Options of the whole test suite."""
 
+import signal
+from collections.abc import Iterator
+
 import pytest
 
 
@@ -12,3 +15,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def rewrite(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be rewritten."""
     return bool(request.config.getoption("--rewrite"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ctrl_c() -> Iterator[None]:
+    """Python's handler of Ctrl-C, also where a shell has started the tests in the background, without any."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -1,8 +1,9 @@
 """The compiled loops.
 
 A kernel takes contiguous int64 arrays and returns counts; it knows no Python object.
-``@kernel("int64(int64[:, ::1], ...)")`` declares one signature; a function that kernels of the same file call is
-declared ``@device``. How they come to be machine code is in ``runtime/native``.
+``@kernel("int64(int64[:, ::1], ...)")`` declares one signature; a function that kernels call is declared
+``@device``: of the same file, or of one whose devices and constants are for others, from which it is imported by
+name. How they come to be machine code is in ``runtime/native``.
 """
 
 import importlib

@@ -1,21 +1,15 @@
 """Kernels that read the live rows of a key range from the layers of a trace, in order.
 
-``layers int64[count, 6]`` describes each layer by the addresses of its arrays: data, rows, time, time
-stride (0: constant), diff, diff stride. The caller keeps the layers alive during the call.
+``layers int64[count, 6]`` has the beginning of each layer's description (see ``layout``). The caller keeps
+the layers alive during the call.
 """
 
 import numpy as np
 
 from kpg.runtime.kernels import device, kernel, load_intrinsic
+from kpg.runtime.kernels.layout import DATA, DIFF, DIFF_STRIDE, ROWS, TIME, TIME_STRIDE
 
 load = load_intrinsic()
-
-DATA = 0
-ROWS = 1
-TIME = 2
-TIME_STRIDE = 3
-DIFF = 4
-DIFF_STRIDE = 5
 
 
 @device

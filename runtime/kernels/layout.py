@@ -11,6 +11,7 @@ TIME = 2  # address of int64[DEPTH, STRIDE], or int64[DEPTH, 1] if the stride of
 TIME_STRIDE = 3
 DIFF = 4  # address of int64[STRIDE], or int64[1] if the stride of diffs is 0
 DIFF_STRIDE = 5
+BEGINNING = 6  # so many places are the beginning, of which a table of several layers is made
 WIDTH = 6
 DEPTH = 7
 STRIDE = 8

@@ -216,10 +216,10 @@ class Layers(tuple[Batch, ...]):
 
     @cached_property
     def descriptions(self) -> Words:
-        """The beginnings of their descriptions, ``int64[layers, 6]``."""
-        table = np.empty((len(self), 6), np.int64)
+        """The beginnings of their descriptions, ``int64[layers, BEGINNING]``."""
+        table = np.empty((len(self), layout.BEGINNING), np.int64)
         for i, batch in enumerate(self):
-            table[i] = batch.description[:6]
+            table[i] = batch.description[: layout.BEGINNING]
         return table
 
     @property

@@ -1,0 +1,259 @@
+"""``history``, ``differences``, ``ranks``, ``weights``: accumulators by key and time."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kpg.runtime.kernels import groups as aggregates
+from kpg.runtime.kernels import history as kernels
+from kpg.runtime.state.groups import Accumulator
+from kpg.runtime.state.history import HistoryTable
+from kpg.runtime.trace.updates import Updates
+from tests.model.references import Arguments, Random, reference
+from tests.model.references.aggregates import Group, decoded, nothing, operands, some_accumulators
+from tests.model.references.texts import found_slots
+from tests.model.references.words import Row, Words, size, tuples
+
+Record = tuple[Row, Group]
+"""A time, whose epoch is -1 if it is of closed ones, and what came at it."""
+COUNTED = (aggregates.COUNT, aggregates.SUM)
+
+
+def records_of(number: int, nk: int, rounds: int, keys: Words, records: Words, spec: Words) -> list[Record]:
+    """The records of a key, in no order."""
+    found = []
+    link, *words = keys[number].tolist()
+    words = words[nk:]
+    while True:
+        time, accumulators = tuple(words[: 1 + rounds]), words[1 + rounds :]
+        found.append((time, decoded(accumulators, spec.tolist())))
+        if link == 0:
+            return found
+        link, *words = records[link - 1].tolist()
+
+
+def contents(
+    nk: int, rounds: int, keys: Words, records: Words, spec: Words, used: int
+) -> dict[Row, list[Record]]:
+    """The records of all keys."""
+    found = {}
+    for number in range(used):
+        if keys[number, 1 + nk] != kernels.FREE:
+            some = records_of(number, nk, rounds, keys, records, spec)
+            found[tuple(keys[number, 1 : 1 + nk].tolist())] = sorted(some, key=lambda one: one[0])
+    return found
+
+
+def some_step(random: Random, table: HistoryTable, width: int, epochs: int) -> list[tuple[Row, Updates]]:
+    """Updates at some rounds, in their order."""
+    depth = table.depth - 1
+    at = sorted({tuple(random.integers(0, 4, depth).tolist()) for _ in range(int(random.integers(1, 4)))})
+    step = []
+    for rounds in at:
+        n = size(random, 1)
+        data = operands(random, table.key, width, n)
+        time = np.array([[0], *([one] for one in rounds)]).repeat(n, axis=1)
+        time[0] = np.sort(random.integers(5, 5 + epochs, n))
+        if (time[0] == time[0, 0]).all():
+            time = time[:, :1]
+        diff = random.choice([-1, 1, 1, 2], n).astype(np.int64)
+        step.append((rounds, Updates(data, np.ascontiguousarray(time), diff)))
+    return step
+
+
+def take(table: HistoryTable, step: list[tuple[Row, Updates]]) -> None:
+    """Accumulate and evaluate all rounds of a step, those too that are owed."""
+    due = dict(step)
+    while due:
+        rounds = min(due)
+        updates = due.pop(rounds)
+        if updates is not None:
+            table.accumulate(updates, rounds)
+        table.evaluate_threshold(rounds, False)
+        for later in table.owed:
+            due.setdefault(later, None)
+
+
+def some_table(
+    random: Random, kinds: tuple[int, ...] = (*COUNTED, aggregates.SUM_DOUBLE), depth: int | None = None
+) -> tuple[HistoryTable, int]:
+    """A table after some steps, and how wide its rows are."""
+    key = int(random.integers(1, 4))
+    width = key + int(random.integers(1, 3))
+    accumulators: tuple[Accumulator, ...] = ()
+    if random.random() < 0.6:
+        accumulators = some_accumulators(random, key, width, kinds)
+    table = HistoryTable(key, accumulators, depth or int(random.integers(2, 4)))
+    for _ in range(int(random.integers(0, 3))):
+        take(table, some_step(random, table, width, 2))
+        table.commit() if random.random() < 0.7 else table.rollback()
+    return table, width
+
+
+def begun(random: Random, kinds: tuple[int, ...] = COUNTED) -> tuple[HistoryTable, Row, Updates]:
+    """A table in the middle of a step, the rounds that it has come to, and the updates there."""
+    table, width = some_table(random, kinds)
+    *before, (rounds, updates) = some_step(random, table, width, int(random.integers(1, 4)))
+    for earlier, given in before:
+        table.accumulate(given, earlier)
+        table.evaluate_threshold(earlier, False)
+    # What the rounds before owe here is not listed: a part of the keys is enough to ask of.
+    return table, rounds, updates
+
+
+# history
+
+
+def accumulate_cases(random: Random) -> Iterator[Arguments]:
+    table, _, updates = begun(random, (*COUNTED, aggregates.SUM_DOUBLE))
+    n = updates.data.shape[1]
+    table._reserve(n)
+    yield (
+        updates.data, updates.time, updates.diff, 0, n, table.key, table.spec, table.slots, table.keys,
+        table.records, table.bits, table.touched, table.current, table.state,
+    )  # fmt: skip
+
+
+def seen_accumulated(
+    result, data, time, diff, first, last, nk, spec, slots, keys, records, bits, touched, current, state
+) -> object:
+    used = int(state[kernels.KEYS])
+    found = contents(nk, time.shape[0] - 1, keys, records, spec, used)
+    listed = tuples(np.ascontiguousarray(keys[current[: state[kernels.CURRENT]], 1 : 1 + nk].T))
+    flagged = [number for number in range(used) if bits[number >> 6] >> (number & 63) & 1]
+    assert sorted(current[: state[kernels.CURRENT]].tolist()) == flagged
+    assert len(found_slots(slots)) == len(found) == state[kernels.LIVE_KEYS]
+    return found, sorted(listed)
+
+
+@reference("history.accumulate", accumulate_cases, seen_accumulated)
+def accumulate(
+    data, time, diff, first, last, nk, spec, slots, keys, records, bits, touched, current, state
+) -> object:
+    found = contents(nk, time.shape[0] - 1, keys, records, spec, int(state[kernels.KEYS]))
+    listed = set()
+    for row, at, amount in zip(tuples(data), tuples(time, data.shape[1]), diff.tolist(), strict=True):
+        listed.add(row[:nk])
+        by_time = dict(found.get(row[:nk], []))
+        group = by_time.setdefault(at, nothing(spec.tolist()))
+        group.add(row, amount, spec.tolist())
+        found[row[:nk]] = sorted(by_time.items(), key=lambda one: one[0])
+    return found, sorted(listed)
+
+
+def wake_cases(random: Random) -> Iterator[Arguments]:
+    bits, current, state = (
+        np.zeros(2, np.int64),
+        np.empty(200, np.int64),
+        np.zeros(kernels.SINK + 1, np.int64),
+    )
+    before = random.permutation(128)[: int(random.integers(0, 20))]
+    for number in before.tolist():
+        bits[number >> 6] |= np.array(1 << (number & 63), np.uint64).astype(np.int64)
+    current[: len(before)], state[kernels.CURRENT] = before, len(before)
+    yield random.integers(0, 128, int(random.integers(0, 60))), bits, current, state
+
+
+@reference(
+    "history.wake",
+    wake_cases,
+    lambda result, numbers, bits, current, state: current[: state[kernels.CURRENT]].tolist(),
+)
+def wake(numbers, bits, current, state) -> object:
+    return list(dict.fromkeys([*current[: state[kernels.CURRENT]].tolist(), *numbers.tolist()]))
+
+
+def rehash_cases(random: Random) -> Iterator[Arguments]:
+    table, _ = some_table(random)
+    yield table.keys, int(table.state[kernels.KEYS]), table.key, np.zeros_like(table.slots)
+
+
+def numbers_in(slots: Words) -> list[int]:
+    """The keys' numbers that can be found."""
+    return sorted((slot & kernels.LOW) - 1 for slot in found_slots(slots))
+
+
+@reference("history.rehash", rehash_cases, lambda result, keys, used, nk, slots: numbers_in(slots))
+def rehash(keys, used, nk, slots) -> object:
+    return [number for number in range(used) if keys[number, 1 + nk] != kernels.FREE]
+
+
+def committed_cases(random: Random) -> Iterator[Arguments]:
+    table, width = some_table(random)
+    take(table, some_step(random, table, width, int(random.integers(1, 4))))
+    yield (
+        table.touched, table.key, table.depth - 1, table.spec, table.slots, table.keys, table.records,
+        table.state,
+    )  # fmt: skip
+
+
+def seen_committed(result, touched, nk, rounds, spec, slots, keys, records, state) -> object:
+    found = contents(nk, rounds, keys, records, spec, int(state[kernels.KEYS]))
+    assert len(found_slots(slots)) == len(found) == state[kernels.LIVE_KEYS]
+    return found
+
+
+@reference("history.commit", committed_cases, seen_committed)
+def commit(touched, nk, rounds, spec, slots, keys, records, state) -> object:
+    found = {}
+    for key, given in contents(nk, rounds, keys, records, spec, int(state[kernels.KEYS])).items():
+        merged: dict[Row, Group] = {}
+        for time, group in given:
+            at = (kernels.COMMITTED, *time[1:])
+            merged[at] = merged[at].plus(group) if at in merged else group
+        kept = [
+            (at, group) for at, group in sorted(merged.items(), key=lambda one: one[0]) if not group.is_zero
+        ]
+        if kept:
+            found[key] = kept
+    return found
+
+
+def rounds_in(keys: Words, records: Words, nk: int) -> int:
+    """The rounds of a time, where nothing is kept but the count of rows."""
+    return keys.shape[1] - nk - 3
+
+
+NO_AGGREGATES = np.zeros((0, 3), np.int64)
+
+
+def seen_rolled_back(result, touched, current, nk, bits, slots, keys, records, state) -> object:
+    assert not bits.any()
+    found = contents(nk, rounds_in(keys, records, nk), keys, records, NO_AGGREGATES, int(state[kernels.KEYS]))
+    assert len(found_slots(slots)) == len(found) == state[kernels.LIVE_KEYS]
+    return found
+
+
+@reference("history.rollback", lambda random: plain_cases(random), seen_rolled_back)
+def rollback(touched, current, nk, bits, slots, keys, records, state) -> object:
+    rounds = rounds_in(keys, records, nk)
+    found = {}
+    for key, given in contents(nk, rounds, keys, records, NO_AGGREGATES, int(state[kernels.KEYS])).items():
+        kept = [(time, group) for time, group in given if time[0] == kernels.COMMITTED]
+        if kept:
+            found[key] = kept
+    return found
+
+
+def plain(random: Random, depth: int | None = None) -> tuple[HistoryTable, int]:
+    """A table of counts only, after some steps."""
+    key = int(random.integers(1, 4))
+    table = HistoryTable(key, (), depth or int(random.integers(2, 4)))
+    for _ in range(int(random.integers(0, 3))):
+        take(table, some_step(random, table, key + 1, 2))
+        table.commit() if random.random() < 0.7 else table.rollback()
+    return table, key + 1
+
+
+def plain_cases(random: Random) -> Iterator[Arguments]:
+    """A step of a table of counts that is to be rolled back before its last rounds are evaluated."""
+    table, width = plain(random)
+    *before, (rounds, updates) = some_step(random, table, width, 2)
+    for earlier, given in before:
+        table.accumulate(given, earlier)
+        table.evaluate_threshold(earlier, False)
+    table.accumulate(updates, rounds)
+    yield (
+        table.touched, table.current, table.key, table.bits, table.slots, table.keys, table.records,
+        table.state,
+    )  # fmt: skip

@@ -1,0 +1,207 @@
+"""The tests mirror the source tree: where to look for the test of a module of ``runtime/`` and ``kpg/``.
+
+``runtime/a/b.py`` and ``kpg/a/b.py`` are tested by ``unit/a/test_b.py``; modules at the top by those in
+``unit/runtime`` and ``unit/kpg``. What is tested as a part of something larger is listed here, and where.
+"""
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+LINKED = {"compiler", "grammars", "runtime", "tpch"}
+
+REFERENCES = "unit/kernels/test_references.py"
+WHOLE = "properties/test_incremental_is_batch.py"
+LOOPS = "properties/test_loops.py"
+LATTICE = "properties/test_lattice.py"
+OPERATORS = "unit/collections/test_operators.py"
+COLLECTIONS = "unit/collections/test_against_python.py"
+SHARING = "unit/collections/test_sharing.py"
+PROOFS = "unit/datalog/proof/test_explainer.py"
+FUNCTIONS = "unit/functions/test_examples.py"
+PROGRAMS = "unit/program/test_program.py"
+VIEWS = "unit/kpg/test_view.py"
+COMMANDS = "unit/cli/test_commands.py"
+
+ELSEWHERE: dict[str, str] = {
+    # A kernel is compared with a plain reference; its own file has what that cannot reach, such as growth.
+    **{
+        f"runtime/kernels/{name}.py": REFERENCES
+        for name in (
+            [
+                "collect",
+                "differences",
+                "directory",
+                "groups",
+                "pairs",
+                "ranks",
+                "rounds",
+                "seek",
+                "slots",
+                "text",
+                "weights",
+            ]
+        )
+    },
+    "runtime/kernels/rows.py": "unit/data/test_table.py",
+    "runtime/kernels/vm.py": "unit/program/test_model.py",
+    "runtime/data/rowindex.py": "unit/data/test_table.py",
+    # An operator is compared with its definition on the accumulated input, inside of dataflows.
+    "runtime/dataflow/operator.py": WHOLE,
+    "runtime/dataflow/scope.py": LOOPS,
+    "runtime/dataflow/step.py": WHOLE,
+    "runtime/operators/apply.py": OPERATORS,
+    "runtime/operators/arrange.py": WHOLE,
+    "runtime/operators/basic.py": LATTICE,
+    "runtime/operators/corners.py": LATTICE,
+    "runtime/operators/custom.py": OPERATORS,
+    "runtime/operators/enterat.py": "unit/collections/test_loops.py",
+    "runtime/operators/history.py": LATTICE,
+    "runtime/operators/input.py": "unit/collections/test_clock.py",
+    "runtime/operators/join.py": "properties/test_delta_join.py",
+    "runtime/operators/linear.py": WHOLE,
+    "runtime/operators/loop.py": LOOPS,
+    "runtime/operators/reduce.py": WHOLE,
+    "runtime/operators/source.py": WHOLE,
+    "runtime/operators/textorder.py": "properties/test_random_sql.py",
+    "runtime/operators/topk.py": WHOLE,
+    "runtime/operators/userreduce.py": "unit/collections/test_reduce.py",
+    "runtime/finished.py": SHARING,
+    "runtime/inputs.py": "unit/collections/test_clock.py",
+    "runtime/installed.py": "unit/runtime/test_access.py",
+    "runtime/recursion.py": PROOFS,
+    "runtime/worker.py": WHOLE,
+    # Rendering shows in what is shared, and in what the operators give.
+    "runtime/render/build.py": SHARING,
+    "runtime/render/context.py": SHARING,
+    "runtime/render/existing.py": SHARING,
+    "runtime/render/identity.py": SHARING,
+    "runtime/render/joins.py": "properties/test_delta_join.py",
+    "runtime/render/nodes.py": WHOLE,
+    "runtime/render/users.py": OPERATORS,
+    # A trace is compared with its model.
+    "runtime/trace/batch.py": "unit/trace/test_spine.py",
+    "runtime/trace/folding.py": "unit/trace/test_spine.py",
+    "runtime/trace/handle.py": "unit/trace/test_spine.py",
+    "runtime/trace/merge.py": "unit/kernels/test_merge.py",
+    # Every function has examples, and is compared with a model inside of expressions.
+    **{
+        f"runtime/functions/{name}.py": FUNCTIONS
+        for name in (
+            [
+                "arithmetic",
+                "casts",
+                "comparison",
+                "conditional",
+                "datalog",
+                "dates",
+                "order",
+                "rounding",
+                "rules",
+                "text",
+                "vectors",
+            ]
+        )
+    },
+    "runtime/functions/aggregates.py": "unit/functions/test_registry.py",
+    **{f"runtime/program/{name}.py": PROGRAMS for name in ("assemble", "errors", "lower", "memo", "segment")},
+    "runtime/convert/encoding.py": "unit/convert/test_arrow.py",
+    "runtime/convert/foreign.py": "unit/collections/test_rows.py",
+    "runtime/spark/cast.py": "unit/spark/test_load.py",
+    # Definitions without code of their own.
+    "runtime/callbacks.py": OPERATORS,
+    "runtime/executor.py": "unit/runtime/test_local.py",
+    "runtime/plan.py": "properties/test_representative.py",
+    "runtime/scalar.py": PROGRAMS,
+    "runtime/types.py": "unit/convert/test_values.py",
+    "runtime/user.py": OPERATORS,
+    # The face is tested as users see it.
+    **{
+        f"kpg/collections/{name}.py": COLLECTIONS
+        for name in (
+            [
+                "arranging",
+                "assembly",
+                "collection",
+                "columns",
+                "dataflow",
+                "expression",
+                "outputs",
+                "planned",
+                "reducing",
+                "term",
+            ]
+        )
+    },
+    "kpg/collections/arranged.py": SHARING,
+    "kpg/collections/exporting.py": "unit/collections/test_sql.py",
+    "kpg/collections/operator.py": OPERATORS,
+    "kpg/collections/patterns.py": "unit/graph/test_conjunction.py",
+    "kpg/collections/replaying.py": "unit/collections/test_records.py",
+    "kpg/collections/scope.py": "unit/collections/test_loops.py",
+    "kpg/collections/session.py": "unit/collections/test_clock.py",
+    "kpg/collections/users.py": OPERATORS,
+    "kpg/graph/labels.py": "unit/graph/test_components.py",
+    **{
+        f"kpg/cli/{name}.py": COMMANDS
+        for name in ["explain", "functions", "imports", "numbers", "prompt", "script", "text"]
+    },
+    "kpg/cli/datalog.py": "unit/datalog/test_files.py",
+    "kpg/cli/datalog_prompt.py": "unit/datalog/test_files.py",
+    "kpg/datalog/answering.py": "unit/datalog/test_goal.py",
+    "kpg/datalog/columnar.py": "unit/datalog/test_files.py",
+    "kpg/datalog/front.py": "unit/datalog/test_installing.py",
+    "kpg/datalog/guard.py": "unit/datalog/test_channel.py",
+    "kpg/datalog/layers.py": "unit/datalog/test_installing.py",
+    "kpg/datalog/planning.py": "unit/datalog/test_installing.py",
+    "kpg/datalog/program.py": "unit/datalog/test_installing.py",
+    "kpg/datalog/recent.py": "unit/datalog/test_channel.py",
+    "kpg/datalog/transcript.py": "unit/datalog/test_files.py",
+    "kpg/datalog/writing.py": "unit/datalog/test_files.py",
+    **{
+        f"kpg/datalog/proof/{name}.py": PROOFS
+        for name in ["aggregates", "bindings", "build", "search", "show", "store", "texts", "tree"]
+    },
+    "kpg/engine.py": "unit/kpg/test_statements.py",
+    "kpg/feed.py": VIEWS,
+    "kpg/loading.py": "unit/kpg/test_statements.py",
+    "kpg/modify.py": "unit/kpg/test_bad_input.py",
+    "kpg/planning.py": "unit/kpg/test_statements.py",
+    "kpg/verify.py": VIEWS,
+}
+"""Modules that have no file of tests of their own, and where they are tested."""
+
+
+def modules(folder: str) -> list[str]:
+    """The modules of a package that have code, as paths from the root."""
+    found = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        parts = path.relative_to(ROOT / folder).parts
+        if not path.name.startswith("__") and not (folder == "kpg" and parts[0] in LINKED):
+            found.append(path.relative_to(ROOT).as_posix())
+    return found
+
+
+MODULES = [*modules("runtime"), *modules("kpg")]
+
+
+def own_test(module: str) -> Path:
+    """The file of a module's own tests."""
+    top, *folders, name = Path(module).parts
+    return Path(TESTS, "unit", *(folders or [top]), f"test_{name}")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_is_tested(module: str) -> None:
+    """By a file of its own, or where it is said to be, and not both."""
+    if module in ELSEWHERE:
+        assert (TESTS / ELSEWHERE[module]).is_file()
+        assert not own_test(module).is_file(), "take it off the list"
+    else:
+        assert own_test(module).is_file(), "write it, or say in the list where the module is tested"
+
+
+def test_nothing_is_listed_that_is_gone() -> None:
+    assert set(ELSEWHERE) - set(MODULES) == set()
