@@ -376,6 +376,49 @@ def group_times(layers, depth, prefix, group, closed, start, out, out_task, stat
     return tasks
 
 
+@kernel(
+    "int64(int64[:, ::1], int64, int64[:, ::1], int64[::1], int64, int64[:, ::1], int64[::1], int64[::1])"
+)
+def later_rounds(layers, depth, prefix, rounds, start, out, out_task, state):
+    """For each group from ``start``: the least upper bounds of ``rounds`` and those of its updates, if later.
+
+    In a loop that is not nested only the first of them. ``prefix int64[group, tasks]``, ``out int64[rounds,
+    capacity]`` with room for one more column than is listed; ``state[0]`` is the number written. Rounds that
+    the layers' times of ``depth`` coordinates lack are 0. Returns the first group that did not fit, or the
+    number of groups.
+    """
+    capacity = out.shape[1] - 1
+    tasks = prefix.shape[1]
+    group = prefix.shape[0]
+    nested = rounds.shape[0] > 1
+    for task in range(start, tasks):
+        first = state[0]
+        written = first
+        for layer in range(layers.shape[0]):
+            row = first_not_below(layers, layer, prefix, task, group)
+            stride = layers[layer, TIME_STRIDE]
+            rows = layers[layer, ROWS] if stride == 1 else 1
+            while row < layers[layer, ROWS] and compare_prefix(layers, layer, row, prefix, task, group) == 0:
+                later = False
+                for c in range(rounds.shape[0]):
+                    known = c + 1 < depth
+                    t = load(layers[layer, TIME], (c + 1) * rows + row * stride) if known else 0
+                    later |= t > rounds[c]
+                    out[c, written] = max(t, rounds[c])
+                row += 1
+                if not later:
+                    continue
+                if not nested and written > first:
+                    out[0, first] = min(out[0, first], out[0, written])
+                elif not nested or not is_listed(out, task, out_task, first, written):
+                    if written == capacity:
+                        return task
+                    out_task[written] = task
+                    written += 1
+        state[0] = written
+    return tasks
+
+
 @device
 def compare_bound(layers, layer, row, prefix, key, bound):
     """Sign of (layer's key, next column) - (prefix, bound)."""

@@ -8,13 +8,14 @@ other than zero only at least upper bounds of times of the group's updates.
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise, product
+from operator import gt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.trace.batch import Layers
-from kpg.runtime.trace.collect import group_times
+from kpg.runtime.trace.collect import group_times, later_rounds
 
 Words = NDArray[np.int64]
 Rounds = tuple[int, ...]
@@ -74,20 +75,23 @@ class Owed:
         the least upper bounds of this round and the rounds in each group's history; of these, in a loop
         that is not nested, only the next, at which the group will come to owe the one after.
         """
+        if step.single_time:
+            everyone = np.arange(prefix.shape[1], dtype=np.int64)
+            now = everyone, np.full(prefix.shape[1], step.time, np.int64)
+            # What is not in the layers' times is round 0, which is not later.
+            if not any(any(map(gt, layer.latest[1:], step.rounds)) for layer in layers):
+                return *now, []
+            at, group = later_rounds(layers, prefix, np.array(step.rounds, np.int64))
+            if not group.shape[0]:
+                return *now, []
+            return *now, self._owe(prefix, np.concatenate((group.reshape(1, -1), at)))
         rounds = np.array(step.rounds, np.int64).reshape(-1, 1)
         known = layers[0].time.shape[0] - 1  # an arrangement that enters the loop lacks the last rounds
-        later = any(np.greater(layer.latest[1:], step.rounds[:known]).any() for layer in layers)
-        everyone = np.arange(prefix.shape[1], dtype=np.int64)
-        if step.single_time and not later:
-            return everyone, np.full(prefix.shape[1], step.time, np.int64), []
         times, group = group_times(layers, prefix, step.lower)
         times = np.concatenate((times, np.zeros((len(rounds) - known, times.shape[1]), np.int64)))
-        if step.single_time:
-            now = everyone, np.full(prefix.shape[1], step.time, np.int64)
-        else:
-            here = (times[0] >= step.lower) & (times[1:] <= rounds).all(axis=0)
-            pairs = distinct_columns(np.stack((group[here], times[0, here])))
-            now = pairs[0], pairs[1]
+        here = (times[0] >= step.lower) & (times[1:] <= rounds).all(axis=0)
+        pairs = distinct_columns(np.stack((group[here], times[0, here])))
+        now = pairs[0], pairs[1]
         bound = np.maximum(times[1:], rounds)
         after = np.flatnonzero((bound != rounds).any(axis=0))
         if not after.shape[0]:
@@ -99,6 +103,10 @@ class Owed:
 
     def _owe(self, prefix: Words, owed: Words) -> list[Rounds]:
         """Note groups by the rounds: columns (group, rounds...) of ``owed``."""
+        if owed.shape[1] == 1:
+            number, *only = owed[:, 0].tolist()
+            self.groups.setdefault(tuple(only), []).append(prefix[:, number : number + 1])
+            return [tuple(only)]
         order = np.lexsort(owed[:0:-1])
         at = owed[1:, order]
         starts = [0, *(np.flatnonzero((at[:, 1:] != at[:, :-1]).any(axis=0)) + 1).tolist(), order.shape[0]]

@@ -92,6 +92,31 @@ def differences(
     return np.ascontiguousarray(out[:, :written]), diff[:written], task[:written], walked - live
 
 
+def later_rounds(layers: Layers, prefix: Words, rounds: Words) -> tuple[Words, Words]:
+    """The distinct least upper bounds of ``rounds`` and those of the updates of many groups, where later.
+
+    In a loop that is not nested, of each group the first. ``prefix int64[group, n]``, layers of one depth (at
+    least one). Returns (rounds ``int64[len(rounds), m]``, group of each, ascending).
+    """
+    depth = layers[0].time.shape[0]
+    tasks = prefix.shape[1]
+    description = layers.descriptions
+    capacity = 4 * tasks + 64
+    out = np.empty((rounds.shape[0], capacity + 1), np.int64)
+    task, state = np.empty(capacity + 1, np.int64), np.zeros(1, np.int64)
+    start = 0
+    while True:
+        start = kernels.later_rounds(description, depth, prefix, rounds, start, out, task, state)
+        if start == tasks:
+            break
+        capacity *= 2
+        grown = np.empty((rounds.shape[0], capacity + 1), np.int64)
+        grown[:, : out.shape[1]] = out
+        out, task = grown, np.resize(task, capacity + 1)
+    written = int(state[0])
+    return out[:, :written], task[:written]
+
+
 def group_times(layers: Layers, prefix: Words, closed: int) -> tuple[Words, Words]:
     """The distinct times of the updates of many groups: (times int64[depth, m], group of each, ascending).
 
