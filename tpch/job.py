@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from kpg.runtime.kernels import every_kernel
 from kpg.tpch.compare import Order, difference, without_limit
 from kpg.tpch.engine import Engine, apply
 from kpg.tpch.generate import data_folder, generate, is_complete, table_path
-from kpg.tpch.loading import obstacle
+from kpg.tpch.loading import obstacle, starting_spark
 from kpg.tpch.oracle import Oracle
 from kpg.tpch.progress import stage
 from kpg.tpch.refresh import RefreshStream
@@ -44,16 +45,20 @@ def run(
             f"scale factor {scale:g} is too small: partsupp's primary key needs {SMALLEST_SCALE:g} or more"
         )
     folder = data_folder(scale, data)
-    prepare(scale, folder, console)
-    stream = RefreshStream(folder, seed=seed, orders=batch)
-    report = JobReport(scale, seed, stream.orders)
-    compile_kernels(console)
-    with Oracle(folder) as oracle:
-        job = Job(connect(), oracle, report, console)
-        job.load(folder)
-        job.install(queries or QUERIES)
-        if refreshes > 0:
-            job.refresh(stream, refreshes)
+    with ExitStack() as until_loaded:
+        if obstacle() is None:
+            until_loaded.enter_context(starting_spark(scale))
+        prepare(scale, folder, console)
+        stream = RefreshStream(folder, seed=seed, orders=batch)
+        report = JobReport(scale, seed, stream.orders)
+        compile_kernels(console)
+        with Oracle(folder) as oracle:
+            job = Job(connect(), oracle, report, console)
+            job.load(folder)
+            until_loaded.close()
+            job.install(queries or QUERIES)
+            if refreshes > 0:
+                job.refresh(stream, refreshes)
     print_report(report, console)
     if json is not None:
         write_json(report, json)

@@ -110,9 +110,22 @@ def _read(
 ) -> Iterator[pa.Table]:
     total = sum(pq.read_metadata(file).num_rows for file in files)
     rows = 0
-    for file in files:
-        for chunk in parquet_chunks(file, CHUNK_ROWS):
-            yield chunk
-            rows += chunk.num_rows
-            if progress is not None:
-                progress(Progress(table, "reading", rows, total))
+    for chunk in _joined(chunk for file in files for chunk in parquet_chunks(file, CHUNK_ROWS)):
+        yield chunk
+        rows += chunk.num_rows
+        if progress is not None:
+            progress(Progress(table, "reading", rows, total))
+
+
+def _joined(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows with the chunks of many small files joined, where they are encoded alike."""
+    held: list[pa.Table] = []
+    rows = 0
+    for chunk in chunks:
+        if held and (rows + chunk.num_rows > CHUNK_ROWS or chunk.schema != held[0].schema):
+            yield pa.concat_tables(held)
+            held, rows = [], 0
+        held.append(chunk)
+        rows += chunk.num_rows
+    if held:
+        yield pa.concat_tables(held)
