@@ -5,6 +5,7 @@ text, the versions of kpg and numba, and the processor it is compiled for.
 """
 
 import hashlib
+import importlib
 import importlib.util
 import platform
 import re
@@ -13,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import kpg
 from kpg.runtime.native.declare import Kernel
 
 HERE: Final = Path(__file__).parent
@@ -34,7 +34,9 @@ def key(kernel: Kernel, processor: str) -> str:
 
 def content(kernel: Kernel) -> str:
     """The part of a key that does not depend on who compiles and for what."""
-    return _digest(_source(Path(kernel.function.__code__.co_filename)), kernel.signature, kernel.symbol, _base())
+    return _digest(
+        _source(Path(kernel.function.__code__.co_filename)), kernel.signature, kernel.symbol, _base()
+    )
 
 
 @cache
@@ -57,7 +59,8 @@ def call_key() -> str:
 def _base() -> str:
     """What all kernels have in common."""
     texts = [(HERE / name).read_text(encoding="utf-8") for name in EMITTERS]
-    return _digest(*texts, kpg.__version__, sys.platform, platform.machine())
+    version = importlib.import_module("kpg").__version__
+    return _digest(*texts, version, sys.platform, platform.machine())
 
 
 @cache

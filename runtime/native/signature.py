@@ -13,7 +13,14 @@ from kpg.runtime.errors import InternalError
 SCALARS: Final = {"int64": "i", "uint64": "u", "float64": "f", "boolean": "b", "void": "v"}
 """numba's names to the letters that ``call.c`` knows."""
 
-ELEMENTS: Final = {"int64": "i8", "uint64": "u8", "int32": "i4", "uint8": "u1", "float64": "f8", "boolean": "b1"}
+ELEMENTS: Final = {
+    "int64": "i8",
+    "uint64": "u8",
+    "int32": "i4",
+    "uint8": "u1",
+    "float64": "f8",
+    "boolean": "b1",
+}
 """Element types to the kind and size that numpy gives them."""
 
 _ARGUMENT: Final = re.compile(
@@ -61,4 +68,3 @@ def _code(found: re.Match[str]) -> str:
         dimensions = 2 if found["leading"] else 1
         return f"{ELEMENTS[found['element']]}{dimensions}w" if found["element"] in ELEMENTS else ""
     return SCALARS.get(found["scalar"], "").replace("v", "")
-
