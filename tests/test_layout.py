@@ -15,7 +15,7 @@ SOURCES = sorted(file for folder in (*LINKED, "kpg") for file in (ROOT / folder)
 MOST_LINES = 400
 MOST_LINES_OF_A_KERNEL = 680
 DOORS = {
-    "numba": ("runtime/kernels/",),
+    "numba": ("runtime/native/",),
     "pyspark": ("runtime/spark/",),
     "sqlglot": ("compiler/sql/",),
     "lark": ("compiler/datalog/",),

@@ -6,9 +6,7 @@ A kernel takes contiguous int64 arrays and returns counts; it knows no Python ob
 name. How they come to be machine code is in ``runtime/native``.
 """
 
-import importlib
-import pkgutil
-
+from kpg.runtime.native.catalog import every_kernel
 from kpg.runtime.native.declare import (
     Device,
     Intrinsic,
@@ -37,12 +35,3 @@ __all__ = [
     "small_view_intrinsic",
     "view_intrinsic",
 ]
-
-
-def every_kernel() -> list[Kernel]:
-    """All kernels, for whoever would rather compile them before they are needed."""
-    found: list[Kernel] = []
-    for module in pkgutil.iter_modules(__path__):
-        names = vars(importlib.import_module(f"{__name__}.{module.name}"))
-        found += [value for value in names.values() if isinstance(value, Kernel)]
-    return found

@@ -5,6 +5,7 @@ text, the versions of kpg and numba, and the processor it is compiled for.
 """
 
 import hashlib
+import importlib
 import importlib.util
 import platform
 import re
@@ -58,7 +59,8 @@ def call_key() -> str:
 def _base() -> str:
     """What all kernels have in common."""
     texts = [(HERE / name).read_text(encoding="utf-8") for name in EMITTERS]
-    return _digest(*texts, sys.modules["kpg"].__version__, sys.platform, platform.machine())
+    version = importlib.import_module("kpg").__version__
+    return _digest(*texts, version, sys.platform, platform.machine())
 
 
 @cache

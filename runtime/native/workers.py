@@ -16,12 +16,12 @@ import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import cache
-from pathlib import Path
 from typing import Final
 
-import kpg
 from kpg.runtime.errors import InternalError
+from kpg.runtime.native.catalog import every_kernel
 from kpg.runtime.native.declare import Kernel
+from kpg.runtime.native.identity import HERE
 from kpg.runtime.native.link import compiler
 from kpg.runtime.native.load import cached, call, processor
 
@@ -53,7 +53,7 @@ USUAL: Final = (
 
 
 class Workers:
-    """Processes that compile, and a thread for each that feeds it; they start when there is something to do."""
+    """Processes that compile, and for each a thread that feeds it; they start when there is work."""
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
@@ -125,8 +125,7 @@ class Workers:
 
     def _start(self) -> subprocess.Popen[str]:
         """A process that reads kernels' names and compiles them; it ends with its input."""
-        root = str(Path(kpg.__file__).parents[1])
-        path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+        path = os.pathsep.join([str(HERE.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
         process = subprocess.Popen(
             [sys.executable, "-m", "kpg.runtime.native"],
             stdin=subprocess.PIPE,
@@ -180,8 +179,6 @@ def workers() -> Workers:
 
 def usual() -> list[Kernel]:
     """The kernels that nearly every program needs, less those that this process has loaded."""
-    from kpg.runtime.kernels import every_kernel
-
     known = {f"{kernel.file}.{kernel.__name__}": kernel for kernel in every_kernel()}
     return [known[name] for name in USUAL if name in known]
 
