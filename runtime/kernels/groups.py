@@ -33,6 +33,7 @@ LOW = 0xFFFFFFFF
 MOST_AMOUNT = 1 << 28  # products of 33 bits with it are added to limbs
 BLOCK = 64
 FEW = 64  # groups, in a table of at most which rows are first sorted by group
+FEWER = 8  # groups, in a table of at most which a block of keys is compared with each
 LARGE = 1024  # rows of a block then
 SMALL = 1 << 52  # sums of a large block of words below it fit 64 bits
 OVERFLOW = 5
@@ -302,6 +303,29 @@ def add_block(data, start, stop, diff, groups, base, acc, spec):
 
 
 @device
+def compare_with_each(data, start, stop, nk, rows, allotted, groups):
+    """The group of each row of a block, -1 if it is not among the first ``allotted``; counts these."""
+    count = stop - start
+    for i in range(count):
+        groups[i] = -1
+    same = np.empty(count, np.int64)
+    for g in range(allotted):
+        for i in range(count):
+            same[i] = -1
+        for c in range(nk):
+            words = data[c, start:stop]
+            word = rows[g, 1 + c]
+            for i in range(count):
+                same[i] = same[i] if words[i] == word else 0
+        for i in range(count):
+            groups[i] = g if same[i] != 0 else groups[i]
+    missing = 0
+    for i in range(count):
+        missing += int(groups[i] < 0)
+    return missing
+
+
+@device
 def sort_by_group(groups, count, allotted, ends, order):
     """Sort the rows of a block by group: group g's are ``order[ends[g] : ends[g + 1]]``."""
     for g in range(allotted + 2):
@@ -333,7 +357,6 @@ def add_few(data, start, stop, amount, groups, allotted, ends, order, base, acc,
     Returns whether the count of a group's rows came not to fit 64 bits.
     """
     diff = np.full(1, amount, np.int64)
-    sort_by_group(groups, stop - start, allotted, ends, order)
     wrapped = np.int64(0)
     for g in range(allotted):
         change = amount * (ends[g + 1] - ends[g])
@@ -398,8 +421,12 @@ def accumulate(data, diff, first, last, nk, spec, slots, rows, marker, free, tou
     natural = np.empty(0, np.int64)
     for start in range(first, last, block):
         stop = min(start + block, last)
-        state[4] ^= prefetch(data, natural, start, stop, nk, slots, rows, homes, groups)
-        for row in range(start, stop):
+        known = few and state[0] <= FEWER and state[1] == 0
+        if known:
+            known = compare_with_each(data, start, stop, nk, rows, state[0], groups) == 0
+        if not known:
+            state[4] ^= prefetch(data, natural, start, stop, nk, slots, rows, homes, groups)
+        for row in range(start, start if known else stop):
             slot = homes[row - start]
             while True:
                 group = slots[slot] - 1
@@ -417,6 +444,10 @@ def accumulate(data, diff, first, last, nk, spec, slots, rows, marker, free, tou
                 touch(group, marker, nk, rows, touched, old, state)
             groups[row - start] = group
         if few and state[0] <= FEW:
+            sort_by_group(groups, stop - start, state[0], ends, order)
+            for group in range(state[0]):
+                if ends[group] < ends[group + 1] and rows[group, 0] != marker:
+                    touch(group, marker, nk, rows, touched, old, state)
             overflow = add_few(data, start, stop, diff[0], groups, state[0], ends, order, 1 + nk, rows, spec)
         else:
             overflow = add_block(data, start, stop, diff, groups, 1 + nk, rows, spec)
