@@ -23,7 +23,7 @@ check: $(STAMP)
 	$(BIN)/pytest
 
 golden: $(STAMP)
-	$(BIN)/pytest tests/golden --rewrite
+	$(BIN)/pytest tests/unit/compiler --rewrite
 
 setup: $(STAMP)
 

@@ -43,7 +43,7 @@ def step(flow: kpg.Dataflow, *inputs: kpg.Input) -> float:
 
 def worker_of(database: kpg.Database) -> Worker:
     """The worker inside."""
-    return database._engine.worker
+    return database._engine.executor
 
 
 def rows_of(probe: kpg.Probe) -> int:

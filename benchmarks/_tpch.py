@@ -66,7 +66,7 @@ def schema_of(table: str) -> Schema:
 
 def worker_of(database: Database) -> Worker:
     """The worker below the public interface."""
-    return database._engine.worker
+    return database._engine.executor
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from typing import Final, assert_never
 from kpg.compiler.algebra.text import render as render_rel
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.passes import Step
-from kpg.runtime import plan, user
+from kpg.runtime import plan
 from kpg.runtime.functions.render import render as render_scalar
-from kpg.runtime.plan import Lookup, Mfp, Plan, Ref
+from kpg.runtime.plan import HalfJoin, Mfp, Plan, Ref, user
 from kpg.runtime.scalar import Column, Fetch, Scalar
 
 STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical")
@@ -30,7 +30,7 @@ def explain_plan(query: Plan, catalog: Catalog) -> str:
 def cost(node: plan.AnyNode) -> str:
     """What a change costs the node."""
     match node:
-        case plan.Join():
+        case plan.HalfJoin() | plan.DeltaJoin():
             return "O(change x fan-out)"
         case plan.RangeJoin():
             return "O(change + rows between thresholds)"
@@ -49,6 +49,7 @@ def cost(node: plan.AnyNode) -> str:
             | plan.Concat()
             | plan.Negate()
             | plan.Arrange()
+            | plan.Delta()
             | plan.Reduce()
             | plan.Distinct()
             | plan.Threshold()
@@ -102,8 +103,18 @@ class _Printer:
         """All lines of all nodes."""
         return [line for ref in range(len(self.query.nodes)) for line in self._node(ref)]
 
+    def _chain(self, end: Ref) -> Iterator[str]:
+        """The nodes of a path, one line each."""
+        path = plan.path_of(self.query.nodes, end)
+        first, *rest = map(self._ref, path.refs)
+        yield f"    {first} Delta {self._ref(path.delta.input)}: {self._mfp(path.delta.mfp)}"
+        for name, half in zip(rest, path.half_joins, strict=True):
+            yield f"      {name} {self._half_join(half)}"
+
     def _node(self, ref: Ref) -> Iterator[str]:
         node = self.query.nodes[ref]
+        if isinstance(node, plan.Delta | plan.HalfJoin):
+            return  # shown with the join
         yield f"{self._ref(ref)} {self._headline(ref)}  -- {cost(node)}"
         if isinstance(node, plan.Loop):
             body = _Printer(Plan(node.body, 0), self.catalog, f"{self._ref(ref)}.", self.prefix)
@@ -111,10 +122,9 @@ class _Printer:
             yield f"  results {', '.join(f'{self._ref(ref)}.{result}' for result in node.results)}"
         if isinstance(node, plan.Linear | plan.RangeJoin):
             yield f"    {self._mfp(node.mfp)}"
-        if isinstance(node, plan.Join):
-            for path in node.paths:
-                yield f"    change of {self._ref(node.inputs[path.relation])}: {self._mfp(path.mfp)}"
-                yield from (f"      {self._lookup(lookup)}" for lookup in path.lookups)
+        if isinstance(node, plan.DeltaJoin):
+            for end in node.paths:
+                yield from self._chain(end)
 
     def _headline(self, ref: Ref) -> str:
         node = self.query.nodes[ref]
@@ -151,15 +161,25 @@ class _Printer:
                 return f"{name} result {result}"
             case plan.Loop(limit=int(limit), error_at_limit=error):
                 return f"{name}, {'error' if error else 'end'} after {limit} rounds"
-            case _:
+            case plan.Loop() | plan.Linear() | plan.Concat() | plan.Negate():
                 return name
+            case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin():
+                return name
+            case plan.Distinct() | plan.Threshold():
+                return name
+            case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.EnterAt():
+                return name
+            case _:
+                assert_never(node)
 
     def _ref(self, ref: Ref) -> str:
         return f"{self.prefix}{ref}"
 
     def _shown_inputs(self, ref: Ref) -> tuple[Ref, ...]:
         node = self.query.nodes[ref]
-        return node.inputs if isinstance(node, plan.Join) else plan.inputs(node)
+        if isinstance(node, plan.DeltaJoin):
+            return tuple(path.delta.input for path in plan.paths_of(self.query.nodes, node))
+        return plan.inputs(node)
 
     def _shared(self, ref: Ref) -> str:
         found = table_key(self.query, ref)
@@ -168,8 +188,8 @@ class _Printer:
         table, key = found
         return f", shared {table}({', '.join(self._name(table, column) for column in key)})"
 
-    def _lookup(self, lookup: Lookup) -> str:
-        return f"lookup {self._ref(lookup.arrangement)} by ({_columns(lookup.key)}): {self._mfp(lookup.mfp)}"
+    def _half_join(self, half: HalfJoin) -> str:
+        return f"HalfJoin {self._ref(half.arrangement)} by ({_columns(half.key)}): {self._mfp(half.mfp)}"
 
     def _mfp(self, mfp: Mfp) -> str:
         outputs = f"({', '.join(map(self._scalar, mfp.outputs))})"

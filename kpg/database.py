@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kpg import modify
 from kpg.compiler.sql import statements as ast
@@ -13,7 +13,6 @@ from kpg.engine import Engine
 from kpg.planning import explain_export
 from kpg.result import Result
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.trace.spine import EFFORT
 from kpg.runtime.types import BIGINT, TEXT
 from kpg.statements import execute, explain_statement, is_explained, listing, show_tables
 from kpg.verify import verify
@@ -25,10 +24,7 @@ if TYPE_CHECKING:
     from kpg.collections.dataflow import Dataflow
     from kpg.datalog import Absence, Goal, Program, Proof
     from kpg.loading import Progress
-    from kpg.runtime.data.table import Table
-
-MERGE_EFFORTS: Final = {"eager": 1 << 40, "default": EFFORT, "lazy": 1}
-"""For each row that comes to an index so many of each of its unfinished merges are merged: all, 4, or 1."""
+    from kpg.table import Table
 
 Outcome = Result | View | None
 
@@ -41,11 +37,7 @@ class Database:
     """
 
     def __init__(self, merge_effort: str = "default") -> None:
-        if merge_effort not in MERGE_EFFORTS:
-            raise InterfaceError(
-                f'there is no merge effort "{merge_effort}"', hint=f"it is one of {', '.join(MERGE_EFFORTS)}"
-            )
-        self._open: Engine | None = Engine(MERGE_EFFORTS[merge_effort])
+        self._open: Engine | None = Engine(merge_effort)
 
     def __enter__(self) -> "Database":
         return self
@@ -235,7 +227,7 @@ class Database:
 
     def arrangements(self) -> Result:
         """The indexes there are: of what, their rows, bytes and batches, and the views that share them."""
-        found = self._engine.worker.arrangements()
+        found = self._engine.executor.arrangements()
         return listing(
             {
                 "arrangement": (TEXT, [one.description for one in found]),
@@ -248,7 +240,7 @@ class Database:
 
     def operators(self) -> Result:
         """A profile: every operator, its work since it was made, and the views that share it."""
-        found = self._engine.worker.operators()
+        found = self._engine.executor.operators()
         return listing(
             {
                 "operator": (BIGINT, [one.position for one in found]),
@@ -289,7 +281,7 @@ class Database:
     @property
     def epoch(self) -> int:
         """The number of the last commit."""
-        return self._engine.worker.epoch
+        return self._engine.executor.epoch
 
     @property
     def _engine(self) -> Engine:
@@ -300,7 +292,7 @@ class Database:
     def _check_open(self) -> None:
         if self._open is None:
             raise InterfaceError("the database is closed", hint="open another one with kpg.connect()")
-        if self._open.worker.stepping:
+        if self._open.executor.stepping:
             raise InterfaceError("the database cannot be used by a function that its own step calls")
 
     def _parsed(self, text: str) -> list[ast.Statement]:

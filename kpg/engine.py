@@ -1,10 +1,9 @@
-"""One database from inside: the worker, the catalog, and the views that are kept up to date.
+"""One database from inside: the executor, the catalog, and the views that are kept up to date.
 
-The statements and the public API are thin layers over this. Invariant: the catalog's tables are the
-worker's tables, and its materialized views are ``views``.
+The statements and the public API are thin layers over this. Invariant: the catalog's tables are among the
+executor's tables, and its materialized views are ``views``.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial
@@ -17,24 +16,20 @@ from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.feed import Feed
+from kpg.notifications import Notification, Notifications
 from kpg.planning import LiveStatistics, Planned
 from kpg.result import Result
-from kpg.runtime.data.table import Table
-from kpg.runtime.errors import NotSupportedError, OperationalError, ProgrammingError
-from kpg.runtime.installed import Installed
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.executor import Installation
 from kpg.runtime.interrupts import DeferredInterrupt
+from kpg.runtime.local import local_executor
 from kpg.runtime.plan import Plan
-from kpg.runtime.trace.spine import EFFORT
 from kpg.runtime.types import Schema
-from kpg.runtime.worker import Worker
+from kpg.table import Table
 from kpg.transaction import Transactions
 from kpg.view import Maintained
 
 Words = NDArray[np.int64]
-
-
-Letter = Callable[[], object]
-"""A call that tells somebody of a commit."""
 
 
 class Client(Protocol):
@@ -43,7 +38,7 @@ class Client(Protocol):
     def pull(self) -> None:
         """Bring what is new into the inputs, before a step."""
 
-    def letters(self) -> Iterator[Letter]:
+    def notifications(self) -> Iterator[Notification]:
         """Whom to tell of a commit."""
 
     def retire(self) -> None:
@@ -56,17 +51,18 @@ class Client(Protocol):
 class Engine:
     """Tables, views, transactions; Ctrl-C never leaves it half changed. For one thread only."""
 
-    def __init__(self, merge_effort: int = EFFORT) -> None:
-        self.worker = Worker(merge_effort)
+    def __init__(self, merge_effort: str = "default") -> None:
+        self._interrupt = DeferredInterrupt()
+        self.executor = local_executor(merge_effort, self._interrupt)
         self.catalog = Catalog()
         self.views: dict[str, Maintained] = {}
         self._plans: dict[str, Plan] = {}
-        self.statistics = LiveStatistics(self.worker.tables, self._plans)
-        self.transactions = Transactions(self.worker, self._committed)
+        self.statistics = LiveStatistics(self.executor, self._plans)
+        self.notifications = Notifications()
+        self.transactions = Transactions(self, self.notifications.deliver)
+        self._tables: dict[str, Table] = {}
         self._uses: dict[str, frozenset[str]] = {}
         self._queries = 0
-        self._outbox: deque[tuple[str, Letter]] = deque()
-        self._sending = False
         self.dataflows: dict[str, Client] = {}
         self.dataflows_made = 0
         self.closed = False
@@ -74,11 +70,16 @@ class Engine:
     def close(self) -> None:
         """Give up all views, once and for all."""
         self.closed = True
-        self.worker.close()
+        self.executor.close()
 
     def table(self, name: str) -> Table:
-        """The row store of a base table, by name in any case."""
-        return self.worker.tables[self.catalog.table(name).name]
+        """A base table, by name in any case."""
+        table = self._tables.get(name)
+        return self._tables[self.catalog.table(name).name] if table is None else table
+
+    def find_table(self, name: str) -> Table | None:
+        """The base table of that name, in exactly these letters, if there is one."""
+        return self._tables.get(name)
 
     def view(self, name: str) -> Maintained:
         """A maintained view, by name in any case; ProgrammingError if it is none."""
@@ -102,19 +103,20 @@ class Engine:
     def create_table(self, name: str, schema: Schema) -> None:
         """Add an empty table."""
         self.refuse_in_transaction("CREATE TABLE")
-        with DeferredInterrupt():
+        with self._interrupt:
             self.catalog.add(TableEntry(name, schema))
             try:
-                self.worker.create_table(name, schema)
+                self.executor.create_table(name, schema)
             except BaseException:
                 self.catalog.remove(name)
                 raise
+            self._tables[name] = Table(self.executor, name, schema)
 
     def create_view(self, entry: ViewEntry, uses: frozenset[str], *, replace_old: bool) -> None:
         """Add a view that is not kept, but expanded where it is used."""
         self.refuse_in_transaction("CREATE VIEW")
         old = self._replaced(entry.name, uses, replace_old)
-        with DeferredInterrupt():
+        with self._interrupt:
             self.catalog.add(entry, replace=replace_old)
             if old is not None:
                 self._forget(old)
@@ -128,34 +130,57 @@ class Engine:
         old = self._replaced(entry.name, uses, replace_old)
         if old is None and entry.name in self.catalog:
             self.catalog.add(entry)
-        with DeferredInterrupt():
+        with self._interrupt:
             installed = self._install(entry.name, planned, old)
             return self._keep(entry, planned, uses, installed)
 
     def materialize(self, entry: ViewEntry, planned: Planned, uses: frozenset[str]) -> Maintained:
         """Keep a view up to date that was expanded where it is used; those who use it stay as they are."""
         self.refuse_in_transaction("materializing a view")
-        with DeferredInterrupt():
-            return self._keep(entry, planned, uses, self.worker.install(entry.name, planned.plan))
+        with self._interrupt:
+            return self._keep(entry, planned, uses, self.executor.install(entry.name, planned.plan))
 
     def _keep(
-        self, entry: ViewEntry, planned: Planned, uses: frozenset[str], installed: Installed
+        self, entry: ViewEntry, planned: Planned, uses: frozenset[str], installed: Installation
     ) -> Maintained:
         self.catalog.add(entry, replace=True)
         self._uses[entry.name] = uses
         self._plans[entry.name] = planned.plan
-        reader = planned.reader(self.worker.dictionary)
-        feed = Feed(self.worker, installed, reader)
+        reader = planned.reader(self.executor.dictionary)
+        feed = Feed(self.executor, installed, reader)
         self.views[entry.name] = Maintained(entry.name, entry.sql, installed, reader, feed)
         return self.views[entry.name]
+
+    # Steps: what has been committed is told, also where Ctrl-C comes in between
+
+    def step(self) -> None:
+        """Take all pending changes through everything, and queue whom to tell of it; all or nothing."""
+        self._stepped(self.executor.step)
+
+    def close_epoch(self) -> None:
+        """End a logical epoch without a step."""
+        self.executor.close_epoch()
+
+    def rollback(self) -> None:
+        """Throw away what is pending."""
+        self.executor.rollback()
 
     def advance(self) -> None:
         """Take what inputs hold through everything, as far as all of them have advanced."""
         self.refuse_in_transaction("a step")
         for client in list(self.dataflows.values()):
             client.pull()
-        self.worker.advance()
-        self._committed()
+        self._stepped(self.executor.advance)
+        self.notifications.deliver()
+
+    def _stepped(self, step: Callable[[], object]) -> None:
+        try:
+            with self._interrupt:
+                step()
+                self.notifications.add(self._news())
+        except BaseException:
+            self.notifications.deliver()
+            raise
 
     def note_uses(self, label: str, uses: frozenset[str]) -> None:
         """Keep what a dataflow reads from being dropped."""
@@ -182,10 +207,11 @@ class Engine:
         if name in self.dataflows:
             self.dataflows[name].drop()
             return
-        with DeferredInterrupt():
+        with self._interrupt:
             entry = self.catalog.remove(name)
             if isinstance(entry, TableEntry):
-                self.worker.drop_table(entry.name)
+                self.executor.drop_table(entry.name)
+                del self._tables[entry.name]
             else:
                 self._forget(entry)
 
@@ -195,7 +221,7 @@ class Engine:
         It shares the arrangements there are; while changes are pending it sees the tables with those changes,
         which takes a computation of its own.
         """
-        return self._run(planned, isolated=self.worker.has_pending)
+        return self._run(planned, isolated=self.executor.has_pending)
 
     def recompute(self, planned: Planned) -> tuple[Words, Words]:
         """As :meth:`run`, sharing nothing."""
@@ -203,7 +229,7 @@ class Engine:
 
     def select(self, planned: Planned) -> Result:
         """The result of a one-off query."""
-        return planned.reader(self.worker.dictionary).result(*self.run(planned))
+        return planned.reader(self.executor.dictionary).result(*self.run(planned))
 
     @property
     def reading_catalog(self) -> Catalog:
@@ -211,7 +237,7 @@ class Engine:
 
         While changes are pending, maintained views lag behind the tables: queries then use their definitions.
         """
-        return self.expanded_catalog() if self.worker.has_pending else self.catalog
+        return self.expanded_catalog() if self.executor.has_pending else self.catalog
 
     def expanded_catalog(self) -> Catalog:
         """The catalog with every view to be expanded where it is used, inside other views too."""
@@ -234,12 +260,12 @@ class Engine:
 
     def _run(self, planned: Planned, isolated: bool) -> tuple[Words, Words]:
         self._queries += 1
-        with DeferredInterrupt():
-            installed = self.worker.install(f"query {self._queries}", planned.plan, isolated=isolated)
+        with self._interrupt:
+            installed = self.executor.install(f"query {self._queries}", planned.plan, isolated=isolated)
             try:
                 return installed.rows()
             finally:
-                self.worker.uninstall(installed)
+                self.executor.uninstall(installed)
 
     def _replaced(self, name: str, uses: frozenset[str], replace_old: bool) -> ViewEntry | None:
         """The view that a new one of this name takes the place of; nobody may use it."""
@@ -255,14 +281,14 @@ class Engine:
             )
         return old
 
-    def _install(self, name: str, planned: Planned, old: ViewEntry | None) -> Installed:
+    def _install(self, name: str, planned: Planned, old: ViewEntry | None) -> Installation:
         if old is None:
-            return self.worker.install(name, planned.plan)
+            return self.executor.install(name, planned.plan)
         # First under another name: if it fails the old view is still there, and if not, it is shared.
-        stand_in = self.worker.install(f"{name} (new)", planned.plan)
+        stand_in = self.executor.install(f"{name} (new)", planned.plan)
         self._forget(old)
-        installed = self.worker.install(name, planned.plan)
-        self.worker.uninstall(stand_in)
+        installed = self.executor.install(name, planned.plan)
+        self.executor.uninstall(stand_in)
         return installed
 
     def _forget(self, entry: ViewEntry) -> None:
@@ -271,70 +297,29 @@ class Engine:
         maintained = self.views.pop(entry.name, None)
         if maintained is not None:
             maintained.live = False
-            self.worker.uninstall(maintained.installed)
+            self.executor.uninstall(maintained.installed)
 
-    def _committed(self) -> None:
-        """Tell those who listen. The commit stands, whatever they raise."""
-
-        def letters() -> Iterator[tuple[str, Letter]]:
-            for view in list(self.views.values()):
+    def _news(self) -> Iterator[tuple[str, Notification]]:
+        """Whom to tell of a commit."""
+        for view in list(self.views.values()):
+            if view.feed.is_heard():
                 for subscription, changes in view.feed.distribute():
                     yield f"a subscriber of view {view.name}", partial(subscription.tell, changes)
-            for label, client in list(self.dataflows.items()):
-                yield from ((f"a callback of {label}", letter) for letter in client.letters())
-            self.retire()
-
-        self._send(letters())
+        for label, client in list(self.dataflows.items()):
+            yield from ((f"a callback of {label}", one) for one in client.notifications())
+        self.retire()
 
     def retire(self) -> None:
         """Free what closed inputs can never change again, once they have brought everything."""
-        inputs = self.worker.inputs
-        inputs.retire()
-        if not inputs.ended:
-            return
-        inputs.ended = False
-        for client in list(self.dataflows.values()):
-            client.retire()
-        self.worker.retire()
+        if self.executor.inputs_ended():
+            for client in list(self.dataflows.values()):
+                client.retire()
+            self.executor.retire()
 
-    def tell(self, label: str, letters: Iterable[Letter]) -> None:
+    def tell(self, label: str, notifications: Iterable[Notification]) -> None:
         """Tell a new listener of a dataflow what is there."""
-        self._send((f"a callback of {label}", letter) for letter in letters)
-
-    def _send(self, letters: Iterable[tuple[str, Letter]]) -> None:
-        """Hand letters over in order. Those of a commit that a callback makes wait until it has returned.
-
-        Whatever a callback raises, Ctrl-C too, the others are told before it is raised on. Ctrl-C before the
-        first is told waits until all letters are in the outbox: what they tell has been drained.
-        """
         try:
-            with DeferredInterrupt():
-                self._outbox.extend(letters)
+            with self._interrupt:
+                self.notifications.add((f"a callback of {label}", one) for one in notifications)
         finally:
-            self._deliver()
-
-    def _deliver(self) -> None:
-        """Empty the outbox."""
-        if self._sending:
-            return
-        failure: tuple[str, BaseException] | None = None
-        self._sending = True
-        try:
-            while self._outbox:
-                name, letter = self._outbox[0]
-                try:
-                    letter()
-                except BaseException as error:
-                    failure = failure or (name, error)
-                self._outbox.popleft()
-        finally:
-            self._sending = False
-        if failure is None:
-            return
-        name, cause = failure
-        if not isinstance(cause, Exception):
-            raise cause
-        raise OperationalError(
-            f"{name} raised {type(cause).__name__}: {cause}",
-            hint="the commit itself succeeded, and the other subscribers were told",
-        ) from cause
+            self.notifications.deliver()

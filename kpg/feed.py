@@ -10,9 +10,8 @@ from weakref import WeakSet
 
 from kpg.reading import Reader
 from kpg.result import Row
-from kpg.runtime.installed import Installed
+from kpg.runtime.executor import Executor, Installation
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.worker import Worker
 
 Change = tuple[Row, int, int]
 """A row, the epoch of its change, and how often it appeared (or, negative, went)."""
@@ -51,8 +50,8 @@ class Subscription:
 class Feed:
     """Who listens to one installed view. Mailboxes end with their readers, subscriptions when closed."""
 
-    def __init__(self, worker: Worker, installed: Installed, reader: Reader) -> None:
-        self._worker = worker
+    def __init__(self, executor: Executor, installed: Installation, reader: Reader) -> None:
+        self._executor = executor
         self._installed = installed
         self._reader = reader
         self._mailboxes: WeakSet[Mailbox] = WeakSet()
@@ -83,13 +82,18 @@ class Feed:
 
     def snapshot(self) -> list[Change]:
         """The present contents as changes at the present epoch."""
-        return self._reader.snapshot(*self._installed.rows(), self._worker.epoch)
+        return self._reader.snapshot(*self._installed.rows(), self._executor.epoch)
+
+    def is_heard(self) -> bool:
+        """Whether somebody listens; if not, changes are captured no more."""
+        if self._mailboxes or self._subscriptions:
+            return True
+        if self._installed.watched:
+            self._executor.unwatch(self._installed)
+        return False
 
     def distribute(self) -> Iterator[tuple[Subscription, list[Change]]]:
         """Put the last commit's changes into the mailboxes; what subscriptions are to be told is yielded."""
-        if not self._mailboxes and not self._subscriptions:
-            self._stop()
-            return
         updates = self._installed.drain()
         for box in self._mailboxes:
             box.waiting.extend(updates)
@@ -98,8 +102,5 @@ class Feed:
             yield subscription, changes
 
     def _listen(self) -> None:
-        if self._installed.capture is None:
-            self._worker.watch(self._installed)
-
-    def _stop(self) -> None:
-        self._worker.unwatch(self._installed)
+        if not self._installed.watched:
+            self._executor.watch(self._installed)

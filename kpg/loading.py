@@ -5,6 +5,7 @@ A load only appends to the table; its caller commits it, or rolls all of it back
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +16,11 @@ from numpy.typing import NDArray
 from kpg.compiler.sql import statements as ast
 from kpg.runtime.convert import files
 from kpg.runtime.convert.arrow import encode, from_any
-from kpg.runtime.data.table import Table
 from kpg.runtime.errors import InterfaceError, OperationalError, ProgrammingError
 from kpg.runtime.spark import load as load_spark
 from kpg.runtime.spark.session import unavailable
 from kpg.runtime.types import NULL, Schema
+from kpg.table import Table
 
 Words = NDArray[np.int64]
 Progress = Callable[[str, int], object]
@@ -134,12 +135,13 @@ def _load_spark(sources: Sequence[tuple[Table, Any]], progress: Progress | None)
         if progress is not None and stage.stage == "writing":
             progress(stage.table, 0)
 
-    for name, chunk in load_spark.load_tables(wanted, progress=written):
-        table = tables[name]
-        table.insert(encode(chunk, table.schema, table.dictionary))
-        counts[name] += chunk.num_rows
-        if progress is not None:
-            progress(name, counts[name])
+    with closing(load_spark.load_tables(wanted, progress=written)) as chunks:
+        for name, chunk in chunks:
+            table = tables[name]
+            table.insert(encode(chunk, table.schema, table.dictionary))
+            counts[name] += chunk.num_rows
+            if progress is not None:
+                progress(name, counts[name])
     return counts
 
 

@@ -3,24 +3,25 @@
 Everything here works on words; committing and rolling back is the caller's.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.convert.values import show
-from kpg.runtime.data.table import Table
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
-from kpg.runtime.program import Program
 from kpg.runtime.types import ERROR, ColumnDef, Schema
+from kpg.table import Table
 
 Words = NDArray[np.int64]
+Evaluate = Callable[[Words], tuple[Words, Words | None]]
+"""Rows mapped, filtered and projected, and the positions of those that passed, None if all did."""
 
 
 def insert(table: Table, data: Any) -> int:
     """Insert rows; how many."""
-    words = _encode(_replayable(data), table.schema, table)
+    words = _rows(table, data)
     table.insert(words)
     return int(words.shape[1])
 
@@ -47,7 +48,7 @@ def upsert(table: Table, data: Any) -> int:
     key = table.schema.primary_key
     if not key:
         raise InterfaceError(f"table {table.name} has no primary key", hint="upsert needs one; use insert")
-    words = _encode(_replayable(data), table.schema, table)
+    words = _rows(table, data)
     old = table.find(np.ascontiguousarray(words[list(key)]))
     table.delete(np.unique(old[old >= 0]))
     table.insert(words)
@@ -63,7 +64,7 @@ def insert_missing(table: Table, words: Words) -> int:
     return int(first.shape[0])
 
 
-def merge(table: Table, words: Words, update: Program) -> int:
+def merge(table: Table, words: Words, update: Evaluate) -> int:
     """Insert the rows whose primary key is not there, and ``update`` those that are; how many in all.
 
     ``update`` maps a row of the table next to the one to insert to what takes its place. IntegrityError if a
@@ -81,8 +82,8 @@ def merge(table: Table, words: Words, update: Program) -> int:
             f"of table {table.name} twice",
             hint="give each key once",
         )
-    pairs = np.concatenate((table.read(rowids), words[:, there]))
-    new, kept = update.run(np.ascontiguousarray(pairs))
+    pairs = np.concatenate((table.fetch(rowids), words[:, there]))
+    new, kept = update(np.ascontiguousarray(pairs))
     new = checked(new, table)
     table.delete(rowids if kept is None else rowids[kept])
     table.insert(np.ascontiguousarray(np.concatenate((words[:, old < 0], new), axis=1)))
@@ -121,6 +122,12 @@ def _cut(values: Words, column: ColumnDef, table: Table) -> dict[int, int]:
             )
         cut[word] = table.dictionary.code(text[:limit])
     return cut
+
+
+def _rows(table: Table, data: Any) -> Words:
+    """The words of whole rows in any form."""
+    words = table.encoded(data) if type(data) is list else None
+    return _encode(_replayable(data), table.schema, table) if words is None else words
 
 
 def _encode(data: Any, schema: Schema, table: Table) -> Words:

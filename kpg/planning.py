@@ -19,9 +19,9 @@ from kpg.compiler.sql import query as front
 from kpg.compiler.sql import statements as ast
 from kpg.reading import Reader
 from kpg.runtime import plan as ir
-from kpg.runtime.data.table import Table
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError
+from kpg.runtime.executor import Executor
 from kpg.runtime.types import NULL, ColumnDef, Schema, Type
 
 STAGES: Final = (*COMPILER_STAGES, "arrangements")
@@ -52,13 +52,13 @@ class Planned:
 class LiveStatistics:
     """What the planner may know: the tables as they are, and the arrangements that views hold."""
 
-    def __init__(self, tables: Mapping[str, Table], plans: Mapping[str, ir.Plan]) -> None:
-        self._tables = tables
+    def __init__(self, executor: Executor, plans: Mapping[str, ir.Plan]) -> None:
+        self._executor = executor
         self._plans = plans
 
     def rows(self, table: str) -> int:
         """The rows that the table has."""
-        return self._tables[table].rows
+        return self._executor.count(table)
 
     def arrangements(self, table: str) -> tuple[tuple[int, ...], ...]:
         """The key columns of the table's arrangements, in order of making."""

@@ -7,7 +7,7 @@ cursor; ``kpg.view.View`` is one whose table is the view's present contents.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import kpg.render as render
+from kpg import display
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.types import BIGINT, TEXT, Kind, Type
 
@@ -76,10 +76,10 @@ class Rows:
         return True
 
     def __repr__(self) -> str:
-        return render.box(self.columns, self.types, self.arrow())
+        return display.box(self.columns, self.types, self.arrow())
 
     def _repr_html_(self) -> str:
-        return render.html(self.columns, self.types, self.arrow())
+        return display.html(self.columns, self.types, self.arrow())
 
 
 class Result(Rows):
@@ -139,7 +139,10 @@ class Affected(Result):
     def __init__(self, count: int) -> None:
         import pyarrow
 
-        super().__init__(["count"], [BIGINT], pyarrow.table({"count": [count]}))
+        # not from a list of Python's: for one, pyarrow imports pandas, which takes longer than the statement
+        word = pyarrow.py_buffer(count.to_bytes(8, "little", signed=True))
+        counts = pyarrow.Array.from_buffers(pyarrow.int64(), 1, [None, word])
+        super().__init__(["count"], [BIGINT], pyarrow.table({"count": counts}))
         self.affected = count
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, assert_never
+from functools import partial
+from typing import assert_never
 
 import numpy as np
 
@@ -15,13 +16,10 @@ from kpg.planning import Planned, bind, constant_words, explain, plan, plan_boun
 from kpg.reading import expand
 from kpg.result import Affected, Explanation, Result
 from kpg.runtime.errors import DataError, ProgrammingError
-from kpg.runtime.program import Program
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Schema, Type
+from kpg.table import Table
 from kpg.verify import verify
 from kpg.view import Maintained
-
-if TYPE_CHECKING:
-    from kpg.runtime.data.table import Table
 
 Outcome = Result | Maintained | None
 
@@ -98,7 +96,7 @@ def _planned(engine: Engine, statement: ast.Select | ast.Delete | ast.Update) ->
     return plan(statement, engine.reading_catalog, engine.statistics)
 
 
-def _insert(engine: Engine, table: "Table", statement: ast.Insert) -> int:
+def _insert(engine: Engine, table: Table, statement: ast.Insert) -> int:
     bound = bind(statement, engine.reading_catalog)
     words = constant_words(bound.rel, table.dictionary)
     if words is None:
@@ -111,16 +109,16 @@ def _insert(engine: Engine, table: "Table", statement: ast.Insert) -> int:
     update = lower_conflict(statement, engine.reading_catalog)
     if update is None:
         return insert_missing(table, words)
-    return merge(table, words, Program(update, engine.worker))
+    return merge(table, words, partial(engine.executor.evaluate, update))
 
 
-def _delete(engine: Engine, table: "Table", statement: ast.Delete) -> int:
+def _delete(engine: Engine, table: Table, statement: ast.Delete) -> int:
     data, _ = engine.run(_planned(engine, statement))
     table.delete(data[0])
     return int(data.shape[1])
 
 
-def _update(engine: Engine, table: "Table", statement: ast.Update) -> int:
+def _update(engine: Engine, table: Table, statement: ast.Update) -> int:
     """The plan gives the rowid and all columns of the new row."""
     data, _ = engine.run(_planned(engine, statement))
     if np.unique(data[0]).shape[0] < data.shape[1]:
@@ -224,7 +222,7 @@ def show_tables(engine: Engine) -> Result:
         names.append(entry.name)
         if isinstance(entry, TableEntry):
             kinds.append("table")
-            rows.append(engine.worker.tables[entry.name].rows)
+            rows.append(engine.executor.count(entry.name))
         else:
             maintained = engine.views.get(entry.name)
             kinds.append("view" if maintained is None else "materialized view")

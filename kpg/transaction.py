@@ -14,7 +14,7 @@ from kpg.runtime.errors import InterfaceError
 
 
 class Stepper(Protocol):
-    """What a transaction needs of the worker."""
+    """What a transaction needs of the engine."""
 
     def step(self) -> object:
         """Take all pending changes through the dataflow as one physical batch; if it raises, undo them."""
@@ -37,13 +37,15 @@ class State(enum.Enum):
 class Transactions:
     """The transaction and the batch of one database, at most one of each at a time."""
 
-    def __init__(self, worker: Stepper, committed: Callable[[], None]) -> None:
-        self._worker = worker
+    def __init__(self, engine: Stepper, committed: Callable[[], None]) -> None:
+        self._engine = engine
         self._committed = committed
         self._batch = State.NONE
         self.state = State.NONE
-        self.pending = False
-        """Whether tables have changes that no step has taken yet."""
+        self._undoing = Undoing(self)
+        self._reading = Statement(self, changes=False)
+        self._changing = Statement(self, changes=True)
+        self._block = Block(self)
 
     @property
     def idle(self) -> bool:
@@ -79,8 +81,8 @@ class Transactions:
             self.check()
         finally:
             self.state = State.NONE
-        with self.undoing():
-            self._close()
+        with self._undoing:
+            self.close()
 
     def rollback(self) -> None:
         """Throw away the transaction's changes, and in a batch the batch's."""
@@ -92,34 +94,23 @@ class Transactions:
 
     def fail(self) -> None:
         """Roll back after an error; an open transaction, and an open batch, then wait for their end."""
-        self._worker.rollback()
-        self.pending = False
+        self._engine.rollback()
         if self.state is State.OPEN:
             self.state = State.FAILED
         if self._batch is State.OPEN:
             self._batch = State.FAILED
 
-    @contextmanager
-    def statement(self, changes: bool) -> Iterator[None]:
+    def statement(self, changes: bool) -> "Statement":
         """Run one statement in the block; if it ``changes`` tables outside a transaction, commit."""
-        self.check()
-        with self.undoing():
-            self.pending |= changes
-            yield
-            if changes and self.state is State.NONE:
-                self._close()
+        return self._changing if changes else self._reading
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> "Block":
         """``with db.transaction():`` commits at the end, or rolls back if the block raises."""
-        self.begin()
-        try:
-            yield
-        except BaseException:
-            if self.state is not State.NONE:
-                self.rollback()
-            raise
-        self.commit()
+        return self._block
+
+    def undoing(self) -> "Undoing":
+        """Roll back if the block raises."""
+        return self._undoing
 
     @contextmanager
     def batch(self) -> Iterator[None]:
@@ -129,7 +120,7 @@ class Transactions:
             raise InterfaceError("a batch cannot start inside a transaction or another batch")
         self._batch = State.OPEN
         try:
-            with self.undoing():
+            with self._undoing:
                 yield
                 if self.state is not State.NONE:
                     raise InterfaceError("the batch ends inside a transaction", hint="COMMIT first")
@@ -137,22 +128,71 @@ class Transactions:
         finally:
             self._batch = State.NONE
             self.state = State.NONE
-        with self.undoing():
-            self._close()
+        with self._undoing:
+            self.close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End the epoch: a step, and those who listen are told; in a batch only the epoch."""
         if self._batch is State.OPEN:
-            self._worker.close_epoch()
+            self._engine.close_epoch()
             return
-        self._worker.step()
-        self.pending = False
+        self._engine.step()
         self._committed()
 
-    @contextmanager
-    def undoing(self) -> Iterator[None]:
-        """Roll back if the block raises."""
-        try:
-            yield
-        except BaseException:
-            self.fail()
-            raise
+
+# Context managers as classes, made once for a database: one made of a generator takes 1 us more each time.
+
+
+class Undoing:
+    """See :meth:`Transactions.undoing`."""
+
+    __slots__ = ("_transactions",)
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None:
+            self._transactions.fail()
+
+
+class Statement:
+    """See :meth:`Transactions.statement`."""
+
+    __slots__ = ("_changes", "_transactions")
+
+    def __init__(self, transactions: Transactions, *, changes: bool) -> None:
+        self._transactions = transactions
+        self._changes = changes
+
+    def __enter__(self) -> None:
+        self._transactions.check()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        transactions = self._transactions
+        if kind is not None:
+            transactions.fail()
+        elif self._changes and transactions.state is State.NONE:
+            with transactions.undoing():
+                transactions.close()
+
+
+class Block:
+    """See :meth:`Transactions.transaction`."""
+
+    __slots__ = ("_transactions",)
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def __enter__(self) -> None:
+        self._transactions.begin()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            self._transactions.commit()
+        elif self._transactions.state is not State.NONE:
+            self._transactions.rollback()

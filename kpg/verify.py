@@ -10,7 +10,7 @@ from kpg.view import Maintained
 
 def verify(engine: Engine, view: Maintained) -> None:
     """Raise InternalError naming a row in which the view differs from its query, if there is one."""
-    if engine.worker.has_pending:
+    if engine.executor.has_pending:
         raise InterfaceError("a view cannot be verified while changes are pending", hint="commit first")
     if not view.sql:
         raise InterfaceError(f"{view.name} is exported by a dataflow: it has no query to verify")

@@ -7,7 +7,7 @@ from kpg.feed import Callback, Change, Feed, Mailbox, Subscription
 from kpg.reading import Reader
 from kpg.result import Result, Row, Rows
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.installed import Installed, Stats
+from kpg.runtime.executor import Installation, Stats
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import Type
 
@@ -22,7 +22,7 @@ class Maintained:
         self,
         name: str,
         sql: str,
-        installed: Installed,
+        installed: Installation,
         reader: Reader,
         feed: Feed,
         plan: Plan | None = None,

@@ -19,6 +19,9 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 ROWS_AT_ONCE = 1 << 16
 NO_NULLS: Bytes = np.empty(0, dtype=np.uint8)
+FEW = 256
+"""So many strings are encoded one by one: to take a list, pyarrow first imports pandas where there is one, which
+takes longer than a small program."""
 LARGEST_STRING_ARRAY = 2**31 - 1
 
 
@@ -63,7 +66,18 @@ class Dictionary:
 
     def intern(self, strings: Sequence[str | None]) -> Words:
         """The codes of strings, NULL for None."""
+        if len(strings) <= FEW:
+            return self._intern_few(strings)
         return self.intern_arrow(pa.array(strings, type=pa.large_string()))
+
+    def _intern_few(self, strings: Sequence[str | None]) -> Words:
+        encoded = [b"" if string is None else string.encode() for string in strings]
+        bounds = np.zeros(len(encoded) + 1, dtype=np.int64)
+        np.cumsum([len(string) for string in encoded], out=bounds[1:])
+        nulls = NO_NULLS
+        if None in strings:
+            nulls = np.array([string is None for string in strings], dtype=np.uint8)
+        return self._intern(np.frombuffer(b"".join(encoded), dtype=np.uint8), bounds, nulls)
 
     def intern_arrow(self, array: "pa.Array | pa.ChunkedArray") -> Words:
         """The codes of an Arrow array of text (plain, large, view or dictionary encoded), NULL for null."""

@@ -9,11 +9,9 @@ from weakref import WeakSet, WeakValueDictionary
 
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.errors import InterfaceError, InternalError
+from kpg.runtime.executor import MAX_TIME
 from kpg.runtime.operators.custom import Custom
 from kpg.runtime.operators.input import Input
-
-MAX_TIME = 2**62
-"""Times are below it."""
 
 
 class Inputs:
@@ -44,10 +42,6 @@ class Inputs:
         if operator is None:
             raise InternalError(f"input {identity} is gone")
         return operator
-
-    def close(self, operator: Input) -> None:
-        """It brings nothing more than what is in its buffer."""
-        operator.open = False
 
     def forget(self, operator: Input) -> None:
         """Nobody steps it any more."""

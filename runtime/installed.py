@@ -1,4 +1,4 @@
-"""What the worker tells of the views it keeps: handles, figures, and the list of shared indexes."""
+"""What a worker installs: a plan's operators, and what one may ask of them between steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,49 +8,17 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import InternalError
+from kpg.runtime.executor import OperatorInfo, Stats
+from kpg.runtime.finished import finished
 from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.input import Sink
+from kpg.runtime.operators.loop import everything
 from kpg.runtime.operators.topk import LAST
+from kpg.runtime.recursion import StateRanks, first_rounds, ranks
 from kpg.runtime.trace.collect import collect
 from kpg.runtime.trace.updates import Updates
 
 Words = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """What a view cost: to install, and in the last step."""
-
-    install_seconds: float
-    arrangements_built: int
-    arrangements_reused: int
-    last_step_seconds: float
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class ArrangementInfo:
-    """One shared index: what it is of, its size, and the views that hold it."""
-
-    description: str
-    rows: int
-    bytes: int
-    batches: int
-    readers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorInfo:
-    """One operator: its place, its work since it was made, and the views that hold it."""
-
-    position: int
-    description: str
-    inputs: tuple[int, ...]
-    updates_in: int
-    updates_out: int
-    rows: int
-    bytes: int
-    seconds: float
-    readers: tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +42,10 @@ class Capture(Operator):
 
 
 class Installed:
-    """A plan that is kept up to date: its operators, its output, and its captured changes."""
+    """A plan that is kept up to date: its operators, its output, and its captured changes.
+
+    An ``executor.Installation`` of a worker of this process.
+    """
 
     def __init__(
         self, name: str, operators: tuple[Operator, ...], output: Operator, built: int, reused: int
@@ -86,6 +57,12 @@ class Installed:
         self.arrangements_reused = reused
         self.install_seconds = 0.0
         self.capture: Capture | None = None
+        self._sinks = {op.listener: op for op in everything(self.operators) if isinstance(op, Sink)}
+
+    @property
+    def watched(self) -> bool:
+        """Whether changes are captured."""
+        return self.capture is not None
 
     def rows(self) -> tuple[Words, Words]:
         """The present contents: distinct rows ``int64[width, m]`` and their multiplicities ``int64[m]``."""
@@ -118,6 +95,31 @@ class Installed:
             raise InternalError(f"changes of {self.name} are not captured")
         changes, self.capture.changes = self.capture.changes, []
         return changes
+
+    def heard(self, listener: int) -> list[Updates]:
+        """What the sink of that number got in committed steps since the last call."""
+        return self._sinks[listener].drain()
+
+    def ignore(self, listener: int) -> None:
+        """Have a sink keep nothing more; what it has kept can still be heard."""
+        self._sinks[listener].open = False
+
+    def is_final(self) -> bool:
+        """Whether nothing in the plan can ever change again."""
+        return len(finished(self.operators)) == len(self.operators)
+
+    def own_state(self, prefix: str) -> tuple[int, int]:
+        """Rows and bytes of operators that only installations hold whose names begin with ``prefix``."""
+        own = [op for op in self.operators if all(name.startswith(prefix) for name in op.owners)]
+        return sum(op.rows for op in own), sum(op.bytes for op in own)
+
+    def ranks(self) -> StateRanks | None:
+        """The ranks of the rows of a recursive set; None if the output is anything else."""
+        return ranks(self.output)
+
+    def first_rounds(self) -> tuple[Words, Words] | None:
+        """What a least or greatest value in a loop was taken of, and the round that each row came in."""
+        return first_rounds(self.output)
 
     @property
     def last_step_seconds(self) -> float:

@@ -22,6 +22,7 @@ way to the place where it is known whether anybody needs it.
 
 import enum
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -98,10 +99,14 @@ class Type(HashedOnce):
     kind: Kind
     precision: int = 0
     scale: int = 0
+    table: str = ""
+    """A ROWID's table; empty in expressions, which do not say, and for columns that hold nothing but NULL."""
 
     def __str__(self) -> str:
         if self.kind is Kind.DECIMAL:
             return f"DECIMAL({self.precision}, {self.scale})"
+        if self.table:
+            return f"{self.kind.value}({self.table})"
         if self.kind in TEXT_KINDS and self.precision:
             return f"{self.kind.value}({self.precision})"
         return str(self.kind.value)
@@ -140,11 +145,45 @@ INTERVAL_MONTH: Final = Type(Kind.INTERVAL_MONTH)
 INTERVAL_DAY: Final = Type(Kind.INTERVAL_DAY)
 TEXT: Final = Type(Kind.VARCHAR)
 ROWID: Final = Type(Kind.ROWID)
+INTEGER_WIDTHS: Final = (SMALLINT, INTEGER, BIGINT)
+"""The integer types, each of which holds what those before it hold."""
 
 
 def decimal(precision: int, scale: int) -> Type:
     """DECIMAL(precision, scale); precision is capped at 18, what a word can hold."""
     return Type(Kind.DECIMAL, min(precision, MAX_DECIMAL_PRECISION), scale)
+
+
+def rowid(table: str) -> Type:
+    """The type of a table's rowids."""
+    return Type(Kind.ROWID, table=table)
+
+
+def same_words(left: Type, right: Type) -> bool:
+    """Whether equal values of the two types are equal words."""
+    if left.is_text and right.is_text:
+        return True
+    if left.is_integer and right.is_integer:
+        return True
+    if left.table and right.table:
+        return left.table == right.table
+    return left.kind is right.kind and left.scale == right.scale
+
+
+def common_words(types: Sequence[Type]) -> Type | None:
+    """The type of a column that holds words of each of the types, None if they do not mean the same.
+
+    NULL's own type goes with all others, a rowid of no table in particular with one of any.
+    """
+    known = [type_ for type_ in types if type_.kind is not Kind.NULL] or [UNKNOWN]
+    first = next((type_ for type_ in known if type_.table), known[0])
+    if not all(same_words(first, type_) for type_ in known):
+        return None
+    if first.is_text:
+        return first if all(type_ == first for type_ in known) else TEXT
+    if first.is_integer:
+        return max(known, key=INTEGER_WIDTHS.index)
+    return first if first.table else max(known, key=lambda type_: type_.precision)
 
 
 @dataclass(frozen=True, slots=True)

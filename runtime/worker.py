@@ -6,34 +6,32 @@ everything. Views are installed and dropped between steps.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-import numpy as np
-from numpy.typing import NDArray
-
+from kpg.runtime.access import Access
 from kpg.runtime.data.table import Change, Savepoint, Table
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
+from kpg.runtime.executor import Installation
 from kpg.runtime.finished import detach, finished, release
 from kpg.runtime.inputs import Inputs
-from kpg.runtime.installed import ArrangementInfo, Capture, Installed, OperatorInfo, operator_info
+from kpg.runtime.installed import Capture, Installed
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Input
 from kpg.runtime.operators.loop import everything
 from kpg.runtime.operators.source import Source
-from kpg.runtime.plan import Plan
+from kpg.runtime.plan import Mfp, Plan
+from kpg.runtime.program import Program
 from kpg.runtime.render import Rendered, disconnect, render, with_inputs
 from kpg.runtime.trace.spine import EFFORT
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
-
-Words = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +43,14 @@ class Closed:
     changes: list[Change]
 
 
-class Worker:
-    """One engine: dictionary, tables, operators, views and time. Not safe for use by several threads."""
+class Worker(Access):
+    """One engine: dictionary, tables, operators, views and time. An ``executor.Executor`` in this process."""
 
-    def __init__(self, merge_effort: int = EFFORT) -> None:
-        """``merge_effort`` rows of each unfinished merge of a trace are merged for a row that comes."""
+    def __init__(self, merge_effort: int = EFFORT, interrupt: DeferredInterrupt | None = None) -> None:
+        """``merge_effort`` rows of each unfinished merge of a trace are merged for a row that comes.
+
+        ``interrupt`` is what has Ctrl-C wait for the end of a step, and perhaps of what its caller does.
+        """
         self.dictionary = Dictionary()
         self.merge_effort = merge_effort
         self.tables: dict[str, Table] = {}
@@ -63,7 +64,8 @@ class Worker:
         self._closed: list[Closed] = []
         self._open_epoch = 1
         self._position = 0
-        self._interrupt = DeferredInterrupt()
+        self._programs: dict[Mfp, Program] = {}
+        self._interrupt = interrupt or DeferredInterrupt()
         self.scope = Scope(Step(0, 1), self._interrupt)
         self.inputs = Inputs()
         self.stepping = False
@@ -81,14 +83,7 @@ class Worker:
     def drop_table(self, name: str) -> None:
         """Forget a table that no installed view reads."""
         del self.tables[name], self._identities[name], self._savepoints[name]
-
-    def store(self, table: str) -> Table:
-        """The row store of a table."""
-        return self.tables[table]
-
-    def committed(self, table: str) -> Words:
-        """The rowids of the rows that a table had at the last commit."""
-        return self.tables[table].live_at(self._savepoints[table])
+        self._programs.clear()
 
     def source_identity(self, table: str) -> str:
         """A name that no other table, before or after this one, has."""
@@ -140,16 +135,18 @@ class Worker:
         installed.install_seconds = time.perf_counter() - start
         return installed
 
-    def uninstall(self, installed: Installed) -> None:
+    def uninstall(self, installed: Installation) -> None:
         """Drop a view; operators that no other view holds are freed, their state with them.
 
-        Nothing is left to do once the worker is closed.
+        Nothing is left to do once it was dropped, or the worker is closed.
         """
-        if self.views.pop(installed.name, None) is None:
+        view = self.views.get(installed.name)
+        if view is not installed:
             return
-        orphans = self._disown(installed.name, installed.operators)
-        if installed.capture is not None:
-            orphans.append(installed.capture)
+        del self.views[view.name]
+        orphans = self._disown(view.name, view.operators)
+        if view.capture is not None:
+            orphans.append(view.capture)
         disconnect(tuple(orphans))
 
     def close(self) -> None:
@@ -182,20 +179,22 @@ class Worker:
             view.operators = tuple(op for op in view.operators if op in needed)
         disconnect(tuple(orphans))
 
-    def watch(self, installed: Installed) -> None:
+    def watch(self, installed: Installation) -> None:
         """Start capturing the view's changes."""
-        if installed.capture is None:
-            output = installed.output
-            place = Place("", f"Capture {installed.name}", self.next_position(), (output,), self.scope, ())
+        view = self.views[installed.name]
+        if view.capture is None:
+            output = view.output
+            place = Place("", f"Capture {view.name}", self.next_position(), (output,), self.scope, ())
             capture = Capture(place)
             output.consumers.append((capture, 0))
-            installed.capture = capture
+            view.capture = capture
 
-    def unwatch(self, installed: Installed) -> None:
+    def unwatch(self, installed: Installation) -> None:
         """Stop capturing the view's changes, and forget those not drained."""
-        if installed.capture is not None:
-            disconnect((installed.capture,))
-            installed.capture = None
+        view = self.views.get(installed.name)
+        if view is not None and view.capture is not None:
+            disconnect((view.capture,))
+            view.capture = None
 
     def close_epoch(self) -> bool:
         """End the open epoch with the tables' pending changes; False, and no new epoch, if there are none."""
@@ -223,16 +222,17 @@ class Worker:
             return
         self._take(Step(self.epoch + 1, self._open_epoch), self._open_epoch - 1)
 
-    def preview(self, installed: Installed) -> Updates:
+    def preview(self, installed: Installation) -> Updates:
         """What the pending changes of tables, which are then undone, would change in a view; consolidated.
 
         Nothing else has changed afterwards, whatever it raises; the clock stands still.
         """
         if self._closed:
             raise InternalError("epochs are closed that no step has taken")
-        listening = installed.capture is not None
-        self.watch(installed)
-        assert installed.capture is not None
+        view = self.views[installed.name]
+        listening = view.watched
+        self.watch(view)
+        assert view.capture is not None
         step = Step(self.epoch + 1, self.epoch + 2)
         self.scope.step = step
         with self._interrupt:
@@ -241,14 +241,12 @@ class Worker:
                 self._feed()
                 self._run(step)
                 self._interrupt.check()
-                return Updates.concat(
-                    [Updates.empty(installed.output.width, 1), *installed.capture.uncommitted]
-                )
+                return Updates.concat([Updates.empty(view.output.width, 1), *view.capture.uncommitted])
             finally:
                 self._undo(step)
                 step.visited.clear()
                 if not listening:
-                    self.unwatch(installed)
+                    self.unwatch(view)
 
     def advance(self) -> None:
         """Take what inputs hold before the least of their times through every view; all or nothing.
@@ -293,23 +291,6 @@ class Worker:
             self._closed.clear()
             self._open_epoch = self.epoch + 1
 
-    def arrangements(self) -> list[ArrangementInfo]:
-        """Every index there is, in order of making."""
-        found = {op for op in self._all_operators() if isinstance(op, Arrange)}
-        return [
-            ArrangementInfo(op.place.description, op.rows, op.bytes, len(op.layers), tuple(sorted(op.owners)))
-            for op in sorted(found)
-        ]
-
-    def operators(self) -> list[OperatorInfo]:
-        """Every operator there is, with its work so far: a profile."""
-        found = set(self._all_operators())
-        return [operator_info(operator) for operator in sorted(found)]
-
-    def _all_operators(self) -> Iterator[Operator]:
-        for view in self.views.values():
-            yield from everything(view.operators)
-
     def _register(self, operators: tuple[Operator, ...]) -> None:
         for operator in operators:
             self._registry[operator.place.fingerprint] = operator
@@ -327,6 +308,7 @@ class Worker:
                 for operator in rendered.new:
                     operator.hydrate()
                 self._run(step)
+                self._interrupt.check()
         except BaseException:
             self.stepping = False
             disconnect(rendered.new)

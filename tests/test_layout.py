@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,23 @@ DOORS = {
     "prompt_toolkit": ("kpg/cli/",),
 }
 """The only places that may import a package."""
+VOCABULARY = {
+    "callbacks": "what users' operators are called with",
+    "convert": "values, Arrow and files to words and back",
+    "dictionary": "the strings of words",
+    "errors": "what everybody raises",
+    "executor": "the protocol",
+    "functions": "names and types of SQL's functions",
+    "interrupts": "Ctrl-C comes where the face is",
+    "local": "makes an executor",
+    "plan": "what is asked of an executor",
+    "scalar": "expressions of plans",
+    "spark": "loads from outside, to Arrow",
+    "types": "types of columns, and their words",
+    "user": "users' functions in plans",
+}
+"""What the face may know of the runtime, and why."""
+NOT_FACE = {"__init__", "__main__", "compiler", "grammars", "runtime", "tpch"}
 SLOW_IMPORTS = ("numba", "pyspark", "pandas", "polars", "duckdb")
 
 
@@ -79,6 +97,25 @@ def test_package_is_imported_in_one_place(package: str) -> None:
         str(path.relative_to(ROOT)) for path in SOURCES if pattern.search(path.read_text(encoding="utf-8"))
     }
     assert {user for user in users if not user.startswith(DOORS[package])} == set()
+
+
+def modules_of(folder: Path) -> set[str]:
+    """The names of what can be imported from a folder."""
+    return {
+        path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+
+
+def test_the_face_knows_of_the_runtime_what_is_listed_here() -> None:
+    """A new module of the runtime is behind the executor, or a part of the vocabulary for a reason."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (contract,) = (one for one in contracts if one["name"].startswith("the face sees"))
+    hidden = {name.removeprefix("kpg.runtime.") for name in contract["forbidden_modules"]}
+    assert hidden | set(VOCABULARY) == modules_of(ROOT / "runtime") - {"__init__"}
+    assert not hidden & set(VOCABULARY)
+    faces = {name.removeprefix("kpg.") for name in contract["source_modules"]}
+    assert faces == modules_of(ROOT / "kpg") - NOT_FACE
 
 
 def test_every_package_has_an_init() -> None:

@@ -12,6 +12,7 @@ from typing import Final, assert_never
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import width
+from kpg.runtime.functions import aggregate_named
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, children
 
 Key = frozenset[int]
@@ -207,7 +208,8 @@ class Facts:
     def _reduce_nullable(self, rel: algebra.Reduce) -> tuple[bool, ...]:
         inner = self.nullable(rel.input)
         aggregates = tuple(
-            call.function != "count" and (not rel.keys or any(can_be_null(arg, inner) for arg in call.args))
+            aggregate_named(call.function).empty is None
+            and (not rel.keys or any(can_be_null(arg, inner) for arg in call.args))
             for call in rel.aggregates
         )
         return tuple(can_be_null(key, inner) for key in rel.keys) + aggregates

@@ -146,7 +146,7 @@ class Reader:
             if self.accept(","):
                 sizes[1] = self.integer()
             self.take(")")
-        return Type(Kind(name), *sizes)
+        return Type(Kind(name), sizes[0], sizes[1])
 
     def types(self) -> tuple[Type, ...]:
         """``[INTEGER, DATE]``."""

@@ -1,8 +1,8 @@
-"""Datalog: text to a checked program in a small core language.
+"""Datalog: text to a checked program of rules (``kpg.compiler.rules``).
 
-``check.check`` is the way in. ``preprocess`` and ``parse`` make the tree of ``ast``, ``components``
-instantiates components, ``types`` and ``relations`` take in declarations; ``clauses`` brings each rule from
-``flatten`` by way of ``infer`` and ``nominal`` to ``normal``; ``inline``, ``ground`` and ``desugar`` make
-the ``core`` program, which ``stratify`` checks and ``lowering`` makes algebra of. Every fault is a
-``Diagnostic``; all of them are collected.
+``check.check`` is the way in. ``syntax`` reads texts: macros, components, a tree as written. ``relations``
+and ``typing`` take in declarations and find the type of every expression; ``clauses`` brings each rule
+through them to the normal form of ``desugaring``, which makes rules of the core of it, put together by
+``assemble``. ``checks`` looks at the program as a whole. Every fault is a ``Diagnostic``; all of them are
+collected.
 """

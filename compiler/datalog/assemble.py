@@ -3,9 +3,15 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from kpg.compiler.datalog import substitute
 from kpg.compiler.datalog.clauses import Clauses, NormalGoal
-from kpg.compiler.datalog.core import (
+from kpg.compiler.datalog.desugaring import substitute
+from kpg.compiler.datalog.desugaring.desugar import Desugar
+from kpg.compiler.datalog.desugaring.ground import ground
+from kpg.compiler.datalog.desugaring.normal import NormalLiteral, NormalRule
+from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.relations import RelationInfo
+from kpg.compiler.datalog.typing.types import NUMBER
+from kpg.compiler.rules.core import (
     Atom,
     Call,
     Column,
@@ -24,12 +30,6 @@ from kpg.compiler.datalog.core import (
     ValueType,
     Variable,
 )
-from kpg.compiler.datalog.desugar import Desugar
-from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.ground import ground
-from kpg.compiler.datalog.normal import NormalLiteral, NormalRule
-from kpg.compiler.datalog.relations import RelationInfo
-from kpg.compiler.datalog.types import NUMBER
 from kpg.runtime.errors import Span
 
 BASE = "@facts"

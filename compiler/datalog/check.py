@@ -7,22 +7,22 @@ from itertools import count
 from pathlib import Path
 
 from kpg.compiler.catalog import Catalog
-from kpg.compiler.datalog import ast
 from kpg.compiler.datalog.assemble import Assembly
+from kpg.compiler.datalog.checks.depth import check_depth
+from kpg.compiler.datalog.checks.monotone import check_monotone
+from kpg.compiler.datalog.checks.plans import MADE_UP, check_versions
+from kpg.compiler.datalog.checks.stratified import check_stratified
 from kpg.compiler.datalog.clauses import Clauses
-from kpg.compiler.datalog.components import instantiate
-from kpg.compiler.datalog.core import Program
-from kpg.compiler.datalog.depth import check_depth
+from kpg.compiler.datalog.desugaring.inline import inline
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.inline import inline
-from kpg.compiler.datalog.monotone import check_monotone
-from kpg.compiler.datalog.parse import parse
-from kpg.compiler.datalog.plans import MADE_UP, check_versions
-from kpg.compiler.datalog.preprocess import Read, preprocess
 from kpg.compiler.datalog.relations import Relations
-from kpg.compiler.datalog.source import File
-from kpg.compiler.datalog.stratify import check_stratified
-from kpg.compiler.datalog.types import declare_types
+from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.components import instantiate
+from kpg.compiler.datalog.syntax.parse import parse
+from kpg.compiler.datalog.syntax.preprocess import Read, preprocess
+from kpg.compiler.datalog.syntax.source import File
+from kpg.compiler.datalog.typing.types import declare_types
+from kpg.compiler.rules.core import Program
 from kpg.runtime.errors import Diagnostic, Span
 
 NUMBER_SIZE = "number-size"

@@ -4,18 +4,19 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from kpg.compiler.catalog import ViewEntry
-from kpg.compiler.datalog import ast
-from kpg.compiler.datalog.core import Constant, Direction, Kind, Parameter, Query, Transfer, Update, Value
+from kpg.compiler.datalog.desugaring.flatten import LOCAL, FlatRule, flatten, flatten_goal
+from kpg.compiler.datalog.desugaring.normal import NormalRule, normalize
+from kpg.compiler.datalog.desugaring.structures import encode
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
-from kpg.compiler.datalog.flatten import LOCAL, FlatRule, flatten, flatten_goal
 from kpg.compiler.datalog.functors import CONSTRAINTS
-from kpg.compiler.datalog.infer import head_aggregate, infer
-from kpg.compiler.datalog.nominal import check_declared_types
-from kpg.compiler.datalog.normal import NormalRule, normalize
 from kpg.compiler.datalog.relations import OLD_TRANSFERS, RelationInfo, Relations
-from kpg.compiler.datalog.structures import encode
-from kpg.compiler.datalog.typing import Typing
-from kpg.compiler.datalog.walk import all_variables, literal_expressions, literals, walk
+from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.walk import all_variables, literal_expressions, literals, walk
+from kpg.compiler.datalog.typing.aggregates import head_aggregate, takes_value
+from kpg.compiler.datalog.typing.constraints import Typing
+from kpg.compiler.datalog.typing.infer import infer
+from kpg.compiler.datalog.typing.subtypes import check_declared_types
+from kpg.compiler.rules.core import Constant, Direction, Kind, Parameter, Query, Transfer, Update, Value
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import functions
 
@@ -146,7 +147,7 @@ class Clauses:
                 if rule.is_fact:
                     self.diagnostics.error("fact", "an aggregate in a fact", arg.span, hint=FACT_HINT)
                 arg = aggregate[1]
-                if isinstance(arg, ast.Underscore) and aggregate[0] == "count":
+                if isinstance(arg, ast.Underscore) and not takes_value(aggregate[0]):
                     continue
             for part in walk(arg):
                 self._head_part(part, rule.is_fact)

@@ -1,7 +1,7 @@
 """The functors of the dialect: what they take, and the functions of the runtime that they become.
 
-Any other function of ``runtime.functions`` can be called by its name too. ``PRIMITIVES`` are what the core
-needs beyond them.
+Any other function of ``runtime.functions`` can be called by its name too; what else the core needs is in
+``rules.primitives``.
 """
 
 import enum
@@ -10,48 +10,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-from kpg.compiler.datalog.core import Call, Constant, Domain, Expression
-from kpg.compiler.datalog.types import FLOAT, NUMBER, SYMBOL, UNSIGNED, TypeKind
+from kpg.compiler.datalog.typing.types import FLOAT, NUMBER, SYMBOL, UNSIGNED, TypeKind
+from kpg.compiler.rules.core import Call, Constant, Domain, Expression
+from kpg.compiler.rules.primitives import WRAPS
 from kpg.runtime.types import BIGINT, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Type
 
 ANY_NUMBER: Final = 1000
-
-PRIMITIVES: Final[Mapping[str, str]] = {
-    "$unsigned": "BIGINT -> BIGINT: the number; an error below 0",
-    "$wrap_number": "BIGINT -> BIGINT: the low 32 bits, as a signed number",
-    "$wrap_unsigned": "BIGINT -> BIGINT: the low 32 bits, as an unsigned number",
-    "$wrap_product": "BIGINT, BIGINT -> BIGINT: the low 32 bits of the product of two numbers below 2**32",
-    "$power": "BIGINT, BIGINT -> BIGINT: power, 0 for a negative exponent; an error beyond 64 bits",
-    "$wrap_power": "BIGINT, BIGINT -> BIGINT: the low 32 bits of the power, as an unsigned number",
-    "$band": "BIGINT, BIGINT -> BIGINT: bitwise and",
-    "$bor": "BIGINT, BIGINT -> BIGINT: bitwise or",
-    "$bxor": "BIGINT, BIGINT -> BIGINT: bitwise exclusive or",
-    "$bnot": "BIGINT -> BIGINT: every bit flipped",
-    "$bshl": "BIGINT, BIGINT -> BIGINT: shifted left by the second modulo 64, what leaves the word is lost",
-    "$bshr": "BIGINT, BIGINT -> BIGINT: shifted right by the second modulo 64, filled with the sign",
-    "$bshru": "BIGINT, BIGINT -> BIGINT: shifted right by the second modulo 64, filled with 0",
-    "$land": "BIGINT, BIGINT -> BIGINT: 1 if both are other than 0, else 0",
-    "$lor": "BIGINT, BIGINT -> BIGINT: 1 if one is other than 0, else 0",
-    "$lxor": "BIGINT, BIGINT -> BIGINT: 1 if exactly one is other than 0, else 0",
-    "$lnot": "BIGINT -> BIGINT: 1 for 0, else 0",
-    "$ord": "TEXT -> BIGINT: the code of the text in the dictionary",
-    "$substr": "TEXT, BIGINT, BIGINT -> TEXT: so many characters from a position, which counts from 0",
-    "$full_match": "TEXT pattern, TEXT -> BOOLEAN: whether the regular expression matches all of the text",
-    "$quote": 'TEXT -> TEXT: a symbol as a field: "a" with \\ before \\ and ", \\n \\t \\r for those',
-    "$unquote": "TEXT -> TEXT: what $quote was given",
-    "$show": "BIGINT or DOUBLE -> TEXT: a number as a field; floats so that they read back the same",
-    "$record": "TEXT fields... -> TEXT: [a, b]",
-    "$branch": "TEXT name, TEXT fields... -> TEXT: $name(a, b), or $name if there are no fields",
-    "$branch_of": "TEXT -> TEXT: the name of an ADT value's branch; of a record '', of nil 'nil'",
-    "$field": "TEXT, BIGINT literal -> TEXT: a record's or branch's field, by position from 0, as it stands",
-    "$number": "TEXT -> BIGINT: what $show was given",
-    "$float": "TEXT -> DOUBLE: what $show was given",
-}
-"""What the runtime has to provide besides the registered functions, with NULL for a NULL argument.
-
-An error where the result is out of range, ``$bshl`` excepted. ``$field`` is NULL where there is no such
-field: rules test ``$branch_of``, but perhaps after they read the field.
-"""
 
 
 class Shape(enum.Enum):
@@ -80,6 +44,7 @@ WHOLE: Final = frozenset({Domain.NUMBER, Domain.UNSIGNED})
 SCALAR: Final = NUMERIC | {Domain.SYMBOL}
 EVERYTHING: Final = frozenset(Domain)
 ARITHMETIC: Final = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod"}
+EXTREMES: Final = {"min": "least", "max": "greatest"}
 BITWISE: Final = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "land", "lor", "lxor")
 
 
@@ -106,8 +71,7 @@ FUNCTORS: Final[Mapping[str, Functor]] = {
         *(_same(name, 2, 2, WHOLE) for name in BITWISE),
         _same("bnot", 1, 1, WHOLE),
         _same("lnot", 1, 1, WHOLE),
-        _same("min", 2, ANY_NUMBER, SCALAR | {Domain.SQL}),
-        _same("max", 2, ANY_NUMBER, SCALAR | {Domain.SQL}),
+        *(_same(name, 2, ANY_NUMBER, SCALAR | {Domain.SQL}) for name in EXTREMES),
         _same("range", 2, 3, NUMERIC),
         Functor("cat", Shape.SAME, 2, ANY_NUMBER, frozenset({Domain.SYMBOL}), result=SYMBOL),
         _fixed("strlen", NUMBER, SYMBOL),
@@ -129,8 +93,7 @@ FUNCTORS: Final[Mapping[str, Functor]] = {
 }
 SQL_NAMES: Final[Mapping[str, str]] = {
     **ARITHMETIC,
-    "min": "least",
-    "max": "greatest",
+    **EXTREMES,
     "=": "eq",
     "!=": "ne",
     "<": "lt",
@@ -143,13 +106,6 @@ CONSTRAINTS: Final[Mapping[str, str]] = {"match": "$full_match", "contains": "co
 """Constraints written like atoms, and the function of the core's comparison."""
 
 
-WRAPS: Final[Mapping[Domain, str]] = {
-    Domain.NUMBER: "$wrap_number",
-    Domain.UNSIGNED: "$wrap_unsigned",
-}
-"""What makes 32-bit numbers of results."""
-
-
 def build(name: str, args: Sequence[tuple[Expression, TypeKind]], result: TypeKind, size: int) -> Expression:
     """The call of a functor, checked to fit, as an expression of the core; numbers have ``size`` bits."""
     operands = [operand for operand, _ in args]
@@ -160,8 +116,8 @@ def build(name: str, args: Sequence[tuple[Expression, TypeKind]], result: TypeKi
             return cast(Call("length", tuple(operands), INTEGER), BIGINT)
         case "substr":
             return Call("$substr", tuple(operands), TEXT)
-        case "min" | "max":
-            return Call({"min": "least", "max": "greatest"}[name], tuple(operands), result.type)
+        case _ if name in EXTREMES:
+            return Call(EXTREMES[name], tuple(operands), result.type)
         case "ord":
             return Call("$ord", tuple(operands), BIGINT) if operands[0].type == TEXT else operands[0]
         case _ if name in FUNCTORS and FUNCTORS[name].shape is Shape.CONVERT:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kpg.compiler.catalog import Catalog, did_you_mean
-from kpg.compiler.datalog import ast
-from kpg.compiler.datalog.core import Column, Kind
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.types import TypeTable, kind_of_stored, type_name
+from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.typing.types import TypeTable, kind_of_stored, type_name
+from kpg.compiler.rules.core import Column, Kind
 from kpg.runtime.errors import Span
 from kpg.runtime.types import Type
 

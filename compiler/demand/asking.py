@@ -9,15 +9,15 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import Catalog, ViewEntry
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.lowering import Sources, lowering
-from kpg.compiler.datalog.magic import Policy, Prepared, Strategy, prepare
-from kpg.compiler.datalog.stratify import strata
 from kpg.compiler.demand.failing import is_total
 from kpg.compiler.demand.rules import Rules
 from kpg.compiler.demand.seeds import constants
 from kpg.compiler.passes._selection import peel
 from kpg.compiler.physical.estimate import Sizes
+from kpg.compiler.rules import core
+from kpg.compiler.rules.lowering import Sources, lowering
+from kpg.compiler.rules.magic import Policy, Prepared, Strategy, prepare
+from kpg.compiler.rules.strata import strata
 from kpg.runtime.types import ColumnDef, Schema
 
 SOME: Final = 10.0

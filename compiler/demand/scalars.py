@@ -10,7 +10,7 @@ from typing import Final
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import substitute
 from kpg.compiler.algebra.traverse import scalars, transform_up, with_scalars
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.runtime.errors import Span
 from kpg.runtime.functions.render import render
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, remap, transform

@@ -1,15 +1,13 @@
 """The node list of a plan under construction: equal nodes are one node."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import assert_never
+from dataclasses import dataclass, field
 
 from kpg.compiler.physical.mfp import is_identity
 from kpg.runtime import plan
-from kpg.runtime.errors import InternalError
-from kpg.runtime.plan import AnyNode, Mfp, Node, Plan, Ref
+from kpg.runtime.plan import AnyNode, Mfp, Plan, Ref, Types
 
-Deferred = Callable[[], Node]
+Deferred = Callable[[], AnyNode]
 """Makes a node when the plan is finished; it may add the nodes that it needs."""
 
 
@@ -17,29 +15,32 @@ Deferred = Callable[[], Node]
 class Builder:
     """Nodes hash-consed, each after those that it reads but for what deferred nodes add."""
 
-    nodes: list[Node | Deferred] = field(default_factory=list)
-    places: dict[Node, Ref] = field(default_factory=dict)
-    widths: list[int] = field(default_factory=list)
+    nodes: list[AnyNode | Deferred] = field(default_factory=list)
+    places: dict[AnyNode, Ref] = field(default_factory=dict)
+    types: list[Types] = field(default_factory=list)
+    """Those of each node's columns."""
 
-    def add(self, node: Node, width: int | None = None) -> Ref:
+    def add(self, node: AnyNode, types: Types | None = None) -> Ref:
         """The node's position; a node that is there already is not added again.
 
-        ``width`` is the number of its columns, where the node does not tell.
+        ``types`` are those of its columns, where the node does not tell.
         """
         place = self.places.get(node)
         if place is None:
-            place = self.places[node] = self.defer(node, self._width(node) if width is None else width)
+            if types is None:
+                types = plan.column_types(node, self.types.__getitem__)
+            place = self.places[node] = self.defer(node, types)
         return place
 
-    def defer(self, node: Node | Deferred, width: int) -> Ref:
-        """The position of a node of ``width`` columns that is made later."""
+    def defer(self, node: AnyNode | Deferred, types: Types) -> Ref:
+        """The position of a node that is made later, and has columns of ``types``."""
         self.nodes.append(node)
-        self.widths.append(width)
+        self.types.append(types)
         return len(self.nodes) - 1
 
     def linear(self, ref: Ref, mfp: Mfp) -> Ref:
         """``mfp`` applied to a stream, which is the stream itself where that changes nothing."""
-        if is_identity(mfp, self.widths[ref]):
+        if is_identity(mfp, len(self.types[ref])):
             return ref
         return self.add(plan.Linear(ref, mfp))
 
@@ -52,10 +53,10 @@ class Builder:
         nodes, (place,) = self.listed((output,))
         return Plan(nodes, place)
 
-    def listed(self, outputs: Sequence[Ref]) -> tuple[tuple[Node, ...], tuple[Ref, ...]]:
+    def listed(self, outputs: Sequence[Ref]) -> tuple[tuple[AnyNode, ...], tuple[Ref, ...]]:
         """The nodes that ``outputs`` need, equal ones being one, in dependency order; the outputs' places."""
         places: dict[Ref, Ref] = {}
-        nodes: dict[Node, Ref] = {}
+        nodes: dict[AnyNode, Ref] = {}
         stack = list(reversed(outputs))
         while stack:
             ref = stack[-1]
@@ -63,78 +64,18 @@ class Builder:
                 stack.pop()
                 continue
             node = self._made(ref)
-            missing = [source for source in plan.inputs(node) if source not in places]
+            # What a join reads comes before the chains of its paths, which stay together.
+            needed = (*plan.sources(self.nodes, node), *plan.inputs(node))
+            missing = [source for source in needed if source not in places]
             if missing:
                 stack += reversed(missing)
                 continue
             stack.pop()
-            places[ref] = nodes.setdefault(moved(node, places), len(nodes))
+            places[ref] = nodes.setdefault(plan.moved(node, places.__getitem__), len(nodes))
         return tuple(nodes), tuple(places[output] for output in outputs)
 
-    def _made(self, ref: Ref) -> Node:
+    def _made(self, ref: Ref) -> AnyNode:
         node = self.nodes[ref]
         if callable(node):
             node = self.nodes[ref] = node()
         return node
-
-    def _width(self, node: Node) -> int:
-        match node:
-            case plan.Source():
-                return 1
-            case plan.Import(types=types) | plan.Constant(types=types) | plan.Variable(types=types):
-                return len(types)
-            case plan.Linear(mfp=mfp) | plan.RangeJoin(mfp=mfp):
-                return len(mfp.outputs)
-            case plan.Concat(inputs=refs):
-                return self.widths[refs[0]]
-            case plan.Join(paths=paths):
-                return len(paths[0].lookups[-1].mfp.outputs)
-            case plan.Reduce(key=key, aggregates=aggregates):
-                return key + len(aggregates)
-            case plan.BasicReduce(key=key, aggregates=basics):
-                return key + len(basics)
-            case plan.Negate(input=ref) | plan.Arrange(input=ref) | plan.Distinct(input=ref):
-                return self.widths[ref]
-            case plan.Threshold(input=ref) | plan.TopK(input=ref) | plan.Single(input=ref):
-                return self.widths[ref]
-            case plan.Enter() | plan.Loop() | plan.Leave():
-                raise InternalError(f"the width of a {type(node).__name__} is not given")
-            case _:
-                assert_never(node)
-
-
-def moved(node: Node, places: dict[Ref, Ref]) -> Node:
-    """The node with its references renumbered."""
-    match node:
-        case plan.Source() | plan.Import() | plan.Constant() | plan.Enter():
-            return node
-        case plan.Variable(initial=initial):
-            return node if initial is None else replace(node, initial=places[initial])
-        case plan.Loop(body=body):
-            return replace(node, body=tuple(_entered(inner, places) for inner in body))
-        case plan.Leave(loop=ref):
-            return replace(node, loop=places[ref])
-        case plan.Concat(inputs=refs):
-            return plan.Concat(tuple(places[ref] for ref in refs))
-        case plan.Join(inputs=refs, paths=paths):
-            return plan.Join(
-                tuple(places[ref] for ref in refs), tuple(_moved_path(path, places) for path in paths)
-            )
-        case plan.RangeJoin(left=left, right=right):
-            return replace(node, left=places[left], right=places[right])
-        case plan.Linear() | plan.Negate() | plan.Arrange() | plan.Reduce() | plan.Distinct():
-            return replace(node, input=places[node.input])
-        case plan.Threshold() | plan.TopK() | plan.BasicReduce() | plan.Single():
-            return replace(node, input=places[node.input])
-        case _:
-            assert_never(node)
-
-
-def _entered(inner: AnyNode, places: dict[Ref, Ref]) -> AnyNode:
-    """A node of a loop's body, of which only those that enter it read the nodes around the loop."""
-    return replace(inner, input=places[inner.input]) if isinstance(inner, plan.Enter) else inner
-
-
-def _moved_path(path: plan.Path, places: dict[Ref, Ref]) -> plan.Path:
-    lookups = tuple(replace(lookup, arrangement=places[lookup.arrangement]) for lookup in path.lookups)
-    return replace(path, lookups=lookups)

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kpg.compiler.physical.mfp import same_words
 from kpg.compiler.physical.problem import Problem, Slots
 from kpg.runtime.scalar import Call, Column, Scalar
-from kpg.runtime.types import BOOLEAN
+from kpg.runtime.types import BOOLEAN, same_words
 
 
 @dataclass(frozen=True, slots=True, eq=False)

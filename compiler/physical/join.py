@@ -9,13 +9,13 @@ from kpg.compiler.physical.classes import Classes, classify
 from kpg.compiler.physical.context import Planning
 from kpg.compiler.physical.mfp import over
 from kpg.compiler.physical.order import Step, fan_out, lookup_orders
-from kpg.compiler.physical.paths import PathBuilder, Target, is_settled
+from kpg.compiler.physical.paths import Path, PathBuilder, Target, is_settled
 from kpg.compiler.physical.problem import Problem, Relation, Slots
 from kpg.compiler.physical.range_join import Threshold, find_threshold
 from kpg.runtime import plan
-from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.plan import Mfp, Ref, Types
 from kpg.runtime.scalar import Call, Column, Fetch, Scalar, columns, remap
-from kpg.runtime.types import BOOLEAN
+from kpg.runtime.types import BOOLEAN, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,18 @@ def plan_join(planning: Planning, problem: Problem) -> Ref:
         if need is not None:
             planning.access.ask(need)
     draft = Draft(problem, classes, streams, orders, settled)
-    return planning.builder.defer(partial(_joined, planning, draft), len(problem.outputs))
+    return planning.builder.defer(partial(_joined, planning, draft), _types(planning, problem, streams))
 
 
-def _joined(planning: Planning, draft: Draft) -> plan.Join:
+def _types(planning: Planning, problem: Problem, streams: Sequence[Stream]) -> Types:
+    """The types of the outputs: the relations' columns know which table's rowids they hold."""
+    known: dict[Scalar, Type] = {}
+    for stream in streams:
+        known.update(zip(stream.items, planning.builder.types[stream.ref], strict=True))
+    return tuple(known.get(output, output.type) for output in problem.outputs)
+
+
+def _joined(planning: Planning, draft: Draft) -> plan.DeltaJoin:
     problem, streams = draft.problem, draft.streams
     derived = _derived_sequences(draft.settled, draft.orders)
     found = [
@@ -65,12 +73,21 @@ def _joined(planning: Planning, draft: Draft) -> plan.Join:
     ]
     if planning.around is not None:
         streams = _in_order(draft, found)
-    paths = []
+    ends = []
     for start, (steps, targets) in enumerate(zip(draft.orders, found, strict=True)):
         items = streams[start].items
-        builder = PathBuilder(problem, draft.classes, start, items, steps, targets, draft.settled)
-        paths.append(builder.build())
-    return plan.Join(tuple(stream.ref for stream in streams), tuple(paths))
+        path = PathBuilder(problem, draft.classes, start, items, steps, targets, draft.settled).build()
+        ends.append(_chain(planning, streams[start].ref, start, path))
+    return plan.DeltaJoin(tuple(ends))
+
+
+def _chain(planning: Planning, stream: Ref, start: int, path: Path) -> Ref:
+    """The last of the nodes that changes of a stream go through."""
+    builder = planning.builder
+    end = builder.add(plan.Delta(stream, path.mfp))
+    for lookup in path.lookups:
+        end = builder.add(plan.HalfJoin(end, lookup.arrangement, start, lookup.slot, lookup.key, lookup.mfp))
+    return end
 
 
 def _in_order(draft: Draft, targets: Sequence[Sequence[Target]]) -> tuple[Stream, ...]:

@@ -8,9 +8,8 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import equalities
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import width
-from kpg.compiler.physical.mfp import same_words
 from kpg.runtime.scalar import Column, Fetch, Scalar
-from kpg.runtime.types import ROWID
+from kpg.runtime.types import ROWID, same_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,15 +31,6 @@ def is_identity(mfp: Mfp, width: int) -> bool:
     return not mfp.predicates and places == tuple(range(width))
 
 
-def same_words(left: Type, right: Type) -> bool:
-    """Whether equal values of the two types are equal words."""
-    if left.is_text and right.is_text:
-        return True
-    if left.is_integer and right.is_integer:
-        return True
-    return left.kind is right.kind and left.scale == right.scale
-
-
 def over(scalar: Scalar, find: Finder) -> Scalar:
     """The scalar over the columns of a row that has the values of other scalars.
 

@@ -12,7 +12,7 @@ from kpg.compiler.physical.classes import Class, Classes
 from kpg.compiler.physical.mfp import Finder, over, parts_over
 from kpg.compiler.physical.order import Step
 from kpg.compiler.physical.problem import Problem, Slots
-from kpg.runtime.plan import Lookup, Mfp, Path, Ref
+from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.scalar import Call, Column, Scalar, children
 from kpg.runtime.types import BOOLEAN
 
@@ -26,6 +26,24 @@ class Target:
     arrangement: Ref
     items: tuple[Scalar, ...]
     length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What will be a half-join with an arrangement of relation ``slot``."""
+
+    arrangement: Ref
+    slot: int
+    key: tuple[int, ...]
+    mfp: Mfp
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What will be a chain of nodes: ``mfp`` of the changes of a relation, then the lookups."""
+
+    mfp: Mfp
+    lookups: tuple[Lookup, ...]
 
 
 @dataclass(slots=True)
@@ -63,7 +81,7 @@ class PathBuilder:
             tests = self._tests(stream, places, before, bound, target.items[: target.length])
             row, mfp = self._stage(index + 1, tests, places, bound)
             lookups.append(Lookup(target.arrangement, step.slot, key, mfp))
-        return Path(self.start, start, tuple(lookups))
+        return Path(start, tuple(lookups))
 
     def _key(self, index: int) -> list[Scalar]:
         """The bound scalars that lookup ``index`` looks up, in the arrangement's order."""

@@ -12,22 +12,8 @@ from kpg.compiler.physical.estimate import Sizes
 from kpg.compiler.physical.late import Storage
 from kpg.compiler.physical.lower import lower
 from kpg.compiler.physical.mfp import identity
-from kpg.runtime.plan import (
-    Arrange,
-    BasicReduce,
-    Concat,
-    Constant,
-    Distinct,
-    Leave,
-    Linear,
-    Negate,
-    Node,
-    Plan,
-    Reduce,
-    Ref,
-    Threshold,
-    TopK,
-)
+from kpg.runtime import plan
+from kpg.runtime.plan import AnyNode, Concat, Linear, Negate, Plan, Ref
 
 
 def plan_query(rel: Rel, statistics: Statistics) -> Plan:
@@ -43,14 +29,11 @@ def plan_query(rel: Rel, statistics: Statistics) -> Plan:
     return builder.finish(ref)
 
 
-def _is_readable(nodes: Sequence[Node | Deferred], ref: Ref) -> bool:
+def _is_readable(nodes: Sequence[AnyNode | Deferred], ref: Ref) -> bool:
     """Whether a node's contents can be read off the state of operators, with no arrangement of its own."""
-    match nodes[ref]:
-        case Arrange() | Reduce() | Distinct() | Threshold() | TopK() | BasicReduce() | Constant() | Leave():
-            return True
-        case Linear(input=source) | Negate(input=source):
-            return _is_readable(nodes, source)
-        case Concat(inputs=sources):
-            return all(_is_readable(nodes, source) for source in sources)
-        case _:
-            return False
+    node = nodes[ref]
+    if isinstance(node, Linear | Negate):
+        return _is_readable(nodes, node.input)
+    if isinstance(node, Concat):
+        return all(_is_readable(nodes, source) for source in node.inputs)
+    return not callable(node) and plan.holds_rows(node)

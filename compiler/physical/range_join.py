@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kpg.compiler.physical.classes import Classes
-from kpg.compiler.physical.mfp import over, same_words
+from kpg.compiler.physical.mfp import over
 from kpg.compiler.physical.problem import Problem
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Call, Column, Scalar, children
-from kpg.runtime.types import BOOLEAN
+from kpg.runtime.types import BOOLEAN, same_words
 
 SIGNS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 MIRRORED: Final = {"lt": ">", "le": ">=", "gt": "<", "ge": "<="}

@@ -7,10 +7,10 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import all_columns
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.physical.builder import Builder, moved
+from kpg.compiler.physical.builder import Builder
 from kpg.compiler.physical.context import Planning
 from kpg.runtime import plan
-from kpg.runtime.plan import Mfp, Node, Ref
+from kpg.runtime.plan import AnyNode, Mfp, Ref, Types
 
 
 @dataclass(slots=True, eq=False)
@@ -27,16 +27,16 @@ class BodyBuilder(Builder):
         """The place in the body of a node outside."""
         place = self.entries.get(outer)
         if place is None:
-            place = self.entries[outer] = self.defer(plan.Enter(outer), self.around.widths[outer])
+            place = self.entries[outer] = self.defer(plan.Enter(outer), self.around.types[outer])
             self.entered[place] = outer
         return place
 
-    def add(self, node: Node, width: int | None = None) -> Ref:
-        """As in any builder, for a node that depends on the recursion."""
-        sources = plan.inputs(node)
-        if isinstance(node, plan.Variable | plan.Enter) or not all(ref in self.entered for ref in sources):
-            return Builder.add(self, node, width)
-        return self.enter(self.around.add(moved(node, self.entered), width))
+    def add(self, node: AnyNode, types: Types | None = None) -> Ref:
+        """As in any builder, for a node that depends on the recursion, or on the way of a join that does."""
+        own = isinstance(node, plan.Variable | plan.Enter | plan.Delta | plan.HalfJoin)
+        if own or not all(ref in self.entered for ref in plan.inputs(node)):
+            return Builder.add(self, node, types)
+        return self.enter(self.around.add(plan.moved(node, self.entered.__getitem__), types))
 
 
 def plan_loop(planning: Planning, rec: algebra.LetRec, mfp: Mfp) -> Ref:
@@ -48,10 +48,10 @@ def plan_loop(planning: Planning, rec: algebra.LetRec, mfp: Mfp) -> Ref:
     results = []
     for value in rec.values:
         results.append(inner.lower(inner, value, Mfp((), all_columns(value))))
-    loop = planning.builder.defer(partial(_loop, builder, rec, tuple(results)), 0)
+    loop = planning.builder.defer(partial(_loop, builder, rec, tuple(results)), ())
     for index, id_ in enumerate(rec.ids):
         leave = plan.Leave(loop, index)
-        planning.recursive[id_] = planning.builder.add(leave, builder.widths[results[index]])
+        planning.recursive[id_] = planning.builder.add(leave, builder.types[results[index]])
     return planning.lower(planning, rec.body, mfp)
 
 

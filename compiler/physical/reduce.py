@@ -5,6 +5,7 @@ Aggregates of several kinds are maintained apart, each as rows (group, values), 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import can_be_null, rejected_nulls
@@ -15,13 +16,21 @@ from kpg.compiler.physical.mfp import compose
 from kpg.compiler.physical.problem import Problem, Relation
 from kpg.compiler.physical.topk import SortKey, ordered_rows
 from kpg.runtime import plan
-from kpg.runtime.functions import AggregateKind, resolve_aggregate
+from kpg.runtime.errors import InternalError
+from kpg.runtime.functions import (
+    Accumulable,
+    AccumulatorKind,
+    AggregateFunction,
+    Basic,
+    Composed,
+    Hierarchical,
+    Trend,
+    aggregate_named,
+)
 from kpg.runtime.functions.render import render
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, remap
 from kpg.runtime.types import BIGINT, BOOLEAN
-
-DESCENDING = frozenset({"max", "bool_or"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +90,12 @@ def _always_whole(reduce: algebra.Reduce, mfp: Mfp) -> bool:
     matter if the mfp rejects it.
     """
     rejected = frozenset[int]().union(*(rejected_nulls(predicate) for predicate in mfp.predicates))
-    kinds = [kind(call) for call in reduce.aggregates]
-    return all(one is AggregateKind.ACCUMULABLE for one in kinds) or any(
-        one is not AggregateKind.ACCUMULABLE and place in rejected for place, one in enumerate(kinds)
-    )
+    accumulated = [_function(call).accumulator is not None for call in reduce.aggregates]
+    return all(accumulated) or any(not one and place in rejected for place, one in enumerate(accumulated))
 
 
-def kind(call: AggregateCall) -> AggregateKind:
-    """How the aggregate can be maintained."""
-    return resolve_aggregate(call.function, tuple(arg.type for arg in call.args)).function.kind
+def _function(call: AggregateCall) -> AggregateFunction:
+    return aggregate_named(call.function)
 
 
 def _rows(planning: Planning, reduce: algebra.Reduce) -> Rows:
@@ -110,15 +116,19 @@ def _pieces(planning: Planning, rows: Rows, calls: Sequence[AggregateCall]) -> l
     basic: list[int] = []
     extremes: list[int] = []
     for place, call in enumerate(calls):
-        match kind(call):
-            case AggregateKind.ACCUMULABLE if call.distinct and call.args:
+        match _function(call).maintenance:
+            case Accumulable() if call.distinct and call.args:
                 distinct.setdefault(call.args, []).append(place)
-            case AggregateKind.ACCUMULABLE:
+            case Accumulable():
                 plain.append(place)
-            case AggregateKind.HIERARCHICAL:
+            case Hierarchical():
                 extremes.append(place)
-            case AggregateKind.BASIC:
+            case Basic():
                 basic.append(place)
+            case Composed():
+                raise InternalError(f"{call.function} was not taken apart into the aggregates that it is of")
+            case maintenance:
+                assert_never(maintenance)
     pieces = [_accumulated(planning, rows, calls, plain)] if plain else []
     for args, places in distinct.items():
         pieces.append(_accumulated(planning, _without_repeats(planning, rows, args), calls, places))
@@ -146,7 +156,7 @@ def _accumulated(
 def _aggregate(rows: Rows, call: AggregateCall) -> plan.Aggregate:
     argument = rows.place(call.args[0]).index if call.args else None
     shown = ", ".join(render(arg) for arg in call.args) or "*"
-    operand = call.args[0].type if call.function == "sum" else BIGINT
+    operand = call.args[0].type if _function(call).accumulator is AccumulatorKind.SUM else BIGINT
     return plan.Aggregate(call.function, argument, operand, call.text or f"{call.function}({shown})")
 
 
@@ -154,7 +164,7 @@ def _extreme(planning: Planning, rows: Rows, call: AggregateCall, place: int) ->
     """The first value of each group in the aggregate's order, NULLs last."""
     builder = planning.builder
     value = rows.place(call.args[0])
-    key = SortKey(value, call.function in DESCENDING, False, rows.flags[value.index])
+    key = SortKey(value, _function(call).trend is Trend.UP, False, rows.flags[value.index])
     ordered = ordered_rows(rows.keys, (key,), (value,))
     ref = builder.linear(rows.ref, Mfp((), ordered.outputs))
     ref = builder.add(plan.TopK(builder.arrange(ref, rows.group), rows.group, 1, 0, ordered.exact))
@@ -235,9 +245,9 @@ def _one_row(
 
 
 def _counts(call: AggregateCall) -> bool:
-    return kind(call) is AggregateKind.ACCUMULABLE and not (call.distinct and call.args)
+    return _function(call).accumulator is not None and not (call.distinct and call.args)
 
 
 def _of_nothing(call: AggregateCall) -> Literal:
     """The aggregate's value over no rows."""
-    return Literal(0 if call.function == "count" else None, call.type)
+    return Literal(_function(call).empty, call.type)

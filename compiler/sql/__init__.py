@@ -8,7 +8,7 @@ row) do so for other statements, ``change.lower_conflict`` gives what ON CONFLIC
 new row; ``lower_relation(name, catalog)`` reads all of a relation. :mod:`parameters` puts values in the place
 of placeholders.
 
-On the way a query is *bound* (``bind*``: names and types resolved, a :mod:`tree` with ids for columns) and
-*lowered* (``lower*``: every subquery decorrelated). Recursive WITH queries (``bind_recursive``) become loops
+On the way a query is *bound* (``bind``: names and types resolved, a :mod:`tree` with ids for columns) and
+*lowered* (``lower``: every subquery decorrelated). Recursive WITH queries (``bind.recursive``) become loops
 of the tree, and LetRec in the algebra. sqlglot's parser is used by this package only (:mod:`dialect`).
 """

@@ -7,15 +7,15 @@ from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog, did_you_mean, get_of
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.bind import bind_query, finished, new_binding
-from kpg.compiler.sql.bind_from import bind_from
-from kpg.compiler.sql.bind_predicate import bind_condition
-from kpg.compiler.sql.bind_values import bind_inserted
-from kpg.compiler.sql.calls import assigned, check_assignable
-from kpg.compiler.sql.literals import conjuncts
+from kpg.compiler.sql.bind.calls import assigned, check_assignable
+from kpg.compiler.sql.bind.from_clause import bind_from
+from kpg.compiler.sql.bind.literals import conjuncts
+from kpg.compiler.sql.bind.output import stored_query
+from kpg.compiler.sql.bind.predicate import bind_condition
+from kpg.compiler.sql.bind.query import bind_query, finished, new_binding
+from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.bind.values import bind_inserted
 from kpg.compiler.sql.query import Bound, lowered
-from kpg.compiler.sql.scope import Binding, Field, Scope
-from kpg.compiler.sql.shape import stored_query
 from kpg.compiler.sql.tree import Distinct, Filter, Join, Map, Node, Query, Scan
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Mfp

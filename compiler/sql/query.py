@@ -8,8 +8,8 @@ from kpg.compiler.algebra import facts
 from kpg.compiler.algebra.rel import OrderBy, Rel, types
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.bind import bind
-from kpg.compiler.sql.lower import lower_resolved
+from kpg.compiler.sql.bind.query import bind
+from kpg.compiler.sql.lower.query import lower_resolved
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.tree import Resolved
 from kpg.runtime.errors import ProgrammingError

@@ -37,4 +37,5 @@ def _entries() -> Iterator[tuple[str, str, str, str]]:
         if function.name not in INTERNAL:
             yield spelling(function.name), function.accepts, function.doc, example
     for aggregate in aggregates():
-        yield aggregate.name, aggregate.accepts, aggregate.doc, ""
+        example = next((f"of {rows}: {value}" for rows, value in aggregate.examples.items()), "")
+        yield aggregate.name, aggregate.accepts, aggregate.doc, example

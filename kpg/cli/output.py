@@ -9,7 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, TextIO
 
-from kpg.render import cell
+from kpg.display import cell
 from kpg.result import Rows, tuples
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kpg.collections.joining import Lookup, Path, delta_join
 from kpg.collections.rows import Rows, plain
 from kpg.collections.term import Term
 from kpg.compiler.algebra.facts import can_be_null
@@ -90,13 +91,9 @@ def joined(left: Index, right: Index, key: int, names: Sequence[str], outputs: S
     back = Mfp((), tuple(remap(output, swapped) for output in forth.outputs))
     keys = tuple(range(key))
 
-    def make(refs: Sequence[Ref]) -> plan.AnyNode:
-        first, second = refs
-        there = plan.Path(0, _whole(left.term), (plan.Lookup(second, 1, keys, forth),))
-        here = plan.Path(1, _whole(right.term), (plan.Lookup(first, 0, keys, back),))
-        return plan.Join((first, second), (there, here))
-
-    term = Term.over((left.term, right.term), tuple(output.type for output in outputs), make)
+    there = Path(left.term, _whole(left.term), (Lookup(right.term, 1, keys, forth),))
+    here = Path(right.term, _whole(right.term), (Lookup(left.term, 0, keys, back),))
+    term = delta_join((there, here))
     flags = (*left.rows.flags, *right.rows.flags)
     return plain(term, names, [can_be_null(output, flags) for output in outputs])
 

@@ -9,9 +9,9 @@ from kpg.collections.expression import RowFunction, SymbolicRow, as_columns, as_
 from kpg.collections.rows import Rows, united
 from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError, ProgrammingError
+from kpg.runtime.plan.user import Kind
 from kpg.runtime.scalar import Column
 from kpg.runtime.types import Type
-from kpg.runtime.user import Kind
 
 if TYPE_CHECKING:
     from kpg.collections.arranged import Arranged

@@ -25,12 +25,12 @@ from kpg.collections.scope import LoopScope
 from kpg.collections.session import Input
 from kpg.collections.term import Term, depth, leaves
 from kpg.reading import Reader
-from kpg.runtime import plan, user
+from kpg.runtime import plan
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.installed import Installed
-from kpg.runtime.plan import Ref
+from kpg.runtime.executor import Installation
+from kpg.runtime.plan import Ref, user
 from kpg.runtime.types import NULL, Schema
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Dataflow:
         self._engine = engine
         self.name = name
         self._live = True
-        self._installed: list[Installed] = []
+        self._installed: list[Installation] = []
         self._outputs: list[Output] = []
         self._inputs: list[Input] = []
         self._replays: list[Replay] = []
@@ -72,12 +72,12 @@ class Dataflow:
     @property
     def epoch(self) -> int:
         """The last time that is complete in everything."""
-        return self._engine.worker.epoch
+        return self._engine.executor.epoch
 
     @property
     def dictionary(self) -> Dictionary:
         """Where the database keeps its strings."""
-        return self._engine.worker.dictionary
+        return self._engine.executor.dictionary
 
     def input(self, name: str, /, **types: ColumnType) -> Input:
         """A new input of the columns named, with their types; its time is the next epoch."""
@@ -173,7 +173,7 @@ class Dataflow:
     def closing(self) -> None:
         """Have what a closed input has brought to its end retire, now or with the next commit."""
         engine = self._engine
-        if self._live and not engine.closed and not engine.worker.stepping and engine.transactions.idle:
+        if self._live and not engine.closed and not engine.executor.stepping and engine.transactions.idle:
             engine.retire()
 
     def drop(self) -> None:
@@ -183,7 +183,7 @@ class Dataflow:
         """
         if not self._live:
             return
-        if self._engine.worker.stepping:
+        if self._engine.executor.stepping:
             self.check()
         self._engine.refuse_in_transaction("dropping a dataflow")
         exporting.refuse_used(self._engine, self.exports, self.label)
@@ -191,10 +191,9 @@ class Dataflow:
             output.close()
         exporting.withdraw(self._engine, self.exports)
         for installed in self._installed:
-            if self._engine.worker.views.get(installed.name) is installed:
-                self._engine.worker.uninstall(installed)
+            self._engine.executor.uninstall(installed)
         for session in self._inputs:
-            self._engine.worker.inputs.forget(session._operator)
+            self._engine.executor.forget_input(session.identity)
         self._live = False
         self._installed.clear()
         self._replays.clear()
@@ -209,7 +208,7 @@ class Dataflow:
         """Raise InterfaceError if the dataflow was dropped, or its database closed."""
         if self._engine.closed:
             raise InterfaceError("the database is closed", hint="open another one with kpg.connect()")
-        if self._engine.worker.stepping:
+        if self._engine.executor.stepping:
             raise InterfaceError(
                 "a dataflow cannot be used by a function that its own step calls",
                 hint="give changes in the callback of inspect(), which is called after the step",
@@ -222,10 +221,10 @@ class Dataflow:
         for replay in self._replays:
             replay.pull()
 
-    def letters(self) -> Iterator[Any]:
+    def notifications(self) -> Iterator[Any]:
         """What is to be called after a step."""
         for output in list(self._outputs):
-            yield from output.letters()
+            yield from output.notifications()
 
     def arrange(self, index: Index, key: tuple[str, ...], rows: Rows) -> Arranged:
         """Keep an arrangement of rows; inside a loop it lives as the loop does."""
@@ -255,7 +254,7 @@ class Dataflow:
         for output, listener in outputs:
             output.attach(self.install(term), listener, _static(term))
             self._outputs.append(output)
-            self._engine.tell(self.label, output.letters())
+            self._engine.tell(self.label, output.notifications())
 
     def export(self, name: str, collection: Collection) -> Arranged:
         """See ``Collection.export``."""
@@ -263,7 +262,7 @@ class Dataflow:
         export = self.exports[name] = exporting.exported(self, self._engine, name, collection)
         return export.arranged
 
-    def install(self, term: Term, name: str | None = None) -> Installed:
+    def install(self, term: Term, name: str | None = None) -> Installation:
         """Keep a term up to date; InterfaceError in a transaction, or for a term inside a loop."""
         self.check()
         if term.scope is not None:
@@ -273,7 +272,7 @@ class Dataflow:
         for leaf in leaves(term):
             if leaf.relation is not None:
                 self.use(leaf.relation)
-        installed = self._engine.worker.install(name or f"{self.label}/{self._made}", assemble(term))
+        installed = self._engine.executor.install(name or f"{self.label}/{self._made}", assemble(term))
         self._installed.append(installed)
         return installed
 
@@ -282,15 +281,15 @@ class Dataflow:
         self._uses.add(relation)
         self._engine.note_uses(self.label, frozenset(self._uses))
 
-    def close_output(self, output: Output, installed: Installed) -> None:
+    def close_output(self, output: Output, installed: Installation) -> None:
         """Forget one output."""
         self._outputs.remove(output)
         self._installed.remove(installed)
-        self._engine.worker.uninstall(installed)
+        self._engine.executor.uninstall(installed)
 
     def _add_input(self, name: str, schema: Schema) -> Input:
-        operator = self._engine.worker.create_input(name, len(schema.columns))
-        session = Input(self, name, schema, operator)
+        handle = self._engine.executor.create_input(name, len(schema.columns))
+        session = Input(self, name, schema, handle)
         self._inputs.append(session)
         return session
 

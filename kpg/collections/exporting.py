@@ -109,8 +109,8 @@ def exported(flow: "Dataflow", engine: "Engine", name: str, collection: Collecti
         engine.catalog.add(entry)  # raises
     installed = flow.install(index.term, name)
     engine.catalog.add(entry)
-    reader = Reader(schema.names, schema.types, (), engine.worker.dictionary)
-    feed = Feed(engine.worker, installed, reader)
+    reader = Reader(schema.names, schema.types, (), engine.executor.dictionary)
+    feed = Feed(engine.executor, installed, reader)
     maintained = Maintained(name, "", installed, reader, feed, assemble(index.term))
     engine.views[name] = maintained
     return Export(Arranged(flow, index, key), maintained)

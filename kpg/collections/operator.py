@@ -4,8 +4,8 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
+from kpg.runtime.callbacks import Batch, Context
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.operators.custom import Batch, Context
 
 __all__ = ["Batch", "Operator"]
 

@@ -11,10 +11,7 @@ from kpg.reading import Reader
 from kpg.result import Row
 from kpg.runtime.convert.foreign import to_arrays
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.finished import finished
-from kpg.runtime.installed import Installed
-from kpg.runtime.operators.input import Sink
-from kpg.runtime.operators.loop import everything
+from kpg.runtime.executor import Installation
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema, Type
 
@@ -39,20 +36,17 @@ class Output:
         self._flow = flow
         self._reader = reader
         self._depth = depth
-        self._installed: Installed | None = None
-        self._sink: Sink | None = None
+        self._installed: Installation | None = None
+        self._listener: int | None = None
         self._static = False
         self._closed = False
 
-    def attach(self, installed: Installed, listener: int | None, static: bool) -> None:
+    def attach(self, installed: Installation, listener: int | None, static: bool) -> None:
         """Begin to read, from the sink of that number; ``static`` if only inputs can change what is read."""
-        self._installed, self._static = installed, static
-        for operator in everything(installed.operators) if listener is not None else ():
-            if isinstance(operator, Sink) and operator.listener == listener:
-                self._sink = operator
+        self._installed, self._listener, self._static = installed, listener, static
 
     @property
-    def installed(self) -> Installed | None:
+    def installed(self) -> Installation | None:
         """What it keeps up to date, None once closed."""
         return self._installed
 
@@ -66,10 +60,7 @@ class Output:
 
     def _finished(self) -> bool:
         """Whether nothing that is computed for it can change again."""
-        if self._installed is None:
-            return False
-        operators = self._installed.operators
-        return len(finished(operators)) == len(operators)
+        return self._installed is not None and self._installed.is_final()
 
     def close(self) -> None:
         """Read no more; what only this output needed is freed. Closing twice is allowed."""
@@ -77,13 +68,13 @@ class Output:
             return
         self._finish()
         self._closed = True
-        if self._sink is not None:
-            self._sink.open = False
         if self._installed is not None:
+            if self._listener is not None:
+                self._installed.ignore(self._listener)
             self._flow.close_output(self, self._installed)
-        self._installed = self._sink = None
+        self._installed = None
 
-    def letters(self) -> Iterator[Callable[[], object]]:
+    def notifications(self) -> Iterator[Callable[[], object]]:
         """What is to be called after a step."""
         return iter(())
 
@@ -91,7 +82,9 @@ class Output:
         """Take what is there before it is closed."""
 
     def _drained(self) -> list[Updates]:
-        return [] if self._sink is None else self._sink.drain()
+        if self._installed is None or self._listener is None:
+            return []
+        return self._installed.heard(self._listener)
 
 
 class Probe(Output):
@@ -126,7 +119,7 @@ class Inspection(Output):
         super().__init__(flow, reader, depth)
         self._callback = callback
 
-    def letters(self) -> Iterator[Callable[[], object]]:
+    def notifications(self) -> Iterator[Callable[[], object]]:
         changes = self._reader.changes(self._drained())
         if changes:
             yield lambda: [self._callback(*change) for change in changes]
@@ -142,7 +135,7 @@ class ColumnsInspection(Output):
         self._schema = schema
         self._callback = callback
 
-    def letters(self) -> Iterator[Callable[[], object]]:
+    def notifications(self) -> Iterator[Callable[[], object]]:
         parts = self._drained()
         if parts:
             yield lambda: self._tell(Updates.concat(parts))

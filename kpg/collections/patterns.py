@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from kpg.collections.arranging import Index
 from kpg.collections.collection import Collection
 from kpg.collections.columns import distinct
+from kpg.collections.joining import Lookup, Path, delta_join
 from kpg.collections.rows import plain
-from kpg.collections.term import Term
-from kpg.runtime import plan
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.plan import Join, Lookup, Mfp, Path, Ref
+from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column, Scalar, remap
 from kpg.runtime.types import Type
 
@@ -35,23 +34,15 @@ def conjunction(head: Sequence[str], *atoms: tuple[Collection, Sequence[str]]) -
     Raises ProgrammingError if there are fewer than two atoms, or variables do not fit columns.
     """
     body = tuple(Atom(collection, distinct(variables)) for collection, variables in atoms)
-    types = _types(body, head)
+    _check(body, head)
     orders = [list(_order(first, body)) for first in range(len(body))]
     indexes = _indexes(body, orders)
-    terms = tuple(dict.fromkeys(index.term for found in indexes.values() for index in found))
-
-    def make(refs: Sequence[Ref]) -> plan.AnyNode:
-        places = dict(zip(terms, refs, strict=True))
-        streams = tuple(places[indexes[atom.collection][0].term] for atom in body)
-        paths = [_path(first, orders[first], body, indexes, head, places) for first in range(len(body))]
-        return Join(streams, tuple(paths))
-
-    term = Term.over(terms, [types[variable] for variable in head], make)
+    term = delta_join([_path(first, orders[first], body, indexes, head) for first in range(len(body))])
     return Collection(body[0].collection._flow, plain(term, tuple(head), _flags(body, head)))
 
 
-def _types(body: Sequence[Atom], head: Sequence[str]) -> dict[str, Type]:
-    """The types of the variables."""
+def _check(body: Sequence[Atom], head: Sequence[str]) -> None:
+    """ProgrammingError unless every variable has one type, and those of the head have one."""
     if len(body) < 2:
         raise ProgrammingError("a conjunction has two atoms or more", hint="use map() and filter() on one")
     found: dict[str, Type] = {}
@@ -69,7 +60,6 @@ def _types(body: Sequence[Atom], head: Sequence[str]) -> dict[str, Type]:
     for variable in distinct(head):
         if variable not in found:
             raise ProgrammingError(f"variable {variable} is in no atom")
-    return found
 
 
 def _flags(body: Sequence[Atom], head: Sequence[str]) -> list[bool]:
@@ -120,7 +110,6 @@ def _path(
     body: Sequence[Atom],
     indexes: dict[Collection, list[Index]],
     head: Sequence[str],
-    places: dict[Term, Ref],
 ) -> Path:
     """How a change of an atom finds its matches in the others."""
     start = indexes[body[first].collection][0]
@@ -139,8 +128,8 @@ def _path(
         outputs = head if len(lookups) == len(order) - 1 else known
         mfp = Mfp((), tuple(values[variable] for variable in outputs))
         by = tuple(stream.index(atom.variables[column]) for column in prefix)
-        lookups.append(Lookup(places[index.term], place, by, mfp))
-    return Path(first, Mfp((), start.rows.values), tuple(lookups))
+        lookups.append(Lookup(index.term, place, by, mfp))
+    return Path(start.term, Mfp((), start.rows.values), tuple(lookups))
 
 
 def _moved(value: Scalar, by: int) -> Scalar:

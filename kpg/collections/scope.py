@@ -10,9 +10,9 @@ from kpg.collections.expression import RowFunction, as_columns, coerced
 from kpg.collections.rows import Rows, aligned, plain
 from kpg.collections.term import EnterTerm, LeaveTerm, Level, LoopTerm, Term, VariableTerm, enclosing
 from kpg.compiler.algebra.facts import can_be_null
-from kpg.runtime import plan, user
+from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError, ProgrammingError
-from kpg.runtime.plan import Ref
+from kpg.runtime.plan import Ref, user
 from kpg.runtime.scalar import Column
 from kpg.runtime.types import BIGINT, Type
 

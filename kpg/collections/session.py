@@ -8,12 +8,11 @@ import numpy as np
 from kpg.collections.collection import Collection
 from kpg.collections.rows import plain
 from kpg.collections.term import Term
-from kpg.runtime import plan, user
+from kpg.runtime import plan
 from kpg.runtime.convert.foreign import RowEncoder, from_arrays, from_rows
 from kpg.runtime.errors import DataError, InterfaceError
-from kpg.runtime.inputs import MAX_TIME
-from kpg.runtime.operators.input import Input as Operator
-from kpg.runtime.plan import Ref
+from kpg.runtime.executor import MAX_TIME, InputHandle
+from kpg.runtime.plan import Ref, user
 from kpg.runtime.trace.updates import ONE, Updates, Words
 from kpg.runtime.types import Schema
 
@@ -31,28 +30,33 @@ class Input(Collection):
     It is a stream: whoever is to read it later must find it arranged, or exported, from the start.
     """
 
-    def __init__(self, flow: "Dataflow", name: str, schema: Schema, operator: Operator) -> None:
-        identity = operator.place.fingerprint
+    def __init__(self, flow: "Dataflow", name: str, schema: Schema, handle: InputHandle) -> None:
+        identity = handle.identity
 
         def make(refs: Sequence[Ref]) -> plan.AnyNode:
             return user.Input(identity, schema.types)
 
-        term = Term((), schema.types, make, None, input=operator)
+        term = Term((), schema.types, make, None, input=handle)
         super().__init__(flow, plain(term, schema.names, [column.nullable for column in schema.columns]))
         self.name = name
         self._schema = schema
-        self._operator = operator
+        self._handle = handle
         self._encoder = RowEncoder(schema, flow.dictionary)
+
+    @property
+    def identity(self) -> str:
+        """What plans call the input."""
+        return self._handle.identity
 
     @property
     def time(self) -> int:
         """The time of the next changes."""
-        return self._operator.time
+        return self._handle.time
 
     @property
     def closed(self) -> bool:
         """Whether nothing more can come."""
-        return not self._operator.open
+        return not self._handle.open
 
     def insert(self, *values: Any) -> None:
         """Insert a row, ``insert(1, 2)`` or ``insert((1, 2))``, or rows, ``insert([(1, 2), (3, 4)])``."""
@@ -87,7 +91,7 @@ class Input(Collection):
         if rows and int(times.min()) < self.time:
             raise self._too_early(int(times.min()))
         updates = Updates(words, np.ascontiguousarray(times.reshape(1, -1)), diffs)
-        self._operator.add(updates if diffs.all() else updates.take(np.flatnonzero(updates.diffs())))
+        self._handle.add(updates if diffs.all() else updates.take(np.flatnonzero(updates.diffs())))
 
     def advance_to(self, time: int) -> None:
         """Say that everything before ``time`` has been given. Time does not go back.
@@ -97,29 +101,29 @@ class Input(Collection):
         self._check_open()
         if isinstance(time, bool) or not isinstance(time, int) or time >= MAX_TIME:
             raise InterfaceError(f"a time is an int, not {time!r}")
-        operator = self._operator
-        if time < operator.time or operator.asked < time == operator.time:
-            reason = "" if operator.asked == operator.time else ", where a transaction has moved it"
+        handle = self._handle
+        if time < handle.time or handle.asked < time == handle.time:
+            reason = "" if handle.asked == handle.time else ", where a transaction has moved it"
             raise InterfaceError(
-                f"input {self.name} cannot advance to {time}: it is at {operator.time}{reason}",
-                hint=f"advance it to {operator.time + 1} or later",
+                f"input {self.name} cannot advance to {time}: it is at {handle.time}{reason}",
+                hint=f"advance it to {handle.time + 1} or later",
             )
-        operator.time = operator.asked = time
+        handle.advance_to(time)
 
     def flush(self) -> None:
         """Add up equal rows in the buffer, which a step does too."""
-        self._operator.gather()
+        self._handle.gather()
 
     def discard(self) -> int:
         """Forget what no step has taken; how many updates."""
-        return self._operator.clear()
+        return self._handle.clear()
 
     def close(self) -> None:
         """Say that nothing more will come, ever: nobody waits for this input then. Twice is allowed.
 
         What only closed inputs could change retires when they have brought everything.
         """
-        self._operator.open = False
+        self._handle.close()
         self._flow.closing()
 
     def __enter__(self) -> "Input":
@@ -131,7 +135,7 @@ class Input(Collection):
     def update_many(self, rows: Sequence[Any], diffs: Words, times: Words) -> None:
         """Change the multiplicity of each row by its diff at its time, which is not before the input's."""
         words = from_rows(rows, self._schema, self._flow.dictionary)
-        self._operator.add(Updates(words, times.reshape(1, -1), diffs))
+        self._handle.add(Updates(words, times.reshape(1, -1), diffs))
 
     def _change(self, rows: Sequence[Any], diff: int, time: int | None = None) -> None:
         self._check_open()
@@ -142,12 +146,12 @@ class Input(Collection):
             words = from_rows(rows, self._schema, self._flow.dictionary)
             diffs = ONE if diff == 1 else np.array([diff], np.int64)
             if diff:
-                self._operator.add(Updates(words, np.array([[at]], np.int64), diffs))
+                self._handle.add(Updates(words, np.array([[at]], np.int64), diffs))
             return
         encoded = [self._encoder.words(row) for row in rows]
         if diff:
             for one in encoded:
-                self._operator.stage((*one, at, diff))
+                self._handle.stage((*one, at, diff))
 
     def _rows_of(self, values: tuple[Any, ...]) -> Sequence[Any]:
         """The rows of a call's arguments."""

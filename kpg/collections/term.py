@@ -6,10 +6,11 @@ of the loop and enters it, however it was written.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError
+from kpg.runtime.executor import InputHandle
 from kpg.runtime.types import Type
 
 Make = Callable[[Sequence[plan.Ref]], plan.AnyNode]
@@ -50,8 +51,8 @@ class Term:
     scope: Level | None
     relation: str | None = None
     """The table or view that the term reads."""
-    input: Any = None
-    """The runtime's operator of the input that the term is."""
+    input: InputHandle | None = None
+    """The input that the term is, which is there for as long as somebody holds this."""
 
     @classmethod
     def over(cls, inputs: "Sequence[Term]", types: Sequence[Type], make: Make) -> "Term":

@@ -7,11 +7,11 @@ from kpg.collections.arranging import Index, index_by
 from kpg.collections.columns import distinct
 from kpg.collections.rows import Rows, plain
 from kpg.collections.term import Term
-from kpg.runtime import plan, user
+from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.plan import Ref
+from kpg.runtime.plan import Ref, user
+from kpg.runtime.plan.user import Kind, Own
 from kpg.runtime.types import Schema
-from kpg.runtime.user import Kind, Own
 
 if TYPE_CHECKING:
     from kpg.collections.operator import Operator

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.table import Table
+from kpg.table import Table
 
 Words = NDArray[np.int64]
 MOST_ROUNDS: Final = 1024
@@ -26,8 +26,7 @@ class Acyclic:
         table = self._tables.get(name)
         if table is None or len(start) != 1 or len(end) != 1:
             return False
-        starts, ends = table.read(table.live(), (start[0], end[0]))
-        return is_acyclic(starts, ends)
+        return is_acyclic(*table.scan((start[0], end[0])))
 
 
 def is_acyclic(start: Words, end: Words, most: int = MOST_ROUNDS) -> bool:

@@ -1,26 +1,25 @@
 """The dataflow that answers a way of asking: a table of seeds, and the answers for all of its rows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.lowering import lowering
-from kpg.compiler.datalog.magic import Policy, Prepared, prepare
+from kpg.compiler.rules import core
+from kpg.compiler.rules.lowering import lowering
+from kpg.compiler.rules.magic import Policy, Prepared, prepare
 from kpg.datalog import facts
 from kpg.datalog.layers import InstalledStrata
 from kpg.datalog.planning import table_schema
 from kpg.engine import Engine
 from kpg.planning import Planned
 from kpg.runtime import plan as ir
-from kpg.runtime.data.table import Table
-from kpg.runtime.dataflow.operator import Operator
-from kpg.runtime.installed import Installed
+from kpg.runtime.executor import Installation
 from kpg.runtime.scalar import Column
 from kpg.runtime.types import Schema
+from kpg.table import Table
 
 Words = NDArray[np.int64]
 Seed = tuple[int, ...]
@@ -57,22 +56,24 @@ class Answering:
         self.prepared: Prepared = prepare(question.program, question.relation, question.bound, policy)
         self._lowering = lowering(self.prepared.program)
         self._plan: Planned | None = None
-        self._installed: Installed | None = None
-        self._index: Installed | None = None
+        self._installed: Installation | None = None
+        self._index: Installation | None = None
+        self._seed_table: Table | None = None
         self._catalog = self._with_seed(engine.catalog)
         self._layers = self._new_layers()
         if self.has_seeds:
-            engine.worker.create_table(self._seed_name, self._seed_schema)
+            engine.executor.create_table(self._seed_name, self._seed_schema)
+            self._seed_table = Table(engine.executor, self._seed_name, self._seed_schema)
 
     @property
     def has_seeds(self) -> bool:
         """Whether it answers for values at all."""
         return self.prepared.seed is not None
 
-    def install(self) -> Installed:
+    def install(self) -> Installation:
         """The dataflow, made now if it is not there; between transactions only."""
         if self._installed is None:
-            self._installed = self._engine.worker.install(self.name, self.plan.plan)
+            self._installed = self._engine.executor.install(self.name, self.plan.plan)
         return self._installed
 
     @property
@@ -86,7 +87,7 @@ class Answering:
 
     @property
     def _seed_name(self) -> str:
-        """What the worker calls the table of what is asked."""
+        """What the executor calls the table of what is asked."""
         return f"{self.name}/{self.prepared.seed}"
 
     @property
@@ -96,7 +97,8 @@ class Answering:
 
     @property
     def _seeds(self) -> Table:
-        return self._engine.worker.tables[self._seed_name]
+        assert self._seed_table is not None
+        return self._seed_table
 
     def has(self, seed: Seed) -> bool:
         """Whether a seed is in the table."""
@@ -125,7 +127,7 @@ class Answering:
         if self._index is None:
             self.install()
             plan = _indexed(self.plan, order, len(seed))
-            self._index = self._engine.worker.install(f"{self.name}/index", plan)
+            self._index = self._engine.executor.install(f"{self.name}/index", plan)
         data, counts = self._index.matching(seed)
         result = np.empty_like(data)
         result[order] = data
@@ -135,23 +137,23 @@ class Answering:
         """The answers to a seed that is not in the table, which it does not stay in."""
         return self._previewed(self.install(), seed)
 
-    def _previewed(self, view: Installed, seed: Seed) -> tuple[Words, Words]:
+    def _previewed(self, view: Installation, seed: Seed) -> tuple[Words, Words]:
         with self._engine.transactions.undoing():
             self._seeds.insert(_columns([seed], len(seed)))
-            found = self._engine.worker.preview(view)
+            found = self._engine.executor.preview(view)
         return found.data, found.diffs()
 
     def rows_now(self, seed: Seed) -> tuple[Words, Words]:
         """The answers to a seed inside a transaction, its changes included; computed for this call."""
         if not self.has_seeds:
             return self._computed_now(self.prepared.answer)
-        table = self._seeds
-        before = table.count
-        facts.insert(table, _columns([seed], len(seed)))
+        if self.has(seed):
+            return self._computed_now(self.prepared.answer)
+        rowids = self._seeds.insert(_columns([seed], len(seed)))
         try:
             return self._computed_now(self.prepared.answer)
         finally:
-            table.delete(np.arange(before, table.count, dtype=np.int64))
+            self._seeds.delete(rowids)
 
     def _computed_now(self, relation: str) -> tuple[Words, Words]:
         """A relation of the rewritten program from the tables as they are, by nothing that is installed."""
@@ -164,38 +166,33 @@ class Answering:
 
     def size(self, relation: str) -> int:
         """How many rows a relation of the rewritten program has."""
-        if self._engine.worker.has_pending:
+        if self._engine.executor.has_pending:
             return int(self._computed_now(relation)[1].sum())
         return int(self._engine.run(self._layers.plan(relation, self._catalog, self.views))[1].sum())
 
     def added(self, relation: str, seed: Seed) -> int:
         """How many rows a seed that is not in the table would add to a relation of the rewritten program."""
         plan = self._layers.plan(relation, self._catalog, self.views)
-        view = self._engine.worker.install(f"{self.name}/added", plan.plan)
+        view = self._engine.executor.install(f"{self.name}/added", plan.plan)
         try:
             return int(self._previewed(view, seed)[1].sum())
         finally:
-            self._engine.worker.uninstall(view)
+            self._engine.executor.uninstall(view)
 
     @property
     def held(self) -> int:
         """Rows in the state that is there for these answers only."""
-        return sum(one.rows for one in self._own_operators())
+        return self.install().own_state(self.name)[0]
 
     @property
     def reserved(self) -> int:
         """Bytes of that state, in use or not."""
-        return sum(one.bytes for one in self._own_operators())
-
-    def _own_operators(self) -> Iterator[Operator]:
-        for one in self.install().operators:
-            if all(name.startswith(self.name) for name in one.owners):
-                yield one
+        return self.install().own_state(self.name)[1]
 
     # Plans
 
     def _with_seed(self, catalog: Catalog) -> Catalog:
-        """The catalog with the seed table under the name that the worker knows it by."""
+        """The catalog with the seed table under the name that the executor knows it by."""
         found = catalog.copy()
         if self.has_seeds:
             found.add(TableEntry(self._seed_name, self._seed_schema))
@@ -215,7 +212,7 @@ class Answering:
         """Give the dataflow up until it is wanted again."""
         for one in (self._index, self._installed):
             if one is not None:
-                self._engine.worker.uninstall(one)
+                self._engine.executor.uninstall(one)
         self._index = self._installed = None
 
     def drop(self) -> None:
@@ -223,7 +220,7 @@ class Answering:
         self.uninstall()
         self._layers.drop()
         if self.has_seeds:
-            self._engine.worker.drop_table(self._seed_name)
+            self._engine.executor.drop_table(self._seed_name)
 
 
 def _indexed(plan: Planned, order: Sequence[int], key: int) -> ir.Plan:

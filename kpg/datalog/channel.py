@@ -12,14 +12,16 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog.magic import Policy, Strategy
+from kpg.compiler.rules.magic import Policy, Strategy
 from kpg.datalog.acyclic import Acyclic
 from kpg.datalog.answering import Answering, Question, Seed
 from kpg.datalog.guard import LEAST, SHARE, Guard
 from kpg.datalog.recent import Kept, Recent, Remembered
-from kpg.engine import Engine, Letter
+from kpg.engine import Engine
 from kpg.feed import Feed
+from kpg.notifications import Notification
 from kpg.runtime.errors import DatabaseError
+from kpg.table import Table
 
 Words = NDArray[np.int64]
 Rows = tuple[Words, Words]
@@ -40,7 +42,7 @@ SAMPLES: Final = frozenset(2 * 4**n for n in range(16))
 class Listener(Protocol):
     """Somebody who follows the answers to a seed."""
 
-    def letters(self) -> Iterator[Letter]:
+    def notifications(self) -> Iterator[Notification]:
         """Whom to tell of a commit, once the feed's mailboxes have it."""
 
     def moved(self) -> None:
@@ -72,15 +74,16 @@ class Channel:
         if engine.transactions.idle:
             self.install()
 
-    def _tables(self) -> list[str]:
-        return [name for name in self._question.tables if name in self._engine.worker.tables]
+    def _tables(self) -> dict[str, Table]:
+        found = ((name, self._engine.find_table(name)) for name in self._question.tables)
+        return {name: table for name, table in found if table is not None}
 
     def _note_uses(self) -> None:
         """What is read must not be dropped, and with CASCADE the channel goes too."""
         self._engine.note_uses(self.name, self._answering.views | frozenset(self._tables()))
 
     def _policy(self, kept: frozenset[str], whole: str = "") -> Policy:
-        tables = {name: self._engine.worker.tables[name] for name in self._tables()}
+        tables = self._tables()
         rows = {name: table.rows for name, table in tables.items()}
         return Policy(kept=kept, rows=rows, acyclic=Acyclic(tables), whole=whole)
 
@@ -101,8 +104,8 @@ class Channel:
     def feed(self) -> Feed:
         """What changes in the answers that are maintained."""
         if self._feed is None:
-            reader = self._answering.plan.reader(self._engine.worker.dictionary)
-            self._feed = Feed(self._engine.worker, self._answering.install(), reader)
+            reader = self._answering.plan.reader(self._engine.executor.dictionary)
+            self._feed = Feed(self._engine.executor, self._answering.install(), reader)
         return self._feed
 
     # Who asks
@@ -160,7 +163,7 @@ class Channel:
             return self._answering.rows()
         if self._demands[seed]:
             return self._answering.find(seed)
-        epoch, last = self._engine.worker.epoch, self._recent.find(seed)
+        epoch, last = self._engine.executor.epoch, self._recent.find(seed)
         if seed not in self._kept:
             if last is None:
                 return self._previewed(seed)
@@ -172,7 +175,7 @@ class Channel:
 
     def _previewed(self, seed: Seed) -> Rows:
         found = self._answering.preview(seed)
-        self._recent.put(seed, Remembered(self._engine.worker.epoch, found))
+        self._recent.put(seed, Remembered(self._engine.executor.epoch, found))
         self._asked += 1
         self._guard_asked(seed)
         if self._asked % TRIMMED == 0:
@@ -211,8 +214,7 @@ class Channel:
 
     @property
     def _guard(self) -> Guard:
-        tables = {name: self._engine.worker.tables[name] for name in self._tables()}
-        return Guard(self._question.program, tables)
+        return Guard(self._question.program, self._tables())
 
     def _watched(self) -> list[tuple[str, str, tuple[bool, ...]]]:
         """The demand that must not grow too large: of the question itself, and what spreads from it."""
@@ -281,13 +283,13 @@ class Channel:
 
     # As a part of the engine
 
-    def letters(self) -> Iterator[Letter]:
+    def notifications(self) -> Iterator[Notification]:
         """Whom to tell of a commit; and what nobody has asked for in a while is given up."""
-        if self._feed is not None:
+        if self._feed is not None and self._feed.is_heard():
             for _ in self._feed.distribute():
                 pass
         for listener in list(self.listeners):
-            yield from listener.letters()
+            yield from listener.notifications()
         self._kept.committed()
         if len(self._kept) and self._surplus():
             yield self._tidy

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.datalog.terms import RANGES, STRUCTURED, NoTerm, canonical
 from kpg.loading import SPARK_FROM
 from kpg.runtime.convert.arrow import encode

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.datalog import columnar, facts
 from kpg.datalog.terms import RANGES, STRUCTURED
 from kpg.engine import Engine
@@ -41,7 +41,7 @@ def load(program: core.Program, engine: Engine, folder: str) -> dict[str, int]:
     with columnar.session([one.options for one in inputs]):
         for transfer in inputs:
             path = path_of(transfer, folder)
-            table = engine.worker.tables[transfer.relation]
+            table = engine.table(transfer.relation)
             relation = program.relations[transfer.relation]
             words = read(path, relation, program, table.schema, table.dictionary, transfer.options)
             counts[transfer.name] = facts.insert(table, words)

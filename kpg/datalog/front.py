@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from kpg.compiler.catalog import did_you_mean
-from kpg.compiler.datalog import ast
 from kpg.compiler.datalog.check import Checked, check, read_file
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.parse import parse
-from kpg.compiler.datalog.preprocess import preprocess
-from kpg.compiler.datalog.source import File, blank_comments
+from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.parse import parse
+from kpg.compiler.datalog.syntax.preprocess import preprocess
+from kpg.compiler.datalog.syntax.source import File, blank_comments
 from kpg.datalog.facts import Words, rows_of
 from kpg.datalog.goal import Goal
 from kpg.datalog.planning import table_schema
@@ -86,7 +86,7 @@ def add(program: Program, rows: dict[str, Words], facts: str | None) -> None:
 
 def facts_of(engine: Engine, checked: Checked) -> dict[str, Words]:
     """The words of the text's facts."""
-    program, dictionary = checked.program, engine.worker.dictionary
+    program, dictionary = checked.program, engine.executor.dictionary
     return {
         name: rows_of(program.relations[name], rows, table_schema(program.relations[name]), dictionary)
         for name, rows in program.facts.items()

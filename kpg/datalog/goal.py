@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.datalog.answering import Seed
 from kpg.datalog.channel import Channel
 from kpg.datalog.facts import check_names, distinct, python_value
-from kpg.engine import Letter
 from kpg.feed import Callback, Change
+from kpg.notifications import Notification
 from kpg.reading import Reader
 from kpg.result import Result
 from kpg.runtime.convert.foreign import from_rows
@@ -97,7 +97,7 @@ class Goal:
     @property
     def epoch(self) -> int:
         """The last epoch that answers have."""
-        return self._program.engine.worker.epoch
+        return self._program.engine.executor.epoch
 
     def forget(self, answers: "Answers") -> None:
         """A subscription was closed."""
@@ -209,7 +209,7 @@ class Answers:
         found, self._waiting = self._waiting, []
         return iter(found)
 
-    def letters(self) -> Iterator[Letter]:
+    def notifications(self) -> Iterator[Notification]:
         """Take the last commit's changes; the callback is to be told of them."""
         updates, self._mailbox.waiting = self._mailbox.waiting, []
         changes = self._net(updates)

@@ -5,9 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.magic import is_finite, origins
-from kpg.runtime.data.table import Table
+from kpg.compiler.rules import core
+from kpg.compiler.rules.magic import is_finite, origins
+from kpg.table import Table
 
 SHARE: Final = 0.5
 """The share of the values that could be asked for from which on all answers are computed."""
@@ -43,5 +43,5 @@ class Guard:
         found = origins(self._program, relation, place)
         if found is None or any(name not in self._tables for name, _ in found):
             return None
-        parts = [self._tables[name].read(self._tables[name].live(), (column,))[0] for name, column in found]
+        parts = [self._tables[name].scan((column,))[0] for name, column in found]
         return int(np.unique(np.concatenate(parts)).shape[0]) if parts else 0

@@ -10,9 +10,9 @@ import numpy as np
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.catalog import ViewEntry
-from kpg.compiler.datalog import core
 from kpg.compiler.datalog.assemble import BASE
-from kpg.compiler.datalog.lowering import Lowering, lowering
+from kpg.compiler.rules import core
+from kpg.compiler.rules.lowering import Lowering, lowering
 from kpg.datalog import facts
 from kpg.datalog.files import load
 from kpg.datalog.layers import InstalledStrata, is_deep, keys_of
@@ -67,7 +67,7 @@ class Relations:
             self._add_tables()
             with self.engine.transactions.statement(changes=True):
                 for name, words in rows.items():
-                    facts.insert(self.engine.worker.tables[name], words)
+                    facts.insert(self.engine.table(name), words)
                 if folder is not None:
                     load(self.program, self.engine, folder)
             self._add_views()
@@ -126,8 +126,7 @@ class Relations:
 
     def contents(self) -> dict[str, facts.Words]:
         """The rows of the tables."""
-        tables = [self.engine.worker.tables[name] for name in self.tables]
-        return {table.name: table.read(table.live()) for table in tables}
+        return {name: self.engine.table(name).scan() for name in self.tables}
 
     def remove(self) -> None:
         """Take away what is still there, users first."""

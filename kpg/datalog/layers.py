@@ -5,12 +5,12 @@ from types import MappingProxyType
 from typing import Final
 
 from kpg.compiler.catalog import Catalog, ViewEntry
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.lowering import Lowering
+from kpg.compiler.rules import core
+from kpg.compiler.rules.lowering import Lowering
 from kpg.datalog.planning import definition, planned, view_schema
 from kpg.engine import Engine
 from kpg.planning import Planned
-from kpg.runtime.installed import Installed
+from kpg.runtime.executor import Installation
 
 MOST_STRATA: Final = 24
 """Strata that are written out in one plan."""
@@ -37,7 +37,7 @@ class InstalledStrata:
         self._lowering = lowering
         self._names = dict(names)
         self._isolated = isolated
-        self._installed: dict[str, Installed] = {}
+        self._installed: dict[str, Installation] = {}
         self._entries: dict[str, ViewEntry] = {}
 
     def plan(self, name: str, catalog: Catalog, kept: frozenset[str]) -> Planned:
@@ -55,7 +55,7 @@ class InstalledStrata:
         plans = {name: self._planned(name, catalog, kept) for name in missing}
         for name, plan in plans.items():
             view = f"{self._label}/{name}"
-            self._installed[name] = self._engine.worker.install(view, plan.plan, isolated=self._isolated)
+            self._installed[name] = self._engine.executor.install(view, plan.plan, isolated=self._isolated)
             relation = self._lowering.program.relations[name]
             self._entries[name] = ViewEntry(
                 view, view_schema(relation), None, materialized=True, keys=(keys_of(relation),)
@@ -73,7 +73,7 @@ class InstalledStrata:
     def drop(self) -> None:
         """Uninstall them; nothing installed may read them any more."""
         for view in reversed(self._installed.values()):
-            self._engine.worker.uninstall(view)
+            self._engine.executor.uninstall(view)
         self._installed.clear()
 
 

@@ -9,8 +9,8 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import Catalog, ViewEntry
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.lowering import Lowering, Sources
+from kpg.compiler.rules import core
+from kpg.compiler.rules.lowering import Lowering, Sources
 from kpg.compiler.sql.query import Bound
 from kpg.compiler.sql.query import lower_relation as lower_rows
 from kpg.engine import Engine

@@ -6,11 +6,11 @@ from typing import Any
 
 from kpg.compiler.algebra.text import render
 from kpg.compiler.catalog import did_you_mean
-from kpg.compiler.datalog import core
 from kpg.compiler.datalog.assemble import BASE
 from kpg.compiler.datalog.check import Checked, check
-from kpg.compiler.datalog.text import rule_text
 from kpg.compiler.explain import explain_plan
+from kpg.compiler.rules import core
+from kpg.compiler.rules.text import rule_text
 from kpg.datalog import facts
 from kpg.datalog.answering import Question
 from kpg.datalog.channel import Channel
@@ -18,11 +18,12 @@ from kpg.datalog.goal import Goal
 from kpg.datalog.installing import GOAL, Relations, carried
 from kpg.datalog.planning import definition, plan_rows, planned
 from kpg.datalog.proof import Absence, Explainer, Proof
-from kpg.engine import Engine, Letter
+from kpg.engine import Engine
+from kpg.notifications import Notification
 from kpg.result import Result, Rows
-from kpg.runtime.data.table import Table
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Diagnostic, InterfaceError, ProgrammingError
+from kpg.table import Table
 from kpg.view import View
 
 
@@ -312,12 +313,12 @@ class Program:
     @property
     def dictionary(self) -> Dictionary:
         """Where the database keeps its strings."""
-        return self.engine.worker.dictionary
+        return self.engine.executor.dictionary
 
     def pull(self) -> None:
         """A program has no inputs of its own clock."""
 
-    def letters(self) -> Iterator[Letter]:
+    def notifications(self) -> Iterator[Notification]:
         """Nobody is told of a commit here: those who follow goals are told by the goals' channels."""
         return iter(())
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kpg.compiler.datalog import core
 from kpg.compiler.datalog.diagnostics import given, plural
-from kpg.compiler.datalog.literals import unescape
+from kpg.compiler.datalog.syntax.literals import unescape
+from kpg.compiler.rules import core
 from kpg.runtime.functions.datalog import quote
 from kpg.runtime.types import MAX_WORD, MIN_WORD
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
-from kpg.compiler.datalog import core
 from kpg.compiler.datalog.assemble import BASE
+from kpg.compiler.rules import core
 from kpg.datalog import facts
 from kpg.datalog.files import read
 from kpg.datalog.program import Program
 from kpg.datalog.writing import shown
-from kpg.runtime.data.table import Table
 from kpg.runtime.errors import ProgrammingError, Span
+from kpg.table import Table
 from kpg.view import View
 
 COMMANDS: Final = ("begin", "put", "file", "commit", "abort")
@@ -147,7 +147,7 @@ class Player:
 
     def _tell(self) -> None:
         """Print what the last commit changed in the outputs."""
-        self._out.write(f"commit {self._program.engine.worker.epoch}\n")
+        self._out.write(f"commit {self._program.engine.executor.epoch}\n")
         for name, view in self._views.items():
             for row, _, diff in sorted(view.changes(), key=lambda change: (change[2], repr(change[0]))):
                 self._out.write(f"{name}({', '.join(map(shown, row))}) {diff:+d}\n")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.datalog.files import TRUE, delimiter_of
 from kpg.datalog.program import Program
 from kpg.result import Row, Rows, tuples

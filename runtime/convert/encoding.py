@@ -9,7 +9,6 @@ from typing import Any, Final, assert_never
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kpg.runtime.convert.values import EXACT_FLOAT, INTEGER_LIMITS, WIDE
@@ -97,6 +96,8 @@ def check_length(array: pa.Array, type_: Type) -> None:
     """Raise UnfitAt for the first string of more characters than the type allows."""
     if not type_.precision or not len(array):
         return
+    import pyarrow.compute as pc  # takes as long to import as the rest of pyarrow, three times over
+
     if pa.types.is_dictionary(array.type):
         long = pc.greater(pc.utf8_length(array.dictionary.cast(pa.large_string())), type_.precision)
         if pc.any(long).as_py():

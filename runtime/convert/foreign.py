@@ -4,15 +4,15 @@ Arrays: integers and scaled decimals (times ``10**scale``) as int64, BOOLEAN as 
 float64, DATE as ``datetime64[D]``, TIMESTAMP as ``datetime64[us]``, intervals as int64, text as objects.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.convert import rowwise
 from kpg.runtime.convert.encoding import FLIP, float_words
-from kpg.runtime.convert.values import Mistyped, Unfit, encode_rows, encoder_of, to_python
+from kpg.runtime.convert.values import Mistyped, Unfit, encode_rows, to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema, Type
@@ -31,8 +31,6 @@ WHOLE = frozenset(
         Kind.DECIMAL,
     }
 )
-MOST_CODES = 1 << 12
-"""Strings whose codes are remembered."""
 DATES = {Kind.DATE: "datetime64[D]", Kind.TIMESTAMP: "datetime64[us]"}
 
 
@@ -74,37 +72,17 @@ class RowEncoder:
     def __init__(self, schema: Schema, dictionary: Dictionary) -> None:
         self._schema = schema
         self._dictionary = dictionary
-        self._codes: dict[str, int] = {}
-        self._encoders = [self._encoder(column) for column in schema.columns]
+        self._encoder = rowwise.RowEncoder(schema.columns, dictionary)
 
-    def words(self, row: Any) -> tuple[int, ...]:
+    def words(self, row: Any) -> Sequence[int]:
         """The words of a row; errors as :func:`from_rows`."""
-        if isinstance(row, tuple) and len(row) == len(self._encoders):
+        if isinstance(row, tuple):
             try:
-                return tuple([encode(value) for encode, value in zip(self._encoders, row, strict=True)])
+                return self._encoder.words(row)
             except (Unfit, Mistyped):
                 pass  # to be said with row and column
-        return tuple(from_rows([row], self._schema, self._dictionary)[:, 0].tolist())
-
-    def _encoder(self, column: ColumnDef) -> Callable[[Any], int]:
-        encode = encoder_of(column.type)
-        if column.type.is_text:
-            encode = partial(self._code, encode)
-        return partial(_nullable, encode) if column.nullable else encode
-
-    def _code(self, check: Callable[[Any], int], text: Any) -> int:
-        code = self._codes.get(text) if isinstance(text, str) else None
-        if code is None:
-            check(text)
-            code = self._dictionary.code(text)
-            if len(self._codes) >= MOST_CODES:
-                self._codes.clear()
-            self._codes[text] = code
-        return code
-
-
-def _nullable(encode: Callable[[Any], int], value: Any) -> int:
-    return NULL if value is None else encode(value)
+        words: list[int] = from_rows([row], self._schema, self._dictionary)[:, 0].tolist()
+        return words
 
 
 def _without_nulls(words: Words, schema: Schema) -> Words:

@@ -126,7 +126,8 @@ class Operator:
         self.counters.updates_out += count
         for consumer, port in self.consumers:
             consumer.push(port, updates)
-            if more:
+        if more:
+            for consumer, _ in self.consumers:
                 consumer.absorb()
 
     def absorb(self) -> None:

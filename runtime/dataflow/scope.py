@@ -39,7 +39,10 @@ class Scope:
     def deliver(self, operator: "Operator", port: int, updates: Updates) -> None:
         """Hand updates to an operator, now or at the rounds they bear."""
         operator.accept(port, updates)
-        operator.schedule()
+        step = self.step
+        if operator.scheduled is not step:
+            operator.scheduled = step
+            heapq.heappush(step.queue, (operator.place.position, operator))
 
     def pass_on(self, operator: "Operator", port: int, updates: Updates) -> None:
         """Hand updates of any rounds to an operator that passes them on as soon as it runs."""
@@ -47,9 +50,10 @@ class Scope:
 
     def enqueue(self, operator: "Operator") -> None:
         """Have the operator flushed in the step, or the round, in progress."""
-        if operator.scheduled is not self.step:
-            operator.scheduled = self.step
-            self.step.schedule(operator)
+        step = self.step
+        if operator.scheduled is not step:
+            operator.scheduled = step
+            heapq.heappush(step.queue, (operator.place.position, operator))
 
 
 @dataclass(slots=True, eq=False)
@@ -81,9 +85,8 @@ class LoopScope(Scope):
         """Have the operator flushed in the round in progress; between steps, in round 0 of the next."""
         if not self.active:
             self._agenda((0,) * (self.depth - 1)).woken.append(operator)
-        elif operator.scheduled is not self.step:
-            operator.scheduled = self.step
-            self.step.schedule(operator)
+        else:
+            Scope.enqueue(self, operator)
 
     def pass_on(self, operator: "Operator", port: int, updates: Updates) -> None:
         if self.active:

@@ -30,6 +30,7 @@ class Step:
     visited: "list[Operator]" = field(default_factory=list, repr=False)
     _stamp: NDArray[np.int64] | None = None
     _after: Antichain | None = None
+    _beginning: Antichain | None = None
 
     @property
     def single_time(self) -> bool:
@@ -64,16 +65,14 @@ class Step:
     @property
     def beginning(self) -> Antichain:
         """The frontier of the last epoch that the step closes, at round 0 of every loop."""
-        return Antichain.known(((self.upper - 1, *(0,) * len(self.rounds)),))
+        if self._beginning is None:
+            self._beginning = Antichain.known(((self.upper - 1, *(0,) * len(self.rounds)),))
+        return self._beginning
 
     @property
     def floor(self) -> int:
         """The epoch that older ones count as: none of this step's but when hydrating (see ``lookup``)."""
         return self.lower if self.hydrating else self.lower - 1
-
-    def schedule(self, operator: "Operator") -> None:
-        """Have the operator flushed in this step."""
-        heapq.heappush(self.queue, (operator.place.position, operator))
 
     def next(self) -> "Operator | None":
         """The next operator to flush; each once, inputs before readers."""

@@ -1,7 +1,7 @@
 """The functions that SQL and Datalog expressions call, each defined once.
 
-``registry`` holds the definitions, the other modules make them; ``rules`` has the typing, ``aggregates``
-the aggregate functions.
+``registry`` holds the definitions of scalar functions and ``aggregation`` those of aggregates;
+the other modules make them. ``rules`` has the typing, ``algorithms`` how aggregates are computed.
 """
 
 from kpg.runtime.functions import (
@@ -15,14 +15,21 @@ from kpg.runtime.functions import (
     rounding,
     text,
 )
-from kpg.runtime.functions.aggregates import (
+from kpg.runtime.functions.aggregates import sum_type
+from kpg.runtime.functions.aggregation import (
+    Accumulable,
+    AccumulatorKind,
     AggregateFunction,
-    AggregateKind,
     AggregateResolution,
+    Basic,
+    Composed,
+    Hierarchical,
+    Trend,
+    aggregate_named,
+    aggregated,
     aggregates,
     is_aggregate,
     resolve_aggregate,
-    sum_type,
 )
 from kpg.runtime.functions.casts import castable
 from kpg.runtime.functions.order import TEXT_WORDS
@@ -39,12 +46,19 @@ from kpg.runtime.functions.rules import common_type
 
 __all__ = [
     "TEXT_WORDS",
+    "Accumulable",
+    "AccumulatorKind",
     "AggregateFunction",
-    "AggregateKind",
     "AggregateResolution",
+    "Basic",
+    "Composed",
+    "Hierarchical",
     "NullRule",
     "Resolution",
     "ScalarFunction",
+    "Trend",
+    "aggregate_named",
+    "aggregated",
     "aggregates",
     "castable",
     "common_type",

@@ -1,118 +1,41 @@
-"""The compiled loops: the only place that imports numba.
+"""The compiled loops.
 
 A kernel takes contiguous int64 arrays and returns counts; it knows no Python object.
-``@kernel("int64(int64[:, ::1], ...)")`` declares one signature and defers loading: the machine code is
-compiled, or read from the disk cache, when the kernel is first called, so that importing kpg does not
-import numba. A function that kernels of the same file call is declared ``@device``.
+``@kernel("int64(int64[:, ::1], ...)")`` declares one signature; a function that kernels of the same file call is
+declared ``@device``. How they come to be machine code is in ``runtime/native``.
 """
 
 import importlib
-import logging
 import pkgutil
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
-_logger = logging.getLogger("kpg")
-_told: list[str] = []
+from kpg.runtime.native.declare import (
+    Device,
+    Intrinsic,
+    Kernel,
+    bit_count_intrinsic,
+    device,
+    kernel,
+    load_intrinsic,
+    lowest_bit_intrinsic,
+    save_intrinsic,
+    small_view_intrinsic,
+    view_intrinsic,
+)
 
-
-class Device:
-    """A function callable from the kernels of its file; compiled together with the first of them.
-
-    A call with arrays counts references to each of them, which costs tens of nanoseconds unless LLVM
-    sees through it: in an innermost loop the code is better written out.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.__doc__ = function.__doc__
-
-    def __call__(self, *args: Any) -> Any:
-        return self.function(*args)
-
-    def build(self) -> Callable[..., Any]:
-        """What a kernel calls in the compiled code."""
-        import numba
-
-        compiled: Callable[..., Any] = numba.njit(self.function, nogil=True)
-        return compiled
-
-
-class Intrinsic(Device):
-    """A device function that is written in LLVM: ``function()`` makes it when numba is there."""
-
-    def build(self) -> Callable[..., Any]:
-        compiled: Callable[..., Any] = self.function()
-        return compiled
-
-
-class Kernel:
-    """A function compiled for one signature on first call.
-
-    Its module has the compiled function in its place from then on: call it as ``module.name``.
-    """
-
-    def __init__(self, function: Callable[..., Any], signature: str) -> None:
-        self.function = function
-        self.signature = signature
-        self.__name__ = function.__name__
-        self.__doc__ = function.__doc__
-        self._compiled: Callable[..., Any] | None = None
-
-    def __call__(self, *args: Any) -> Any:
-        if self._compiled is None:
-            self.prepare()
-            assert self._compiled is not None
-        return self._compiled(*args)
-
-    def prepare(self) -> None:
-        """Compile or load the kernel now, if it is not; Ctrl-C waits: the compiler must not stop midway."""
-        if self._compiled is None:
-            with _without_interrupts():
-                self._compiled = self.compile()
-            namespace = self.function.__globals__
-            if namespace.get(self.__name__) is self:
-                namespace[self.__name__] = self._compiled
-
-    def compile(self) -> Callable[..., Any]:
-        """The compiled function, from the disk cache if it is there."""
-        import numba
-
-        namespace = self.function.__globals__
-        for name, value in list(namespace.items()):
-            if isinstance(value, Device):
-                namespace[name] = value.build()
-        if not self._is_cached(numba):
-            _tell()
-        compiled: Callable[..., Any] = numba.njit(self.signature, cache=True, nogil=True)(self.function)
-        return compiled
-
-    def _is_cached(self, numba: Any) -> bool:
-        """Whether the disk cache seems to have the machine code."""
-        folder = Path(numba.njit(cache=True)(self.function)._cache.cache_path)
-        stem = Path(self.function.__code__.co_filename).stem
-        return any(folder.glob(f"{stem}.{self.function.__qualname__}-*.nbc"))
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back, then let whoever handles it otherwise do so."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    seen: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
-    if seen and callable(before):
-        before(signal.SIGINT, None)
+__all__ = [
+    "Device",
+    "Intrinsic",
+    "Kernel",
+    "bit_count_intrinsic",
+    "device",
+    "every_kernel",
+    "kernel",
+    "load_intrinsic",
+    "lowest_bit_intrinsic",
+    "save_intrinsic",
+    "small_view_intrinsic",
+    "view_intrinsic",
+]
 
 
 def every_kernel() -> list[Kernel]:
@@ -122,101 +45,3 @@ def every_kernel() -> list[Kernel]:
         names = vars(importlib.import_module(f"{__name__}.{module.name}"))
         found += [value for value in names.values() if isinstance(value, Kernel)]
     return found
-
-
-def _tell() -> None:
-    """Say once that compiling takes its time: on a terminal to the user, else to the log."""
-    if not _told:
-        _told.append("told")
-        message = "kpg compiles its kernels for this machine, once: about half a minute"
-        if sys.stderr.isatty():
-            print(message, file=sys.stderr, flush=True)
-        else:
-            _logger.info(message)
-
-
-def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a kernel with one explicit numba signature."""
-
-    def declare(function: Callable[..., Any]) -> Kernel:
-        return Kernel(function, signature)
-
-    return declare
-
-
-def device(function: Callable[..., Any]) -> Device:
-    """Declare a function that kernels of the same file may call."""
-    return Device(function)
-
-
-def _make_load() -> Any:
-    from llvmlite import ir
-    from numba import types
-    from numba.extending import intrinsic
-
-    @intrinsic
-    def load(typing_context: Any, address: Any, index: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-            return builder.load(builder.gep(pointer, [args[1]]))
-
-        return types.int64(types.int64, types.int64), generate
-
-    return load
-
-
-def load_intrinsic() -> Intrinsic:
-    """``load(address, i)``: the i-th int64 behind an address, for kernels that walk several arrays.
-
-    Bind it to a module-level name in the kernel's file. The caller keeps the arrays alive.
-    """
-    return Intrinsic(_make_load)
-
-
-def _make_pointer() -> Any:
-    from llvmlite import ir
-    from numba import types
-    from numba.extending import intrinsic
-
-    @intrinsic
-    def pointer(typing_context: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
-
-        return types.voidptr(types.int64), generate
-
-    return pointer
-
-
-def _make_view() -> Any:
-    import numba
-    import numpy as np
-
-    pointer = _make_pointer()
-
-    def view(address: int, rows: int, columns: int) -> Any:
-        return numba.carray(pointer(address), (rows, columns), np.int64)
-
-    return numba.njit(view, nogil=True)
-
-
-def _make_small_view() -> Any:
-    import numba
-    import numpy as np
-
-    pointer = _make_pointer()
-
-    def view(address: int, length: int) -> Any:
-        return numba.carray(pointer(address), (length,), np.int32)
-
-    return numba.njit(view, nogil=True)
-
-
-def view_intrinsic() -> Intrinsic:
-    """``view(address, rows, columns)``: the ``int64[rows, columns]`` there; the caller keeps it alive."""
-    return Intrinsic(_make_view)
-
-
-def small_view_intrinsic() -> Intrinsic:
-    """``small_view(address, length)``: the ``int32[length]`` at an address."""
-    return Intrinsic(_make_small_view)

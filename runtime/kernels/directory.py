@@ -1,6 +1,6 @@
 """Describing a batch to kernels, and building its directory.
 
-A batch is known to kernels by the address of its *description*, ``int64[LATEST + depth]``: see the constants.
+A batch is known to kernels by the address of its *description*: see :mod:`kpg.runtime.kernels.layout`.
 
 A *directory* makes a random probe cost O(1) cache misses: the range ``[origin, last]`` of the first
 column is cut into buckets of ``2**shift`` values, and ``offsets[b]`` is the first position of bucket b or
@@ -12,24 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import kernel
+from kpg.runtime.kernels.layout import (
+    DATA,
+    DEPTH,
+    DIFF,
+    DIFF_STRIDE,
+    LATEST,
+    OFFSETS,
+    OFFSETS_LENGTH,
+    PROBES,
+    ROWS,
+    SLOTS,
+    STRIDE,
+    TIME,
+    TIME_STRIDE,
+    WIDTH,
+)
 
 Words = NDArray[np.int64]
 Offsets = NDArray[np.int32]
-
-DATA = 0  # address of int64[width, rows]
-ROWS = 1
-TIME = 2  # address of int64[depth, rows], or int64[depth, 1] if the stride is 0
-TIME_STRIDE = 3
-DIFF = 4  # address of int64[rows], or int64[1] if the stride is 0
-DIFF_STRIDE = 5
-WIDTH = 6
-DEPTH = 7
-OFFSETS = 8  # address of int32[OFFSETS_LENGTH], the directory
-OFFSETS_LENGTH = 9
-BOUNDS = 10  # origin, last, shift
-PROBES = 13  # rows looked up one by one so far
-ENOUGH = 14  # so many probes make a directory pay
-LATEST = 15  # an upper bound of all times, coordinate by coordinate
 
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64, int64[::1])")
@@ -46,6 +47,8 @@ def describe(data: Words, time: Words, diff: Words, known: int, description: Wor
     description[DIFF_STRIDE] = 0 if diff.shape[0] == 1 else 1
     description[WIDTH] = data.shape[0]
     description[DEPTH] = time.shape[0]
+    description[STRIDE] = data.shape[1]
+    description[SLOTS] = 0
     description[OFFSETS] = 0
     description[OFFSETS_LENGTH] = 0
     description[PROBES] = 0

@@ -12,8 +12,9 @@ the accumulators, in ``spec int64[naggs, 3]`` (kind, operand column or -1 for no
 * SUM_DOUBLE: non-NULL operands, NaNs, +infinities, -infinities, then 68 limbs of 32 bits of an exact
   fixed-point sum from 2**-1074 up (Kulisch's accumulator), so that retraction is exact.
 
-``state int64[6]``: groups allotted, free group numbers, entries, live groups, a sink for prefetches, and, at
-``OVERFLOW``, whether the rows of a group came to be more than 64 bits can count.
+``state int64[7]``: groups allotted, free group numbers, entries, live groups, a sink for prefetches; at
+``OVERFLOW``, whether the rows of a group came to be more than 64 bits can count; and at ``DOUBTFUL`` whether
+an output word may be out of its type's range.
 """
 
 import math
@@ -37,6 +38,11 @@ FEWER = 8  # groups, in a table of at most which a block of keys is compared wit
 LARGE = 1024  # rows of a block then
 SMALL = 1 << 52  # sums of a large block of words below it fit 64 bits
 OVERFLOW = 5
+DOUBTFUL = 6
+MOST_DECIMAL = 10**18 - 1
+SUMS = 0  # what a refresh puts out: key and aggregates
+SIGNS = 1  # each key with a positive count, once
+COUNTS = 2  # or as often as it counts
 NAN_WORD = 0x7FF8000000000000
 FLIP = 0x7FFFFFFFFFFFFFFF
 
@@ -403,11 +409,8 @@ def prefetch(data, order, start, stop, nk, slots, rows, homes, groups):
     return sink
 
 
-@kernel(
-    "void(int64[:, ::1], int64[::1], int64, int64, int64, int64[:, ::1], int64[::1], int64[:, ::1], int64,"
-    " int64[::1], int64[::1], int64[:, ::1], int64[::1])"
-)
-def accumulate(data, diff, first, last, nk, spec, slots, rows, marker, free, touched, old, state):
+@device
+def add_rows(data, diff, first, last, nk, spec, slots, rows, marker, free, touched, old, state):
     """Add rows ``first .. last``, which bear one time; entries record the groups touched since ``marker``."""
     mask = slots.shape[0] - 1
     few = last - first > BLOCK and state[0] <= FEW and diff.shape[0] == 1 and abs(diff[0]) == 1
@@ -453,6 +456,15 @@ def accumulate(data, diff, first, last, nk, spec, slots, rows, marker, free, tou
             overflow = add_block(data, start, stop, diff, groups, 1 + nk, rows, spec)
         if overflow:
             state[OVERFLOW] = 1
+
+
+@kernel(
+    "void(int64[:, ::1], int64[::1], int64, int64, int64, int64[:, ::1], int64[::1], int64[:, ::1], int64,"
+    " int64[::1], int64[::1], int64[:, ::1], int64[::1])"
+)
+def accumulate(data, diff, first, last, nk, spec, slots, rows, marker, free, touched, old, state):
+    """Add rows ``first .. last``, which bear one time; entries record the groups touched since ``marker``."""
+    add_rows(data, diff, first, last, nk, spec, slots, rows, marker, free, touched, old, state)
 
 
 @kernel(
@@ -589,6 +601,84 @@ def emit_threshold(touched, old, new, entries, rows, nk, distinct, out, out_diff
             out_diff[n] = after - before
             out_entry[n] = entry
             n += 1
+    return n
+
+
+@device
+def put_changes(entries, touched, old, rows, nk, spec, out, diff, state):
+    """Write the old row of each entry, retracted, and its new one, where they differ; returns how many."""
+    n = 0
+    naggs = spec.shape[0]
+    doubtful = False
+    for entry in range(entries):
+        group = touched[entry]
+        new = rows[group, 1 + nk :]
+        had = old[entry, 0] > 0 or (nk == 0 and old[entry, 0] != NULL)
+        has = new[0] > 0 or nk == 0
+        if not had and not has:
+            continue
+        equal = had and has
+        for s in range(naggs):
+            before = output_word(old[entry], spec[s, 0], spec[s, 2]) if had else 0
+            after = output_word(new, spec[s, 0], spec[s, 2]) if has else 0
+            equal = equal and before == after
+            doubtful |= after == ERROR or (after != NULL and abs(after) > MOST_DECIMAL)
+            out[nk + s, n] = before
+            if has:
+                out[nk + s, n + (1 if had else 0)] = after
+        if equal:
+            continue
+        for which in range(2):
+            if (which == 0 and had) or (which == 1 and has):
+                for c in range(nk):
+                    out[c, n] = rows[group, 1 + c]
+                diff[n] = 2 * which - 1
+                n += 1
+    state[DOUBTFUL] = 1 if doubtful else 0
+    return n
+
+
+@device
+def put_multiplicities(entries, touched, old, rows, nk, distinct, out, diff):
+    """Write the change of each key's positive multiplicity, or of its sign; returns how many have changed."""
+    n = 0
+    for entry in range(entries):
+        before = max(old[entry, 0], 0)
+        after = max(rows[touched[entry], 1 + nk], 0)
+        if distinct:
+            before = min(before, 1)
+            after = min(after, 1)
+        if before != after:
+            for c in range(nk):
+                out[c, n] = rows[touched[entry], 1 + c]
+            diff[n] = after - before
+            n += 1
+    return n
+
+
+@kernel(
+    "int64(int64[:, ::1], int64[::1], int64, int64, int64[:, ::1], int64[::1], int64[:, ::1], int64,"
+    " int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1])"
+)
+def refresh(data, diff, what, nk, spec, slots, rows, marker, free, touched, old, state, out, out_diff):
+    """Add all rows of a step, the first of it, and put out what changes: ``accumulate`` and ``emit`` in one.
+
+    ``what`` is SUMS, SIGNS or COUNTS. ``out`` has room for two rows of each row's group; it then begins with
+    the changes ``int64[width, n]``. Returns n.
+    """
+    add_rows(data, diff, 0, data.shape[1], nk, spec, slots, rows, marker, free, touched, old, state)
+    entries = state[2]
+    room = 2 * entries
+    width = nk + spec.shape[0] if what == SUMS else nk
+    wide = out[: width * room].reshape((width, room))
+    if what == SUMS:
+        n = put_changes(entries, touched, old, rows, nk, spec, wide, out_diff, state)
+    else:
+        n = put_multiplicities(entries, touched, old, rows, nk, what == SIGNS, wide, out_diff)
+    if n < room:
+        for c in range(1, width):
+            for i in range(n):
+                out[c * n + i] = out[c * room + i]
     return n
 
 

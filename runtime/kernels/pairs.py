@@ -4,20 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device, kernel, view_intrinsic
+from kpg.runtime.kernels.layout import DATA, DEPTH, DIFF, DIFF_STRIDE, STRIDE, TIME, TIME_STRIDE, WIDTH
 
 Words = NDArray[np.int64]
 
 view = view_intrinsic()
-
-# Of a batch's description, see runtime/kernels/seek.py.
-DATA = 0
-ROWS = 1
-TIME = 2
-TIME_STRIDE = 3
-DIFF = 4
-DIFF_STRIDE = 5
-WIDTH = 6
-DEPTH = 7
 
 TIMES = 1  # wanted
 DIFFS = 2
@@ -118,8 +109,8 @@ def gather(
         first, last = starts[layer], starts[layer + 1]
         if first == last:
             continue
-        batch = view(layers[layer], 1, DEPTH + 1)[0]
-        rows = batch[ROWS]
+        batch = view(layers[layer], 1, STRIDE + 1)[0]
+        rows = batch[STRIDE]
         batch_data = view(batch[DATA], batch[WIDTH], rows)
         gather_columns(stream, keep_stream, batch_data, keep_batch, pairs, first, last, data, start)
         if wanted & TIMES:

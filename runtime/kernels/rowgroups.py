@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import Intrinsic, device, kernel, load_intrinsic
+from kpg.runtime.kernels import (
+    bit_count_intrinsic,
+    device,
+    kernel,
+    load_intrinsic,
+    lowest_bit_intrinsic,
+    save_intrinsic,
+)
 
 Words = NDArray[np.int64]
 
@@ -34,93 +41,28 @@ LINKS = 7  # address of int64[2, stride], the neighbours of a row in its list of
 load = load_intrinsic()
 
 
-def _make_save() -> Any:
-    from llvmlite import ir
-    from numba import types
-    from numba.extending import intrinsic
-
-    @intrinsic
-    def save(typing_context: Any, address: Any, index: Any, word: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-            builder.store(args[2], builder.gep(pointer, [args[1]]))
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, types.int64), generate
-
-    return save
+save = save_intrinsic()
+bit_count = bit_count_intrinsic()
+lowest_bit = lowest_bit_intrinsic()
 
 
-def _make_bit_count() -> Any:
-    from numba import types
-    from numba.extending import intrinsic
-
-    @intrinsic
-    def bit_count(typing_context: Any, word: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.ctpop(args[0])
-
-        return types.int64(types.int64), generate
-
-    return bit_count
-
-
-def _make_lowest_bit() -> Any:
-    from llvmlite import ir
-    from numba import types
-    from numba.extending import intrinsic
-
-    @intrinsic
-    def lowest_bit(typing_context: Any, word: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-        return types.int64(types.int64), generate
-
-    return lowest_bit
-
-
-def _make_locate() -> Any:
-    import numba
-
-    from kpg.runtime.kernels import _make_load
-
-    load, bit_count = _make_load(), _make_bit_count()
-    chart_field, group_bytes = CHART, BYTES
-
-    def locate(root: int, rowid: int) -> Any:
-        bits = load(root, 0)
-        group = root + group_bytes * (1 + (rowid >> bits))
-        offset = rowid & ((1 << bits) - 1)
-        chart = load(group, chart_field)
-        if chart == 0:
-            return group, offset
-        there = load(chart, 2 * (offset >> 6))
-        bit = offset & 63
-        if (there >> bit) & 1 == 0:
-            return group, -1
-        return group, load(chart, 2 * (offset >> 6) + 1) + bit_count(there & ((1 << bit) - 1))
-
-    return numba.njit(locate, nogil=True)
-
-
-def save_intrinsic() -> Intrinsic:
-    """``save(address, i, word)``: write the i-th int64 behind an address."""
-    return Intrinsic(_make_save)
-
-
-def locate_intrinsic() -> Intrinsic:
-    """``locate(root, rowid)``: where a row is, by the address of a directory.
+@device
+def locate(root: int, rowid: int) -> tuple[int, int]:
+    """Where a row is, by the address of a directory.
 
     The address of its group's description, and its position in the group's arrays or -1.
     """
-    return Intrinsic(_make_locate)
-
-
-save = save_intrinsic()
-locate = locate_intrinsic()
-bit_count = Intrinsic(_make_bit_count)
-lowest_bit = Intrinsic(_make_lowest_bit)
+    bits = load(root, 0)
+    group = root + BYTES * (1 + (rowid >> bits))
+    offset = rowid & ((1 << bits) - 1)
+    chart = load(group, CHART)
+    if chart == 0:
+        return group, offset
+    there = load(chart, 2 * (offset >> 6))
+    bit = offset & 63
+    if (there >> bit) & 1 == 0:
+        return group, -1
+    return group, load(chart, 2 * (offset >> 6) + 1) + bit_count(there & ((1 << bit) - 1))
 
 
 @device

@@ -14,14 +14,13 @@ ones.
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import device, kernel, load_intrinsic
+from kpg.runtime.kernels import device, kernel, load_intrinsic, save_intrinsic
 from kpg.runtime.kernels.rowgroups import (
     CHART,
     COLUMNS,
     LINKS,
     STRIDE,
-    locate_intrinsic,
-    save_intrinsic,
+    locate,
 )
 
 Words = NDArray[np.int64]
@@ -36,7 +35,6 @@ PRECEDING = 1
 
 load = load_intrinsic()
 save = save_intrinsic()
-locate = locate_intrinsic()
 
 
 @device

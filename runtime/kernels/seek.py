@@ -1,34 +1,42 @@
-"""Matching stream rows with the rows of sorted batches, which are told by their descriptions.
+"""Matching stream rows with the rows of a trace's layers, which are told by their descriptions.
 
-See :mod:`kpg.runtime.kernels.directory` for descriptions and directories.
+See :mod:`kpg.runtime.kernels.layout` for descriptions, and ``directory`` for directories.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device, kernel, small_view_intrinsic, view_intrinsic
+from kpg.runtime.kernels.layout import (
+    BOUNDS,
+    COUNTS,
+    DATA,
+    DEPTH,
+    DIFF,
+    DIFF_STRIDE,
+    ENOUGH,
+    HASHED,
+    LATEST,
+    LINKS,
+    MASK,
+    OFFSETS,
+    OFFSETS_LENGTH,
+    PROBES,
+    ROWS,
+    SLOTS,
+    STRIDE,
+    TIME,
+    TIME_STRIDE,
+    VAIN,
+    VISITED,
+    WIDTH,
+)
 
 Words = NDArray[np.int64]
 Offsets = NDArray[np.int32]
 
 view = view_intrinsic()
 small_view = small_view_intrinsic()
-
-# Of a batch's description, see runtime/kernels/directory.py.
-DATA = 0
-ROWS = 1
-TIME = 2
-TIME_STRIDE = 3
-DIFF = 4
-DIFF_STRIDE = 5
-WIDTH = 6
-DEPTH = 7
-OFFSETS = 8
-OFFSETS_LENGTH = 9
-BOUNDS = 10
-PROBES = 13
-ENOUGH = 14
-LATEST = 15
 
 ANY = 0
 THROUGH = 1
@@ -254,6 +262,88 @@ def match_rows(
 
 
 @device
+def newest(
+    stream: Words, key: Words, row: int, count: int, head: Words, slots: Offsets, found: Words
+) -> None:
+    """For each of ``count`` stream rows the newest head row of its slot, or -1; without a key, of all."""
+    columns = head[HASHED]
+    if key.shape[0] == 0:
+        for k in range(count):
+            found[k] = head[ROWS] - 1
+        return
+    for k in range(count):
+        h = np.uint64(0x9E3779B97F4A7C15)  # as kernels.head.slot_of
+        for c in range(columns):
+            h = (h ^ np.uint64(stream[key[c], row + k])) * np.uint64(0xFF51AFD7ED558CCD)
+            h ^= h >> np.uint64(32)
+        found[k] = slots[h & np.uint64(head[MASK])] - 1
+
+
+@device
+def match_head(
+    stream: Words,
+    key: Words,
+    stream_time: Words,
+    origin: int,
+    head: Words,
+    data: Words,
+    times: Words,
+    order: int,
+    closed: int,
+    floor: int,
+    count: int,
+    state: Words,
+    pairs: Words,
+) -> int:
+    """As :func:`match_rows`, with the head: each stream row's chain is followed, newest rows first."""
+    rows = stream.shape[1]
+    row = state[ROW]
+    position = state[POSITION]  # -1 at the beginning of a row, else the next head row to look at
+    slots = small_view(head[SLOTS], head[MASK] + 1)
+    links = small_view(head[LINKS], head[STRIDE])
+    found = np.empty(BLOCK, np.int64)
+    block_end = row
+    block = row
+    patience = state[PATIENCE]
+    visited = 0
+    vain = 0
+    full = False
+    while row < rows and patience > 0:
+        if position < 0:
+            if row >= block_end:
+                block = row
+                block_end = min(rows, row + BLOCK)
+                newest(stream, key, row, block_end - row, head, slots, found)
+            position = found[row - block]
+            patience -= PROBE
+        before = visited
+        while position >= 0:
+            if agrees(stream, key, row, data, position):
+                if order == ANY or admitted(stream_time, origin, row, times, position, order, closed, floor):
+                    if count == pairs.shape[1]:
+                        full = True
+                        break
+                    pairs[0, count] = row
+                    pairs[1, count] = position
+                    count += 1
+            else:
+                vain += 1
+            visited += 1
+            position = position - 1 if key.shape[0] == 0 else links[position] - 1
+        patience -= visited - before
+        if full:
+            break
+        row += 1
+        position = -1
+    state[ROW] = row
+    state[POSITION] = position
+    state[PATIENCE] = patience
+    head[VISITED] += visited
+    head[VAIN] += vain
+    return count
+
+
+@device
 def key_order(stream: Words, row: int, batch: Words, position: int, columns: int) -> int:
     """-1, 0 or 1 as a stream row is before, equal to or after a batch row on that many leading columns."""
     for c in range(columns):
@@ -365,7 +455,11 @@ def note_match(stream_depth: int, batch: Words, state: Words) -> None:
     for d in range(min(stream_depth, batch[DEPTH])):
         if batch[LATEST + d] > state[EARLIEST + d]:
             state[LATE] = 1
-    if batch[DIFF_STRIDE] != 0 or view(batch[DIFF], 1, 1)[0, 0] != 1:
+    if batch[SLOTS] != 0:
+        counted = batch[COUNTS] > 0
+    else:
+        counted = batch[DIFF_STRIDE] != 0 or view(batch[DIFF], 1, 1)[0, 0] != 1
+    if counted:
         state[COUNTED] = 1
 
 
@@ -382,11 +476,8 @@ def begin(stream_time: Words, state: Words) -> None:
     state[POSITION] = -1
 
 
-@kernel(
-    "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64, int64[::1], int64, boolean, int64, int64,"
-    " int64[::1], int64[::1], int64[:, ::1])"
-)
-def match(
+@device
+def match_layers(
     stream: Words,
     key: Words,
     stream_time: Words,
@@ -400,7 +491,7 @@ def match(
     starts: Words,
     pairs: Words,
 ) -> int:
-    """Pairs of a stream row and a row of one of the batches that agree on the key: positions in ``pairs``.
+    """Pairs of a stream row and a row of one of the layers that agree on the key: positions in ``pairs``.
 
     ``layers`` are addresses of descriptions. Stream columns ``key`` are compared with the batch's leading
     columns; ``ordered`` says that the stream is sorted by them and that they lead there too. See
@@ -422,10 +513,17 @@ def match(
         batch = view(layers[layer], 1, LATEST + stream_time.shape[0])[0]
         test = test_of(stream_time, origin, batch, order, closed, floor, state)
         if test != NONE and batch[ROWS] > 0:
-            data = view(batch[DATA], batch[WIDTH], batch[ROWS])
-            time = view(batch[TIME], batch[DEPTH], batch[ROWS] if batch[TIME_STRIDE] > 0 else 1)
+            data = view(batch[DATA], batch[WIDTH], batch[STRIDE])
+            time = view(batch[TIME], batch[DEPTH], batch[STRIDE] if batch[TIME_STRIDE] > 0 else 1)
             found = count
-            if ordered and rows >= batch[ROWS]:
+            if batch[SLOTS] != 0:
+                if state[ROW] == 0 and state[POSITION] < 0:
+                    batch[PROBES] += rows
+                count = match_head(
+                    stream, key, stream_time, origin, batch, data, time, test, closed, floor, count, state,
+                    pairs,
+                )  # fmt: skip
+            elif ordered and rows >= batch[ROWS]:
                 count = match_sorted(
                     stream, key.shape[0], stream_time, origin, data, time, test, closed, floor, count,
                     state, pairs,
@@ -453,3 +551,27 @@ def match(
     state[LAYER] = layer
     starts[layer + 1 :] = count
     return count
+
+
+@kernel(
+    "int64(int64[:, ::1], int64[::1], int64[:, ::1], int64, int64[::1], int64, boolean, int64, int64,"
+    " int64[::1], int64[::1], int64[:, ::1])"
+)
+def match(
+    stream: Words,
+    key: Words,
+    stream_time: Words,
+    origin: int,
+    layers: Words,
+    order: int,
+    ordered: bool,
+    closed: int,
+    floor: int,
+    state: Words,
+    starts: Words,
+    pairs: Words,
+) -> int:
+    """See :func:`match_layers`."""
+    return match_layers(
+        stream, key, stream_time, origin, layers, order, ordered, closed, floor, state, starts, pairs
+    )

@@ -11,16 +11,16 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import device, kernel, load_intrinsic, rowgroups, view_intrinsic
+from kpg.runtime.kernels import device, kernel, load_intrinsic, save_intrinsic, view_intrinsic
+from kpg.runtime.kernels.rowgroups import BYTES, CHART, COLUMNS, REWRITTEN, STRIDE, locate
 
 Words = NDArray[np.int64]
 Table = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 load = load_intrinsic()
-save = rowgroups.save_intrinsic()
+save = save_intrinsic()
 view = view_intrinsic()
-locate = rowgroups.locate_intrinsic()
 
 NULL = -(2**63)
 ERROR = NULL + 1
@@ -548,9 +548,9 @@ def spread(rowids: int, rows: int) -> tuple[int, int]:
 def column_of_group(root: int, rowid: int, column: int) -> int:
     """The address that a row's word in a column is at; 0 if its group was rewritten."""
     group, position = locate(root, rowid)
-    if load(group, rowgroups.CHART) != 0:
+    if load(group, CHART) != 0:
         return 0
-    return load(group, rowgroups.COLUMNS) + 8 * (column * load(group, rowgroups.STRIDE) + position)
+    return load(group, COLUMNS) + 8 * (column * load(group, STRIDE) + position)
 
 
 @device
@@ -565,14 +565,14 @@ def fetch(rowids: int, root: int, column: int, out: int, rows: int, differing: i
             for i in range(rows):
                 save(out, i, load(address, load(rowids, i)))
             return
-    if load(root, rowgroups.REWRITTEN) == 0:
+    if load(root, REWRITTEN) == 0:
         mask = (1 << bits) - 1
         for i in range(rows):
             p = load(rowids, i)
             if p >= 0:
-                group = root + rowgroups.BYTES * (1 + (p >> bits))
-                place = column * load(group, rowgroups.STRIDE) + (p & mask)
-                p = load(load(group, rowgroups.COLUMNS), place)
+                group = root + BYTES * (1 + (p >> bits))
+                place = column * load(group, STRIDE) + (p & mask)
+                p = load(load(group, COLUMNS), place)
             save(out, i, p)
         return
     for i in range(rows):
@@ -581,7 +581,7 @@ def fetch(rowids: int, root: int, column: int, out: int, rows: int, differing: i
             group, position = locate(root, p)
             p = NULL
             if position >= 0:
-                p = load(load(group, rowgroups.COLUMNS), column * load(group, rowgroups.STRIDE) + position)
+                p = load(load(group, COLUMNS), column * load(group, STRIDE) + position)
         save(out, i, p)
 
 

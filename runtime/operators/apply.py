@@ -11,10 +11,10 @@ from kpg.runtime.convert.foreign import from_arrays, from_rows, to_arrays, to_ro
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Error
 from kpg.runtime.operators.linear import Stateless
+from kpg.runtime.plan.user import Apply as Node
+from kpg.runtime.plan.user import Kind
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import MAX_WORD
-from kpg.runtime.user import Apply as Node
-from kpg.runtime.user import Kind
 
 Words = NDArray[np.int64]
 ROWS_BETWEEN_POLLS = 256

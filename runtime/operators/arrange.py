@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kpg.runtime.dataflow.operator import Operator
-from kpg.runtime.trace.batch import Batch, Layers
+from kpg.runtime.trace.batch import Layers, Sought
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.spine import Spine
 from kpg.runtime.trace.updates import Updates
@@ -24,7 +24,8 @@ class Arrange(Operator):
     key: int
     spine: Spine
     handle: TraceHandle
-    step_batch: Batch | None = None
+    changed: bool = False
+    """Whether the step has added to the trace."""
     mark: int | None = None
     run_limit: int = RUN
     bound: int = 0
@@ -44,25 +45,27 @@ class Arrange(Operator):
             return
         if self.mark is None:
             self.mark = self.spine.mark()
-        batch = Batch.build(Updates.concat(pending), self.spine.upper, self.step.after)
-        if len(batch):
-            self.bound = bound_with(self.bound, self._held, batch.updates)
-            self.spine.insert(batch)
-            self.step_batch = batch
-            self.emit(batch.updates)
-
-    def _held(self) -> Iterator[Updates]:
-        return (layer.updates for layer in self.layers)
+        updates = Updates.concat(pending)
+        self.bound = bound_with(self.bound, self.spine.parts, updates)
+        updates = self.spine.append(updates, self.step.after)
+        if len(updates):
+            self.changed = True
+            self.emit(updates)
 
     @property
     def layers(self) -> Layers:
-        """All batches, oldest first, this step's last."""
+        """All batches, oldest first, this step's last: for whoever reads in order."""
         return self.spine.layers()
+
+    @property
+    def sought(self) -> Sought:
+        """The trace for looking keys up."""
+        return self.spine.sought()
 
     def snapshot(self) -> Iterator[Updates]:
         time = self.step.stamp
-        for layer in self.layers:
-            yield layer.updates.with_time(time)
+        for updates in self.spine.parts():
+            yield updates.with_time(time)
 
     def size(self) -> int:
         return self.spine.rows
@@ -76,15 +79,15 @@ class Arrange(Operator):
         self.bound = self.committed_bound
         if self.mark is not None:
             self.spine.truncate(self.mark)
-        self.step_batch = self.mark = None
+        self.changed, self.mark = False, None
 
     def maintain(self) -> None:
         self.handle.advance_logical(self.step.beginning)
         self.mark = None
-        if self.step_batch is not None:
+        if self.changed:
             self.handle.advance_physical(self.spine.upper)
             self.spine.work()
-            self.step_batch = None
+            self.changed = False
 
     @property
     def rows(self) -> int:

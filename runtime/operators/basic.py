@@ -7,12 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.errors import InternalError
+from kpg.runtime.errors import DataError
+from kpg.runtime.functions import aggregate_named, aggregated
 from kpg.runtime.operators.topk import GroupReader, Tasks
 from kpg.runtime.plan import BasicAggregate
+from kpg.runtime.program.memo import values_of, words_of
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.collect import collect
-from kpg.runtime.types import NULL
+from kpg.runtime.types import ERROR
 
 Words = NDArray[np.int64]
 Evaluate = Callable[[Words, Words], int]
@@ -43,28 +45,19 @@ def evaluators(aggregates: Sequence[BasicAggregate], dictionary: Dictionary) -> 
 
 
 def _evaluator(aggregate: BasicAggregate, dictionary: Dictionary) -> Evaluate:
-    match aggregate.function:
-        case "string_agg":
-            return _string_agg(aggregate, dictionary)
-        case name:
-            raise InternalError(f"{name} is not a basic aggregate")
-
-
-def _string_agg(aggregate: BasicAggregate, dictionary: Dictionary) -> Evaluate:
-    """The group's non-NULL strings in their own order, the separator of each before it."""
-    value, separator = aggregate.arguments
+    """The aggregate's algorithm over the Python values of a group's rows."""
+    algorithm = aggregate_named(aggregate.function).algorithm(aggregate.argument_types)
+    operands = tuple(zip(aggregate.arguments, aggregate.argument_types, strict=True))
 
     def evaluate(rows: Words, counts: Words) -> int:
-        texts = dictionary.decode(rows[value])
-        separators = dictionary.decode(rows[separator])
-        pairs = sorted(
-            (text, between or "", count)
-            for text, between, count in zip(texts, separators, counts.tolist(), strict=True)
-            if text is not None
-        )
-        if not pairs:
-            return NULL
-        parts = [part for text, between, count in pairs for part in (between, text) * count]
-        return dictionary.code("".join(parts[1:]))
+        columns = [values_of(rows[place], type_, dictionary) for place, type_ in operands]
+        try:
+            value = aggregated(algorithm, zip(zip(*columns, strict=True), counts.tolist(), strict=True))
+        except (ValueError, ArithmeticError) as error:
+            raise DataError(f"{aggregate.function} of a group cannot be computed: {error}") from error
+        word = int(words_of([value], aggregate.type, dictionary)[0])
+        if word == ERROR:
+            raise DataError(f"{aggregate.function} of a group is no {aggregate.type}: {value}")
+        return word
 
     return evaluate

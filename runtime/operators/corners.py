@@ -6,6 +6,7 @@ other than zero only at least upper bounds of times of the group's updates.
 """
 
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise, product
 
 import numpy as np
@@ -34,9 +35,7 @@ class Corners:
     @staticmethod
     def below(step: Step) -> "Corners":
         """The corners at which there can be rows: none before round 0, nor before the epoch of hydration."""
-        ranges = [(0,) if step.hydrating else (0, 1), *((0, 1) if r else (0,) for r in step.rounds)]
-        offsets = np.array(list(product(*ranges)), np.int64).T
-        return Corners(np.ascontiguousarray(offsets), 1 - 2 * (offsets.sum(axis=0) % 2))
+        return _corners((not step.hydrating, *map(bool, step.rounds)))
 
     def times(self, epochs: Words, rounds: Rounds) -> Words:
         """The corners of each ``(epoch, *rounds)``, adjacent: ``int64[depth, len(epochs) * each]``."""
@@ -45,6 +44,13 @@ class Corners:
         for i, r in enumerate(rounds):
             times[i + 1] = r - self.offsets[i + 1]
         return times.reshape(len(rounds) + 1, -1)
+
+
+@cache
+def _corners(both: tuple[bool, ...]) -> Corners:
+    """The corners that differ in the coordinates that have both sides."""
+    offsets = np.array(list(product(*((0, 1) if two else (0,) for two in both))), np.int64).T
+    return Corners(np.ascontiguousarray(offsets), 1 - 2 * (offsets.sum(axis=0) % 2))
 
 
 @dataclass(slots=True)

@@ -9,82 +9,22 @@ import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import le
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.foreign import from_rows, to_arrays, to_rows
+from kpg.runtime.callbacks import Batch, UserOperator
+from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Error, InterfaceError
 from kpg.runtime.operators.apply import failure
+from kpg.runtime.plan.user import Custom as Node
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.types import Schema, Type
-from kpg.runtime.user import Custom as Node
 
 Words = NDArray[np.int64]
 Time = tuple[int, ...]
-
-
-class Batch:
-    """Rows with multiplicities that arrived together, at one time, on input ``port``."""
-
-    def __init__(self, updates: Updates, port: int, schema: Schema, dictionary: Dictionary) -> None:
-        self.port = port
-        self._updates = updates
-        self._schema = schema
-        self._dictionary = dictionary
-
-    def __len__(self) -> int:
-        return len(self._updates)
-
-    def __iter__(self) -> Iterator[tuple[tuple[Any, ...], int]]:
-        """Pairs (row, multiplicity)."""
-        rows = to_rows(self._updates.data, self._schema.types, self._dictionary)
-        return iter(list(zip(rows, self._updates.diffs().tolist(), strict=True)))
-
-    @property
-    def columns(self) -> tuple[NDArray[Any], ...]:
-        """One array a column."""
-        return to_arrays(self._updates.data, self._schema, self._dictionary)
-
-    @property
-    def diffs(self) -> Words:
-        """The multiplicities."""
-        return self._updates.diffs()
-
-    def words_as(self, types: tuple[Type, ...]) -> tuple[Words, Words] | None:
-        """Rows and multiplicities as words, if they are of these types."""
-        return (self._updates.data, self._updates.diffs()) if types == self._schema.types else None
-
-
-class Context(Protocol):
-    """What a user's operator may do."""
-
-    def send(self, batch: Iterable[tuple[Any, int]], time: Any) -> None:
-        """Send pairs (row, multiplicity)."""
-
-    def notify_at(self, time: Any) -> None:
-        """Ask for a notification."""
-
-
-class UserOperator(Protocol):
-    """What the user wrote."""
-
-    context: Context | None
-
-    def on_recv(self, batch: Batch, time: Any) -> object:
-        """Messages have come."""
-
-    def on_notify(self, time: Any) -> object:
-        """No earlier messages can come."""
-
-    def save(self) -> Any:
-        """The state, to be given to ``restore``."""
-
-    def restore(self, state: Any) -> object:
-        """Go back to a saved state."""
 
 
 @dataclass(slots=True)
@@ -92,15 +32,15 @@ class Wishes:
     """The notifications asked for, and what was sent to later steps."""
 
     notifications: set[Time] = field(default_factory=set)
-    outbox: list[Updates] = field(default_factory=list)
+    queue: list[Updates] = field(default_factory=list)
 
     def copy(self) -> "Wishes":
         """A copy that does not change with this one."""
-        return Wishes(set(self.notifications), list(self.outbox))
+        return Wishes(set(self.notifications), list(self.queue))
 
     def times(self) -> set[Time]:
         """All times at which there is something to do."""
-        return self.notifications | {tuple(updates.time[:, 0].tolist()) for updates in self.outbox}
+        return self.notifications | {tuple(updates.time[:, 0].tolist()) for updates in self.queue}
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -163,13 +103,13 @@ class Custom(Operator):
     def _post(self, rounds: Time) -> None:
         """Send what was sent to this step and these rounds before."""
         kept = []
-        for updates in self.wishes.outbox:
+        for updates in self.wishes.queue:
             ready = updates.time[0, 0] < self.step.upper and tuple(updates.time[1:, 0].tolist()) == rounds
             if ready:
                 self.emit(updates)
             else:
                 kept.append(updates)
-        self.wishes.outbox = kept
+        self.wishes.queue = kept
 
     def _receive(self, port: int, updates: Updates) -> None:
         batch = Batch(updates, port, self.node.given[port], self.dictionary)
@@ -198,7 +138,7 @@ class Custom(Operator):
         if at[0] < self.step.upper:
             self.emit(updates)
         else:
-            self.wishes.outbox.append(updates)
+            self.wishes.queue.append(updates)
 
     def _encoded(self, batch: Iterable[tuple[Any, int]]) -> tuple[Words, Words]:
         name = self.node.operator.name

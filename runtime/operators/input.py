@@ -72,6 +72,19 @@ class Input(Operator):
     released: list[Piece] = field(default_factory=list)
 
     @property
+    def identity(self) -> str:
+        """What plans call it."""
+        return self.place.fingerprint
+
+    def advance_to(self, time: int) -> None:
+        """Have nothing more come before ``time``."""
+        self.time = self.asked = time
+
+    def close(self) -> None:
+        """Have nothing more come than what is buffered."""
+        self.open = False
+
+    @property
     def earliest(self) -> int | None:
         """The first time in the buffer."""
         self.settle()

@@ -1,4 +1,4 @@
-"""``plan.Join``: a delta join over shared arrangements, without intermediate state."""
+"""``plan.DeltaJoin``: a delta join over shared arrangements, without intermediate state."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import DataError
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.linear import apply_all
+from kpg.runtime.operators.linear import apply_all, apply_one
 from kpg.runtime.program import Program
 from kpg.runtime.trace.lookup import Order, lookup
+from kpg.runtime.trace.meeting import Meeting
 from kpg.runtime.trace.updates import Updates
 
 LARGE = 1 << 18
@@ -32,6 +33,7 @@ class Stage:
     keep_stream: NDArray[np.int64]
     keep_batch: NDArray[np.int64]
     program: Program
+    meeting: Meeting
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class JoinPath:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Join(Operator):
-    """Each relation's changes go along its path; see ``plan.Join`` for which updates meet."""
+    """Each relation's changes go along its path; see ``plan.DeltaJoin`` for which updates meet."""
 
     streams: tuple[Operator, ...]
     paths: tuple[JoinPath, ...]
@@ -64,21 +66,42 @@ class Join(Operator):
             delta = self.deltas[path.relation]
             if delta:
                 self.deltas[path.relation] = []
-                if all(stage.arrangement.layers for stage in path.stages):
-                    self._pass_on(self._changes(path, Updates.concat(delta)))
+                if all(stage.arrangement.sought for stage in path.stages):
+                    self._change(path, Updates.concat(delta))
 
-    def _changes(self, path: JoinPath, delta: Updates) -> Iterable[Updates]:
-        """What changes of the path's relation make of the result.
+    def _change(self, path: JoinPath, delta: Updates) -> None:
+        """Emit what changes of the path's relation make of the result.
 
         In a loop, a match can move an update to a later time; what it meets next goes by its time at the
         start, which is carried along below the other.
         """
-        depth = self.place.scope.depth
-        if depth == 1 or len(path.stages) == 1:
-            return self._follow(path, (delta,), hydrating=False)
-        start = delta.with_time(np.concatenate((delta.time, delta.time)))
-        found = self._follow(path, (start,), origin=depth, hydrating=False)
-        return (updates.with_time(updates.time[:depth]) for updates in found)
+        depth, origin = self.place.scope.depth, 0
+        if depth > 1 and len(path.stages) > 1:
+            delta, origin = delta.with_time(np.concatenate((delta.time, delta.time))), depth
+        found: Iterable[Updates] = ()
+        updates, passed = self._meet(path, apply_one(path.program, delta), origin)
+        if len(updates):
+            found = (updates,)
+            if passed < len(path.stages):
+                found = self._match(path, path.stages[passed:], found, origin=origin, hydrating=False)
+        if origin:
+            found = (one.with_time(one.time[:depth]) for one in found)
+        self._pass_on(found)
+
+    def _meet(self, path: JoinPath, updates: Updates, origin: int) -> tuple[Updates, int]:
+        """Follow the path as long as updates are few: what comes of them, and how many stages they passed."""
+        step = self.step
+        closed, floor = step.lower, step.floor
+        for passed, stage in enumerate(path.stages):
+            if not updates.data.shape[1]:
+                return updates, passed
+            order = Order.THROUGH if stage.relation < path.relation else Order.BEFORE
+            met = stage.meeting.of(updates, stage.arrangement.sought, order, closed, floor, origin)
+            if met is None:
+                return updates, passed
+            self.matched += met.data.shape[1]
+            updates = apply_one(stage.program, met)
+        return updates, len(path.stages)
 
     def _pass_on(self, results: Iterable[Updates]) -> None:
         """Emit results one by one; Ctrl-C is noticed between them."""
@@ -107,7 +130,20 @@ class Join(Operator):
         ``origin`` is that of ``lookup``.
         """
         found = apply_all(path.program, parts)
-        for stage in path.stages:
+        return self._match(path, path.stages, found, origin=origin, hydrating=hydrating)
+
+    def _match(
+        self,
+        path: JoinPath,
+        stages: tuple[Stage, ...],
+        found: Iterable[Updates],
+        *,
+        origin: int,
+        hydrating: bool,
+    ) -> Iterator[Updates]:
+        """What has got as far as these stages of the path matched with the rest."""
+        found = iter(found)
+        for stage in stages:
             if hydrating:
                 order = Order.ANY
             else:
@@ -122,9 +158,9 @@ class Join(Operator):
         poll = self.place.scope.interrupt.check
         closed, floor = step.lower, step.floor
         for updates in stream:
-            layers = stage.arrangement.layers
+            sought = stage.arrangement.sought
             for matches in lookup(
-                updates, stage.key, layers, *keep, order, closed=closed, floor=floor, origin=origin, poll=poll
+                updates, stage.key, sought, *keep, order, closed=closed, floor=floor, origin=origin, poll=poll
             ):
                 self.matched += len(matches)
                 yield matches

@@ -18,6 +18,14 @@ def apply(program: Program, updates: Updates) -> Updates:
     return updates.with_data(data) if kept is None else _selected(updates, data, kept)
 
 
+def apply_one(program: Program, updates: Updates) -> Updates:
+    """As :func:`apply` on updates that are all there are: those that cancel out are none."""
+    try:
+        return apply(program, updates)
+    except DataError:
+        return apply(program, updates.consolidate())
+
+
 def apply_all(program: Program, parts: Iterable[Updates]) -> Iterator[Updates]:
     """As :func:`apply`, part by part.
 

@@ -138,8 +138,8 @@ class RangeJoin(Operator):
         keep_left = np.arange(updates.data.shape[0], dtype=np.int64)
         keep_right = np.arange(self.right.width, dtype=np.int64)
         key = tuple(range(self.key))
-        layers, closed, floor = self.right.layers, self.step.lower, self.step.floor
-        pairs = lookup(updates, key, layers, keep_left, keep_right, Order.BEFORE, closed=closed, floor=floor)
+        sought, closed, floor = self.right.sought, self.step.lower, self.step.floor
+        pairs = lookup(updates, key, sought, keep_left, keep_right, Order.BEFORE, closed=closed, floor=floor)
         yield from apply_all(self.pair_program, pairs)
 
     def _right(self, updates: Updates, layers: Layers) -> Iterator[Updates]:

@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import DataError
+from kpg.runtime.functions import AccumulatorKind, aggregate_named
+from kpg.runtime.kernels import groups
 from kpg.runtime.plan import Aggregate
 from kpg.runtime.program.errors import sum_overflow
 from kpg.runtime.state.groups import GroupTable, chunks
-from kpg.runtime.trace.updates import Updates
+from kpg.runtime.trace.updates import MANY, Updates
 from kpg.runtime.types import ERROR, MAX_DECIMAL_PRECISION, NULL, Kind
 
 Words = NDArray[np.int64]
@@ -32,6 +34,8 @@ class Grouped(Operator):
 
     def flush(self) -> None:
         step = self.step
+        if step.single_time and not step.hydrating and self._refresh():
+            return
         if step.single_time:
             for updates in self.take():
                 self.table.accumulate(updates.combined())
@@ -44,6 +48,26 @@ class Grouped(Operator):
             data, diff, entry = self.changes(step.single_time)
             self.check(data)
             self.emit(Updates(data, self._times(entry), diff))
+
+    def _refresh(self) -> bool:
+        """Take a small step in one call; False if it is not one."""
+        if not self.pending or self.table.entries:
+            return False
+        updates = Updates.concat(self.pending)
+        if len(updates) >= MANY:
+            return False
+        self.pending = []
+        self.buffered = None
+        data, diff = self.table.refresh(updates, self.output)
+        if self.table.doubtful:
+            self.check(data)
+        self.emit(Updates(data, self.step.stamp, diff))
+        return True
+
+    @property
+    def output(self) -> int:
+        """What a small step puts out, see ``GroupTable.refresh``."""
+        return groups.SUMS
 
     def _times(self, entry: Words) -> Words:
         if self.buffered is None:
@@ -109,7 +133,7 @@ class Grouped(Operator):
 def check_sums(aggregates: tuple[Aggregate, ...], values: Words) -> None:
     """Raise DataError if a value of an aggregate, one row of ``values`` each, is an overflow."""
     for aggregate, column in zip(aggregates, values, strict=True):
-        if aggregate.function == "sum":
+        if aggregate_named(aggregate.function).accumulator is AccumulatorKind.SUM:
             wide = aggregate.type.kind is Kind.DECIMAL and (np.abs(column) > MOST_DECIMAL) & (column != NULL)
             if (column == ERROR).any() or np.any(wide):
                 raise sum_overflow(aggregate)
@@ -137,6 +161,10 @@ class Distinct(Grouped):
     """``plan.Distinct`` and ``plan.Threshold``: positive multiplicities, as one or as they are."""
 
     distinct: bool
+
+    @property
+    def output(self) -> int:
+        return groups.SIGNS if self.distinct else groups.COUNTS
 
     def changes(self, single_time: bool) -> tuple[Words, Words, Words]:
         return self.table.emit_threshold(single_time, self.distinct)

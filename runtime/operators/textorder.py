@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.functions import TEXT_WORDS
 
 Words = NDArray[np.int64]
-PREFIX_WORDS = 4
-"""Order words per text column."""
-
 Text = tuple[int, int, bool]
 """(first order column of the prefix words, column of the code, descending), as in ``plan.TopK.exact``."""
 
@@ -26,7 +24,7 @@ class ExactOrder:
     def __init__(self, texts: tuple[Text, ...], dictionary: Dictionary) -> None:
         self.texts = {first: (code, descending) for first, code, descending in texts}
         self.first = min(self.texts)
-        self.ties = self.first + PREFIX_WORDS
+        self.ties = self.first + TEXT_WORDS
         self.dictionary = dictionary
 
     def window(
@@ -70,7 +68,7 @@ class ExactOrder:
                         return -sign if self.texts[column][1] else sign
                 if columns[column][a] != columns[column][b]:
                     return -1 if columns[column][a] < columns[column][b] else 1
-                column += PREFIX_WORDS if column in texts else 1
+                column += TEXT_WORDS if column in texts else 1
             return 0
 
         return np.array(sorted(range(rows.shape[1]), key=cmp_to_key(compare)), np.int64)

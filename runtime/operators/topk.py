@@ -69,13 +69,25 @@ class GroupReader(Operator):
         if not pending:
             return
         step = self.step
+        if step.single_time and not step.hydrating:
+            self._flush_once(distinct_prefixes(pending, (), self.group))
+            return
         tasks = self._tasks(Updates.concat(pending), hydrating=step.hydrating)
         layers = self.arrangement.layers
         seen = np.full(tasks.before.shape[0], len(layers), np.int64)
-        if self.arrangement.step_batch is not None:
+        if self.arrangement.changed:
             seen[tasks.before] -= 1
         answer = self.read(layers, tasks, seen)
         self.emit(self._differences(answer, tasks))
+
+    def _flush_once(self, prefix: Words) -> None:
+        """The differences of these groups between the step's one epoch and the one before."""
+        groups = np.arange(prefix.shape[1], dtype=np.int64)
+        epochs = np.full(prefix.shape[1], self.step.time, np.int64)
+        layers = self.arrangement.layers
+        if layers:
+            rows, diff, _ = self.mixed(layers, prefix, groups, epochs)
+            self.emit(Updates(rows, self.step.stamp, diff))
 
     def _flush_in_loop(self) -> None:
         """The mixed differences of the groups that have changed or that are owed in this round."""

@@ -19,10 +19,10 @@ from kpg.runtime.errors import DataError, Error
 from kpg.runtime.operators.apply import failure
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.corners import Owed, distinct_columns
+from kpg.runtime.plan.user import UserReduce as Node
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.updates import ONE, Updates
 from kpg.runtime.types import Schema
-from kpg.runtime.user import UserReduce as Node
 
 Words = NDArray[np.int64]
 Time = tuple[int, ...]

@@ -94,7 +94,8 @@ def _interval(nodes: list[Node], number: int) -> tuple[int, int, int] | None:
     """``(x, low, high)`` if a predicate is true where node ``x`` is a word from low to high, and not else."""
     node = nodes[number]
     if node.name == "between":
-        return node.operands[0], *node.immediates
+        low, high = node.immediates
+        return node.operands[0], low, high
     if node.name not in ("le", "lt", "eq"):
         return None
     left, right = (nodes[operand] for operand in node.operands)

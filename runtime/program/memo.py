@@ -65,6 +65,13 @@ def value_of(word: int, type_: Type, dictionary: Dictionary) -> Any:
     return bool(word) if type_.kind is Kind.BOOLEAN else word
 
 
+def values_of(words: Words, type_: Type, dictionary: Dictionary) -> list[Any]:
+    """The Python values of a column of words."""
+    if type_.is_text:
+        return dictionary.decode(words)
+    return [value_of(word, type_, dictionary) for word in words.tolist()]
+
+
 def words_of(values: list[Any], type_: Type, dictionary: Dictionary) -> Words:
     """The words of what a ``Distinct`` function returned; an exception stands for ERROR."""
     failed = [isinstance(value, Exception) for value in values]

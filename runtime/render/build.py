@@ -5,7 +5,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime import plan, user
+from kpg.runtime import plan
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
@@ -18,9 +18,10 @@ from kpg.runtime.operators.reduce import Distinct, Reduce, Single
 from kpg.runtime.operators.source import Source
 from kpg.runtime.operators.textorder import ExactOrder
 from kpg.runtime.operators.topk import TopK
+from kpg.runtime.plan import user
 from kpg.runtime.program import Program
-from kpg.runtime.render.context import Built, Site, arrangement_of, either, through
-from kpg.runtime.render.joins import join, range_join
+from kpg.runtime.render.context import Built, Site, arrangement_of
+from kpg.runtime.render.joins import range_join
 from kpg.runtime.render.users import build_user
 from kpg.runtime.state.groups import Accumulator, GroupTable
 from kpg.runtime.state.history import HistoryTable
@@ -34,24 +35,17 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
     context = site.context
     match node:
         case plan.Source(table=table):
-            return Source(site.over((), (table,)), table=context.store(table))
+            return Source(site.over(), table=context.store(table))
         case plan.Constant():
-            data = _constant(node, context.dictionary)
-            return Constant(site.over((), (None,) * data.shape[0]), data=data)
+            return Constant(site.over(), data=_constant(node, context.dictionary))
         case plan.Linear(input=ref, mfp=mfp):
-            return Linear(
-                site.over((built[ref],), through(mfp, built[ref].place.rowids)), program=Program(mfp, context)
-            )
+            return Linear(site.over(built[ref]), program=Program(mfp, context))
         case plan.Concat(inputs=refs):
-            return Concat(
-                site.over(tuple(built[r] for r in refs), either([built[r].place.rowids for r in refs]))
-            )
+            return Concat(site.over(*(built[r] for r in refs)))
         case plan.Negate(input=ref):
-            return Negate(site.over((built[ref],), built[ref].place.rowids))
+            return Negate(site.over(built[ref]))
         case plan.Arrange(input=ref, key=key):
             return _arrange(site, built[ref], key)
-        case plan.Join():
-            return join(node, site, built, context)
         case plan.RangeJoin():
             return range_join(node, site, built, context)
         case plan.Reduce():
@@ -59,13 +53,15 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
         case plan.Distinct(input=ref) | plan.Threshold(input=ref):
             return _distinct(site, built[ref], only=isinstance(node, plan.Distinct))
         case plan.Single(input=ref, key=key):
-            return Single(site.over((built[ref],), built[ref].place.rowids), table=GroupTable(key, ()))
+            return Single(site.over(built[ref]), table=GroupTable(key, ()))
         case plan.TopK():
             return _top_k(node, site, built)
         case plan.BasicReduce():
             return _basic_reduce(node, site, built)
         case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.Input() | user.EnterAt():
             return build_user(node, site, built)
+        case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin():
+            raise InternalError(f"{type(node).__name__} is built with the other nodes of its join")
         case plan.Import() | plan.Loop() | plan.Leave() | plan.Enter() | plan.Variable():
             raise InternalError(f"{type(node).__name__} is not built like other nodes")
         case _:
@@ -73,16 +69,15 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
 
 
 def _arrange(site: Site, source: Operator, key: int) -> Arrange:
-    spine = Spine(source.width, site.scope.depth, effort=site.context.merge_effort)
-    place = site.over((source,), source.place.rowids)
-    return Arrange(place, key=key, spine=spine, handle=TraceHandle(spine))
+    spine = Spine(site.width, site.scope.depth, key=key, effort=site.context.merge_effort)
+    return Arrange(site.over(source), key=key, spine=spine, handle=TraceHandle(spine))
 
 
 def _top_k(node: plan.TopK, site: Site, built: Built) -> TopK:
     source = arrangement_of(built[node.input])
     exact = ExactOrder(node.exact, site.context.dictionary) if node.exact and node.limit != 0 else None
     return TopK(
-        site.over((built[node.input],), source.place.rowids),
+        site.over(built[node.input]),
         arrangement=source,
         group=node.group,
         limit=node.limit,
@@ -94,7 +89,7 @@ def _top_k(node: plan.TopK, site: Site, built: Built) -> TopK:
 def _basic_reduce(node: plan.BasicReduce, site: Site, built: Built) -> BasicReduce:
     source = arrangement_of(built[node.input])
     return BasicReduce(
-        site.over((built[node.input],), source.place.rowids[: node.key] + (None,) * len(node.aggregates)),
+        site.over(built[node.input]),
         arrangement=source,
         group=node.key,
         evaluators=evaluators(node.aggregates, site.context.dictionary),
@@ -103,7 +98,7 @@ def _basic_reduce(node: plan.BasicReduce, site: Site, built: Built) -> BasicRedu
 
 def _reduce(node: plan.Reduce, site: Site, built: Built) -> Operator:
     source, key = built[node.input], node.key
-    place = site.over((source,), source.place.rowids[:key] + (None,) * len(node.aggregates))
+    place = site.over(source)
     accumulators = tuple(_accumulator(aggregate) for aggregate in node.aggregates)
     if site.scope.depth > 1:
         history = HistoryTable(key, accumulators, site.scope.depth)
@@ -113,7 +108,7 @@ def _reduce(node: plan.Reduce, site: Site, built: Built) -> Operator:
 
 def _distinct(site: Site, source: Operator, *, only: bool) -> Operator:
     """Distinct, or with ``only`` False threshold."""
-    place = site.over((source,), source.place.rowids)
+    place = site.over(source)
     if site.scope.depth > 1:
         return LoopDistinct(place, table=HistoryTable(source.width, (), site.scope.depth), distinct=only)
     return Distinct(place, table=GroupTable(source.width, ()), distinct=only)

@@ -1,6 +1,6 @@
 """What rendering needs of the worker, and where a new operator goes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,11 +11,8 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.loop import Enter
-from kpg.runtime.plan import Mfp, Ref
-from kpg.runtime.scalar import Column
+from kpg.runtime.plan import Ref, Types
 
-Rowids = tuple[str | None, ...]
-"""For each column, the table whose rowids it holds, if any."""
 Built = Mapping[Ref, Operator]
 """The operators of the nodes so far; what only operators read that were there before has none."""
 
@@ -36,28 +33,25 @@ class Context(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a new operator goes: its fingerprint and name, and the scope that it runs in."""
+    """Where a new operator goes: its fingerprint and name, its columns, and the scope that it runs in."""
 
     fingerprint: str
     description: str
     context: Context
     scope: Scope
     content: Content
+    types: Types
 
-    def over(self, inputs: tuple[Operator, ...], rowids: Rowids) -> Place:
-        """The new operator's place."""
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self.types)
+
+    def over(self, *inputs: Operator) -> Place:
+        """The new operator's place, after what it reads."""
         position = self.context.next_position()
+        rowids = tuple(type_.table or None for type_ in self.types)
         return Place(self.fingerprint, self.description, position, inputs, self.scope, rowids, self.content)
-
-
-def through(mfp: Mfp, rowids: Rowids) -> Rowids:
-    """Which table's rowids the outputs of an mfp hold, given the same of its inputs."""
-    return tuple(rowids[s.index] if isinstance(s, Column) else None for s in mfp.outputs)
-
-
-def either(inputs: Sequence[Rowids]) -> Rowids:
-    """Rowid columns of a union, where a branch may have literal NULLs in such a column."""
-    return tuple(next((name for name in names if name), None) for names in zip(*inputs, strict=True))
 
 
 def arrangement_of(operator: Operator) -> Arrange:

@@ -8,12 +8,12 @@ arranged by a key once. Its *name*, the fingerprint of its operator, tells besid
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, assert_never
 
-from kpg.runtime import plan, user
+from kpg.runtime import plan
 from kpg.runtime.dataflow.operator import Content
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.plan import Mfp, Ref, user
 from kpg.runtime.render import users
 from kpg.runtime.render.context import Context
 from kpg.runtime.scalar import Column, Fetch, Scalar, transform, walk
@@ -21,25 +21,13 @@ from kpg.runtime.scalar import Column, Fetch, Scalar, transform, walk
 MOST_COMPOSED: Final = 200
 """Linear nodes with more expressions are identified over each other, not as one."""
 
-KEEPING: Final = (
-    plan.Arrange,
-    plan.Reduce,
-    plan.Distinct,
-    plan.Threshold,
-    plan.TopK,
-    plan.BasicReduce,
-    user.UserReduce,
-)
-"""Nodes of loops' bodies whose operators hold the contents of their output."""
-
 
 class Identities:
     """The identities of the nodes of a plan, or of a loop's body in the list of ``outer``."""
 
-    def __init__(
-        self, nodes: Sequence[plan.AnyNode], context: Context, outer: "Identities | None" = None
-    ) -> None:
-        self.nodes = nodes
+    def __init__(self, columns: plan.Columns, context: Context, outer: "Identities | None" = None) -> None:
+        self.nodes = columns.nodes
+        self.types = columns.types
         self.names: list[str] = []
         """The fingerprint of each node's operator."""
         self.contents: list[Content] = []
@@ -47,9 +35,10 @@ class Identities:
         """Whether each node's operator can be looked up."""
         self.bodies: dict[Ref, Identities] = {}
         """Those of the loops."""
+        self._columns = columns
         self._context = context
         self._outer = outer
-        for ref, node in enumerate(nodes):
+        for ref, node in enumerate(self.nodes):
             self._add(ref, node)
 
     def arrangement(self, ref: Ref) -> str:
@@ -61,7 +50,7 @@ class Identities:
         node = self.nodes[ref]
         if isinstance(node, plan.Arrange) and self.arranged[node.input]:
             return self.keeps(node.input)
-        return isinstance(node, KEEPING) or (isinstance(node, plan.Leave) and self.arranged[ref])
+        return self.arranged[ref] if isinstance(node, plan.Leave) else plan.holds_rows(node)
 
     def _add(self, ref: Ref, node: plan.AnyNode) -> None:
         arranged = False
@@ -82,7 +71,7 @@ class Identities:
                 content = operator.place.content or Content(name, len(types))
             case _:
                 name = self._name(ref, node)
-                content = Content(name, self._width(node))
+                content = Content(name, len(self.types[ref]))
                 if isinstance(node, plan.Leave):
                     arranged = not self._body(node).keeps(self._result(node))
         self.names.append(name)
@@ -90,22 +79,16 @@ class Identities:
         self.arranged.append(arranged)
 
     def _name(self, ref: Ref, node: plan.AnyNode) -> str:
-        """A digest of the node with its inputs' contents in place of their positions."""
-        match node:
-            case plan.Source(table=table):
-                text = self._context.source_identity(table)
-            case user.Input(identity=identity):
-                return self._context.input(identity).place.fingerprint
-            case plan.Join():
-                text = _join_identity(node, self.contents)
-            case plan.Loop():
-                self.bodies[ref] = body = Identities(node.body, self._context, self)
-                text = "|".join((*body.names, str(node.results), str(node.limit), str(node.error_at_limit)))
-            case _:
-                text = "".join(_key(self.contents[source]) for source in plan.inputs(node)) + _parameters(
-                    node
-                )
-        return _digest(type(node).__name__, text)
+        """A digest of all that the node says, with its inputs' contents in place of their positions."""
+        if isinstance(node, user.Input):
+            return self._context.input(node.identity).place.fingerprint
+        parts = [plan.parameters(node), *(_key(self.contents[source]) for source in plan.inputs(node))]
+        if isinstance(node, plan.Source):
+            parts.append(self._context.source_identity(node.table))
+        if isinstance(node, plan.Loop):
+            self.bodies[ref] = body = Identities(self._columns.bodies[ref], self._context, self)
+            parts += body.names
+        return _digest("", "|".join(parts))
 
     def _body(self, leave: plan.Leave) -> "Identities":
         return self.bodies[leave.loop]
@@ -115,32 +98,6 @@ class Identities:
         assert isinstance(loop, plan.Loop)
         return loop.results[leave.result]
 
-    def _width(self, node: plan.AnyNode) -> int:
-        """The columns of a node's rows."""
-        match node:
-            case plan.Source():
-                return 1
-            case plan.Constant(types=types) | plan.Variable(types=types) | user.Input(types=types):
-                return len(types)
-            case plan.RangeJoin(mfp=mfp):
-                return len(mfp.outputs)
-            case plan.Join():
-                return len(node.paths[0].lookups[-1].mfp.outputs)
-            case plan.Reduce() | plan.BasicReduce():
-                return node.key + len(node.aggregates)
-            case user.Apply(result=result) | user.Custom(result=result):
-                return len(result.columns)
-            case user.UserReduce(key=key, result=result):
-                return key + len(result.columns)
-            case plan.Leave():
-                return self._body(node).contents[self._result(node)].columns
-            case plan.Loop():
-                return 0
-            case user.EnterAt(input=source):
-                return self.contents[source].columns - 1
-            case _:
-                return self.contents[plan.inputs(node)[0]].columns
-
 
 def _digest(kind: str, text: str) -> str:
     return hashlib.sha256(f"{kind}|{text}".encode()).hexdigest()[:24]
@@ -148,7 +105,7 @@ def _digest(kind: str, text: str) -> str:
 
 def _key(content: Content) -> str:
     """A text that is equal for equal contents."""
-    return content.base if content.mfp is None else content.base + _text(content.mfp)
+    return content.base if content.mfp is None else content.base + plan.written(content.mfp)
 
 
 def _through(content: Content, mfp: Mfp) -> Content:
@@ -182,50 +139,6 @@ def _size(mfp: Mfp) -> int:
     return sum(1 for scalar in (*mfp.predicates, *mfp.outputs) for _ in walk(scalar))
 
 
-def _join_identity(node: plan.Join, contents: Sequence[Content]) -> str:
-    """The join with contents in place of references."""
-    parts = [_key(contents[ref]) for ref in node.inputs]
-    for path in node.paths:
-        parts.append(_text(path.mfp))
-        for lookup in path.lookups:
-            key = _key(contents[lookup.arrangement])
-            parts.append(f"{key}{lookup.relation}{lookup.key}{_text(lookup.mfp)}")
-    return "|".join(parts)
-
-
-@lru_cache(maxsize=4096)
-def _text(mfp: Mfp) -> str:
-    """Written out once: the nodes of nested loops are identified at every level."""
-    return repr(mfp)
-
-
-def _parameters(node: plan.AnyNode) -> str:
-    """The node's own parameters, without its inputs."""
-    match node:
-        case plan.Constant() as constant:
-            return repr(constant)
-        case plan.Concat(inputs=refs):
-            return str([refs.index(ref) for ref in refs])
-        case plan.RangeJoin(key=key, comparison=comparison, mfp=mfp):
-            return f"{key}{comparison}{_text(mfp)}"
-        case plan.Reduce(key=key, aggregates=aggregates):
-            return f"{key}{[(a.function, a.argument, a.type) for a in aggregates]}"
-        case plan.TopK(group=group, limit=limit, offset=offset, exact=exact):
-            return f"{group},{limit},{offset},{exact}"
-        case plan.BasicReduce(key=key, aggregates=basics):
-            return f"{key}{basics!r}"
-        case plan.Single(key=key):
-            return str(key)
-        case plan.Variable(index=index, types=types):
-            return f"{index}{types!r}"
-        case plan.Leave(result=result):
-            return str(result)
-        case user.Apply() | user.UserReduce() | user.Custom() | user.Sink():
-            return users.identity(node)
-        case _:
-            return ""
-
-
 def describe(node: plan.AnyNode, nodes: Sequence[plan.AnyNode], context: Context) -> str:
     """A short name for displays."""
     match node:
@@ -235,10 +148,18 @@ def describe(node: plan.AnyNode, nodes: Sequence[plan.AnyNode], context: Context
             return _table_key(nodes[ref], context) or f"Arrange by {key} columns"
         case plan.Variable(index=index):
             return f"Variable {index}"
-        case user.Apply() | user.UserReduce() | user.Custom() | user.Sink():
+        case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.EnterAt() | user.Input():
             return users.describe(node)
-        case _:
+        case plan.Import() | plan.Constant() | plan.Linear() | plan.Concat() | plan.Negate():
             return type(node).__name__
+        case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin() | plan.RangeJoin():
+            return type(node).__name__
+        case plan.Reduce() | plan.Distinct() | plan.Threshold() | plan.TopK():
+            return type(node).__name__
+        case plan.BasicReduce() | plan.Single() | plan.Enter() | plan.Loop() | plan.Leave():
+            return type(node).__name__
+        case _:
+            assert_never(node)
 
 
 def _table_key(node: plan.AnyNode, context: Context) -> str | None:

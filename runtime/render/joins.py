@@ -1,40 +1,45 @@
 """Building the operators of joins from their plan nodes."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime import plan
+from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.join import Join, JoinPath, Stage
 from kpg.runtime.operators.rangejoin import RangeJoin
 from kpg.runtime.plan import Mfp
 from kpg.runtime.program import Program
-from kpg.runtime.render.context import Built, Context, Rowids, Site, arrangement_of, through
+from kpg.runtime.render.context import Built, Context, Site, arrangement_of
 from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
+from kpg.runtime.trace.meeting import Meeting
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BIGINT, BOOLEAN
 
 COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
-def join(node: plan.Join, site: Site, built: Built, context: Context) -> Join:
-    """A delta join: for each input, the lookups that its changes go through."""
-    streams = tuple(built[ref] for ref in node.inputs)
-    paths = []
-    rowids: Rowids = ()
-    for path in node.paths:
-        rowids = through(path.mfp, streams[path.relation].place.rowids)
-        stages = []
-        for lookup in path.lookups:
-            arrangement = arrangement_of(built[lookup.arrangement])
-            keep_stream, keep_batch, mfp = _compact(lookup.mfp, len(rowids))
-            program = Program(mfp, context)
-            stages.append(Stage(arrangement, lookup.relation, lookup.key, keep_stream, keep_batch, program))
-            rowids = through(lookup.mfp, rowids + arrangement.place.rowids)
-        paths.append(JoinPath(path.relation, Program(path.mfp, context), tuple(stages)))
-    everything = tuple(built[ref] for ref in plan.inputs(node))
+def delta_join(paths: Sequence[plan.Path], inputs: Sequence[Operator], site: Site, built: Built) -> Join:
+    """The chains of a delta join's half-joins as one operator, which reads ``inputs``."""
+    streams = tuple(built[path.delta.input] for path in paths)
+    fused = tuple(_fused(start, path, built, site.context) for start, path in enumerate(paths))
     deltas: list[list[Updates]] = [[] for _ in streams]
-    return Join(site.over(everything, rowids), streams=streams, paths=tuple(paths), deltas=deltas)
+    return Join(site.over(*inputs), streams=streams, paths=fused, deltas=deltas)
+
+
+def _fused(start: int, path: plan.Path, built: Built, context: Context) -> JoinPath:
+    """The half-joins of one path as stages, each of which reads the columns that it needs."""
+    width, stages = len(path.delta.mfp.outputs), []
+    for half in path.half_joins:
+        arrangement = arrangement_of(built[half.arrangement])
+        keep_stream, keep_batch, mfp = _compact(half.mfp, width)
+        program = Program(mfp, context)
+        meeting = Meeting(half.key, keep_stream, keep_batch)
+        stages.append(Stage(arrangement, half.relation, half.key, keep_stream, keep_batch, program, meeting))
+        width = len(half.mfp.outputs)
+    return JoinPath(start, Program(path.delta.mfp, context), tuple(stages))
 
 
 def _compact(mfp: Mfp, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Mfp]:
@@ -65,7 +70,7 @@ def range_join(node: plan.RangeJoin, site: Site, built: Built, context: Context)
     )
     pair = Mfp((comparison, *node.mfp.predicates), node.mfp.outputs)
     return RangeJoin(
-        site.over((left, right), through(node.mfp, left.place.rowids + right.place.rowids)),
+        site.over(left, right),
         left=left,
         right=right,
         key=node.key,

@@ -3,15 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kpg.runtime import plan, user
+from kpg.runtime import plan
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.scope import LoopScope, Scope
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.loop import ArrangedLeave, Enter, Leave, Loop, Variable, everything
+from kpg.runtime.plan import user
 from kpg.runtime.render.build import build
 from kpg.runtime.render.context import Context, Site
 from kpg.runtime.render.existing import with_inputs
 from kpg.runtime.render.identity import Identities, describe
+from kpg.runtime.render.joins import delta_join
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.spine import Spine
 
@@ -31,7 +33,7 @@ def render(source: plan.Plan, registry: Mapping[str, Operator], context: Context
     An operator that exists is taken with what it reads, which may be less than its node does, or come by
     another way: what only such operators would read is not built.
     """
-    level = Level(Identities(source.nodes, context), context, context.scope, registry)
+    level = Level(Identities(plan.Columns(source.nodes), context), context, context.scope, registry)
     level.render([source.output])
     operators = with_inputs(level.built.values(), level.imported)
     return Rendered(operators, tuple(level.new), level.built[source.output])
@@ -83,7 +85,8 @@ class Level:
             if operator is None:
                 node = self.nodes[ref]
                 description = describe(node, self.nodes, self.context)
-                site = Site(name, description, self.context, self.scope, self.identities.contents[ref])
+                content, types = self.identities.contents[ref], self.identities.types[ref]
+                site = Site(name, description, self.context, self.scope, content, types)
                 operator = self._build(ref, node, site)
                 self.new.append(operator)
             self.built[ref] = found[name] = operator
@@ -101,23 +104,21 @@ class Level:
             node = self.nodes[ref]
             if self._existing(ref) is not None:
                 continue
-            stack += plan.inputs(node)
+            stack += plan.sources(self.nodes, node)
             if isinstance(node, plan.Loop):
                 stack += [leave for leave in leaves if ref in plan.inputs(self.nodes[leave])]
         return sorted(needed)
 
     def _existing(self, ref: plan.Ref) -> Operator | None:
         """The operator that was there before, if there is one, or an arrangement of what it would compute."""
-        node, names = self.nodes[ref], self.identities
-        match node:
-            case plan.Import(view=view):
-                operator = self.context.view_output(view)
-                self.imported.add(operator)
-                return operator
-            case user.Input(identity=identity):
-                return self.context.input(identity)
-            case _:
-                return self.registry.get(names.names[ref]) or self.registry.get(names.arrangement(ref))
+        node, identities = self.nodes[ref], self.identities
+        if isinstance(node, plan.Import):
+            operator = self.context.view_output(node.view)
+            self.imported.add(operator)
+            return operator
+        if isinstance(node, user.Input):
+            return self.context.input(node.identity)
+        return self.registry.get(identities.names[ref]) or self.registry.get(identities.arrangement(ref))
 
     def _build(self, ref: plan.Ref, node: plan.AnyNode, site: Site) -> Operator:
         match node:
@@ -129,34 +130,36 @@ class Level:
                 return _leave(self.built[loop], result, site, arranged=self.identities.arranged[ref])
             case plan.Variable():
                 return self._variable(node, site)
+            case plan.DeltaJoin():
+                return self._delta_join(node, site)
             case _:
-                operator = build(node, site, self.built)
-                for port, stream in enumerate(self._streams(node)):
-                    stream.consumers.append((operator, port))
-                return operator
+                return self._connected(build(node, site, self.built), plan.streams(node))
 
-    def _streams(self, node: plan.AnyNode) -> list[Operator]:
-        """The operators whose output stream arrives at ports 0, 1, ... of the node."""
-        match node:
-            case plan.Concat(inputs=refs) | plan.Join(inputs=refs) | user.Custom(inputs=refs):
-                return [self.built[ref] for ref in refs]
-            case plan.RangeJoin(left=left, right=right):
-                return [self.built[left], self.built[right]]
-            case _:
-                return [self.built[ref] for ref in plan.inputs(node)]
+    def _connected(self, operator: Operator, streams: Iterable[plan.Ref]) -> Operator:
+        """The operator, to whose ports the streams go."""
+        for port, stream in enumerate(streams):
+            self.built[stream].consumers.append((operator, port))
+        return operator
+
+    def _delta_join(self, node: plan.DeltaJoin, site: Site) -> Operator:
+        paths = plan.paths_of(self.nodes, node)
+        inputs = [self.built[ref] for ref in plan.sources(self.nodes, node)]
+        return self._connected(
+            delta_join(paths, inputs, site, self.built), (path.delta.input for path in paths)
+        )
 
     def _enter(self, ref: plan.Ref, site: Site) -> Operator:
         if self.outer is None:
             raise InternalError("Enter outside of a loop")
         source = self.outer.built[ref]
-        operator = Enter(site.over((source,), source.place.rowids))
+        operator = Enter(site.over(source))
         source.consumers.append((operator, 0))
         return operator
 
     def _variable(self, node: plan.Variable, site: Site) -> Operator:
         """Its result is connected when the body is complete."""
         inputs = () if node.initial is None else (self.built[node.initial],)
-        operator = Variable(site.over(inputs, (None,) * len(node.types)))
+        operator = Variable(site.over(*inputs))
         for source in inputs:
             source.consumers.append((operator, 1))
         return operator
@@ -164,9 +167,13 @@ class Level:
     def _loop(self, ref: plan.Ref, node: plan.Loop, site: Site) -> Operator:
         scope = LoopScope(self.scope.step, self.scope.interrupt, self.scope.depth + 1, parent=self.scope)
         body = Level(self.identities.bodies[ref], self.context, scope, {}, self)
-        body.render(range(len(node.body)))
+        body.render(
+            place
+            for place, inner in enumerate(node.body)
+            if not isinstance(inner, plan.Delta | plan.HalfJoin)  # they are part of the join behind them
+        )
         for place, inner in enumerate(node.body):
-            operator = body.built[place]
+            operator = body.built.get(place)
             if isinstance(inner, plan.Variable) and isinstance(operator, Variable):
                 operator.limit, operator.error_at_limit = node.limit, node.error_at_limit
                 result = body.built[node.results[inner.index]]
@@ -174,9 +181,9 @@ class Level:
                     node.results[inner.index]
                 )
                 result.consumers.append((operator, 0))
-        entered = tuple(self.built[ref] for ref in plan.inputs(node))
+        entered = (self.built[ref] for ref in plan.inputs(node))
         results = tuple(body.built[ref] for ref in node.results)
-        loop = Loop(site.over(entered, ()), body=tuple(body.new), results=results, within=scope)
+        loop = Loop(site.over(*entered), body=tuple(body.new), results=results, within=scope)
         scope.loop = loop
         return loop
 
@@ -186,10 +193,10 @@ def _leave(loop: Operator, result: int, site: Site, *, arranged: bool) -> Operat
     if not isinstance(loop, Loop):
         raise InternalError("Leave of a node that is not a loop")
     source = loop.results[result]
-    place = site.over((source, loop), source.place.rowids)
+    place = site.over(source, loop)
     operator: Operator = Leave(place)
     if arranged:
-        spine = Spine(source.width, site.scope.depth, effort=site.context.merge_effort)
-        operator = ArrangedLeave(place, key=source.width, spine=spine, handle=TraceHandle(spine))
+        spine = Spine(site.width, site.scope.depth, key=site.width, effort=site.context.merge_effort)
+        operator = ArrangedLeave(place, key=site.width, spine=spine, handle=TraceHandle(spine))
     source.consumers.append((operator, 0))
     return operator

@@ -1,10 +1,12 @@
 """Columns of a Spark DataFrame checked and cast to a table's types, in the executors.
 
-Every column becomes the cast value, or raises an error that names the file, the row's key and the column:
-a value is never rounded, cut or made NULL on the way.
+Every column becomes the cast value, or the row raises an error that names the file, the row's key and the
+column: a value is never rounded, cut or made NULL on the way. Expressions are Spark SQL text, so that a table
+is one call to the JVM; a type that always fits has no check, and a row has one branch for all its checks.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -12,7 +14,7 @@ from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import ERROR, ColumnDef, Kind, Schema, Type
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
 MARK: Final = "kpg\N{RIGHTWARDS ARROW}"
@@ -23,18 +25,19 @@ TIMESTAMP_TEXT: Final = r"^\s*\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6}
 BOOLEAN_TEXT: Final = r"(?i)^\s*(true|false|0|1)\s*$"
 EXACT_FLOAT: Final = 2.0**53
 
-INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
+INTEGERS: Final = ("byte", "short", "integer", "long")
+"""Each fits into those after it."""
 FLOATS: Final = frozenset({"float", "double"})
 TIMESTAMPS: Final = frozenset({"timestamp", "timestamp_ntz"})
-NUMBERS: Final = INTEGERS | FLOATS | {"decimal"}
+NUMBERS: Final = frozenset(INTEGERS) | FLOATS | {"decimal"}
 
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A cast column, and the condition under which its (non-NULL) source value does not fit."""
+    """A column's value as SQL text, and when its (non-NULL) source does not fit; None if it always does."""
 
-    value: "Column"
-    misfit: "Column"
+    value: str
+    misfit: str | None = None
 
 
 def label(table: str) -> str:
@@ -98,57 +101,78 @@ def accepts(column: ColumnDef, given: str) -> bool:
 
 
 def project(frame: "DataFrame", names: list[str], schema: Schema, table: str, with_file: bool) -> "DataFrame":
-    """The schema's columns in order, each cast and checked; ``names`` as :func:`resolve` gives them."""
-    from pyspark.sql import functions as F
+    """The schema's columns in order, each cast and checked; ``names`` as :func:`resolve` gives them.
 
-    place = [F.lit(f"table {table}")] if table else []
+    The settings of a load must be in force, as they say how the text is read.
+    """
+    given = {field.name: field.dataType for field in frame.schema.fields}
+    sources = [_quoted(name) for name in names]
+    casts = [
+        cast(source, given[name], column.type)
+        for source, name, column in zip(sources, names, schema.columns, strict=True)
+    ]
+    values = [made.value for made in casts]
+    branches = [branch for i in range(len(casts)) for branch in _checks(sources[i], casts[i], schema, i)]
+    if branches:
+        # The first column stands for its row: every column is written, so none is pruned with its check.
+        found = " OR ".join(f"({condition})" for condition, _ in branches)
+        told = " ".join(f"WHEN {condition} THEN {message}" for condition, message in branches)
+        place = _place(sources, schema, table, with_file)
+        error = f"raise_error(concat({_text(MARK)}, {place}, CASE {told} END, {_text(MARK)}))"
+        values[0] = f"IF({found}, {error}, {values[0]})"
+    expressions = [
+        f"{value} AS {_quoted(column.name)}" for value, column in zip(values, schema.columns, strict=True)
+    ]
+    return frame.selectExpr(*expressions)
+
+
+def _place(sources: list[str], schema: Schema, table: str, with_file: bool) -> str:
+    """SQL text of where a row is: table, file, and primary key."""
+    parts = [_text(f"table {table}")] if table else []
     if with_file:
-        place.append(F.nullif(F.input_file_name(), F.lit("")))
+        parts.append("nullif(input_file_name(), '')")
     for position in schema.primary_key:
-        shown = F.coalesce(_source(names[position]).cast("string"), F.lit("NULL"))
-        place.append(F.concat(F.lit(f"key {schema.columns[position].name}="), shown))
-    where = F.concat_ws(", ", *place)
-    columns = []
-    for i, column in enumerate(schema.columns):
-        required = not column.nullable or i in schema.primary_key
-        given = frame.schema[names[i]].dataType
-        columns.append(_checked(_source(names[i]), given, column, where, required).alias(column.name))
-    return frame.select(*columns)
+        name = _text(f"key {schema.columns[position].name}=")
+        parts.append(f"concat({name}, coalesce(CAST({sources[position]} AS string), 'NULL'))")
+    return f"concat_ws(', ', {', '.join([*parts, _text('')])})"
 
 
-def _source(name: str) -> "Column":
-    from pyspark.sql import functions as F
-
-    return F.col("`" + name.replace("`", "``") + "`")
-
-
-def _checked(
-    source: "Column", given: "DataType", column: ColumnDef, where: "Column", required: bool
-) -> "Column":
-    from pyspark.sql import functions as F
-
-    made = cast(source, given, column.type)
-    place = F.concat(F.lit(MARK), where, F.lit(f", column {column.name}: "))
-    shown = F.concat(F.lit("value '"), source.cast("string"), F.lit(f"' does not fit {column.type}{MARK}"))
-    checked = F.when(made.misfit, F.raise_error(F.concat(place, shown))).otherwise(made.value)
-    if not required:
-        return F.when(source.isNotNull(), checked)
-    null = F.raise_error(F.concat(place, F.lit(f"NULL in a NOT NULL column{MARK}")))
-    return F.when(source.isNull(), null).otherwise(checked)
+def _checks(source: str, made: Cast, schema: Schema, position: int) -> Iterator[tuple[str, str]]:
+    """The conditions under which a column's value is refused, each with the message, as SQL text."""
+    column = schema.columns[position]
+    name = f"column {column.name}: "
+    if not column.nullable or position in schema.primary_key:
+        yield f"{source} IS NULL", _text(f"{name}NULL in a NOT NULL column")
+    if made.misfit is not None:
+        begin, end = _text(f"{name}value '"), _text(f"' does not fit {column.type}")
+        yield f"{source} IS NOT NULL AND ({made.misfit})", f"concat({begin}, CAST({source} AS string), {end})"
 
 
-def cast(source: "Column", given: "DataType", target: Type) -> Cast:
-    """The column cast to what the target type is written as."""
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _text(value: str) -> str:
+    """A SQL string literal."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _matches(source: str, pattern: str) -> str:
+    """Whether a whole text matches; ``pattern`` has no quotes."""
+    return f"({source} RLIKE r'{pattern}')"
+
+
+def cast(source: str, given: "DataType", target: Type) -> Cast:
+    """The column cast to what the target type is written as; ``source`` is SQL text."""
     match target.kind:
         case Kind.CHAR | Kind.VARCHAR:
             return _to_text(source, target)
         case Kind.SMALLINT:
-            return _to_integer(source, given, "smallint")
+            return _to_integer(source, given, "short", "smallint")
         case Kind.INTEGER:
-            return _to_integer(source, given, "int")
+            return _to_integer(source, given, "integer", "int")
         case Kind.BIGINT:
-            made = _to_integer(source, given, "bigint")
-            return Cast(made.value, made.misfit | (made.value <= ERROR))
+            return _to_bigint(source, given)
         case Kind.DECIMAL:
             return _to_decimal(source, given, target)
         case Kind.REAL:
@@ -167,60 +191,80 @@ def cast(source: "Column", given: "DataType", target: Type) -> Cast:
             assert_never(target.kind)
 
 
-def _to_text(source: "Column", target: Type) -> Cast:
-    from pyspark.sql import functions as F
-
-    value = source.cast("string")
-    return Cast(value, F.char_length(value) > target.precision if target.precision else F.lit(False))
+def _tried(source: str, target: str) -> str:
+    return f"try_cast({source} AS {target})"
 
 
-def _to_integer(source: "Column", given: "DataType", target: str) -> Cast:
-    value = source.try_cast(target)
-    misfit = value.isNull()
-    if given.typeName() in FLOATS | {"decimal"}:
-        misfit = misfit | (value.try_cast(given) != source)
+def _to_text(source: str, target: Type) -> Cast:
+    value = f"CAST({source} AS string)"
+    return Cast(value, f"char_length({value}) > {target.precision}" if target.precision else None)
+
+
+def _to_integer(source: str, given: "DataType", name: str, target: str) -> Cast:
+    kind = given.typeName()
+    if kind in INTEGERS and INTEGERS.index(kind) <= INTEGERS.index(name):
+        return Cast(f"CAST({source} AS {target})")
+    value = _tried(source, target)
+    misfit = f"{value} IS NULL"
+    if kind in FLOATS | {"decimal"}:
+        misfit += f" OR {_tried(value, given.simpleString())} != {source}"
     return Cast(value, misfit)
 
 
-def _to_decimal(source: "Column", given: "DataType", target: Type) -> Cast:
-    from pyspark.sql import functions as F
+def _to_bigint(source: str, given: "DataType") -> Cast:
+    """The smallest words stand for NULL and errors; narrower integers do not reach them."""
+    made = _to_integer(source, given, "long", "bigint")
+    if given.typeName() in INTEGERS[:-1]:
+        return made
+    reserved = f"{made.value} <= {ERROR}"
+    return Cast(made.value, f"{made.misfit} OR {reserved}" if made.misfit else reserved)
 
-    value = source.try_cast(f"decimal({target.precision}, {target.scale})")
-    misfit = value.isNull()
-    if given.typeName() == "decimal":
-        misfit = misfit | (value.try_cast(given) != source)
-    elif given.typeName() in FLOATS:
-        large = F.abs(source) > EXACT_FLOAT / 10.0**target.scale
-        misfit = misfit | large | (value.cast("double") != source)
-    elif given.typeName() == "string":
-        digits = rf"\.\d{{0,{target.scale}}}0*"
-        misfit = misfit | ~source.rlike(rf"^\s*[+-]?(\d+({digits})?|{digits})\s*$")
+
+def _to_decimal(source: str, given: "DataType", target: Type) -> Cast:
+    kind, name = given.typeName(), f"decimal({target.precision}, {target.scale})"
+    value = _tried(source, name)
+    misfit = f"{value} IS NULL"
+    match kind:
+        case "decimal":
+            precision, scale = given.precision, given.scale
+            if scale <= target.scale and precision - scale <= target.precision - target.scale:
+                return Cast(f"CAST({source} AS {name})")
+            misfit += f" OR {_tried(value, given.simpleString())} != {source}"
+        case "float" | "double":
+            limit = EXACT_FLOAT / 10.0**target.scale
+            misfit += f" OR abs({source}) > {limit!r}D OR CAST({value} AS double) != {source}"
+        case "string":
+            fraction = rf"\.\d{{0,{target.scale}}}0*"
+            number = rf"^\s*[+-]?(\d+({fraction})?|{fraction})\s*$"
+            misfit += f" OR NOT {_matches(source, number)}"
     return Cast(value, misfit)
 
 
-def _to_float(source: "Column", given: "DataType", target: str) -> Cast:
-    from pyspark.sql import functions as F
-
-    value = source.try_cast(target)
-    overflow = F.abs(value) == float("inf")
+def _to_float(source: str, given: "DataType", target: str) -> Cast:
+    if given.typeName() == target:
+        return Cast(source)
+    value = _tried(source, target)
+    overflow = f"abs({value}) = double('infinity')"
     if given.typeName() == "string":
-        overflow = overflow & ~source.rlike("(?i)inf")
+        overflow += f" AND NOT {_matches(source, '(?i)inf')}"
     else:
-        overflow = overflow & (F.abs(source.cast("double")) != float("inf"))
-    return Cast(value, value.isNull() | overflow)
+        overflow += f" AND abs(CAST({source} AS double)) != double('infinity')"
+    return Cast(value, f"{value} IS NULL OR ({overflow})")
 
 
-def _to_date(source: "Column", given: "DataType") -> Cast:
+def _to_date(source: str, given: "DataType") -> Cast:
     made = _by_pattern(source, given, "date", DATE_TEXT)
     if given.typeName() in TIMESTAMPS:
-        return Cast(made.value, made.misfit | (made.value.cast(given) != source))
+        return Cast(made.value, f"{made.misfit} OR CAST({made.value} AS {given.simpleString()}) != {source}")
     return made
 
 
-def _by_pattern(source: "Column", given: "DataType", target: str, pattern: str) -> Cast:
+def _by_pattern(source: str, given: "DataType", target: str, pattern: str) -> Cast:
     """A cast that takes more spellings from text than we do, as "2020" for a date."""
-    value = source.try_cast(target)
-    misfit = value.isNull()
+    if given.typeName() == target:
+        return Cast(source)
+    value = _tried(source, target)
+    misfit = f"{value} IS NULL"
     if given.typeName() == "string":
-        misfit = misfit | ~source.rlike(pattern)
+        misfit += f" OR NOT {_matches(source, pattern)}"
     return Cast(value, misfit)

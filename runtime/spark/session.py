@@ -7,50 +7,31 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kpg.runtime.errors import NotSupportedError, OperationalError
+from kpg.runtime.spark.own import LOAD_SETTINGS, WITHOUT_SPARK, is_running, own_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA: Final = 17
-WITHOUT_SPARK: Final = "or load without Spark: COPY and paths to parquet or CSV files go through pyarrow"
-SECONDS_TO_STOP: Final = 20
-
-OWN_SETTINGS: Final = {
-    "spark.master": "local[*]",
-    "spark.app.name": "kpg load",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "2g",
-    "spark.log.level": "OFF",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
-LOAD_SETTINGS: Final = {
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.writeLegacyFormat": "false",
-}
 
 
 @contextmanager
-def opened(given: "SparkSession | None") -> "Iterator[SparkSession]":
+def opened(given: "SparkSession | None", brief: bool = False) -> "Iterator[SparkSession]":
     """A session to load with: the given one, else the active one, else one of our own for the time being.
 
-    Raises OperationalError if pyspark or Java is missing or Spark does not start, NotSupportedError for a
-    Spark Connect session.
+    ``brief`` says that the work is small: a session of our own is then made to start soon rather than to run
+    long. Raises OperationalError if pyspark or Java is missing or Spark does not start, NotSupportedError for
+    a Spark Connect session.
     """
     require_pyspark()
-    from pyspark.sql import SparkSession
-
-    session = given or SparkSession.getActiveSession()
+    session = given or (None if is_running() else _active())
     if session is not None and not hasattr(session, "_jsparkSession"):
         raise NotSupportedError(
             "a Spark Connect session cannot load tables",
@@ -61,8 +42,27 @@ def opened(given: "SparkSession | None") -> "Iterator[SparkSession]":
             yield session
         return
     require_java()
-    with _own_session() as session, _configured(session):
-        yield session
+    with own_session(brief) as own:
+        yield own.get()
+
+
+def _active() -> "SparkSession | None":
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+@contextmanager
+def starting(brief: bool) -> Iterator[None]:
+    """Let a session of our own start while the block does other work; loads within the block share it.
+
+    Does nothing where Spark cannot run or a session is active; who loads is told why.
+    """
+    if unavailable() is not None or (not is_running() and _active() is not None):
+        yield
+        return
+    with own_session(brief):
+        yield
 
 
 def unavailable() -> OperationalError | None:
@@ -96,11 +96,16 @@ def require_java() -> None:
         raise OperationalError(
             f"Spark needs Java {OLDEST_JAVA} or newer, and there is no java {where}", hint=hint
         )
-    version = java_version(subprocess.run([java, "-version"], capture_output=True, text=True).stderr)
+    version = _version_of(java)
     if version < OLDEST_JAVA:
         raise OperationalError(
             f"Spark needs Java {OLDEST_JAVA} or newer; {java} is Java {version}", hint=hint
         )
+
+
+@cache
+def _version_of(java: str) -> int:
+    return java_version(subprocess.run([java, "-version"], capture_output=True, text=True).stderr)
 
 
 def java_version(banner: str) -> int:
@@ -123,52 +128,3 @@ def _configured(session: "SparkSession") -> Iterator[None]:
                 session.conf.unset(name)
             else:
                 session.conf.set(name, old)
-
-
-@contextmanager
-def _own_session() -> "Iterator[SparkSession]":
-    """A local session whose JVM writes to a log file of ours, so that nothing reaches the terminal."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
-
-    with tempfile.TemporaryDirectory(prefix="kpg-spark-", ignore_cleanup_errors=True) as folder:
-        conf = SparkConf()
-        conf.setAll(list(OWN_SETTINGS.items()))
-        conf.set("spark.local.dir", folder).set("spark.sql.warehouse.dir", f"{folder}/warehouse")
-        gateway = None if SparkContext._gateway else _quiet_gateway(conf, Path(folder, "spark.log"))
-        try:
-            session = SparkSession(SparkContext(conf=conf, gateway=gateway))
-            try:
-                yield session
-            finally:
-                session.stop()
-        finally:
-            if gateway is not None:
-                _shut_down(gateway)
-                SparkContext._gateway = None
-                SparkContext._jvm = None
-
-
-def _quiet_gateway(conf: Any, log: Path) -> Any:
-    from pyspark.java_gateway import launch_gateway
-
-    try:
-        with log.open("wb") as sink:
-            return launch_gateway(conf, {"stdout": sink, "stderr": sink})
-    except Exception as error:
-        said = log.read_text(errors="replace").strip()
-        raise OperationalError(
-            f"Spark did not start: {error}\n{said}".rstrip(), hint=WITHOUT_SPARK
-        ) from error
-
-
-def _shut_down(gateway: Any) -> None:
-    """End the JVM that we started: it exits when its standard input closes."""
-    gateway.shutdown()
-    process = gateway.proc
-    process.stdin.close()
-    try:
-        process.wait(SECONDS_TO_STOP)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -48,7 +48,7 @@ class GroupTable:
         self.slots = np.zeros(MINIMUM * 2, np.int64)
         self.table: Words = np.empty((MINIMUM, 1 + key + self.words), np.int64)
         self.free = np.empty(MINIMUM, np.int64)
-        self.state = np.zeros(6, np.int64)
+        self.state = np.zeros(7, np.int64)
         self.marker = 1
         self.touched = np.empty(MINIMUM, np.int64)
         self.old: Words = np.empty((MINIMUM, self.words), np.int64)
@@ -84,6 +84,27 @@ class GroupTable:
             data, diff, first, last, self.key, self.spec, self.slots, self.table,
             self.marker, self.free, self.touched, self.old, self.state,
         )  # fmt: skip
+
+    def refresh(self, updates: Updates, what: int) -> tuple[Words, Words]:
+        """Add all updates of a step, few and at one time, and say what changes: (data, diff).
+
+        ``what`` is ``kernels.SUMS``, ``SIGNS`` or ``COUNTS``. DataError if a count does not fit 64 bits.
+        """
+        n = updates.data.shape[1]
+        self._reserve(n)
+        width = self.key + (self.spec.shape[0] if what == kernels.SUMS else 0)
+        out, diff = np.empty(2 * n * width, np.int64), np.empty(2 * n, np.int64)
+        count = kernels.refresh(
+            updates.data, updates.diff, what, self.key, self.spec, self.slots, self.table, self.marker,
+            self.free, self.touched, self.old, self.state, out, diff,
+        )  # fmt: skip
+        self._check()
+        return out[: width * count].reshape(width, count), diff[:count]
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a word that the last refresh put out may be out of its type's range."""
+        return bool(self.state[kernels.DOUBTFUL])
 
     def accumulate_times(self, updates: Updates) -> None:
         """Add updates of several times, all of this step's, in time order (lexicographic).
@@ -183,27 +204,28 @@ class GroupTable:
     def _finish(self) -> None:
         self.state[2] = self.state[kernels.OVERFLOW] = 0
         self.marker += 1
-        self.new = np.empty((0, self.words), np.int64)
-        self.when = np.empty(0, np.int64)
+        if self.when.shape[0]:
+            self.new = np.empty((0, self.words), np.int64)
+            self.when = np.empty(0, np.int64)
         if self.touched.shape[0] > 1 << 16:
             self.touched = np.empty(MINIMUM, np.int64)
             self.old = np.empty((MINIMUM, self.words), np.int64)
 
     def _reserve(self, n: int) -> None:
         """Room for n more groups and n more entries."""
-        allotted = int(self.state[0])
+        allotted, _, entries, live = self.state[:4].tolist()
         if allotted + n > self.table.shape[0]:
             capacity = max(4 * allotted, allotted + n) + n
             self.table = _grown(self.table, capacity, allotted)
             self.free = _grown(self.free, capacity, int(self.state[1]))
-        if 2 * (int(self.state[3]) + n) > self.slots.shape[0]:
-            slots = np.zeros(1 << (4 * (int(self.state[3]) + n) - 1).bit_length(), np.int64)
+        if 2 * (live + n) > self.slots.shape[0]:
+            slots = np.zeros(1 << (4 * (live + n) - 1).bit_length(), np.int64)
             kernels.rebuild(self.slots, slots, self.table, self.key)
             self.slots = slots
-        if self.entries + n > self.touched.shape[0]:
-            capacity = max(2 * self.touched.shape[0], self.entries + n)
-            self.touched = _grown(self.touched, capacity, self.entries)
-            self.old = _grown(self.old, capacity, self.entries)
+        if entries + n > self.touched.shape[0]:
+            capacity = max(2 * self.touched.shape[0], entries + n)
+            self.touched = _grown(self.touched, capacity, entries)
+            self.old = _grown(self.old, capacity, entries)
 
 
 def _grown(array: Words, capacity: int, used: int) -> Words:

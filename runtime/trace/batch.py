@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import directory as kernels
+from kpg.runtime.kernels import layout
 from kpg.runtime.progress.antichain import Antichain, Time
+from kpg.runtime.trace.head import Head
 from kpg.runtime.trace.updates import Updates, Words
 
 SMALL: Final = 64
@@ -125,17 +127,17 @@ class Batch:
     def latest(self) -> Time:
         """An upper bound of all times, the least if it was not carried over a merge."""
         if self._latest is None:
-            self._latest = tuple(self.description[kernels.LATEST :].tolist())
+            self._latest = tuple(self.description[layout.LATEST :].tolist())
         return self._latest
 
     @property
     def description(self) -> Words:
-        """What kernels know of this batch, ``int64[LATEST + depth]``; see their module ``directory``."""
+        """What kernels know of this batch, ``int64[LATEST + depth]``; see ``kernels.layout``."""
         if self._description is None:
-            description = np.empty(kernels.LATEST + self.time.shape[0], np.int64)
+            description = np.empty(layout.LATEST + self.time.shape[0], np.int64)
             known = self._latest is not None
             if known:
-                description[kernels.LATEST :] = self._latest
+                description[layout.LATEST :] = self._latest
             self._address = kernels.describe(self.data, self.time, self.diff, known, description)
             self._description = description
             self._describe_directory()
@@ -152,13 +154,13 @@ class Batch:
         description, directory, n = self._description, self._directory, len(self)
         assert description is not None
         if directory is not None:
-            description[kernels.OFFSETS] = directory.offsets.ctypes.data
-            description[kernels.OFFSETS_LENGTH] = directory.offsets.shape[0]
-            description[kernels.BOUNDS : kernels.BOUNDS + 3] = directory.bounds
-            description[kernels.ENOUGH] = NEVER
+            description[layout.OFFSETS] = directory.offsets.ctypes.data
+            description[layout.OFFSETS_LENGTH] = directory.offsets.shape[0]
+            description[layout.BOUNDS : layout.BOUNDS + 3] = directory.bounds
+            description[layout.ENOUGH] = NEVER
         else:
             never = n <= SMALL or n >= 2**31 or not self.data.shape[0]
-            description[kernels.ENOUGH] = NEVER if never else -(-n // ROWS_PER_PROBE)
+            description[layout.ENOUGH] = NEVER if never else -(-n // ROWS_PER_PROBE)
 
     @property
     def nbytes(self) -> int:
@@ -169,7 +171,7 @@ class Batch:
     @property
     def probes(self) -> int:
         """How many rows have been looked up here one by one."""
-        return 0 if self._description is None else int(self._description[kernels.PROBES])
+        return 0 if self._description is None else int(self._description[layout.PROBES])
 
     @property
     def searched(self) -> bool:
@@ -219,3 +221,28 @@ class Layers(tuple[Batch, ...]):
         for i, batch in enumerate(self):
             table[i] = batch.description[:6]
         return table
+
+    @property
+    def batches(self) -> "Layers":
+        """These: what look-ups go through in order (see ``Sought``)."""
+        return self
+
+    @property
+    def head(self) -> None:
+        """No head is with them."""
+
+
+class Sought:
+    """What look-ups of keys go through: sorted batches, then perhaps a head."""
+
+    __slots__ = ("addresses", "batches", "head")
+
+    def __init__(self, batches: Layers, head: Head | None) -> None:
+        self.batches = batches
+        self.head = head
+        addresses = batches.addresses
+        self.addresses: Words = addresses if head is None else np.append(addresses, head.address)
+
+    def __bool__(self) -> bool:
+        """Whether there are updates."""
+        return bool(self.batches) or (self.head is not None and self.head.size > 0)

@@ -55,12 +55,20 @@ def combined(batches: Sequence[Batch], frontier: Antichain | None) -> Batch:
         if batch.since is not since and batch.since != since:
             since = since.join(batch.since)
     updates = Updates.concat([batch.updates for batch in batches])
+    whole = settled(updates, batches[0].lower, batches[-1].upper, frontier)
+    whole.since = whole.since.join(since)
+    return whole
+
+
+def settled(updates: Updates, lower: Antichain, upper: Antichain, frontier: Antichain | None) -> Batch:
+    """The batch of updates in any order, with times compacted to the frontier if there is one."""
+    since = Antichain.minimum(updates.depth)
     floor = frontier.floor() if frontier is not None else None
     if frontier is not None and floor is not None:
-        since = since.join(frontier)
+        since = frontier
         times = np.maximum(updates.time, np.array(floor, np.int64).reshape(-1, 1))
-        updates = Updates(updates.data, _shortened(times), updates.diff)
-    return Batch(updates.consolidate(), batches[0].lower, batches[-1].upper, since)
+        updates = Updates(updates.data, _shortened(times), updates.diff, updates.ordered)
+    return Batch(updates.consolidate(), lower, upper, since)
 
 
 def _shortened(times: Words) -> Words:

@@ -9,7 +9,7 @@ import numpy as np
 from kpg.runtime.errors import DataError
 from kpg.runtime.kernels import pairs as kernels
 from kpg.runtime.kernels import seek
-from kpg.runtime.trace.batch import Layers
+from kpg.runtime.trace.batch import Layers, Sought
 from kpg.runtime.trace.updates import Updates, Words
 
 
@@ -36,7 +36,7 @@ def _columns(key: tuple[int, ...]) -> Words:
 def lookup(
     stream: Updates,
     key: tuple[int, ...],
-    layers: Layers,
+    sought: Sought | Layers,
     keep_stream: Words,
     keep_batch: Words,
     order: Order,
@@ -69,10 +69,13 @@ def lookup(
     Raises DataError if a product of diffs does not fit 64 bits.
     """
     n = len(stream)
-    if n == 0 or not layers:
+    if n == 0 or not sought:
         return
+    if sought.head is not None:
+        sought.head.serve(len(key))
     ordered = stream.ordered and len(key) > 0 and key == tuple(range(len(key)))
-    columns, addresses = _columns(key), layers.addresses
+    columns, addresses = _columns(key), sought.addresses
+    layers = addresses.shape[0]
     state = np.zeros(seek.EARLIEST + stream.depth, np.int64)
     state[seek.LAYER] = -1
     matches = _Matches(stream, keep_stream, keep_batch, addresses, state)
@@ -80,7 +83,7 @@ def lookup(
     while True:
         wanted = min(wanted, chunk - matches.total)
         if pairs is None or pairs.shape[1] != wanted:
-            pairs, starts = np.empty((2, wanted), np.int64), np.empty(len(layers) + 1, np.int64)
+            pairs, starts = np.empty((2, wanted), np.int64), np.empty(layers + 1, np.int64)
         found = seek.match(
             stream.data, columns, stream.time, origin, addresses, order.value, ordered, closed, floor,
             state, starts, pairs,
@@ -91,13 +94,13 @@ def lookup(
             matches.parts.append((starts, pairs, matches.total))
             matches.total += found
             pairs = None
-        done = layer == len(layers)
+        done = layer == layers
         if matches.total == chunk or (done and matches.total):
             yield matches.take()
         if done:
             return
         if unsearched:
-            layers[layer].build_directory()
+            sought.batches[layer].build_directory()
         elif found == wanted:
             wanted *= 4
         elif poll is not None:

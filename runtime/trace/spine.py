@@ -5,17 +5,34 @@ are merged when the older is not larger than ``factor`` times all that is newer;
 done, sizes fall geometrically and there are O(log n) batches. Merging is done in :meth:`Spine.work`,
 in proportion to what was inserted. In a loop one step inserts a batch a round: these, and no older ones,
 merge with each other when they are looked up, so that :meth:`Spine.truncate` can take the step back.
+
+What comes in small steps goes to the *head* first (``runtime/trace/head.py``), the newest part of the trace:
+all batches precede it. It is sealed into a batch when it is large, when somebody reads the trace in order,
+when a second reader holds the trace (whose frontier may be where no batch ends), or when look-ups find it
+crowded.
 """
 
 import math
 import weakref
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kpg.runtime.errors import InternalError
+from kpg.runtime.kernels.head import UNFIT
 from kpg.runtime.progress.antichain import Antichain
-from kpg.runtime.trace.batch import Batch, Layers
-from kpg.runtime.trace.folding import ROUND_FACTOR, TINY, TINY_BATCHES, combined, comparable, meet, tiny_tail
+from kpg.runtime.trace.batch import Batch, Layers, Sought
+from kpg.runtime.trace.folding import (
+    ROUND_FACTOR,
+    TINY,
+    TINY_BATCHES,
+    combined,
+    comparable,
+    meet,
+    settled,
+    tiny_tail,
+)
+from kpg.runtime.trace.head import MOST, Head
 from kpg.runtime.trace.merge import Merge
 from kpg.runtime.trace.updates import Updates
 
@@ -25,6 +42,15 @@ if TYPE_CHECKING:
 FACTOR: Final = 1
 EFFORT: Final = 4
 LEAST_FUEL: Final = 256
+
+SMALL_STEP: Final = MOST // 16
+"""A step of more rows makes a batch: sorted at once it is as cheap."""
+
+DIRECT: Final = 64
+"""So many steps make a batch each once somebody has read the trace in order: sealing tiny heads is dearer."""
+
+CHURN: Final = 64
+"""A head of more rows, and more than all batches have, is sealed if rows went: they may cancel."""
 
 RUN: Final = 1 << 20
 """Batches of one step are made one when they have more rows than this together."""
@@ -39,6 +65,8 @@ class _Mark:
     upper: Antichain
     inserted_rows: int
     owed: int
+    held: int
+    """Rows in the head."""
 
 
 class Spine:
@@ -48,8 +76,15 @@ class Spine:
     of it. Compaction never passes a handle's logical frontier, and no batch spans a handle's physical one.
     """
 
-    def __init__(self, width: int, depth: int, *, factor: float = FACTOR, effort: int = EFFORT) -> None:
+    def __init__(
+        self, width: int, depth: int, *, key: int = 1, factor: float = FACTOR, effort: int = EFFORT
+    ) -> None:
         self.width = width
+        self._head = Head(width, depth, key)
+        self._head_lower = Antichain.minimum(depth)
+        self._crowded = False
+        self._direct = 0
+        self._churned_at = CHURN
         self.depth = depth
         self.upper = Antichain.minimum(depth)
         self.since = Antichain.minimum(depth)
@@ -63,12 +98,89 @@ class Spine:
         self._unfolded = 0
         self._unfolded_rows = 0
         self._settled = True
+        self._merging = False
         self._marks = 0
         self._mark: _Mark | None = None
         self._holds: list[weakref.ref[Hold]] = []
         self._layers: Layers | None = None
         self._layers_before: Layers | None = None
         self._newer: list[Batch] = []
+        self._sought: Sought | None = None
+
+    def append(self, updates: Updates, upper: Antichain) -> Updates:
+        """Add a step's updates, in any order, up to ``upper``: few to the head, many as a batch.
+
+        Returns them, consolidated if that can make them fewer or if they are in a batch; without any left the
+        trace stays as it was. DataError where a sum of diffs does not fit 64 bits.
+        """
+        if self._direct or len(updates) > SMALL_STEP or len(self._holds) != 1:
+            self._direct = max(0, self._direct - 1)
+            self.seal()
+            updates = updates.consolidate()
+            if len(updates):
+                self.insert(Batch(updates, self.upper, upper, Antichain.minimum(self.depth)))
+            return updates
+        if not updates.constant_diff:
+            updates = updates.consolidate()
+        count = updates.data.shape[1]
+        if count:
+            self._append(updates, count)
+            self.upper = upper
+        return updates
+
+    def _append(self, updates: Updates, count: int) -> None:
+        head = self._head
+        if head.size + count > MOST:
+            self.seal()
+        if not head.size:
+            self._head_lower = self.upper
+        verdict = head.append(updates)
+        if verdict:
+            self._crowded = True
+            if verdict == UNFIT:
+                self._direct = DIRECT
+        elif head.size > self._churned_at:
+            batches = sum(len(batch) for batch in self._sorted())
+            self._crowded = head.counts and head.size > batches
+            self._churned_at = max(2 * head.size, batches)
+        self.inserted_rows += count
+        self._owed += count
+
+    def seal(self, *, compact: bool = True) -> None:
+        """Make batches of the head: one of what is there for good, one of what came since the mark."""
+        head, mark = self._head, self._mark
+        size = head.size
+        if not size:
+            return
+        upper, self.upper = self.upper, self._head_lower
+        held = size if mark is None else mark.held
+        if held:
+            middle = upper if mark is None or held == size else mark.upper
+            frontier = self._frontier() if compact else None
+            if frontier:
+                self.since = self.since.join(frontier)
+            self._push(settled(head.updates(0, held), self.upper, middle, frontier))
+        if held < size:
+            batch = Batch.build(head.updates(held, size), self.upper, upper)
+            self._push(batch)
+            if self.depth > 1:
+                self._unfolded += 1
+                self._unfolded_rows += len(batch)
+        if mark is not None:
+            self._mark = replace(mark, held=0, position=mark.position + (held > 0))
+        head.clear()
+        self._crowded = False
+        self._churned_at = CHURN
+
+    def _push(self, batch: Batch) -> None:
+        """Let a batch be the newest."""
+        if self._layers is not None:
+            self._layers_before, self._newer, self._layers = self._layers, [], None
+        if self._layers_before is not None:
+            self._newer.append(batch)
+        self._sought = None
+        self._pending.append(batch)
+        self.upper = batch.upper
 
     def insert(self, batch: Batch) -> None:
         """Append a batch whose ``lower`` is the ``upper`` of this trace.
@@ -78,24 +190,22 @@ class Spine:
         """
         if batch.lower is not self.upper and batch.lower != self.upper:
             raise InternalError(f"batch from {batch.lower.elements} does not follow {self.upper.elements}")
-        if self._layers is not None:
-            self._layers_before, self._newer, self._layers = self._layers, [], None
-        if self._layers_before is not None:
-            self._newer.append(batch)
-        self._pending.append(batch)
+        self.seal()
+        self._push(batch)
         if self.depth > 1 and self._mark is not None:
             self._unfolded += 1
             self._unfolded_rows += len(batch)
             if self._unfolded_rows > RUN:
                 self._fold(self._mark.position)
-        self.upper = batch.upper
         self.inserted_rows += len(batch)
         self._owed += len(batch)
 
     def mark(self) -> int:
         """A token for the present contents, valid until the next mark, :meth:`work` or :meth:`compact`."""
         self._marks += 1
-        self._mark = _Mark(self._marks, len(self._pending), self.upper, self.inserted_rows, self._owed)
+        self._mark = _Mark(
+            self._marks, len(self._pending), self.upper, self.inserted_rows, self._owed, self._head.size
+        )
         return self._marks
 
     def truncate(self, mark: int) -> None:
@@ -106,6 +216,8 @@ class Spine:
         marked = self._mark
         if marked is None or marked.number != mark:
             raise InternalError("a trace was merged or marked again before it was taken back to a mark")
+        if self._head.size > marked.held:
+            self._head.truncate(marked.held)
         del self._pending[marked.position :]
         self.upper, self.inserted_rows, self._owed = marked.upper, marked.inserted_rows, marked.owed
         self._unfolded = self._unfolded_rows = 0
@@ -143,10 +255,31 @@ class Spine:
     def layers(self, through: Antichain | None = None) -> Layers:
         """The batches that hold updates, oldest first; with ``through``, those before that frontier.
 
-        ``through`` must not be before a physical frontier that the caller has given up.
+        ``through`` must not be before a physical frontier that the caller has given up. Whoever reads in
+        order will do so again: there is no head for a while.
         """
+        if self._head.size:
+            self.seal(compact=False)
+            self._direct = DIRECT
         if through is not None and through is not self.upper and through != self.upper:
             return self._layers_through(through)
+        return self._sorted()
+
+    def sought(self) -> Sought:
+        """What look-ups go through, all updates in whatever order."""
+        if self._sought is None:
+            self._sought = Sought(self._sorted(), self._head)
+        return self._sought
+
+    def parts(self) -> Iterator[Updates]:
+        """All updates, part by part, in no particular order."""
+        for batch in self._sorted():
+            yield batch.updates
+        if self._head.size:
+            yield self._head.updates()
+
+    def _sorted(self) -> Layers:
+        """The batches that hold updates, oldest first."""
         if self._layers is None:
             few = self._unfolded < TINY_BATCHES and self._unfolded <= tiny_tail(self._pending)
             if self._mark is not None and not few:
@@ -160,7 +293,7 @@ class Spine:
 
     def _forget_layers(self) -> None:
         """What was read is not the beginning of what there is any more."""
-        self._layers = self._layers_before = None
+        self._layers = self._layers_before = self._sought = None
         self._newer = []
 
     def _layers_through(self, through: Antichain) -> Layers:
@@ -174,19 +307,19 @@ class Spine:
 
     @property
     def batches(self) -> int:
-        """Number of batches a reader sees."""
-        return len(self.layers())
+        """Number of batches a reader sees, the head, if it has rows, among them."""
+        return len(self._sorted()) + (self._head.size > 0)
 
     @property
     def rows(self) -> int:
-        """Updates in all batches."""
-        return sum(len(batch) for batch in self.layers())
+        """Updates in all batches and the head."""
+        return sum(len(batch) for batch in self._sorted()) + self._head.size
 
     @property
     def bytes(self) -> int:
         """Bytes of all batches with their directories, and of unfinished merges."""
         unfinished = sum(node.nbytes for node in self._nodes if isinstance(node, Merge))
-        return unfinished + sum(batch.nbytes for batch in self._all_batches())
+        return unfinished + sum(batch.nbytes for batch in self._all_batches()) + self._head.nbytes
 
     def hold(self, hold: "Hold") -> None:
         """Respect a reader's frontiers for as long as the object lives."""
@@ -207,6 +340,12 @@ class Spine:
         Without ``fuel``: what is due after the insertions since the last call, ``effort`` times their rows
         on each unfinished merge. With ``fuel``: about so many rows in all, shared by the unfinished merges.
         """
+        if self._crowded:
+            self._mark = None
+            self.seal()
+        elif self._settled and not self._pending and not self._merging:
+            self._mark, self._owed = None, 0
+            return 0
         self._absorb()
         due = max(LEAST_FUEL, self._effort * self._owed)
         self._owed = 0
@@ -224,11 +363,14 @@ class Spine:
                 else:
                     spent += merge.advance(max(1, (fuel - spent) // len(merges)))
             self._install()
+        self._merging = any(isinstance(node, Merge) for node in self._nodes)
         self.merged_rows += spent
         return spent
 
     def compact(self) -> None:
         """Merge all that readers' physical frontiers allow into one batch, compacted as far as they allow."""
+        self._mark = None
+        self.seal()
         self._absorb()
         while True:
             for node in self._nodes:
@@ -315,6 +457,7 @@ class Spine:
         if frontier:
             self.since = self.since.join(frontier)
         self._nodes[index : index + 2] = [Merge(older, newer, frontier)]
+        self._merging = True
 
     def _next_pair(self, end: int) -> int | None:
         """Position, before ``end``, of two batches to merge: due, and no dearer than the due pairs beside it.

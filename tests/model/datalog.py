@@ -11,7 +11,7 @@ from typing import Any
 
 import networkx
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.runtime import scalar
 from kpg.runtime.types import Kind, Type, float_to_word
 from tests.model.scalar import EPOCH, evaluate, from_word

@@ -1,6 +1,6 @@
 """The slow truth about dataflow plans: each node from scratch, over multisets of rows of Python values.
 
-A join is evaluated along every one of its paths, which must agree. Order words become values that
+A join's paths must agree: each has the whole result. Order words become values that
 compare as the words do. A loop's body is evaluated from scratch in every round.
 """
 
@@ -118,8 +118,12 @@ def _operator(node: plan.Node, done: Sequence[Rows], tables: Tables) -> Rows:
             return Counter({row: -n for row, n in done[ref].items()})
         case plan.Arrange(input=ref):
             return done[ref]
-        case plan.Join():
-            return _join(node, done, tables)
+        case plan.Delta(input=ref, mfp=mfp):
+            return _mapped(mfp, done[ref], tables)
+        case plan.HalfJoin():
+            return _half_join(node, done, tables)
+        case plan.DeltaJoin(paths=ends):
+            return _delta_join(ends, done)
         case plan.RangeJoin():
             return _range_join(node, done, tables)
         case plan.Reduce(input=ref, key=key, aggregates=aggregates):
@@ -194,26 +198,22 @@ def _groups(rows: Rows, key: int) -> dict[Row, Rows]:
     return groups
 
 
-def _join(join: plan.Join, done: Sequence[Rows], tables: Tables) -> Rows:
+def _delta_join(ends: Sequence[plan.Ref], done: Sequence[Rows]) -> Rows:
     """The result along path 0; along all others it must be the same."""
-    results = [_path(path, join, done, tables) for path in join.paths]
-    for path, result in zip(join.paths, results, strict=True):
+    results = [done[end] for end in ends]
+    for start, result in enumerate(results):
         if result != results[0]:
-            raise DisagreementError(f"path {path.relation}: {result - results[0]} and {results[0] - result}")
+            raise DisagreementError(f"path {start}: {result - results[0]} and {results[0] - result}")
     return results[0]
 
 
-def _path(path: plan.Path, join: plan.Join, done: Sequence[Rows], tables: Tables) -> Rows:
-    assert sorted([path.relation, *(step.relation for step in path.lookups)]) == [*range(len(join.inputs))]
-    stream = _mapped(path.mfp, done[join.inputs[path.relation]], tables)
-    for step in path.lookups:
-        found = _groups(done[step.arrangement], len(step.key))
-        pairs: Rows = Counter()
-        for row, n in stream.items():
-            for match, m in found.get(tuple(row[column] for column in step.key), {}).items():
-                pairs[(*row, *match)] += n * m
-        stream = _mapped(step.mfp, pairs, tables)
-    return stream
+def _half_join(node: plan.HalfJoin, done: Sequence[Rows], tables: Tables) -> Rows:
+    found = _groups(done[node.arrangement], len(node.key))
+    pairs: Rows = Counter()
+    for row, n in done[node.input].items():
+        for match, m in found.get(tuple(row[column] for column in node.key), {}).items():
+            pairs[(*row, *match)] += n * m
+    return _mapped(node.mfp, pairs, tables)
 
 
 def _range_join(node: plan.RangeJoin, done: Sequence[Rows], tables: Tables) -> Rows:

@@ -1,4 +1,4 @@
-"""The slow truth about Datalog's primitives, written from what ``functors.PRIMITIVES`` says of them.
+"""The slow truth about Datalog's primitives, written from what ``primitives.PRIMITIVES`` says of them.
 
 ``$ord`` is missing: its value depends on what texts the database met before.
 """

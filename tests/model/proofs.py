@@ -7,7 +7,7 @@ from typing import Any
 
 import networkx
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.datalog.proof import Kind, Proof
 from kpg.runtime.types import Type, float_to_word
 from tests.model.datalog import Tuples, _distinct, _Evaluation, _value, _without_wildcards

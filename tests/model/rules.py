@@ -7,7 +7,7 @@ A lower-case or upper-case name in an atom is a variable, ``_`` a wildcard.
 import re
 from dataclasses import dataclass, field
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.runtime.errors import Span
 from kpg.runtime.types import BIGINT
 

@@ -14,9 +14,9 @@ import pytest
 import kpg
 from kpg.cli import main
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
-from kpg.compiler.datalog import core
 from kpg.compiler.datalog.check import Checked, check
-from kpg.compiler.datalog.magic import Policy, Strategy, prepare
+from kpg.compiler.rules import core
+from kpg.compiler.rules.magic import Policy, Strategy, prepare
 from kpg.database import Database
 from kpg.datalog import Goal, Program
 from kpg.runtime.types import INTEGER, TEXT, ColumnDef, Schema, Type, decimal, float_to_word, word_to_float

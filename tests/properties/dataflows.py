@@ -7,13 +7,13 @@ from kpg.runtime.plan import (
     Aggregate,
     Arrange,
     Concat,
+    Delta,
+    DeltaJoin,
     Distinct,
-    Join,
+    HalfJoin,
     Linear,
-    Lookup,
     Mfp,
     Negate,
-    Path,
     Plan,
     RangeJoin,
     Reduce,
@@ -47,10 +47,6 @@ def join_plan() -> Plan:
     """select a.v, b.v from a join b on a.k = b.k, grouped by a.v: count, sum of b.v."""
     by_key = {t: Linear(i, Mfp((), (fetch(t, 0, 0), Column(0, ROWID)))) for i, t in enumerate("ab")}
     start = {t: Mfp((), (fetch(t, 0, 0), fetch(t, 1, 0))) for t in "ab"}
-    paths = (
-        Path(0, start["a"], (Lookup(5, 1, (0,), Mfp((), (col(1), fetch("b", 1, 3)))),)),
-        Path(1, start["b"], (Lookup(4, 0, (0,), Mfp((), (fetch("a", 1, 3), col(1)))),)),
-    )
     nodes = (
         Source("a"),
         Source("b"),
@@ -58,11 +54,15 @@ def join_plan() -> Plan:
         by_key["b"],
         Arrange(2, 1),
         Arrange(3, 1),
-        Join((0, 1), paths),
-        Reduce(6, 1, (Aggregate("count", None, BIGINT), Aggregate("sum", 1, BIGINT))),
-        Arrange(7, 1),
+        Delta(0, start["a"]),
+        HalfJoin(6, 5, 0, 1, (0,), Mfp((), (col(1), fetch("b", 1, 3)))),
+        Delta(1, start["b"]),
+        HalfJoin(8, 4, 1, 0, (0,), Mfp((), (fetch("a", 1, 3), col(1)))),
+        DeltaJoin((7, 9)),
+        Reduce(10, 1, (Aggregate("count", None, BIGINT), Aggregate("sum", 1, BIGINT))),
+        Arrange(11, 1),
     )
-    return Plan(nodes, 8)
+    return Plan(nodes, 12)
 
 
 def join_truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
@@ -76,28 +76,20 @@ def join_truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
 
 def self_join_plan() -> Plan:
     """select x.v, y.v from a x join a y on x.v = y.k."""
-    paths = (
-        Path(
-            0,
-            Mfp((), (fetch("a", 1, 0), fetch("a", 0, 0))),
-            (Lookup(3, 1, (0,), Mfp((), (col(1), fetch("a", 1, 3)))),),
-        ),
-        Path(
-            1,
-            Mfp((), (fetch("a", 0, 0), fetch("a", 1, 0))),
-            (Lookup(4, 0, (0,), Mfp((), (fetch("a", 0, 3), col(1)))),),
-        ),
-    )
     nodes = (
         Source("a"),
         Linear(0, Mfp((), (fetch("a", 0, 0), Column(0, ROWID)))),
         Linear(0, Mfp((), (fetch("a", 1, 0), Column(0, ROWID)))),
         Arrange(1, 1),
         Arrange(2, 1),
-        Join((0, 0), paths),
-        Arrange(5, 2),
+        Delta(0, Mfp((), (fetch("a", 1, 0), fetch("a", 0, 0)))),
+        HalfJoin(5, 3, 0, 1, (0,), Mfp((), (col(1), fetch("a", 1, 3)))),
+        Delta(0, Mfp((), (fetch("a", 0, 0), fetch("a", 1, 0)))),
+        HalfJoin(7, 4, 1, 0, (0,), Mfp((), (fetch("a", 0, 3), col(1)))),
+        DeltaJoin((6, 8)),
+        Arrange(9, 2),
     )
-    return Plan(nodes, 6)
+    return Plan(nodes, 10)
 
 
 def self_join_truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
@@ -113,22 +105,16 @@ def semijoin_plan() -> Plan:
         Linear(1, Mfp((), (fetch("b", 0, 0), Column(0, ROWID)))),
         Arrange(2, 1),
         Arrange(3, 1),
-        Join(
-            (0, 1),
-            (
-                Path(
-                    0,
-                    Mfp((), (fetch("a", 0, 0), Column(0, ROWID))),
-                    (Lookup(5, 1, (0,), Mfp((), (Column(1, ROWID),))),),
-                ),
-                Path(1, Mfp((), (fetch("b", 0, 0),)), (Lookup(4, 0, (0,), Mfp((), (Column(2, ROWID),))),)),
-            ),
-        ),
-        Distinct(6),
-        columns_of("a", 7),
-        Arrange(8, 2),
+        Delta(0, Mfp((), (fetch("a", 0, 0), Column(0, ROWID)))),
+        HalfJoin(6, 5, 0, 1, (0,), Mfp((), (Column(1, ROWID),))),
+        Delta(1, Mfp((), (fetch("b", 0, 0),))),
+        HalfJoin(8, 4, 1, 0, (0,), Mfp((), (Column(2, ROWID),))),
+        DeltaJoin((7, 9)),
+        Distinct(10),
+        columns_of("a", 11),
+        Arrange(12, 2),
     )
-    return Plan(nodes, 9)
+    return Plan(nodes, 13)
 
 
 def semijoin_truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:

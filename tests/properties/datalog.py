@@ -6,10 +6,10 @@ import numpy as np
 
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.catalog import Catalog, NoStatistics, TableEntry, ViewEntry
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.lowering import Sources, lowering
 from kpg.compiler.passes import PIPELINE, Pass, run
 from kpg.compiler.physical import plan_query
+from kpg.compiler.rules import core
+from kpg.compiler.rules.lowering import Sources, lowering
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import BIGINT, NULL, ColumnDef, Schema
 from kpg.runtime.worker import Worker

@@ -11,18 +11,18 @@ from kpg.runtime.plan import (
     Arrange,
     Concat,
     Constant,
+    Delta,
+    DeltaJoin,
     Distinct,
     Enter,
+    HalfJoin,
     Import,
-    Join,
     Leave,
     Linear,
-    Lookup,
     Loop,
     Mfp,
     Negate,
     Node,
-    Path,
     Plan,
     Reduce,
     Source,
@@ -31,7 +31,7 @@ from kpg.runtime.plan import (
     Variable,
 )
 from kpg.runtime.scalar import Call, Column, Fetch, Literal, Scalar, remap
-from kpg.runtime.types import BIGINT, BOOLEAN, ROWID, ColumnDef, Schema
+from kpg.runtime.types import BIGINT, BOOLEAN, ROWID, ColumnDef, Schema, Type
 
 EDGE = Schema(tuple(ColumnDef(name, BIGINT) for name in ("x", "y", "w")))
 ROOT = Schema((ColumnDef("x", BIGINT),))
@@ -168,31 +168,31 @@ class Builder:
         in_right = [width + self.order(right, rights).index(column) for column in range(other)]
         from_left = [*range(width), *in_right]
         from_right = [*in_left, *range(other)]
-        paths = (
-            Path(0, whole(width), (Lookup(by_right, 1, lefts, moved(outputs, predicates, from_left)),)),
-            Path(1, whole(other), (Lookup(by_left, 0, rights, moved(outputs, predicates, from_right)),)),
-        )
-        return self.node(Join((left, right), paths), len(outputs))
+        there = self.path(left, 0, whole(width), (by_right, 1, lefts, moved(outputs, predicates, from_left)))
+        here = self.path(right, 1, whole(other), (by_left, 0, rights, moved(outputs, predicates, from_right)))
+        return self.node(DeltaJoin((there, here)), len(outputs))
+
+    def path(self, stream: int, start: int, mfp: Mfp, *lookups: tuple[int, int, Sequence[int], Mfp]) -> int:
+        """A chain of half-joins: (arrangement, relation, key, mfp) of each; its end."""
+        end = self.node(Delta(stream, mfp), len(mfp.outputs))
+        for arrangement, relation, key, then in lookups:
+            half = HalfJoin(end, arrangement, start, relation, tuple(key), then)
+            end = self.node(half, len(then.outputs))
+        return end
 
     def chain(self, first: int, middle: int, last: int) -> int:
         """(x, y) for first(a, x), middle(a, b), last(b, y): one delta join of three streams of pairs."""
         by_first, by_middle = self.arrange(first, (0,)), self.arrange(middle, (0,))
         by_end, by_last = self.arrange(middle, (1,)), self.arrange(last, (0,))
         pair = whole(2)
-        towards_last = Lookup(by_last, 2, (1,), Mfp((), (col(0), col(3))))
+        towards_last = (by_last, 2, (1,), Mfp((), (col(0), col(3))))
+        onward, back = Mfp((), (col(1), col(3))), Mfp((), (col(3), col(1)))
         paths = (
-            Path(0, pair, (Lookup(by_middle, 1, (0,), Mfp((), (col(1), col(3)))), towards_last)),
-            Path(1, pair, (Lookup(by_first, 0, (0,), Mfp((), (col(3), col(1)))), towards_last)),
-            Path(
-                2,
-                pair,
-                (
-                    Lookup(by_end, 1, (0,), Mfp((), (col(3), col(1)))),
-                    Lookup(by_first, 0, (0,), Mfp((), (col(3), col(1)))),
-                ),
-            ),
+            self.path(first, 0, pair, (by_middle, 1, (0,), onward), towards_last),
+            self.path(middle, 1, pair, (by_first, 0, (0,), back), towards_last),
+            self.path(last, 2, pair, (by_end, 1, (0,), back), (by_first, 0, (0,), back)),
         )
-        return self.node(Join((first, middle, last), paths), 2)
+        return self.node(DeltaJoin(paths), 2)
 
     def semijoin(self, left: int, right: int, column: int) -> int:
         """Rows of ``left`` whose column is in the one-column, distinct ``right``."""
@@ -209,9 +209,11 @@ class Builder:
         assert self.outer is not None
         return self.node(Enter(ref), self.outer.widths[ref])
 
-    def variable(self, width: int, initial: int | None = None) -> int:
+    def variable(self, width: int, initial: int | None = None, *, last: Type = BIGINT) -> int:
+        """A recursive collection; ``last`` is the type of its last column."""
         self.variables += 1
-        return self.node(Variable(self.variables - 1, (BIGINT,) * width, initial), width)
+        types = (*(BIGINT,) * (width - 1), last)
+        return self.node(Variable(self.variables - 1, types, initial), width)
 
     def loop(
         self, body: "Builder", *results: int, limit: int | None = None, error_at_limit: bool = False

@@ -16,7 +16,7 @@ import pytest
 from kpg.runtime.errors import DataError
 from kpg.runtime.plan import BasicAggregate, BasicReduce, Plan
 from kpg.runtime.scalar import If, Literal
-from kpg.runtime.types import TEXT
+from kpg.runtime.types import BIGINT, TEXT
 from tests.properties import loops
 from tests.properties.engine import Engine, Row
 from tests.properties.plans import Builder, add, col, compare, number
@@ -180,10 +180,10 @@ def signed(build: Builder, cells: int) -> int:
     return build.concat(plus, build.negate(minus))
 
 
-def logged(outer: Builder, body: Builder, clock: Clock, output: int) -> int:
+def logged(outer: Builder, body: Builder, clock: Clock, output: int, case: Case) -> int:
     """The sum over all rounds of (round, output row)."""
     width = body.widths[output]
-    log = body.variable(1 + width)
+    log = body.variable(1 + width, last=TEXT if case.text else BIGINT)
     entry = body.join(clock.now, output, [], range(1 + width))
     return outer.loop(body, clock.next, clock.sofar, body.concat(log, entry))[2]
 
@@ -204,11 +204,11 @@ def nested(outer: Builder, zero: int, cells: list[int], case: Case, *, shared: b
     width = outer.widths[cells[0]]
     present = [body.join(body.enter(cell), clock.past, [(0, 0)], range(1, width)) for cell in cells]
     if width > 4:
-        return logged(outer, body, clock, nested(body, body.enter(zero), present, case, shared=shared))
+        return logged(outer, body, clock, nested(body, body.enter(zero), present, case, shared=shared), case)
     streams = [signed(body, cell) for cell in present]
     if shared:
         streams[1] = body.enter(signed(outer, outer.linear(cells[1], range(1, width))))
-    return logged(outer, body, clock, case.build(body, *streams))
+    return logged(outer, body, clock, case.build(body, *streams), case)
 
 
 def expected(engine: Engine, case: Case, rounds: int, *, shared: bool) -> Rows:

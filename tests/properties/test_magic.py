@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.magic import Policy, Prepared, prepare
+from kpg.compiler.rules import core
+from kpg.compiler.rules.magic import Policy, Prepared, prepare
 from tests.model import graphs
 from tests.model.datalog import Tuples, run
 from tests.model.rules import program

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import kpg
-from kpg.compiler.datalog import core
 from kpg.compiler.datalog.check import Checked
+from kpg.compiler.rules import core
 from kpg.database import Database
 from kpg.datalog import Program, front
 from kpg.runtime.errors import ProgrammingError

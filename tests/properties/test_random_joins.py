@@ -12,7 +12,7 @@ from kpg.compiler.sql.query import lower_query
 from tests.model.plan import rows_of_plan
 from tests.properties.sql_joins import COLUMNS, TABLES, random_join, random_row
 from tests.properties.sql_twins import Twins
-from tests.unit.sql.oracle import Data, assert_same, catalog_of, database_of
+from tests.unit.compiler.sql.oracle import Data, assert_same, catalog_of, database_of
 
 SCRIPT = "; ".join(
     f"create table {name} ({', '.join([*columns, *([f'primary key ({key})'] if key else [])])})"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.datalog.proof.bindings import Bindings
 from kpg.datalog.proof.search import FREE, SEED, Search
 from kpg.datalog.proof.texts import Texts, rule_of, source_text

@@ -1,18 +1,17 @@
-"""Aggregates computed over bindings that were found, by the rules of ``compiler/datalog/lowering``."""
+"""Aggregates computed over bindings that were found, by the rules of ``compiler/rules/lowering``."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.functors import WRAPS
-from kpg.compiler.datalog.lowering.aggregate import TOTAL, is_total
+from kpg.compiler.rules import core
+from kpg.compiler.rules.aggregates import is_total
+from kpg.compiler.rules.primitives import WRAPS
 from kpg.datalog.proof.bindings import Bindings, Evaluator
-from kpg.runtime.functions import sum_type
+from kpg.runtime.functions import aggregated, resolve_aggregate
 from kpg.runtime.scalar import Call, Column
-from kpg.runtime.types import BIGINT, DOUBLE, Type, float_to_word, word_to_float
+from kpg.runtime.types import Type, float_to_word, word_to_float
 
 Words = NDArray[np.int64]
 
@@ -29,7 +28,7 @@ class Aggregates:
     ) -> tuple[Words, NDArray[np.bool_]]:
         """The result for each of ``size`` groups, and where there is one; ``@seed`` in ``found`` is which."""
         results = np.zeros(size, np.int64)
-        fine = np.full(size, is_total(literal))
+        fine = np.full(size, is_total(literal.function))
         seeds = found.column("@seed")
         if literal.value is None:
             np.add.at(results, seeds, 1)
@@ -57,33 +56,28 @@ class Aggregates:
 
     def _head(self, function: str, words: Words, column: core.ValueType) -> int:
         word = self.combined(function, words, column.type, column.type)
-        if function not in TOTAL or column.domain not in self._wraps:
+        if not is_total(function) or column.domain not in self._wraps:
             return word
         wrapped = Call(self._wraps[column.domain], (Column(0, column.type),), column.type)
         return int(self._evaluator.cast(np.array([word], np.int64), wrapped)[0])
 
     def combined(self, function: str, words: Words, operand: Type, result: Type) -> int:
         """One aggregate of at least one value."""
-        if function == "count":
-            return self._cast(words.shape[0], BIGINT, result)
-        if function in ("min", "max"):
-            return self._extreme(function, words, operand)
-        if function == "mean":
-            total = math.fsum(self._doubles(words, operand))
-            return self._cast(float_to_word(total / words.shape[0]), DOUBLE, result)
-        if operand.is_float:
-            return self._cast(float_to_word(math.fsum(map(word_to_float, words.tolist()))), DOUBLE, result)
-        return self._cast(sum(words.tolist()), sum_type(operand), result)
+        meaning = resolve_aggregate(function, (operand,))
+        algorithm = meaning.function.algorithm(meaning.arg_types)
+        value = aggregated(algorithm, (((value,), 1) for value in self._values(words, operand)))
+        return self._cast(self._word(value), meaning.result_type, result)
 
-    def _extreme(self, function: str, words: Words, operand: Type) -> int:
-        chosen = min if function == "min" else max
-        if operand.is_text:
-            return chosen(words.tolist(), key=self._evaluator.dictionary.get)
-        return chosen(words.tolist())
+    def _values(self, words: Words, type_: Type) -> Iterator[int | float | str]:
+        """The words as aggregates' algorithms take them."""
+        if type_.is_text:
+            return map(self._evaluator.dictionary.get, words.tolist())
+        return map(word_to_float, words.tolist()) if type_.is_float else iter(words.tolist())
 
-    def _doubles(self, words: Words, operand: Type) -> Sequence[float]:
-        as_doubles = [self._cast(word, operand, DOUBLE) for word in words.tolist()]
-        return [word_to_float(word) for word in as_doubles]
+    def _word(self, value: int | float | str) -> int:
+        if isinstance(value, str):
+            return self._evaluator.dictionary.code(value)
+        return float_to_word(value) if isinstance(value, float) else value
 
     def _cast(self, word: int, source: Type, target: Type) -> int:
         if source == target:

@@ -8,14 +8,13 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InternalError
+from kpg.runtime.executor import Executor
 from kpg.runtime.plan import Mfp
-from kpg.runtime.program import Program
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, ERROR
-from kpg.runtime.worker import Worker
 
 Words = NDArray[np.int64]
 
@@ -60,17 +59,16 @@ def bindings(values: Mapping[str, int]) -> Bindings:
 
 
 class Evaluator:
-    """Expressions as compiled programs, each made once."""
+    """Expressions over the values of variables, computed by the executor."""
 
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
         self._constants: dict[core.Constant, int] = {}
-        self._programs: dict[Scalar, Program] = {}
 
     @property
     def dictionary(self) -> Dictionary:
         """Where texts have their words."""
-        return self.worker.dictionary
+        return self._executor.dictionary
 
     def constant(self, term: core.Constant) -> int:
         """The word of a constant."""
@@ -104,33 +102,27 @@ class Evaluator:
 
     def cast(self, words: Words, scalar: Scalar) -> Words:
         """A scalar over the one column ``words``; an operation that fails raises DataError."""
-        out, _ = self._program(scalar).run(np.ascontiguousarray(words.reshape(1, -1)))
-        return out[0]
+        return self._evaluated(scalar, words.reshape(1, -1))
 
     def _run(self, scalar: Scalar, data: Words) -> tuple[Words, NDArray[np.bool_]]:
-        program = self._program(scalar)
         try:
-            return program.run(data)[0][0], np.ones(data.shape[1], np.bool_)
+            return self._evaluated(scalar, data), np.ones(data.shape[1], np.bool_)
         except DataError:
-            return self._one_by_one(program, data)
+            return self._one_by_one(scalar, data)
 
-    @staticmethod
-    def _one_by_one(program: Program, data: Words) -> tuple[Words, NDArray[np.bool_]]:
+    def _one_by_one(self, scalar: Scalar, data: Words) -> tuple[Words, NDArray[np.bool_]]:
         words = np.full(data.shape[1], ERROR)
         fine = np.zeros(data.shape[1], np.bool_)
         for position in range(data.shape[1]):
             try:
-                out, _ = program.run(np.ascontiguousarray(data[:, position : position + 1]))
+                words[position] = self._evaluated(scalar, data[:, position : position + 1])[0]
             except DataError:
                 continue
-            words[position], fine[position] = out[0, 0], True
+            fine[position] = True
         return words, fine
 
-    def _program(self, scalar: Scalar) -> Program:
-        found = self._programs.get(scalar)
-        if found is None:
-            found = self._programs[scalar] = Program(Mfp((), (scalar,)), self.worker)
-        return found
+    def _evaluated(self, scalar: Scalar, data: Words) -> Words:
+        return self._executor.evaluate(Mfp((), (scalar,)), np.ascontiguousarray(data))[0][0]
 
 
 @cache

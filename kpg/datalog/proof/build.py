@@ -7,21 +7,22 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.stratify import Stratum
+from kpg.compiler.rules import core
+from kpg.compiler.rules.aggregates import counts_repeats
+from kpg.compiler.rules.strata import Stratum
 from kpg.datalog.proof.bindings import Bindings
 from kpg.datalog.proof.search import FREE, Limit, Search, counted
 from kpg.datalog.proof.store import Stored
 from kpg.datalog.proof.texts import Texts, Values, rule_of
 from kpg.datalog.proof.tree import Kind, Proof
 from kpg.runtime.errors import InternalError
+from kpg.runtime.functions import aggregate_named
 
 Words = NDArray[np.int64]
 Key = tuple[str, tuple[int, ...]]
 """A relation and a row of it."""
 FEW: Final = 3
 """So many of the rows that an aggregate ranges over are shown."""
-TOTAL: Final = frozenset({"count", "sum", "mean"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class Builder:
             return Step(Kind.FACT, self.texts.atom(*key), key)
         if relation.kind is core.Kind.EXTERNAL:
             return Step(Kind.EXTERNAL, self.texts.atom(*key), key)
-        if any(function in TOTAL for function in relation.aggregates):
+        if counts_repeats(relation.aggregates):
             return self._summed(key, relation)
         return self._derived(key, relation)
 
@@ -184,7 +185,7 @@ class Builder:
         groups = found.columns([variable.name for variable in literal.groups])
         ranged = self.search.ranged_over(literal, groups)
         order = np.arange(len(ranged))
-        if literal.function in ("min", "max") and literal.value is not None:
+        if aggregate_named(literal.function).selects and literal.value is not None:
             words, _ = self.search.evaluator.values(literal.value, ranged)
             order = np.argsort(words != values[literal.result.name], kind="stable")
         children: dict[Key | str, Key | Step] = {}

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from kpg.compiler.catalog import did_you_mean
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.datalog.installing import GOAL, Relations
 from kpg.datalog.planning import table_schema
 from kpg.datalog.proof.absence import Absence, absence
@@ -27,7 +27,7 @@ class Explainer:
     def __init__(self, installed: Relations) -> None:
         self.installed = installed
         self._program = installed.program
-        self._evaluator = Evaluator(installed.engine.worker)
+        self._evaluator = Evaluator(installed.engine.executor)
         self._texts = Texts(self._program, self._evaluator.dictionary)
         self._store = Store(installed, self._evaluator)
 

@@ -7,22 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog import TableEntry
-from kpg.compiler.datalog import core
+from kpg.compiler.rules import core
 from kpg.datalog.facts import distinct
 from kpg.datalog.installing import Relations
 from kpg.datalog.planning import plan_rows
 from kpg.datalog.proof.bindings import Evaluator
 from kpg.datalog.proof.rows import Places, Rows
-from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
-from kpg.runtime.operators.history import LoopDistinct
-from kpg.runtime.operators.linear import Linear, apply_all
-from kpg.runtime.operators.loop import ArrangedLeave, Leave
-from kpg.runtime.operators.topk import TopK
+from kpg.runtime.executor import RankLookup
 from kpg.runtime.scalar import Call, Column
-from kpg.runtime.state.history import HistoryTable
-from kpg.runtime.state.ranks import first_rounds, ranked, ranks_of
-from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import NULL
 
 Words = NDArray[np.int64]
@@ -75,30 +68,30 @@ class Table(Stored):
 
 
 class Recursive(Stored):
-    """A relation that its recursion keeps in a history table, which tells in which round a row came."""
+    """A relation whose recursion keeps in which round a row came."""
 
-    def __init__(self, table: HistoryTable) -> None:
-        self._table = table
+    def __init__(self, lookup: RankLookup) -> None:
+        self._lookup = lookup
         self._copies: dict[bool, Rows] = {}
 
     @property
     def size(self) -> int:
-        return len(self._table)
+        return len(self._lookup)
 
     def copy(self, superseded: bool) -> Rows:
         """The rows, for lookups by some of the columns."""
         if superseded not in self._copies:
-            self._copies[superseded] = Rows(*ranked(self._table, gone=superseded))
+            self._copies[superseded] = Rows(*self._lookup.every(gone=superseded))
         return self._copies[superseded]
 
     def ranks(self, rows: Words) -> Words:
-        return ranks_of(self._table, rows)
+        return self._lookup.of(rows)
 
     def derived_ranks(self, rows: Words) -> Words:
-        return ranks_of(self._table, rows, gone=True)
+        return self._lookup.of(rows, gone=True)
 
     def matches(self, places: Places, values: Words, below: int, *, superseded: bool) -> Matches:
-        if len(places) < self._table.key:
+        if len(places) < self._lookup.width:
             yield from Stored(self.copy(superseded)).matches(places, values, below, superseded=superseded)
             return
         rows = np.empty_like(values)
@@ -141,12 +134,12 @@ class Store:
         self._engine = installed.engine
         self._evaluator = evaluator
         self._found: dict[str, Stored | None] = {}
-        self.epoch = self._engine.worker.epoch
+        self.epoch = self._engine.executor.epoch
 
     @property
     def is_current(self) -> bool:
         """Whether nothing was committed meanwhile."""
-        return self.epoch == self._engine.worker.epoch
+        return self.epoch == self._engine.executor.epoch
 
     def relation(self, name: str) -> Stored | None:
         """What the relation holds; None if it is neither maintained nor recursive: its rules tell."""
@@ -172,11 +165,10 @@ class Store:
         engine = self._engine
         entry = engine.catalog.get(name)
         if isinstance(entry, TableEntry):
-            table = engine.worker.tables[entry.name]
-            return table.read(engine.worker.committed(entry.name))
+            return engine.executor.scan(entry.name, committed=True)
         if entry.name in engine.views:
             return engine.views[entry.name].installed.rows()[0]
-        if engine.worker.has_pending:
+        if engine.executor.has_pending:
             raise NotSupportedError(
                 f'view "{entry.name}" is not materialized, and cannot be read as it was committed',
                 hint="ask after the transaction",
@@ -199,33 +191,16 @@ class Store:
         installed = self._engine.views[name].installed
         if not stratum.is_recursive:
             return Stored(Rows(installed.rows()[0]))
-        output = installed.output
-        if isinstance(output, Leave | ArrangedLeave):
-            result = output.inputs[0]
-            if isinstance(result, LoopDistinct):
-                return Recursive(result.table)
-            derived = _derived(result)
-            if derived is not None:
-                return Extreme(derived, installed.rows()[0])
+        lookup = installed.ranks()
+        if lookup is not None:
+            return Recursive(lookup)
+        derived = installed.first_rounds()
+        if derived is not None:
+            return Extreme(Rows(*derived), installed.rows()[0])
         raise NotSupportedError(
             f"how rows of {name} came about in its recursion is not kept",
             hint="a recursive relation with several aggregated columns has no proofs: split it",
         )
-
-
-def _derived(result: Operator) -> Rows | None:
-    """What a least or greatest value in a loop was taken of, with the rounds; None for any other result."""
-    chain: list[Linear] = []
-    while isinstance(result, Linear):
-        chain.insert(0, result)
-        (result,) = result.inputs
-    if not isinstance(result, TopK):
-        return None
-    width = chain[-1].width if chain else result.width
-    parts = [layer.updates for layer in result.arrangement.layers]
-    for linear in chain:
-        parts = list(apply_all(linear.program, parts))
-    return Rows(*first_rounds(Updates.concat(parts or [Updates.empty(width, 2)])))
 
 
 def without_nulls(rows: Words, places: Places) -> NDArray[np.bool_]:

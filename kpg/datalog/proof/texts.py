@@ -5,17 +5,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from kpg.compiler.datalog import core
-from kpg.compiler.datalog.flatten import written
+from kpg.compiler.datalog.desugaring.flatten import written
 from kpg.compiler.datalog.functors import CONSTRAINTS
-from kpg.compiler.datalog.source import blank_comments
-from kpg.compiler.datalog.substitute import replacing
-from kpg.compiler.datalog.text import OPERATORS, expression_text, literal_text, rule_text
+from kpg.compiler.datalog.syntax.source import blank_comments
+from kpg.compiler.rules import core
+from kpg.compiler.rules.substitute import replacing
+from kpg.compiler.rules.text import OPERATORS, expression_text, literal_text, rule_text
 from kpg.datalog.proof.tree import RuleText
-from kpg.render import cell
+from kpg.display import cell
 from kpg.runtime.convert.values import to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Span
+from kpg.runtime.functions import aggregate_named
 from kpg.runtime.functions.datalog import quote
 
 MADE_UP: Final = re.compile(r"[$@]\w")
@@ -165,7 +166,9 @@ def _test(test: core.Comparison) -> str:
 
 def _aggregated(function: str | None, value: str) -> str:
     """A head's term; what is counted has no value of its own."""
-    return value if function is None else function if function == "count" else f"{function}({value})"
+    if function is None:
+        return value
+    return function if aggregate_named(function).takes_rows else f"{function}({value})"
 
 
 def _or_source(made: str, span: Span) -> str:

@@ -78,7 +78,7 @@ class World:
             self.idle.advance_to(max(self.idle.time + 1, self.input.time))
 
     def step(self) -> None:
-        if self.rng.random() < 0.2 and (first := self.input._operator.earliest) is not None:
+        if self.rng.random() < 0.2 and (first := self.input._handle.earliest) is not None:
             due = first < min(self.input.time, self.idle.time)
             self.armed, before = True, self.db.epoch
             if due:

@@ -16,7 +16,7 @@ from tests.unit.collections.watching import step, watch
 
 def operators(db: kpg.Database) -> list[Operator]:
     """The operators of all dataflows and views."""
-    worker = db._engine.worker
+    worker = db._engine.executor
     return list(dict.fromkeys(op for view in worker.views.values() for op in view.operators))
 
 

@@ -105,7 +105,7 @@ def test_an_export_explains_itself(db: kpg.Database, flow: kpg.Dataflow) -> None
     assert view.sql == ""
     lines = view.explain().splitlines()
     assert any("Input edges" in line for line in lines) and any("Source product" in line for line in lines)
-    assert any(" Join " in line for line in lines) and lines[-1].startswith("output %")
+    assert any(" DeltaJoin " in line for line in lines) and lines[-1].startswith("output %")
     assert "product by (id): " in view.explain("arrangements")
     with pytest.raises(
         kpg.InterfaceError, match='"linked" is an exported collection: it has no stage "logical"'

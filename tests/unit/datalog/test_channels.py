@@ -61,7 +61,7 @@ def test_memory_that_large_questions_leave_is_given_back(
     most = 0
     for start in range(2 * channel.TRIMMED):
         assert len(goal(a=start)) == 1000 - start
-        reserved = sum(one.bytes for one in db._engine.worker.operators() if "goal" in one.readers[0])
+        reserved = sum(one.bytes for one in db._engine.executor.operators() if "goal" in one.readers[0])
         most = max(most, reserved)
     assert most > 50_000 and reserved == 0
     with goal.subscribe(a=990) as answers:
@@ -122,7 +122,7 @@ def test_an_answer_among_many_is_looked_up(db: Database) -> None:
         one.close()
     goal.drop()
     backwards.drop()
-    assert not db._engine.worker.views
+    assert not db._engine.executor.views
 
 
 def test_a_question_that_fails_leaves_nothing_behind(db: Database) -> None:
@@ -240,4 +240,4 @@ def test_goals_over_deep_programs(db: Database) -> None:
         with db.transaction():
             db.insert("e", [(2, 3)])
             assert sorted(middle(a=2)) == [(3,)]
-    assert not db._engine.worker.views and not db._engine.worker.tables
+    assert not db._engine.executor.views and not db._engine.executor.tables

@@ -154,8 +154,8 @@ def test_goals_share_one_dataflow_and_keep_their_answers(db: Database) -> None:
     assert "demand tc[bf]: 0 rows" in other.explain()
     other.drop()
     other.drop()
-    assert not program._channels and not db._engine.worker.views
-    assert list(db._engine.worker.tables) == ["e", "root"]
+    assert not program._channels and not db._engine.executor.views
+    assert list(db._engine.executor.tables) == ["e", "root"]
 
 
 def test_dropping_a_goal_ends_its_subscriptions(db: Database) -> None:

@@ -21,7 +21,7 @@ def db() -> Database:
 
 
 def everything(db: Database) -> tuple[object, ...]:
-    worker = db._engine.worker
+    worker = db._engine.executor
     return list(db.tables()), list(db.views()), list(worker.tables), list(worker.views), worker.operators()
 
 

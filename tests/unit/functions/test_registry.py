@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.functions import AggregateKind, aggregates, castable, common_type, resolve, resolve_aggregate
+from kpg.runtime.functions import (
+    Accumulable,
+    Basic,
+    Hierarchical,
+    aggregates,
+    castable,
+    common_type,
+    resolve,
+    resolve_aggregate,
+)
 from kpg.runtime.types import (
     BIGINT,
     BOOLEAN,
@@ -124,10 +133,10 @@ def test_aggregate_refusals_and_kinds() -> None:
         resolve_aggregate("sum", (TEXT,))
     with pytest.raises(ProgrammingError, match="unknown aggregate summ"):
         resolve_aggregate("summ", (INTEGER,))
-    kinds = {function.name: function.kind for function in aggregates()}
-    assert kinds["sum"] is AggregateKind.ACCUMULABLE
-    assert kinds["max"] is AggregateKind.HIERARCHICAL
-    assert kinds["string_agg"] is AggregateKind.BASIC
+    kinds = {function.name: type(function.maintenance) for function in aggregates()}
+    assert kinds["sum"] is Accumulable
+    assert kinds["max"] is Hierarchical
+    assert kinds["string_agg"] is Basic
 
 
 def test_the_registry_does_not_import_numba() -> None:

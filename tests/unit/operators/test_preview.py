@@ -19,7 +19,7 @@ def db() -> kpg.Database:
 
 def parts(db: kpg.Database, query: str) -> tuple[Worker, Installed]:
     db.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
-    return db._engine.worker, db._engine.views["v"].installed
+    return db._engine.executor, db._engine.views["v"].installed
 
 
 def insert(worker: Worker, *rows: tuple[int, int]) -> None:

@@ -11,7 +11,8 @@ import pytest
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
 from kpg.runtime.spark.load import Progress, Source, load, load_tables
-from kpg.runtime.spark.session import LOAD_SETTINGS, opened
+from kpg.runtime.spark.own import LOAD_SETTINGS
+from kpg.runtime.spark.session import opened
 from kpg.runtime.types import (
     BIGINT,
     BOOLEAN,

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from kpg.compiler.catalog import Catalog, ViewEntry
-from kpg.compiler.datalog import core
 from kpg.compiler.datalog.check import check
 from kpg.compiler.datalog.diagnostics import to_json
-from kpg.compiler.datalog.stratify import Stratum, strata
+from kpg.compiler.rules import core
+from kpg.compiler.rules.strata import Stratum, strata
 from kpg.runtime.errors import DatalogError, ProgrammingError
 from kpg.runtime.types import BIGINT, TEXT, ColumnDef, Schema
 

@@ -1,0 +1,264 @@
+"""Whether min and max in recursion only ever get better by what is derived from them, as far as can be told.
+
+The values of a ``min`` column get smaller while a recursion is computed, those of ``max`` larger. Each
+variable that takes part has a *trend*: down, up, or not known. Rules must pass the trend on: a value with
+the opposite one must not reach an aggregate, nor may a test, a negation or another aggregate take back what
+followed from a worse value (the lattice condition of Ross and Sagiv, PODS 1992).
+"""
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.rules.aggregates import in_recursion
+from kpg.compiler.rules.core import (
+    Assignment,
+    Atom,
+    BodyAggregate,
+    Call,
+    Comparison,
+    Constant,
+    Expression,
+    Literal,
+    Negation,
+    Parameter,
+    Relation,
+    Rule,
+    Variable,
+    literal_variables,
+)
+from kpg.compiler.rules.strata import strata
+from kpg.runtime import functions
+from kpg.runtime.errors import Span
+from kpg.runtime.types import word_to_float
+
+
+class Trend(enum.Enum):
+    """How a value changes as the aggregates that it comes from get better."""
+
+    DOWN = "gets smaller"
+    UP = "gets larger"
+    UNKNOWN = "changes"
+
+
+OPPOSITE = {Trend.DOWN: Trend.UP, Trend.UP: Trend.DOWN, Trend.UNKNOWN: Trend.UNKNOWN}
+WANTED = {functions.Trend.DOWN: Trend.DOWN, functions.Trend.UP: Trend.UP}
+BETTER = {Trend.DOWN: "smaller", Trend.UP: "larger"}
+RISING = frozenset({"add", "least", "greatest", "cast", "trunc", "floor", "ceil", "round", "$unsigned"})
+"""Functions that are not decreasing in any of their arguments."""
+ORDERED = {"lt": False, "le": False, "gt": True, "ge": True}
+"""Comparisons by order; whether more of them hold as the left side gets larger."""
+
+Column = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What is known of a variable: its trend, and the aggregate that it comes from."""
+
+    trend: Trend
+    source: str
+    better: Trend
+    """Where the aggregate's value goes."""
+
+
+Flows = Mapping[str, _Flow]
+
+
+def check_monotone(
+    relations: Mapping[str, Relation], rules: Sequence[Rule], diagnostics: Diagnostics
+) -> None:
+    """Notes uses of min and max in recursion by which a better value makes something else worse.
+
+    A use of which that cannot be told is a warning.
+    """
+    for stratum in strata(relations, rules):
+        members = [relations[name] for name in stratum.relations if name in relations]
+        if stratum.is_recursive and any(_wanted(f) for one in members for f in one.aggregates):
+            _Stratum(members, stratum.rules, diagnostics).check()
+
+
+@dataclass(slots=True)
+class _Stratum:
+    members: list[Relation]
+    rules: Sequence[Rule]
+    diagnostics: Diagnostics
+    columns: dict[Column, _Flow] = field(default_factory=dict)
+    aggregates: dict[Column, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Finds the trends of all columns, then looks at every rule."""
+        for one in self.members:
+            for place, function in enumerate(one.aggregates):
+                wanted = _wanted(function)
+                if function is not None and wanted is not None:
+                    self.columns[one.name, place] = _Flow(wanted, f"the {function} of {one.name}", wanted)
+                    self.aggregates[one.name, place] = function
+        while any(tuple(self._spread(rule) for rule in self.rules)):
+            pass
+        for rule in self.rules:
+            self._rule(rule, self._flows(rule))
+
+    def _spread(self, rule: Rule) -> bool:
+        """Gives columns without an aggregate the trend of what reaches them; whether that was new."""
+        flows, changed = self._flows(rule), False
+        for place, term in enumerate(rule.head.terms):
+            key = (rule.head.relation, place)
+            flow = flows.get(term.name) if isinstance(term, Variable) else None
+            if flow is None or key in self.aggregates:
+                continue
+            old = self.columns.get(key)
+            if old is None or old.trend not in (flow.trend, Trend.UNKNOWN):
+                self.columns[key] = flow if old is None else replace(old, trend=Trend.UNKNOWN)
+                changed = True
+        return changed
+
+    def _flows(self, rule: Rule) -> dict[str, _Flow]:
+        """The variables of a rule that come from aggregates of the stratum."""
+        flows: dict[str, _Flow] = {}
+        for atom in rule.body:
+            if isinstance(atom, Atom):
+                for place, term in enumerate(atom.terms):
+                    flow = self.columns.get((atom.relation, place))
+                    if flow is not None and isinstance(term, Variable):
+                        flows.setdefault(term.name, flow)
+        size = -1
+        while size < len(flows):
+            size = len(flows)
+            for one in rule.body:
+                if isinstance(one, Assignment) and one.variable.name not in flows:
+                    flow = _flow(one.expression, flows)
+                    if flow is not None:
+                        flows[one.variable.name] = flow
+        return flows
+
+    # What a rule does with them
+
+    def _rule(self, rule: Rule, flows: Flows) -> None:
+        for one in rule.body:
+            self._literal(one, flows)
+        for name, source in self._joined(rule, flows):
+            message = f"{name} is {source} and joined here: what followed from a worse value is taken back"
+            self._warn(message, rule.head.span)
+        key = any((rule.head.relation, place) in self.aggregates for place in range(len(rule.head.terms)))
+        for place, term in enumerate(rule.head.terms):
+            flow = flows.get(term.name) if isinstance(term, Variable) else None
+            if flow is not None:
+                self._head(rule, (rule.head.relation, place), flow, grouped=key)
+
+    def _head(self, rule: Rule, column: Column, flow: _Flow, *, grouped: bool) -> None:
+        function = self.aggregates.get(column)
+        span = rule.head.span
+        if function is None and grouped:
+            self._error(f"{flow.source} is a group of another aggregate here", span)
+        elif function is not None and _turns(flow.trend, function):
+            message = (
+                f"as {flow.source} gets {BETTER[flow.better]}, what {function} is taken of {flow.trend.value}"
+            )
+            self._error(message, span)
+        elif function is not None and flow.trend is Trend.UNKNOWN:
+            self._warn(f"as {flow.source} changes, what {function} is taken of may get worse", span)
+
+    def _literal(self, one: Literal, flows: Flows) -> None:
+        match one:
+            case Comparison():
+                self._comparison(one, flows)
+            case Negation(atom=atom):
+                for flow in _of(one, flows):
+                    self._error(f"{flow.source} is used in a negation here", atom.span)
+            case BodyAggregate(span=span):
+                for flow in _of(one, flows):
+                    self._error(f"{flow.source} is used in another aggregate here", span)
+            case Atom(terms=terms, relation=relation, span=span):
+                for place, term in enumerate(terms):
+                    known = self.columns.get((relation, place))
+                    if known is not None and isinstance(term, Constant | Parameter):
+                        self._warn(f"{known.source} is compared with a constant here", span)
+            case Assignment():
+                pass
+
+    def _comparison(self, one: Comparison, flows: Flows) -> None:
+        """More must hold as values get better."""
+        for expression, is_left in ((one.left, True), (one.right, False)):
+            flow = _flow(expression, flows)
+            if flow is None:
+                continue
+            rising = ORDERED.get(one.function)
+            if rising is None or flow.trend is Trend.UNKNOWN:
+                self._warn(f"{flow.source} is tested here: it may pass and then no more", one.span)
+            elif (flow.trend is Trend.UP) is not (rising is is_left) or one.negated:
+                self._error(f"{flow.source} is tested here, and fails as it {flow.trend.value}", one.span)
+
+    def _joined(self, rule: Rule, flows: Flows) -> Iterator[tuple[str, str]]:
+        """Variables with a trend that more than one atom has."""
+        atoms = [one for one in rule.body if isinstance(one, Atom)]
+        for name, flow in flows.items():
+            if sum(name in {v.name for v in literal_variables(one)} for one in atoms) > 1:
+                yield name, flow.source
+
+    def _error(self, message: str, span: Span) -> None:
+        hint = "compute the recursion first, and use its result in a relation that is not part of it"
+        self.diagnostics.error("aggregation", f"not monotone in recursion: {message}", span, hint=hint)
+
+    def _warn(self, message: str, span: Span) -> None:
+        hint = "the recursion may not come to an end, or its result depend on the order of its rounds"
+        self.diagnostics.warning("aggregation", f"perhaps not monotone: {message}", span, hint=hint)
+
+
+def _wanted(function: str | None) -> Trend | None:
+    """Where the values of an aggregate go that may stand in a recursion."""
+    trend = functions.aggregate_named(function).trend if function and in_recursion(function) else None
+    return None if trend is None else WANTED[trend]
+
+
+def _turns(trend: Trend, function: str) -> bool:
+    """Whether values with the trend make an aggregate's worse."""
+    wanted = _wanted(function)
+    return wanted is not None and trend is OPPOSITE[wanted]
+
+
+def _of(one: Literal, flows: Flows) -> list[_Flow]:
+    """The flows that reach a literal, the aggregate's result aside; one at most."""
+    names = [v.name for v in literal_variables(one)]
+    return [flows[name] for name in names if name in flows][:1]
+
+
+def _flow(expression: Expression, flows: Flows) -> _Flow | None:
+    """What an expression comes from, None if from no aggregate."""
+    match expression:
+        case Variable(name=name):
+            return flows.get(name)
+        case Call(function=function, args=args):
+            found = [_flow(arg, flows) for arg in args]
+            trends = [None if flow is None else flow.trend for flow in found]
+            first = next((flow for flow in found if flow is not None), None)
+            return first and replace(first, trend=_trend(function, args, trends))
+        case _:
+            return None
+
+
+def _trend(function: str, args: Sequence[Expression], trends: Sequence[Trend | None]) -> Trend:
+    """The trend of a call; of a product with what may be negative, that of a positive factor."""
+    if function == "sub":
+        trends = [trends[0], None if trends[1] is None else OPPOSITE[trends[1]]]
+    elif function == "neg":
+        trends = [trend and OPPOSITE[trend] for trend in trends]
+    elif (function in ("mul", "div") and trends[-1] is None) or (function == "mul" and trends[0] is None):
+        factor = args[1] if trends[1] is None else args[0]
+        if _is_negative(factor):
+            trends = [trend and OPPOSITE[trend] for trend in trends]
+    elif function not in RISING:
+        return Trend.UNKNOWN
+    different = {trend for trend in trends if trend is not None}
+    return different.pop() if len(different) == 1 else Trend.UNKNOWN
+
+
+def _is_negative(expression: Expression) -> bool:
+    match expression:
+        case Constant(value=int() as word, type=type_):
+            return (word_to_float(word) if type_.is_float else word) < 0
+        case Call(function="neg", args=(Constant() as inner,)):
+            return not _is_negative(inner)
+        case _:
+            return False

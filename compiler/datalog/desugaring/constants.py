@@ -1,0 +1,117 @@
+"""Literals as constants of the core, and what can be computed of constants while compiling."""
+
+import datetime
+import decimal
+import math
+
+from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.typing.types import UNSIGNED, TypeKind
+from kpg.compiler.rules.core import Call, Constant, Domain, Expression
+from kpg.runtime.functions.datalog import quote
+from kpg.runtime.types import BIGINT, MAX_WORD, MIN_WORD, TEXT, Kind, float_to_word, word_to_float
+
+EPOCH = datetime.datetime(1970, 1, 1)
+ALL_DIGITS = 40
+"""Of the largest number that an error shows."""
+
+
+class OutOfRange(Exception):
+    """A literal is no value of its type."""
+
+
+def literal(expression: ast.Integer | ast.Float | ast.String, kind: TypeKind, size: int) -> Constant:
+    """The literal as a value of a kind; OutOfRange with the reason if it is none."""
+    match expression:
+        case ast.Integer(value=value):
+            return integer(value, kind, size)
+        case ast.Float(value=value):
+            if math.isinf(value):
+                raise OutOfRange("the number is too large for a float")
+            if kind.domain is Domain.SQL:
+                return _of_text(repr(value), kind)
+            return Constant(float_to_word(value), kind.type)
+        case ast.String(value=text):
+            return Constant(text, TEXT) if kind.type == TEXT else _of_text(text, kind)
+
+
+def integer(value: int, kind: TypeKind, size: int) -> Constant:
+    """A whole number as a value of a kind."""
+    if kind.domain is Domain.FLOAT:
+        return Constant(float_to_word(float(value)), kind.type)
+    if kind.domain is Domain.SQL:
+        return _of_text(str(value), kind)
+    if kind == UNSIGNED:
+        low, high = 0, 2**32 - 1 if size == 32 else MAX_WORD
+    else:
+        low, high = (-(2**31), 2**31 - 1) if size == 32 else (MIN_WORD, MAX_WORD)
+    if not low <= value <= high:
+        shown = value if abs(value) < 10**ALL_DIGITS else "the number"
+        raise OutOfRange(f"{shown} is out of range for {kind} of {size} bits")
+    return Constant(value, BIGINT)
+
+
+def _of_text(text: str, kind: TypeKind) -> Constant:
+    """A value of a SQL type from its text."""
+    try:
+        match kind.type.kind:
+            case Kind.DATE:
+                day = datetime.date.fromisoformat(text)
+                return Constant((day - EPOCH.date()).days, kind.type)
+            case Kind.TIMESTAMP:
+                moment = datetime.datetime.fromisoformat(text).replace(tzinfo=None)
+                return Constant((moment - EPOCH) // datetime.timedelta(microseconds=1), kind.type)
+            case Kind.BOOLEAN if text in ("true", "false"):
+                return Constant(int(text == "true"), kind.type)
+            case Kind.DECIMAL:
+                scaled = decimal.Decimal(text).scaleb(kind.type.scale)
+                if scaled == scaled.to_integral_value() and abs(scaled) < 10**kind.type.precision:
+                    return Constant(int(scaled), kind.type)
+            case _:
+                pass
+    except (ValueError, ArithmeticError):
+        pass
+    raise OutOfRange(f"{text} is no {kind}")
+
+
+def fold(call: Call) -> Expression:
+    """The value of a call of a few functions on constants; the call itself where it is not known here."""
+    values = [arg.value for arg in call.args if isinstance(arg, Constant)]
+    if len(values) != len(call.args):
+        return call
+    match call.function, values:
+        case "neg", (int() as value,) if call.type == BIGINT:
+            return Constant(-value, BIGINT)
+        case "neg", (int() as value,) if call.type.is_float:
+            return Constant(float_to_word(-word_to_float(value)), call.type)
+        case (("add" | "sub" | "mul"), (int() as left, int() as right)) if call.type == BIGINT:
+            result = {"add": left + right, "sub": left - right, "mul": left * right}[call.function]
+            return Constant(result, BIGINT) if MIN_WORD <= result <= MAX_WORD else call
+        case "$unsigned", (int() as value,) if value >= 0:
+            return Constant(value, BIGINT)
+        case "$wrap_number", (int() as value,):
+            return Constant((value + 2**31) % 2**32 - 2**31, BIGINT)
+        case "$wrap_unsigned", (int() as value,):
+            return Constant(value % 2**32, BIGINT)
+        case _:
+            return _fold_text(call, values)
+
+
+def _fold_text(call: Call, values: list[int | str]) -> Expression:
+    match call.function, values:
+        case "concat", (str() as left, str() as right):
+            return Constant(left + right, TEXT)
+        case "$quote", (str() as text,):
+            return Constant(quote(text), TEXT)
+        case "$show", (int() as value,):
+            shown = repr(word_to_float(value)) if call.args[0].type.is_float else str(value)
+            return Constant(shown, TEXT)
+        case "$record", fields:
+            return Constant(f"[{', '.join(str(field) for field in fields)}]", TEXT)
+        case "$branch", (str() as name, *fields):
+            inner = f"({', '.join(str(field) for field in fields)})" if fields else ""
+            return Constant(f"${name}{inner}", TEXT)
+        case _:
+            return call
+
+
+NIL = Constant("nil", TEXT)

@@ -1,0 +1,277 @@
+"""Lark's tree to the tree of ``ast``: one method for each rule of the grammar."""
+
+from typing import Any
+
+from lark import Token, Tree
+
+from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.literals import integer, unescape
+from kpg.compiler.datalog.syntax.source import Source
+from kpg.runtime.errors import Span
+
+Node = Tree[Token]
+NO_USER_FUNCTORS = "use the built-in functions, or compute the values in SQL or Python"
+
+
+class Builder:
+    """Makes ``ast`` nodes; what the grammar takes and the dialect does not have is noted as an error."""
+
+    def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
+        self.source = source
+        self.diagnostics = diagnostics
+
+    def program(self, tree: Node) -> ast.Program:
+        """The whole tree."""
+        return ast.Program(self._statements(tree.children))
+
+    def _statements(self, nodes: Any) -> tuple[ast.Statement, ...]:
+        made = (getattr(self, node.data)(node) for node in nodes)
+        return tuple(statement for statement in made if statement is not None)
+
+    def _span(self, node: Any) -> Span:
+        if isinstance(node, Token):
+            return self.source.span(node.start_pos or 0, node.end_pos or 0)
+        return self.source.span(node.meta.start_pos, node.meta.end_pos)
+
+    def _name(self, token: Any) -> ast.Name:
+        return ast.Name(str(token), self._span(token))
+
+    def _names(self, node: Any) -> tuple[ast.Name, ...]:
+        return tuple(self._name(token) for token in node.children)
+
+    def _unsupported(self, what: str, node: Any, hint: str | None = None) -> None:
+        self.diagnostics.error("unsupported", f"{what} is not supported", self._span(node), hint=hint)
+
+    # One method a statement
+
+    def declaration(self, node: Any) -> ast.Declaration:
+        _, names, attributes, *rest = node.children
+        for choice in rest:
+            if choice.data == "choice":
+                self._unsupported("choice-domain", choice)
+        qualifiers = tuple(self._name(part.children[0]) for part in rest if part.data == "qualifier")
+        return ast.Declaration(self._names(names), self._attributes(attributes), qualifiers, self._span(node))
+
+    def _attributes(self, node: Any) -> tuple[ast.Attribute, ...]:
+        return tuple(
+            ast.Attribute(self._name(part.children[0]), self._type_ref(part.children[1]))
+            for part in node.children
+        )
+
+    def _type_ref(self, node: Any) -> ast.TypeRef:
+        name, *arguments = node.children
+        return ast.TypeRef(self._name(name), tuple(integer(str(part))[0] for part in arguments))
+
+    def subtype(self, node: Any) -> ast.Subtype:
+        _, name, base = node.children
+        return ast.Subtype(self._name(name), self._type_ref(base), self._span(node))
+
+    def bare_type(self, node: Any) -> ast.Subtype:
+        keyword, name = node.children[0], self._name(node.children[1])
+        base = "number" if keyword == ".number_type" else "symbol"
+        self.diagnostics.warning(
+            "deprecated",
+            f"deprecated type declaration {keyword}",
+            self._span(node),
+            hint=f".type {name} <: {base}",
+        )
+        return ast.Subtype(name, ast.TypeRef(ast.Name(base, name.span)), self._span(node))
+
+    def union_type(self, node: Any) -> ast.UnionType:
+        _, name, _, *members = node.children
+        return ast.UnionType(
+            self._name(name), tuple(self._type_ref(part) for part in members), self._span(node)
+        )
+
+    def record_type(self, node: Any) -> ast.RecordType:
+        _, name, _, fields = node.children
+        return ast.RecordType(self._name(name), self._attributes(fields), self._span(node))
+
+    def adt_type(self, node: Any) -> ast.AdtType:
+        _, name, _, *branches = node.children
+        parts = tuple(
+            ast.Branch(self._name(part.children[0]), self._attributes(part.children[1])) for part in branches
+        )
+        return ast.AdtType(self._name(name), parts, self._span(node))
+
+    def directive(self, node: Any) -> ast.Directive:
+        kind, names, *options = node.children
+        found = tuple((str(part.children[0]), self._option(part.children[2])) for part in options)
+        return ast.Directive(str(kind)[1:], self._names(names), found, self._span(node))
+
+    def _option(self, node: Any) -> str:
+        (token,) = node.children
+        return self._text(token) if token.type == "STRING" else str(token)
+
+    def clause(self, node: Any) -> ast.Clause:
+        heads, *rest = node.children
+        plan = self._plan(rest.pop()) if rest and rest[-1].data == "plan" else None
+        body = self._disjunction(rest[0]) if rest else None
+        return ast.Clause(tuple(self._atom(head) for head in heads.children), body, plan, self._span(node))
+
+    def _plan(self, node: Any) -> ast.Plan:
+        orders = []
+        for part in node.children[1:]:
+            numbers = [integer(str(token))[0] for token in part.children]
+            version = numbers.pop(0) if part.data == "versioned_order" else 0
+            orders.append((version, tuple(numbers)))
+        return ast.Plan(tuple(orders), self._span(node))
+
+    def component(self, node: Any) -> ast.Component:
+        _, reference, *rest = node.children
+        bases: tuple[ast.ComponentRef, ...] = ()
+        if rest and rest[0].data == "bases":
+            bases = tuple(self._component_ref(part) for part in rest.pop(0).children)
+        head = self._component_ref(reference)
+        statements = self._statements(rest)
+        return ast.Component(head.name, head.arguments, bases, statements, self._span(node))
+
+    def _component_ref(self, node: Any) -> ast.ComponentRef:
+        name, *arguments = (part for part in node.children if part.type in ("IDENT", "QUALIFIED"))
+        return ast.ComponentRef(self._name(name), tuple(self._name(part) for part in arguments))
+
+    def init(self, node: Any) -> ast.Init:
+        _, name, _, reference = node.children
+        return ast.Init(self._name(name), self._component_ref(reference), self._span(node))
+
+    def override(self, node: Any) -> ast.Override:
+        return ast.Override(self._name(node.children[1]), self._span(node))
+
+    def pragma(self, node: Any) -> ast.Pragma:
+        key, *value = (self._text(token) for token in node.children[1:])
+        return ast.Pragma(key, value[0] if value else "", self._span(node))
+
+    def goal(self, node: Any) -> ast.Goal:
+        return ast.Goal(self._disjunction(node.children[0]), self._span(node))
+
+    def query(self, node: Any) -> ast.Query:
+        _, name, *marks = node.children
+        return ast.Query(self._name(name), tuple(self._name(mark) for mark in marks), self._span(node))
+
+    def update(self, node: Any) -> ast.Update:
+        sign, atom = node.children
+        return ast.Update(1 if sign == "+" else -1, self._atom(atom), self._span(node))
+
+    def functor_declaration(self, node: Any) -> None:
+        self._unsupported("a user-defined functor", node, NO_USER_FUNCTORS)
+
+    def lattice(self, node: Any) -> None:
+        self._unsupported(".lattice", node, "min and max as head aggregates may be used in recursion")
+
+    def subsumption(self, node: Any) -> None:
+        self._unsupported("subsumption", node, "keep the best by a head aggregate: R(x, min(y)) :- ...")
+
+    # Bodies
+
+    def _disjunction(self, node: Any) -> ast.Body:
+        parts = tuple(self._conjunction(part) for part in node.children)
+        return parts[0] if len(parts) == 1 else ast.Or(parts, self._span(node))
+
+    def _conjunction(self, node: Any) -> ast.Body:
+        parts = tuple(self._literal(part) for part in node.children)
+        return parts[0] if len(parts) == 1 else ast.And(parts, self._span(node))
+
+    def _literal(self, node: Any) -> ast.Body:
+        match node.data:
+            case "atom" | "aggregate_atom":
+                return self._atom(node)
+            case "comparison":
+                left, operator, right = node.children
+                return ast.Comparison(
+                    str(operator.children[0]),
+                    self._expression(left),
+                    self._expression(right),
+                    self._span(node),
+                )
+            case "truth":
+                return ast.Truth(str(node.children[0]) == "true", self._span(node))
+            case "negation":
+                return ast.Not(self._literal(node.children[0]), self._span(node))
+            case "group":
+                return self._disjunction(node.children[0])
+            case _:
+                return self._disjunction(node)
+
+    def _atom(self, node: Any) -> ast.Atom:
+        name, arguments = node.children
+        return ast.Atom(self._name(name), self._tuple(arguments), self._span(node))
+
+    # Expressions
+
+    def _tuple(self, node: Any) -> tuple[ast.Expression, ...]:
+        return tuple(self._expression(part) for part in node.children)
+
+    def _expression(self, node: Any) -> ast.Expression:
+        span = self._span(node)
+        match node.data, node.children:
+            case "variable", (name,):
+                return ast.Variable(str(name), span)
+            case "underscore", _:
+                return ast.Underscore(span)
+            case "integer", (token,):
+                value, unsigned = integer(str(token))
+                return ast.Integer(value, unsigned, span)
+            case "float", (token,):
+                return ast.Float(float(token), span)
+            case "string", (token,):
+                return ast.String(self._text(token), span)
+            case "nil", _:
+                return ast.Nil(span)
+            case "record", parts:
+                return ast.Record(tuple(self._expression(part) for part in parts), span)
+            case "dollar", (name, *arguments):
+                return ast.Dollar(str(name)[1:], self._tuple(arguments[0]) if arguments else None, span)
+            case "binary", (left, operator, right):
+                return ast.Call(str(operator), (self._expression(left), self._expression(right)), span)
+            case "prefix", (operator, operand):
+                function = "neg" if operator == "-" else str(operator)
+                return ast.Call(function, (self._expression(operand),), span)
+            case "call" | "extremum", (name, arguments):
+                return ast.Call(str(name), self._tuple(arguments), span)
+            case "cast", (_, value, name) | (value, name):
+                return ast.Cast(self._expression(value), self._name(name), span)
+            case "parentheses", (arguments,):
+                return self._parentheses(arguments)
+            case _:
+                return self._rarer(node, span)
+
+    def _rarer(self, node: Any, span: Span) -> ast.Expression:
+        match node.data, node.children:
+            case "bare_aggregate", (function, body):
+                return ast.Aggregate(str(function), None, self._literal(body), span)
+            case "aggregate_of_tuple", (function, value, body):
+                return ast.Aggregate(str(function), self._parentheses(value), self._literal(body), span)
+            case "aggregate_of_expression", (function, value, body):
+                return ast.Aggregate(str(function), self._expression(value), self._literal(body), span)
+            case "user_functor", _:
+                self._unsupported("a user-defined functor", node, NO_USER_FUNCTORS)
+            case "user_aggregate", _:
+                self._unsupported("a user-defined aggregate", node, NO_USER_FUNCTORS)
+            case _:
+                hint = "number the rows before they are loaded"
+                self._unsupported("the counter $", node, hint)
+        return ast.Underscore(span)
+
+    def _parentheses(self, node: Any) -> ast.Expression:
+        """The expression in parentheses; ``(a, b)`` and ``()`` are none."""
+        parts = self._tuple(node)
+        if len(parts) == 1:
+            return parts[0]
+        hint = "a record is written [a, b]" if parts else None
+        self.diagnostics.error(
+            "syntax", "expected one expression in the parentheses", self._span(node), hint=hint
+        )
+        return parts[0] if parts else ast.Underscore(self._span(node))
+
+    def _text(self, token: Token) -> str:
+        text, wrong = unescape(str(token)[1:-1])
+        if wrong is not None:
+            start = (token.start_pos or 0) + 1 + wrong
+            self.diagnostics.error(
+                "syntax",
+                f"unknown escape {str(token)[1 + wrong : 3 + wrong]}",
+                self.source.span(start, start + 2),
+                hint="known: \\\\ \\\" \\' \\? \\n \\t \\r \\a \\b \\f \\v \\0",
+            )
+        return text

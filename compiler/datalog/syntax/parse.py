@@ -1,0 +1,138 @@
+"""Datalog text to the tree of ``ast``, by lark's LALR parser; every syntax error is noted.
+
+After an error the statement it is in is blanked and the text parsed again.
+"""
+
+import re
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from lark import Lark, Token
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.build import Builder
+from kpg.compiler.datalog.syntax.source import Source
+
+MOST_ERRORS = 20
+BOUNDARY = re.compile(
+    r'"(?:[^"\\\n]|\\.)*"|(?P<end>\.(?=\s|$|[^\w."]))|(?P<directive>\.(?:decl|type|number_type|symbol_type|input|output|printsize|'
+    r"limitsize|comp|init|override|pragma|query|functor|lattice)\b)|(?P<open>\{)|(?P<close>\})"
+)
+SPELLING = {
+    "IDENT": "a name",
+    "QUALIFIED": "a name",
+    "INT": "a number",
+    "FLOAT": "a number",
+    "STRING": "a string",
+    "$END": "the end of the text",
+}
+
+
+@lru_cache(maxsize=1)
+def _grammar() -> str:
+    return (files("kpg.grammars") / "datalog.lark").read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Lark:
+    return Lark(_grammar(), parser="lalr", propagate_positions=True, maybe_placeholders=False)
+
+
+def parse(source: Source, diagnostics: Diagnostics) -> ast.Program:
+    """The statements of the text that have no syntax error."""
+    text = source.text
+    for _ in range(MOST_ERRORS):
+        try:
+            tree = _parser().parse(text)
+        except UnexpectedInput as error:
+            start, end = _note(error, text, source, diagnostics)
+            begin, finish = _statement(text, start, end)
+            text = text[:begin] + re.sub(r"[^\n]", " ", text[begin:finish]) + text[finish:]
+        else:
+            return Builder(source, diagnostics).program(tree)
+    return ast.Program(())
+
+
+def _note(error: UnexpectedInput, text: str, source: Source, diagnostics: Diagnostics) -> tuple[int, int]:
+    """Notes the error; gives its place in the parser's text."""
+    match error:
+        case UnexpectedToken(token=Token(type="$END")) | UnexpectedEOF():
+            start = max(0, len(text.rstrip()) - 1)
+            end = start + 1
+            message = "syntax error at the end of the text"
+        case UnexpectedToken(token=token):
+            start, end = int(token.start_pos or 0), int(token.end_pos or 0)
+            message = f'syntax error at "{token}"'
+        case UnexpectedCharacters():
+            start = int(error.pos_in_stream or 0)
+            end = start + 1
+            message = f'syntax error at "{text[start]}"'
+            if text[start] == '"':
+                message = "a string does not end"
+        case _:
+            raise error
+    diagnostics.error("syntax", message, source.span(start, end), hint=_expected(error))
+    return start, end
+
+
+def _expected(error: UnexpectedInput) -> str | None:
+    """A hint that names what may stand there, if that is few things."""
+    names: Any = getattr(error, "accepts", None) or getattr(error, "expected", None)
+    names = names or getattr(error, "allowed", None) or ()
+    shown = sorted({_spelling(name) for name in names})
+    if not shown or len(shown) > 8:
+        return None
+    return f"expected {' or '.join(shown)}"
+
+
+def _spelling(name: str) -> str:
+    if name in SPELLING:
+        return SPELLING[name]
+    pattern = next((terminal.pattern for terminal in _parser().terminals if terminal.name == name), None)
+    if pattern is None:
+        return name.lower()
+    words: dict[str, str] = {
+        "LOGICAL_OR": "an operator",
+        "LOGICAL_XOR": "an operator",
+        "LOGICAL_AND": "an operator",
+        "OR": "an operator",
+        "XOR": "an operator",
+        "AND": "an operator",
+        "SHIFT": "an operator",
+        "TIMES": "an operator",
+    }
+    if name in words or pattern.type == "re":
+        return words.get(name, name.lower().replace("_", " "))
+    return f'"{pattern.value}"'
+
+
+def _statement(text: str, start: int, end: int) -> tuple[int, int]:
+    """The stretch to blank: the statement around an error, of a component only what is wrong in it."""
+    begin, depth = 0, 0
+    for found in BOUNDARY.finditer(text):
+        if found.lastgroup is None:
+            continue
+        opens_component = found.lastgroup == "open" and _opens_component(text, found.start())
+        if found.start() >= max(start, begin) and found.start() >= end - 1:
+            if found.lastgroup == "end" and depth == 0:
+                return begin, found.end()
+            if found.lastgroup == "directive" and found.start() > start:
+                return begin, found.start()
+        if found.lastgroup == "open":
+            depth += 0 if opens_component else 1
+        elif found.lastgroup == "close" and depth:
+            depth -= 1
+            continue
+        if found.start() < start and (found.lastgroup in ("end", "close") or opens_component):
+            begin, depth = found.end(), 0
+        elif found.start() <= start and found.lastgroup == "directive":
+            begin, depth = found.start(), 0
+    return begin, len(text)
+
+
+def _opens_component(text: str, brace: int) -> bool:
+    header = text.rfind(".comp", 0, brace)
+    return header >= 0 and not re.search(r"[{}]", text[header:brace])

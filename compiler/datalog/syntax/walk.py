@@ -1,0 +1,117 @@
+"""Parts of ``ast`` expressions and bodies."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import assert_never
+
+from kpg.compiler.datalog.syntax import ast
+
+FlatLiteral = ast.Atom | ast.Not | ast.Comparison
+"""A literal of a conjunction: an atom, an atom negated, a comparison."""
+
+
+def children(expression: ast.Expression) -> tuple[ast.Expression, ...]:
+    """The direct parts of an expression; of an aggregate none, for it is a scope of its own."""
+    match expression:
+        case ast.Record(args=args) | ast.Call(args=args):
+            return args
+        case ast.Dollar(args=arguments):
+            return arguments or ()
+        case ast.Cast(value=value):
+            return (value,)
+        case _:
+            return ()
+
+
+def walk(expression: ast.Expression) -> Iterator[ast.Expression]:
+    """The expression and its parts, aggregates among them but nothing inside of those."""
+    yield expression
+    for child in children(expression):
+        yield from walk(child)
+
+
+def literal_expressions(literal: FlatLiteral) -> tuple[ast.Expression, ...]:
+    """The expressions that a literal is made of."""
+    match literal:
+        case ast.Atom(args=args) | ast.Not(body=ast.Atom(args=args)):
+            return args
+        case ast.Comparison(left=left, right=right):
+            return (left, right)
+        case _:
+            return ()
+
+
+def literals(body: ast.Body) -> tuple[FlatLiteral, ...]:
+    """The literals of a flat body, those of all its alternatives."""
+    match body:
+        case ast.And(parts=parts) | ast.Or(parts=parts):
+            return tuple(flat for part in parts for flat in literals(part))
+        case ast.Atom() | ast.Not() | ast.Comparison():
+            return (body,)
+        case _:
+            return ()
+
+
+def alternatives(body: ast.Body) -> tuple[tuple[FlatLiteral, ...], ...]:
+    """The conjunctions of a flat body: one, unless it is a disjunction."""
+    if isinstance(body, ast.Or):
+        return tuple(literals(part) for part in body.parts)
+    return (literals(body),)
+
+
+def with_literals(body: ast.Body, change: Callable[[FlatLiteral], FlatLiteral]) -> ast.Body:
+    """The flat body with its literals changed."""
+    found = tuple(ast.And(tuple(change(one) for one in part), body.span) for part in alternatives(body))
+    return found[0] if not isinstance(body, ast.Or) else ast.Or(found, body.span)
+
+
+def variables(expression: ast.Expression) -> Iterator[ast.Variable]:
+    """The variables of an expression, none inside of aggregates."""
+    return (part for part in walk(expression) if isinstance(part, ast.Variable))
+
+
+def all_variables(expression: ast.Expression) -> Iterator[ast.Variable]:
+    """The variables of an expression, those inside of aggregates too."""
+    for part in walk(expression):
+        if isinstance(part, ast.Variable):
+            yield part
+        elif isinstance(part, ast.Aggregate):
+            if part.value is not None:
+                yield from all_variables(part.value)
+            for literal in literals(part.body):
+                for inner in literal_expressions(literal):
+                    yield from all_variables(inner)
+
+
+def transform(
+    expression: ast.Expression, change: Callable[[ast.Expression], ast.Expression]
+) -> ast.Expression:
+    """Rebuilds the expression bottom-up; ``change`` gets variables, underscores and whole aggregates too."""
+    match expression:
+        case ast.Record(args=args) | ast.Call(args=args):
+            return change(replace(expression, args=tuple(transform(arg, change) for arg in args)))
+        case ast.Dollar(args=arguments):
+            if arguments is None:
+                return change(expression)
+            return change(replace(expression, args=tuple(transform(arg, change) for arg in arguments)))
+        case ast.Cast(value=value):
+            return change(replace(expression, value=transform(value, change)))
+        case _:
+            return change(expression)
+
+
+def transform_literal(
+    literal: FlatLiteral, change: Callable[[ast.Expression], ast.Expression]
+) -> FlatLiteral:
+    """The literal with its expressions rebuilt."""
+    match literal:
+        case ast.Atom(args=args):
+            return replace(literal, args=tuple(transform(arg, change) for arg in args))
+        case ast.Not(body=ast.Atom(args=args) as atom):
+            return replace(literal, body=replace(atom, args=tuple(transform(arg, change) for arg in args)))
+        case ast.Comparison(left=left, right=right):
+            return replace(literal, left=transform(left, change), right=transform(right, change))
+        case ast.Not():
+            return literal
+        case _:
+            assert_never(literal)

@@ -1,0 +1,199 @@
+"""One rule rewritten: its literals in the order of the bindings, demand passed on before each derived atom.
+
+Bancilhon, Maier, Sagiv, Ullman, PODS 1986; Beeri, Ramakrishnan, JLP 1991, with supplementary relations
+only where a prefix of two literals or more has two readers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from kpg.compiler.rules import core
+from kpg.compiler.rules.aggregates import counts_repeats
+from kpg.compiler.rules.magic.adornment import Adorned
+from kpg.compiler.rules.magic.literals import can_fail, names, term_names
+from kpg.compiler.rules.magic.rewriting import Rewriting, costly, used
+from kpg.compiler.rules.magic.sips import Known, ordered
+from kpg.runtime.errors import NotSupportedError, Span
+
+WORTH_KEEPING = 3
+"""The literals of a prefix, its guard included, from which on it is kept rather than computed twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A rule to be made: ``head :- guard, body``. ``guard`` has what demand binds; None if the body does."""
+
+    source: core.Rule
+    """The rule that it is made of."""
+    relation: str
+    terms: tuple[core.Term, ...]
+    guard: core.Atom | None
+    body: tuple[core.Literal, ...]
+    weak: frozenset[str] = frozenset()
+    """The guard's variables that demand alone has bound."""
+
+
+def rewrite_rule(rewriting: Rewriting, task: Task) -> None:
+    """Add the task's rule to the rewriting, and those that make demand for its derived atoms."""
+    _Walk(rewriting, task).run()
+
+
+@dataclass(slots=True)
+class _Walk:
+    rewriting: Rewriting
+    task: Task
+    known: Known = field(default_factory=Known)
+    prefix: list[core.Literal] = field(default_factory=list)
+    """What is evaluated so far."""
+    stable: list[core.Literal] = field(default_factory=list)
+    """That as demand may use it: without what depends on values that are not final or can fail, and without
+    negations that make demand themselves, lest demand depend on its own negation.
+    """
+    shaky: set[str] = field(default_factory=set)
+    """The variables that only such literals bind."""
+
+    @property
+    def head(self) -> str:
+        """The relation of the source that the rule is for."""
+        return self.task.source.head.relation
+
+    def run(self) -> None:
+        task = self.task
+        if task.guard is not None:
+            self.prefix.append(task.guard)
+            self.stable.append(task.guard)
+            guarded = term_names(task.guard.terms)
+            self.known.bound |= guarded
+            self.known.passable |= guarded
+            self.known.strong |= guarded - task.weak
+        left = list(task.body)
+        for literal in ordered(task.body, self.known, self.rewriting.classes(self.head)):
+            left.remove(literal)
+            self.step(literal, left)
+        self.rewriting.add(task.relation, task.terms, self.prefix, task.source.span)
+
+    def step(self, literal: core.Literal, left: Sequence[core.Literal]) -> None:
+        """Evaluate a literal, having asked for what it needs."""
+        match literal:
+            case core.Atom():
+                self._atom(literal, left)
+            case core.Negation(atom=atom) if self._restricts(atom):
+                self.prefix.append(core.Negation(self._asked(atom, strict=True)))
+            case core.BodyAggregate():
+                self._append(replace(literal, body=self._inner(literal)))
+            case _:
+                self._append(literal)
+
+    def _append(self, literal: core.Literal) -> None:
+        self.prefix.append(literal)
+        mentioned = names([literal])
+        if mentioned & self.shaky or can_fail(literal):
+            self.shaky |= mentioned - names(self.stable)
+        else:
+            self.stable.append(literal)
+
+    def _atom(self, atom: core.Atom, left: Sequence[core.Literal]) -> None:
+        if self._restricts(atom) and self._has_two_readers(left):
+            self._keep_prefix([atom, *left])
+        asked = self._asked(atom)
+        moving = self.rewriting.source.unstable(self.head, atom.relation)
+        if not moving:
+            self._append(asked)
+            return
+        self.prefix.append(asked)
+        terms = tuple(
+            core.Wildcard(term.type) if place in moving else term for place, term in enumerate(asked.terms)
+        )
+        if not term_names(terms) & self.shaky:
+            self.stable.append(replace(asked, terms=terms))
+        self.shaky |= term_names(asked.terms) - names(self.stable)
+
+    def _has_two_readers(self, left: Sequence[core.Literal]) -> bool:
+        """Whether the prefix is worth keeping for the demand that it makes and for the rule itself."""
+        functions = self.rewriting.source.relation(self.head).aggregates
+        counts = counts_repeats(functions)
+        rest = [one for one in self.prefix if one not in self.stable]
+        plain = all(isinstance(one, core.Negation) for one in rest)
+        return costly(self.stable) >= WORTH_KEEPING and plain and not counts
+
+    def _keep_prefix(self, left: Sequence[core.Literal]) -> None:
+        """Replace the prefix, but for negations that demand does not use, by a relation of its bindings."""
+        rest = [one for one in self.prefix if one not in self.stable]
+        needed = used([*left, *rest], self.task.terms)
+        kept = {v.name: v for one in self.stable for v in core.literal_variables(one) if v.name in needed}
+        number = self.rewriting.number(self.task.relation)
+        name = f"part {number} of {self.task.relation}"
+        columns = [_column(variable) for variable in kept.values()]
+        self.rewriting.make(name, columns, self.head)
+        terms = tuple(kept.values())
+        span = self.task.source.span
+        self.rewriting.add(name, terms, self.stable, span)
+        self.rewriting.notes.append((name, "keeps bindings that both demand and the rule need"))
+        self.stable = [core.Atom(name, terms, span)]
+        self.prefix = [*self.stable, *rest]
+
+    def _restricts(self, atom: core.Atom) -> bool:
+        """Whether demand will be made for the atom."""
+        return self.rewriting.source.is_derived(atom.relation) and (
+            atom.relation not in self.rewriting.decisions.whole
+        )
+
+    def _asked(self, atom: core.Atom, *, strict: bool = False) -> core.Atom:
+        """The atom over the tuples that are asked for by what is bound before it.
+
+        ``strict``: the atom is negated or aggregated.
+        """
+        if not self._restricts(atom):
+            return atom
+        relation = self.rewriting.source.relation(atom.relation)
+        passable = self.known.passable & names(self.stable)
+        bound = tuple(
+            _is_given(term, passable | (self.known.bound if place in relation.demanded else set()))
+            and not (relation.aggregates and relation.aggregates[place])
+            for place, term in enumerate(atom.terms)
+        )
+        if any(not bound[place] for place in relation.demanded):
+            self._refuse(relation, atom.span)
+        if not any(bound):
+            self.rewriting.make_whole(atom.relation, f"it is asked for as a whole in a rule for {self.head}")
+            return atom
+        adorned = self.rewriting.ask(Adorned(atom.relation, bound))
+        if strict:
+            self.rewriting.strict.add(adorned)
+        demand = adorned.given(atom.terms)
+        self.rewriting.add(adorned.made("demand"), demand, self.stable, atom.span)
+        return core.Atom(adorned.name, atom.terms, atom.span)
+
+    def _refuse(self, relation: core.Relation, span: Span) -> None:
+        missing = ", ".join(relation.columns[place].name for place in sorted(relation.demanded))
+        raise NotSupportedError(
+            f"{relation.name} is used where {missing} has no value",
+            hint=f"{relation.name} can be asked only with values for them",
+            span=span,
+        )
+
+    def _inner(self, aggregate: core.BodyAggregate) -> tuple[core.Literal, ...]:
+        """The body of an aggregate over what is asked for by its groups and by what is bound inside."""
+        inside = _Walk(self.rewriting, self.task)
+        groups = term_names(aggregate.groups)
+        inside.known = self.known.limited(groups)
+        inside.stable = list(self.stable)
+        inside.shaky = set(self.shaky)
+        inside.prefix = []
+        classes = self.rewriting.classes(self.head)
+        for literal in ordered(aggregate.body, inside.known, classes):
+            match literal:
+                case core.Atom():
+                    inside._append(inside._asked(literal, strict=True))
+                case _:
+                    inside.step(literal, ())
+        return tuple(inside.prefix)
+
+
+def _is_given(term: core.Term, bound: set[str]) -> bool:
+    return isinstance(term, core.Constant) or (isinstance(term, core.Variable) and term.name in bound)
+
+
+def _column(variable: core.Variable) -> core.Column:
+    type_ = core.ValueType(str(variable.type), core.Domain.SQL, variable.type)
+    return core.Column(variable.name, type_, variable.type)

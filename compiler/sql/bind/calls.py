@@ -1,0 +1,124 @@
+"""Calls of registered functions with their arguments brought to the types that these take."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from sqlglot import exp
+
+from kpg.compiler.sql.bind.literals import convert, from_text, rounded
+from kpg.compiler.sql.bind.scope import Binding
+from kpg.compiler.sql.syntax import span_of, whole
+from kpg.runtime.errors import DataError, ProgrammingError
+from kpg.runtime.functions import common_type, resolve
+from kpg.runtime.functions.render import render_literal
+from kpg.runtime.scalar import Call, Literal, Scalar
+from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN, ColumnDef, Kind, Type
+
+DATED: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
+
+
+def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> Scalar:
+    """``name(args)`` with implicit casts; ProgrammingError at the node if the types do not fit."""
+    try:
+        meaning = resolve(name, tuple(arg.type for arg in args))
+    except ProgrammingError as error:
+        span = span_of(node, binding.source) or whole(binding.source)
+        raise ProgrammingError(error.message, span=span, hint=error.hint) from None
+    cast = [brought(binding, arg, type_, node) for arg, type_ in zip(args, meaning.arg_types, strict=True)]
+    return Call(meaning.function.name, tuple(cast), meaning.result_type)
+
+
+def brought(binding: Binding, scalar: Scalar, type_: Type, node: exp.Expr) -> Scalar:
+    """The scalar as a value of ``type_``; ProgrammingError if it is a quoted string that means none."""
+    if isinstance(scalar, Literal) and scalar.type == UNKNOWN and isinstance(scalar.value, str):
+        unlimited = Type(type_.kind) if type_.is_text else type_
+        value = from_text(scalar.value, unlimited)
+        if value is None:
+            binding.wrong(f"'{scalar.value}' is not of type {type_}", node)
+        return Literal(value.value, type_)
+    return coerce(scalar, type_)
+
+
+def assigned(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr) -> Scalar:
+    """The scalar as a value to store in a column; constants are rounded and checked at once.
+
+    Raises ProgrammingError if the types do not fit, DataError if a constant is out of range.
+    """
+    check_assignable(binding, scalar.type, column, node)
+    if isinstance(scalar, Literal) and scalar.type.is_exact and column.type.is_exact:
+        value = rounded(scalar, column.type)
+        if value is None:
+            message = f'{render_literal(scalar)} is out of range for column "{column.name}" {column.type}'
+            raise DataError(message, span=span_of(node, binding.source))
+        return value
+    return stored(brought(binding, scalar, column.type, node), column)
+
+
+def stored(scalar: Scalar, column: ColumnDef) -> Scalar:
+    """The value for a column: if it is cast, errors name the column."""
+    if isinstance(scalar, Call) and scalar.function == "cast":
+        return replace(scalar, stored=column.name)
+    return scalar
+
+
+def check_assignable(binding: Binding, source: Type, column: ColumnDef, node: exp.Expr) -> None:
+    """Refuses to store a value of a kind that the column's type does not take without a CAST."""
+    target = column.type
+    if source.kind in (target.kind, UNKNOWN.kind) or {source.kind, target.kind} == DATED:
+        return
+    if not (source.is_numeric and target.is_numeric) and not (source.is_text and target.is_text):
+        binding.wrong(f'column "{column.name}" is {target}, not {source}', node, "add a CAST")
+
+
+def coerce(scalar: Scalar, type_: Type) -> Scalar:
+    """The scalar cast to ``type_``, at once if it is a constant and that is exact."""
+    if scalar.type == type_:
+        return scalar
+    if isinstance(scalar, Literal):
+        folded = convert(scalar, type_)
+        if folded is not None:
+            return folded
+    if scalar.type == UNKNOWN:
+        return Literal(None, type_)
+    return Call("cast", (scalar,), type_)
+
+
+def settled(scalar: Scalar) -> Scalar:
+    """The scalar with a type: a string or NULL that no context gave one is text."""
+    if isinstance(scalar, Literal) and scalar.type == UNKNOWN:
+        return Literal(scalar.value, TEXT)
+    return scalar
+
+
+def settle(binding: Binding, args: Sequence[Scalar], node: exp.Expr) -> list[Scalar]:
+    """The arguments of a binary operator: one of unknown type takes the other's."""
+    left, right = args
+    if left.type == UNKNOWN and right.type != UNKNOWN:
+        left = brought(binding, left, right.type, node)
+    elif right.type == UNKNOWN and left.type != UNKNOWN:
+        right = brought(binding, right, left.type, node)
+    return [left, right]
+
+
+def unified(binding: Binding, args: Sequence[Scalar], nodes: Sequence[exp.Expr], what: str) -> list[Scalar]:
+    """The arguments brought to their common type; ProgrammingError where there is none."""
+    target = common_type(tuple(arg.type for arg in args))
+    if target is None:
+        known = args[0].type
+        for arg, node in zip(args, nodes, strict=True):
+            joint = common_type((known, arg.type))
+            if joint is None:
+                binding.wrong(f"{what} {known} and {arg.type} cannot be matched", node, "add a CAST")
+            known = joint
+        raise AssertionError("some pair has no common type")
+    return [brought(binding, arg, target, node) for arg, node in zip(args, nodes, strict=True)]
+
+
+def condition(binding: Binding, scalar: Scalar, node: exp.Expr, clause: str) -> Scalar:
+    """The scalar as a BOOLEAN; ProgrammingError if it is none."""
+    if scalar.type == UNKNOWN:
+        return brought(binding, scalar, BOOLEAN, node)
+    if scalar.type != BOOLEAN:
+        binding.wrong(f"{clause} needs a BOOLEAN, not {scalar.type}", node)
+    return scalar

@@ -1,0 +1,249 @@
+"""FROM: tables, views, WITH queries, derived tables and joins; what they name enters the scope."""
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from kpg.compiler.algebra.rel import types as rel_types
+from kpg.compiler.catalog import ViewEntry, did_you_mean, get_of
+from kpg.compiler.sql.bind.calls import call, unified
+from kpg.compiler.sql.bind.literals import conjuncts
+from kpg.compiler.sql.bind.output import settled_query
+from kpg.compiler.sql.bind.predicate import bind_condition
+from kpg.compiler.sql.bind.scope import Binding, Common, Field, Scope
+from kpg.compiler.sql.syntax import construct_name, only
+from kpg.compiler.sql.tree import Join, Map, Node, Query, Rows, Scan, Shared
+from kpg.runtime.scalar import Column, Literal, Scalar
+from kpg.runtime.types import INTEGER, Type
+
+
+def bind_from(binding: Binding, scope: Scope, select: exp.Select) -> Node:
+    """The relation that a SELECT's FROM and joins make; without FROM, one row."""
+    source = select.args.get("from_")
+    joins = select.args.get("joins") or []
+    if source is None:
+        return one_row(binding)
+    only(source, binding.source, "this")
+    groups: list[tuple[exp.Expr, list[exp.Join]]] = [(source.this, [])]
+    for join in joins:
+        if _is_comma(join):
+            groups.append((join.this, []))
+        else:
+            groups[-1][1].append(join)
+    result: Node | None = None
+    for first, rest in groups:
+        node = _joined(binding, scope, first, rest)
+        result = node if result is None else Join("inner", result, node, ())
+    assert result is not None
+    return result
+
+
+def one_row(binding: Binding) -> Rows:
+    """One row, of a column that nothing refers to."""
+    return Rows(((Literal(0, INTEGER),),), (binding.fresh(),), (INTEGER,))
+
+
+def _is_comma(join: exp.Join) -> bool:
+    return not any(value for name, value in join.args.items() if name != "this")
+
+
+def _joined(binding: Binding, scope: Scope, first: exp.Expr, joins: list[exp.Join]) -> Node:
+    start = len(scope.fields)
+    node = _item(binding, scope, first)
+    for join in [*(first.args.get("joins") or []), *joins]:
+        middle = len(scope.fields)
+        right = _item(binding, scope, join.this)
+        for nested in join.this.args.get("joins") or []:
+            binding.refuse("a join nested without parentheses", nested)
+        node = _join(binding, scope, node, right, join, (start, middle))
+    return node
+
+
+def _join(
+    binding: Binding, scope: Scope, left: Node, right: Node, join: exp.Join, places: tuple[int, int]
+) -> Node:
+    only(join, binding.source, "this", "side", "kind", "on", "using", "method")
+    side, kind, method = (str(join.args.get(part) or "").upper() for part in ("side", "kind", "method"))
+    if kind not in ("", "INNER", "OUTER", "CROSS") or method not in ("", "NATURAL"):
+        binding.refuse(f"{method} {kind} JOIN".strip(), join)
+    if kind == "CROSS" and (join.args.get("on") or join.args.get("using")):
+        binding.wrong("CROSS JOIN takes no condition", join)
+    names = _shared_names(scope, join, method, places)
+    node: Node
+    if names is not None:
+        return _join_using(binding, scope, (left, right), side, names, places, join)
+    on: tuple[Scalar, ...] = ()
+    if join.args.get("on") is not None:
+        inner = scope.without_aggregates("a join condition")
+        on = conjuncts(bind_condition(binding, inner, join.args["on"], "ON"))
+    elif kind != "CROSS" and not isinstance(join.this, exp.Lateral):
+        binding.wrong("JOIN needs a condition", join, "add ON or USING, or write CROSS JOIN")
+    node = _outer(binding, side, left, right, on, join)
+    return node
+
+
+def _outer(
+    binding: Binding, side: str, left: Node, right: Node, on: tuple[Scalar, ...], join: exp.Join
+) -> Node:
+    match side:
+        case "":
+            return Join("inner", left, right, on)
+        case "LEFT":
+            return Join("left", left, right, on)
+        case "RIGHT":
+            return Join("left", right, left, on)
+        case "FULL":
+            return Join("full", left, right, on)
+        case _:
+            binding.refuse(f"{side} JOIN", join)
+
+
+def _shared_names(scope: Scope, join: exp.Join, method: str, places: tuple[int, int]) -> list[str] | None:
+    if join.args.get("using"):
+        return [name.name for name in join.args["using"]]
+    if method != "NATURAL":
+        return None
+    left = {known.name.lower() for known in scope.fields[places[0] : places[1]] if known.listed}
+    right = [known.name for known in scope.fields[places[1] :] if known.listed]
+    return [name for name in right if name.lower() in left]
+
+
+def _join_using(
+    binding: Binding,
+    scope: Scope,
+    sides: tuple[Node, Node],
+    side: str,
+    names: list[str],
+    places: tuple[int, int],
+    join: exp.Join,
+) -> Node:
+    start, middle = places
+    lefts = [_side_field(binding, scope.fields[start:middle], name, join, "left") for name in names]
+    rights = [_side_field(binding, scope.fields[middle:], name, join, "right") for name in names]
+    pairs = list(zip(lefts, rights, strict=True))
+    on = tuple(call(binding, "eq", [left.column, right.column], join) for left, right in pairs)
+    node = _outer(binding, side, sides[0], sides[1], on, join)
+    merged: list[Field] = []
+    for left, right in pairs:
+        column = right.column if side == "RIGHT" else left.column
+        if side == "FULL":
+            values = unified(binding, [left.column, right.column], [join, join], "USING columns")
+            column = Column(binding.fresh(), values[0].type)
+            node = Map(node, (column.index,), (call(binding, "coalesce", values, join),))
+        merged.append(Field("", left.name, column))
+    hidden = {id(known) for pair in pairs for known in pair}
+    rest = [replace(known, listed=False) if id(known) in hidden else known for known in scope.fields[start:]]
+    scope.fields[start:] = [*merged, *rest]
+    return node
+
+
+def _side_field(binding: Binding, fields: list[Field], name: str, join: exp.Join, side: str) -> Field:
+    found = [known for known in fields if known.listed and known.name.lower() == name.lower()]
+    if len(found) != 1:
+        problem = "is ambiguous" if found else "does not exist"
+        hint = did_you_mean(name, (known.name for known in fields))
+        binding.wrong(f'column "{name}" of USING {problem} in the {side} relation', join, hint)
+    return found[0]
+
+
+def _item(binding: Binding, scope: Scope, node: exp.Expr) -> Node:
+    match node:
+        case exp.Table():
+            return _table(binding, scope, node)
+        case exp.Subquery() if isinstance(node.this, exp.Table):
+            only(node, binding.source, "this")
+            return _joined(binding, scope, node.this, [])
+        case exp.Subquery() | exp.Values():
+            inner = Scope(scope.parent, common=scope.common)
+            return _derived(binding, scope, binding.query(inner, node), node)
+        case exp.Lateral(this=exp.Subquery() as query):
+            only(node, binding.source, "this", "alias")
+            return _derived(binding, scope, binding.query(scope.without_aggregates("LATERAL"), query), node)
+        case _:
+            binding.refuse(f"{construct_name(node)} in FROM", node)
+
+
+def _alias(binding: Binding, node: exp.Expr, default: str) -> tuple[str, list[str]]:
+    alias = node.args.get("alias")
+    if alias is None:
+        return default, []
+    only(alias, binding.source, "this", "columns")
+    return alias.name or default, [column.name for column in alias.args.get("columns") or []]
+
+
+def _derived(binding: Binding, scope: Scope, query: Query, node: exp.Expr) -> Node:
+    query = settled_query(query)
+    name, renamed = _alias(binding, node, "")
+    _enter(binding, scope, name, query.names, query.columns, renamed, node)
+    return query.node
+
+
+def _enter(
+    binding: Binding,
+    scope: Scope,
+    relation: str,
+    names: tuple[str, ...],
+    columns: tuple[Column, ...],
+    renamed: list[str],
+    node: exp.Expr,
+) -> None:
+    if len(renamed) > len(names):
+        binding.wrong(f'"{relation}" has {len(names)} columns but {len(renamed)} are named', node)
+    shown = (*renamed, *names[len(renamed) :])
+    if relation and relation.lower() in scope.relations():
+        binding.wrong(f'"{relation}" occurs twice in FROM', node, "give one of them an alias")
+    scope.fields += [Field(relation, name, column) for name, column in zip(shown, columns, strict=True)]
+
+
+def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
+    only(node, binding.source, "this", "alias", "joins")
+    if not isinstance(node.this, exp.Identifier):
+        binding.refuse("a function in FROM", node)
+    common = scope.find_common(node.name)
+    if common is not None:
+        return _common(binding, scope, common, node)
+    span_node = node.this
+    entry = binding.catalog.find(node.name)
+    if entry is None:
+        every = [known.name for known in binding.catalog]
+        binding.wrong(f'relation "{node.name}" does not exist', span_node, did_you_mean(node.name, every))
+    name, renamed = _alias(binding, node, entry.name)
+    width = len(entry.schema.columns)
+    if isinstance(entry, ViewEntry) and not entry.materialized and entry.rel is not None:
+        shared = _share_view(binding, entry)
+        ids = tuple(binding.fresh() for _ in shared.columns)
+        result: Node = Shared(f"view {entry.name}", ids)
+        types: tuple[Type, ...] = tuple(column.type for column in shared.columns)
+    else:
+        get = get_of(entry)
+        types = rel_types(get)
+        ids = tuple(binding.fresh() for _ in types)
+        result = Scan(get, ids)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))[:width]
+    _enter(binding, scope, name, entry.schema.names, columns, renamed, node)
+    return result
+
+
+def _share_view(binding: Binding, entry: ViewEntry) -> Query:
+    key = f"view {entry.name}"
+    if key not in binding.shared:
+        assert entry.rel is not None
+        types = rel_types(entry.rel)
+        ids = tuple(binding.fresh() for _ in types)
+        columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
+        binding.shared[key] = Query(Scan(entry.rel, ids), columns, entry.schema.names)
+    return binding.shared[key]
+
+
+def _common(binding: Binding, scope: Scope, common: Common, node: exp.Table) -> Node:
+    name, renamed = _alias(binding, node, common.name)
+    if common.shared is None:
+        query = settled_query(binding.query(common.scope, common.syntax))
+        names = (*common.columns, *query.names[len(common.columns) :])
+        _enter(binding, scope, name, names, query.columns, renamed, node)
+        return query.node
+    names, types = binding.columns_of(common.shared)
+    ids = tuple(binding.fresh() for _ in types)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
+    _enter(binding, scope, name, names, columns, renamed, node)
+    return Shared(common.shared, ids)

@@ -1,0 +1,147 @@
+"""Predicates: AND, OR, NOT, IN, BETWEEN, IS, LIKE, and comparisons of rows."""
+
+from sqlglot import exp
+
+from kpg.compiler.sql.bind.calls import call, condition, unified
+from kpg.compiler.sql.bind.functions import COMPARISONS
+from kpg.compiler.sql.bind.scope import Binding, Scope
+from kpg.compiler.sql.bind.subquery import bind_in
+from kpg.compiler.sql.syntax import only
+from kpg.runtime.scalar import Call, Literal, Scalar
+from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN
+
+
+def bind_predicate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
+    """The scalar of a predicate; None if the node is not one that is bound here."""
+    match node:
+        case exp.And() | exp.Or():
+            return _connective(binding, scope, node)
+        case exp.Not():
+            only(node, binding.source, "this")
+            return negation(binding, bind_condition(binding, scope, node.this, "NOT"), node)
+        case exp.In():
+            return _in(binding, scope, node)
+        case exp.Between():
+            return _between(binding, scope, node)
+        case exp.Is():
+            return _is(binding, scope, node)
+        case exp.Like() | exp.ILike() | exp.Escape():
+            return _like(binding, scope, node)
+        case exp.EQ() | exp.NEQ() if isinstance(node.this, exp.Tuple):
+            return _row_comparison(binding, scope, node)
+        case exp.Xor():
+            only(node, binding.source, "this", "expression")
+            sides = [bind_condition(binding, scope, side, "XOR") for side in (node.this, node.expression)]
+            return call(binding, "ne", sides, node)
+        case _:
+            return None
+
+
+def bind_condition(binding: Binding, scope: Scope, node: exp.Expr, clause: str) -> Scalar:
+    """A BOOLEAN expression of the named clause."""
+    return condition(binding, binding.expression(scope, node), node, clause)
+
+
+def negation(binding: Binding, scalar: Scalar, node: exp.Expr) -> Scalar:
+    """NOT, a double one left out."""
+    if isinstance(scalar, Call) and scalar.function == "not":
+        return scalar.args[0]
+    return call(binding, "not", [scalar], node)
+
+
+def _negated_if(binding: Binding, scalar: Scalar, node: exp.Expr) -> Scalar:
+    return negation(binding, scalar, node) if node.args.get("negate") else scalar
+
+
+def _connective(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    """A chain of the same connective as one call: sqlglot nests a long one as deep as it is long."""
+    kind = type(node)
+    name = "and" if kind is exp.And else "or"
+    operands: list[exp.Expr] = []
+    pending = [node]
+    while pending:
+        here = pending.pop()
+        if type(here) is kind:
+            only(here, binding.source, "this", "expression")
+            pending += [here.args["expression"], here.this]
+        elif isinstance(here, exp.Paren) and type(here.this) is kind:
+            pending.append(here.this)
+        else:
+            operands.append(here)
+    return call(
+        binding, name, [bind_condition(binding, scope, part, name.upper()) for part in operands], node
+    )
+
+
+def _in(binding: Binding, scope: Scope, node: exp.In) -> Scalar:
+    only(node, binding.source, "this", "expressions", "query", "negate")
+    if node.args.get("query") is not None:
+        return _negated_if(binding, bind_in(binding, scope, node), node)
+    if isinstance(node.this, exp.Tuple):
+        rows = [_rows_equal(binding, scope, node.this, item, node) for item in node.expressions]
+        found = rows[0] if len(rows) == 1 else call(binding, "or", rows, node)
+        return _negated_if(binding, found, node)
+    values = [binding.expression(scope, part) for part in (node.this, *node.expressions)]
+    values = unified(binding, values, [node.this, *node.expressions], "IN list types")
+    if all(isinstance(value, Literal) for value in values[1:]):
+        found = call(binding, "in", values, node)
+    else:
+        tests = [call(binding, "eq", [values[0], value], node) for value in values[1:]]
+        found = tests[0] if len(tests) == 1 else call(binding, "or", tests, node)
+    return _negated_if(binding, found, node)
+
+
+def _rows_equal(binding: Binding, scope: Scope, left: exp.Tuple, right: exp.Expr, node: exp.Expr) -> Scalar:
+    if not isinstance(right, exp.Tuple) or len(left.expressions) != len(right.expressions):
+        binding.wrong("rows of different sizes cannot be compared", node)
+    sides = zip(left.expressions, right.expressions, strict=True)
+    tests = [call(binding, "eq", [binding.expression(scope, x) for x in pair], node) for pair in sides]
+    return tests[0] if len(tests) == 1 else call(binding, "and", tests, node)
+
+
+def _row_comparison(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    only(node, binding.source, "this", "expression")
+    equal = _rows_equal(binding, scope, node.this, node.expression, node)
+    return equal if COMPARISONS[type(node)] == "eq" else negation(binding, equal, node)
+
+
+def _between(binding: Binding, scope: Scope, node: exp.Between) -> Scalar:
+    only(node, binding.source, "this", "low", "high", "negate", "symmetric")
+    if node.args.get("symmetric"):
+        binding.refuse("BETWEEN SYMMETRIC", node)
+    value, low, high = (binding.expression(scope, node.args[part]) for part in ("this", "low", "high"))
+    bounds = [call(binding, "ge", [value, low], node), call(binding, "le", [value, high], node)]
+    return _negated_if(binding, call(binding, "and", bounds, node), node)
+
+
+def _is(binding: Binding, scope: Scope, node: exp.Is) -> Scalar:
+    only(node, binding.source, "this", "expression", "negate")
+    operand = binding.expression(scope, node.this)
+    match node.expression:
+        case exp.Null():
+            if operand.type == UNKNOWN and isinstance(operand, Literal):
+                operand = Literal(operand.value, TEXT)
+            found = call(binding, "is_null", [operand], node)
+            return call(binding, "is_not_null", [operand], node) if node.args.get("negate") else found
+        case exp.Boolean(this=value):
+            tested = condition(binding, operand, node.this, "IS")
+            return _negated_if(
+                binding, call(binding, "is_not_distinct", [tested, Literal(int(value), BOOLEAN)], node), node
+            )
+        case other:
+            binding.refuse(f"IS {other.sql('postgres')}", node)
+
+
+def _like(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    escape = None
+    pattern = node
+    if isinstance(node, exp.Escape):
+        only(node, binding.source, "this", "expression")
+        escape, pattern = node.expression, node.this
+    if not isinstance(pattern, exp.Like | exp.ILike):
+        binding.refuse("ESCAPE here", node)
+    only(pattern, binding.source, "this", "expression", "negate")
+    parts = [pattern.this, pattern.expression, *([escape] if escape is not None else [])]
+    name = "like" if isinstance(pattern, exp.Like) else "ilike"
+    found = call(binding, name, [binding.expression(scope, part) for part in parts], node)
+    return _negated_if(binding, found, pattern)

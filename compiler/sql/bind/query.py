@@ -1,0 +1,184 @@
+"""Queries: syntax trees to bound queries, names resolved and every scalar typed."""
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from kpg.compiler.catalog import Catalog
+from kpg.compiler.sql.bind.output import brought_query, settled_query
+from kpg.compiler.sql.bind.recursive import bind_mutual, bind_recursive, renamed_columns
+from kpg.compiler.sql.bind.scalar import MAX_DEPTH, bind_expression
+from kpg.compiler.sql.bind.scope import Binding, Common, Scope
+from kpg.compiler.sql.bind.select import bind_select, output_column, sort_key
+from kpg.compiler.sql.bind.values import bind_values
+from kpg.compiler.sql.syntax import construct_name, only
+from kpg.compiler.sql.tree import Query, Resolved, SetOperation, SortKey, TopK, free
+from kpg.runtime.functions import common_type
+from kpg.runtime.scalar import Column, Scalar
+from kpg.runtime.types import UNKNOWN
+
+SET_OPERATIONS = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}
+MODIFIERS = ("with_", "order", "limit", "offset")
+
+
+def new_binding(source: str, catalog: Catalog) -> Binding:
+    """The state for binding one statement of the text ``source``."""
+    binding: Binding
+
+    def expression(scope: Scope, node: exp.Expr) -> Scalar:
+        return bind_expression(binding, scope, node)
+
+    def query(parent: Scope | None, node: exp.Expr) -> Query:
+        return bind_query(binding, parent, node)
+
+    binding = Binding(source, catalog, expression, query)
+    return binding
+
+
+def bind(node: exp.Expr, source: str, catalog: Catalog) -> Resolved:
+    """The bound form of a whole query."""
+    binding = new_binding(source, catalog)
+    return finished(binding, settled_query(bind_query(binding, None, node)))
+
+
+def finished(binding: Binding, query: Query) -> Resolved:
+    """The query with all that binding it has collected."""
+    return Resolved(query, binding.subqueries, binding.shared, binding.loops, binding.fresh())
+
+
+def bind_query(binding: Binding, parent: Scope | None, node: exp.Expr) -> Query:
+    """The bound form of a query within the scopes around it. Column types may still be UNKNOWN."""
+    binding.depth += 1
+    if binding.depth > MAX_DEPTH:
+        binding.refuse(f"nesting deeper than {MAX_DEPTH}", node)
+    try:
+        around = _with(binding, parent, node)
+        return _bind_body(binding, around, node)
+    finally:
+        binding.depth -= 1
+
+
+def _bind_body(binding: Binding, around: Scope, node: exp.Expr) -> Query:
+    match node:
+        case exp.Select():
+            query, order = bind_select(binding, around, node)
+        case exp.SetOperation():
+            query = _set_operation(binding, around, node)
+            order = _output_order(binding, query, node)
+        case exp.Values():
+            only(node, binding.source, "expressions", "alias", *MODIFIERS)
+            query = bind_values(binding, around, node)
+            order = _output_order(binding, query, node)
+        case exp.Subquery() if isinstance(node.this, exp.Query | exp.Values):
+            only(node, binding.source, "this", "alias", *MODIFIERS)
+            query = bind_query(binding, around, node.this)
+            order = _output_order(binding, query, node) or query.order
+        case _:
+            binding.refuse(construct_name(node), node)
+    return _limited(binding, query, order, node)
+
+
+def _with(binding: Binding, parent: Scope | None, node: exp.Expr) -> Scope:
+    """The scope around the query's body: that of its WITH queries."""
+    scope = Scope(parent)
+    clause = node.args.get("with_")
+    if clause is None:
+        return scope
+    only(clause, binding.source, "expressions", "recursive", "mutual")
+    names: set[str] = set()
+    for common in clause.expressions:
+        only(common, binding.source, "this", "alias")
+        only(common.args["alias"], binding.source, "this", "columns")
+        if common.alias.lower() in names:
+            binding.wrong(f'WITH query "{common.alias}" is defined twice', common)
+        names.add(common.alias.lower())
+    if clause.args.get("mutual") is not None:
+        bind_mutual(binding, scope, clause)
+        return scope
+    for common in clause.expressions:
+        inner = replace(scope, common=dict(scope.common))
+        recursive = bind_recursive(binding, inner, clause, common) if clause.args.get("recursive") else None
+        scope.common[common.alias.lower()] = recursive or _common(binding, inner, common)
+    return scope
+
+
+def _common(binding: Binding, scope: Scope, node: exp.Expr) -> Common:
+    name, renamed = node.alias, renamed_columns(binding, node)
+    query = settled_query(binding.query(scope, node.this))
+    if len(renamed) > len(query.columns):
+        binding.wrong(f'"{name}" has {len(query.columns)} columns but {len(renamed)} are named', node)
+    if free(query.node, binding.subqueries):
+        return Common(name, node.this, renamed, scope, None)
+    key = f"with {name} {binding.fresh()}"
+    names = (*renamed, *query.names[len(renamed) :])
+    binding.shared[key] = replace(query, names=names, order=())
+    return Common(name, node.this, renamed, scope, key)
+
+
+def _set_operation(binding: Binding, scope: Scope, node: exp.SetOperation) -> Query:
+    only(node, binding.source, "this", "expression", "distinct", *MODIFIERS)
+    kind = SET_OPERATIONS[type(node)]
+    queries = [binding.query(scope, part) for part in (node.this, node.expression)]
+    left, right = queries
+    if len(left.columns) != len(right.columns):
+        message = f"{kind.upper()} of {len(left.columns)} with {len(right.columns)} columns"
+        binding.wrong(message, node, "both sides need the same columns")
+    types = []
+    for index, (one, other) in enumerate(zip(left.columns, right.columns, strict=True)):
+        both = one.type == UNKNOWN and other.type == UNKNOWN
+        joint = UNKNOWN if both else common_type((one.type, other.type))
+        if joint is None:
+            message = f"column {index + 1} of {kind.upper()} is {one.type} and {other.type}"
+            binding.wrong(message, node, "add a CAST")
+        types.append(joint)
+    sides = [brought_query(binding, query, tuple(types), node) for query in queries]
+    ids = tuple(binding.fresh() for _ in types)
+    result = SetOperation(kind, not node.args.get("distinct"), sides[0], sides[1], ids)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
+    return Query(result, columns, left.names)
+
+
+def _output_order(binding: Binding, query: Query, node: exp.Expr) -> tuple[SortKey, ...]:
+    """ORDER BY of a query that is not a SELECT: output columns by name or position."""
+    clause = node.args.get("order")
+    if clause is None:
+        return ()
+    only(clause, binding.source, "expressions")
+    keys = []
+    for ordered in clause.expressions:
+        column = output_column(binding, query.names, query.columns, ordered.this)
+        if column is None:
+            binding.refuse(
+                "ORDER BY an expression over a set operation", ordered, "order by an output column"
+            )
+        keys.append(sort_key(binding, ordered, column))
+    return tuple(keys)
+
+
+def _limited(binding: Binding, query: Query, order: tuple[SortKey, ...], node: exp.Expr) -> Query:
+    limit = _row_count(binding, node.args.get("limit"), "LIMIT")
+    offset = _row_count(binding, node.args.get("offset"), "OFFSET") or 0
+    if limit is None and not offset:
+        return replace(query, order=order)
+    return replace(query, node=TopK(query.node, (), order, limit, offset), order=order)
+
+
+def _row_count(binding: Binding, clause: exp.Expr | None, name: str) -> int | None:
+    if clause is None:
+        return None
+    if isinstance(clause, exp.Fetch):
+        only(clause, binding.source, "direction", "count", "limit_options")
+        options = clause.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            binding.refuse("FETCH with PERCENT or TIES", clause)
+        value = clause.args.get("count")
+    else:
+        only(clause, binding.source, "expression")
+        value = clause.expression
+    if isinstance(value, exp.Null) or (
+        isinstance(value, exp.Var | exp.Column) and value.name.upper() == "ALL"
+    ):
+        return None
+    if not isinstance(value, exp.Literal) or value.is_string or not value.name.isdigit():
+        binding.refuse(f"{name} with anything but a whole number", clause)
+    return int(value.name)

@@ -1,0 +1,238 @@
+"""Expressions: a syntax tree and the scope it stands in to a typed scalar.
+
+A kind of syntax node has a case here, in :mod:`predicate`, or a row in :mod:`functions`; what has
+none is refused.
+"""
+
+from typing import Final
+
+from sqlglot import exp
+
+from kpg.compiler.sql.bind.aggregate import bind_aggregate
+from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified
+from kpg.compiler.sql.bind.functions import FIELDS, NAMED_BY, UNITS, aggregate_of, function_of, listed
+from kpg.compiler.sql.bind.literals import (
+    DAY_MICROSECONDS,
+    from_text,
+    interval,
+    negated,
+    number,
+    range_hint,
+    shifted,
+)
+from kpg.compiler.sql.bind.predicate import bind_predicate
+from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
+from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
+from kpg.compiler.sql.define import sql_type
+from kpg.compiler.sql.syntax import construct_name, only, span_of
+from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.functions import castable
+from kpg.runtime.scalar import If, Literal, Scalar
+from kpg.runtime.types import BOOLEAN, DATE, INTEGER, INTERVAL_DAY, INTERVAL_MONTH, TEXT, UNKNOWN
+
+MAX_DEPTH: Final = 150
+"""How deep expressions and queries may nest: everything that walks a scalar is recursive."""
+
+
+def bind_expression(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    """The typed scalar of an expression; ProgrammingError or NotSupportedError at its place."""
+    binding.depth += 1
+    if binding.depth > MAX_DEPTH:
+        span = span_of(node, binding.source)
+        raise NotSupportedError(f"nesting deeper than {MAX_DEPTH} is not supported", span=span)
+    try:
+        return _bind(binding, scope, node)
+    finally:
+        binding.depth -= 1
+
+
+def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    source = binding.source
+    match node:
+        case exp.Paren():
+            only(node, source, "this")
+            return binding.expression(scope, node.this)
+        case exp.Column():
+            only(node, source, "this", "table")
+            return resolve_name(binding, scope, node).column
+        case exp.Literal() | exp.Null() | exp.Boolean() | exp.Interval():
+            return _constant(binding, node)
+        case exp.Subquery() | exp.Exists():
+            return bind_subquery(binding, scope, node)
+        case exp.Case() | exp.If():
+            return _case(binding, scope, node)
+        case exp.Cast():
+            return _cast(binding, scope, node)
+        case exp.Neg():
+            return _negative(binding, scope, node)
+        case exp.Filter() | exp.AggFunc():
+            return bind_aggregate(binding, scope, node)
+        case exp.Anonymous() if aggregate_of(node) is not None:
+            return bind_aggregate(binding, scope, node)
+        case exp.Binary() if is_quantifier(node.args.get("expression")):
+            return bind_quantified(binding, scope, node)
+        case exp.Add() | exp.Sub():
+            return _sum(binding, scope, node)
+        case exp.Extract() | exp.TimestampTrunc() | exp.DateTrunc():
+            return _date_part(binding, scope, node)
+        case _:
+            return bind_predicate(binding, scope, node) or _function(binding, scope, node)
+
+
+def _constant(binding: Binding, node: exp.Expr) -> Scalar:
+    match node:
+        case exp.Null():
+            return Literal(None, UNKNOWN)
+        case exp.Boolean():
+            return Literal(int(node.this), BOOLEAN)
+        case exp.Interval():
+            only(node, binding.source, "this", "unit")
+            text = node.this.name if isinstance(node.this, exp.Literal) else None
+            unit = node.args.get("unit")
+            found = interval(text, unit.name if unit is not None else "second") if text is not None else None
+            if found is None:
+                binding.refuse("this INTERVAL", node, "an INTERVAL is either months or days and times")
+            return found
+        case _ if node.is_string:
+            return Literal(node.name, UNKNOWN)
+        case _:
+            value = number(node.name)
+            if value is None:
+                binding.wrong(f"number {node.name} is out of range", node, range_hint(node.name))
+            return value
+
+
+def _negative(binding: Binding, scope: Scope, node: exp.Neg) -> Scalar:
+    only(node, binding.source, "this")
+    inner, value = node.this, None
+    if isinstance(inner, exp.Literal) and inner.is_number:
+        positive = number(inner.name)
+        value = negated(positive) if positive is not None else None
+        if value is None:
+            binding.wrong(f"number -{inner.name} is out of range", node, range_hint(inner.name))
+        return value
+    operand = binding.expression(scope, inner)
+    value = negated(operand) if isinstance(operand, Literal) else None
+    return value if value is not None else call(binding, "neg", [operand], node)
+
+
+def _case(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    only(node, binding.source, "this", "ifs", "default", "true", "false")
+    if isinstance(node, exp.If):
+        branches, operand, default = [node], None, node.args.get("false")
+    else:
+        branches, operand, default = node.args["ifs"], node.args.get("this"), node.args.get("default")
+    tested = binding.expression(scope, operand) if operand is not None else None
+    conditions = [_branch(binding, scope, tested, branch.this) for branch in branches]
+    values = [binding.expression(scope, branch.args["true"]) for branch in branches]
+    values.append(binding.expression(scope, default) if default is not None else Literal(None, UNKNOWN))
+    nodes = [*(branch.args["true"] for branch in branches), default if default is not None else node]
+    values = unified(binding, values, nodes, "CASE branches")
+    result = values[-1]
+    for test, value in zip(reversed(conditions), reversed(values[:-1]), strict=True):
+        result = If(test, value, result, value.type)
+    return result
+
+
+def _branch(binding: Binding, scope: Scope, tested: Scalar | None, node: exp.Expr) -> Scalar:
+    value = binding.expression(scope, node)
+    if tested is not None:
+        return call(binding, "eq", [tested, value], node)
+    return condition(binding, value, node, "WHEN")
+
+
+def _cast(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
+    if type(node) is not exp.Cast:
+        binding.refuse(construct_name(node), node)
+    only(node, binding.source, "this", "to")
+    type_ = sql_type(node.to, binding.source)
+    operand = binding.expression(scope, node.this)
+    if isinstance(operand, Literal) and isinstance(operand.value, str):
+        text = operand.value[: type_.precision] if type_.is_text and type_.precision else operand.value
+        value = from_text(text, type_)
+        if value is None:
+            binding.wrong(f"'{operand.value}' is not of type {type_}", node)
+        return value
+    if operand.type != type_ and not castable(operand.type, type_):
+        binding.wrong(f"cannot cast {operand.type} to {type_}", node)
+    return coerce(operand, type_)
+
+
+def _sum(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    only(node, binding.source, "this", "expression")
+    sides = [binding.expression(scope, node.this), binding.expression(scope, node.expression)]
+    left, right = sides[0], sides[1]
+    adding = isinstance(node, exp.Add)
+    if adding and left.type in (INTERVAL_DAY, INTERVAL_MONTH) and right.type == DATE:
+        left, right = right, left
+    if left.type == DATE and isinstance(right, Literal) and right.type in (INTERVAL_DAY, INTERVAL_MONTH):
+        folded = shifted(left, right, 1 if adding else -1) if isinstance(left, Literal) else None
+        if folded is not None:
+            return folded
+        if (
+            right.type == INTERVAL_DAY
+            and isinstance(right.value, int)
+            and right.value % DAY_MICROSECONDS == 0
+        ):
+            right = Literal(right.value // DAY_MICROSECONDS, INTEGER)
+    return call(binding, "add" if adding else "sub", [left, right], node)
+
+
+def _date_part(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    only(node, binding.source, "this", "expression", "unit")
+    if isinstance(node, exp.Extract):
+        name = node.this.name.lower()
+        if name not in FIELDS:
+            binding.refuse(f"EXTRACT({name.upper()})", node)
+        return call(binding, f"extract_{name}", [binding.expression(scope, node.expression)], node)
+    unit = node.args["unit"].name.lower()
+    if unit not in UNITS:
+        binding.refuse(f"DATE_TRUNC to {unit.upper()}", node)
+    return call(binding, "date_trunc", [Literal(unit, TEXT), binding.expression(scope, node.this)], node)
+
+
+def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    known = function_of(node)
+    if known is not None:
+        name, parts = known
+        only(node, binding.source, *parts, "ignore_nulls", *NAMED_BY.get(type(node), ()))
+        operands = [part for name_ in parts for part in listed(node.args.get(name_))]
+    elif isinstance(node, exp.Anonymous):
+        only(node, binding.source, "this", "expressions")
+        name, operands = str(node.this).lower(), node.expressions
+    elif isinstance(node, exp.Window):
+        binding.refuse("a window function (OVER)", node)
+    elif type(node) is exp.Concat:
+        return _concat(binding, scope, node)
+    else:
+        binding.refuse(construct_name(node), node)
+    args = [binding.expression(scope, operand) for operand in operands]
+    if isinstance(node, exp.DPipe):
+        args = _as_texts(args)
+    if isinstance(node, exp.Pad) and len(args) == 2:
+        args.append(Literal(" ", TEXT))
+    if name in ("coalesce", "greatest", "least", "nullif"):
+        args = unified(binding, args, list(operands), f"arguments of {name.upper()}")
+    return call(binding, name, args, node)
+
+
+def _as_texts(args: list[Scalar]) -> list[Scalar]:
+    """The operands of ``||``: beside a text or a quoted constant, a value of another type as text."""
+    if not any(arg.type.is_text or arg.type == UNKNOWN for arg in args):
+        return args
+    return [coerce(arg, TEXT) if castable(arg.type, TEXT) else arg for arg in args]
+
+
+def _concat(binding: Binding, scope: Scope, node: exp.Concat) -> Scalar:
+    """CONCAT: the arguments as text, one after the other, NULLs left out."""
+    empty = Literal("", TEXT)
+    texts: list[Scalar] = []
+    for part in node.expressions:
+        value = settled(binding.expression(scope, part))
+        if not value.type.is_text and not castable(value.type, TEXT):
+            binding.wrong(f"cannot cast {value.type} to {TEXT}", part)
+        texts.append(call(binding, "coalesce", [coerce(value, TEXT), empty], node))
+    result = texts[0]
+    for text in texts[1:]:
+        result = call(binding, "concat", [result, text], node)
+    return result

@@ -1,0 +1,225 @@
+"""SELECT: FROM, WHERE, grouping, the select list, DISTINCT and ORDER BY of one query block."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from sqlglot import exp
+
+from kpg.compiler.sql.bind.from_clause import bind_from
+from kpg.compiler.sql.bind.functions import OUTPUT_NAMES
+from kpg.compiler.sql.bind.group import Grouping, Item, bind_keys, grouped
+from kpg.compiler.sql.bind.literals import conjuncts
+from kpg.compiler.sql.bind.predicate import bind_condition
+from kpg.compiler.sql.bind.scope import Aggregates, Binding, Scope
+from kpg.compiler.sql.syntax import only
+from kpg.compiler.sql.tree import Distinct, Filter, Map, Node, Query, SortKey, TopK, produced
+from kpg.runtime.scalar import Column, Scalar
+
+CLAUSES: Final = frozenset(
+    {
+        "with_",
+        "expressions",
+        "distinct",
+        "from_",
+        "joins",
+        "where",
+        "group",
+        "having",
+        "order",
+        "limit",
+        "offset",
+    }
+)
+
+
+def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Query, tuple[SortKey, ...]]:
+    """The query of a SELECT block without its LIMIT, and its order."""
+    only(node, binding.source, *CLAUSES)
+    if not node.expressions:
+        binding.wrong("SELECT needs at least one column", node)
+    scope = Scope(around.parent, common=around.common)
+    source = bind_from(binding, scope, node)
+    where = node.args.get("where")
+    if where is not None:
+        predicate = bind_condition(binding, scope.without_aggregates("WHERE"), where.this, "WHERE")
+        source = Filter(source, conjuncts(predicate))
+    collector = Aggregates()
+    inner = replace(scope, aggregates=collector)
+    items = _items(binding, inner, node)
+    keys = bind_keys(binding, inner, node, items)
+    having = node.args.get("having")
+    kept = bind_condition(binding, inner, having.this, "HAVING") if having is not None else None
+    distinct_on = _distinct_on(binding, inner, items, node)
+    order = _order_scalars(binding, inner, items, node)
+    if node.args.get("group") is not None or collector.calls or kept is not None:
+        grouping = Grouping(binding, inner, keys, source)
+        items = [replace(item, scalar=grouping.over_groups(item.scalar, item.syntax)) for item in items]
+        kept = grouping.over_groups(kept, node) if kept is not None else None
+        order = [(grouping.over_groups(scalar, key), key) for scalar, key in order]
+        distinct_on = [(grouping.over_groups(scalar, key), key) for scalar, key in distinct_on]
+        source = grouped(source, keys, collector)
+        if kept is not None:
+            source = Filter(source, conjuncts(kept))
+    return _output(binding, source, items, order, distinct_on, node)
+
+
+def _output(
+    binding: Binding,
+    source: Node,
+    items: list[Item],
+    order: list[tuple[Scalar, exp.Expr]],
+    distinct_on: list[tuple[Scalar, exp.Expr]],
+    node: exp.Select,
+) -> tuple[Query, tuple[SortKey, ...]]:
+    distinct = node.args.get("distinct")
+    values = [item.scalar for item in items]
+    ordering = [scalar for scalar, _ in order]
+    if distinct is not None and not distinct_on:
+        for scalar, syntax in order:
+            if scalar not in values:
+                binding.wrong("ORDER BY of SELECT DISTINCT needs a column of the select list", syntax)
+    grouping = [scalar for scalar, _ in distinct_on]
+    source, columns = as_columns(binding, source, [*values, *ordering, *grouping])
+    outputs = columns[: len(values)]
+    keys = tuple(
+        sort_key(binding, syntax, column)
+        for column, (_, syntax) in zip(columns[len(values) :], order, strict=False)
+    )
+    if distinct_on:
+        group = tuple(dict.fromkeys(columns[len(values) + len(order) :]))
+        source = TopK(source, group, keys, 1, 0)
+    elif distinct is not None:
+        source = Distinct(source, tuple(dict.fromkeys(outputs)))
+    return Query(source, outputs, tuple(item.name for item in items)), keys
+
+
+def as_columns(binding: Binding, source: Node, scalars: Sequence[Scalar]) -> tuple[Node, tuple[Column, ...]]:
+    """The source with a column for each scalar: its own where it has it, else a new one."""
+    made = produced(source)
+    fresh: dict[Scalar, Column] = {}
+    columns = []
+    for scalar in scalars:
+        if isinstance(scalar, Column) and scalar.index in made:
+            columns.append(scalar)
+            continue
+        if scalar not in fresh:
+            fresh[scalar] = Column(binding.fresh(), scalar.type)
+        columns.append(fresh[scalar])
+    if fresh:
+        source = Map(source, tuple(column.index for column in fresh.values()), tuple(fresh))
+    return source, tuple(columns)
+
+
+def _items(binding: Binding, scope: Scope, node: exp.Select) -> list[Item]:
+    items: list[Item] = []
+    for part in node.expressions:
+        if isinstance(part, exp.Star) or (isinstance(part, exp.Column) and isinstance(part.this, exp.Star)):
+            items += _star(binding, scope, part)
+            continue
+        syntax = part
+        if isinstance(part, exp.Alias):
+            only(part, binding.source, "this", "alias")
+            syntax = part.this
+        items.append(Item(part.alias or _default_name(syntax), binding.expression(scope, syntax), syntax))
+    return items
+
+
+def _star(binding: Binding, scope: Scope, node: exp.Expr) -> list[Item]:
+    star = node.this if isinstance(node, exp.Column) else node
+    only(star, binding.source)
+    if isinstance(node, exp.Column):
+        only(node, binding.source, "this", "table")
+        fields = [known for known in scope.fields if known.relation.lower() == node.table.lower()]
+        if not fields:
+            binding.wrong(f'missing FROM entry for "{node.table}"', node)
+    else:
+        fields = scope.visible()
+        if not fields:
+            binding.wrong("SELECT * needs a FROM", node)
+    return [Item(known.name, known.column, node) for known in fields]
+
+
+def _default_name(node: exp.Expr) -> str:
+    """The output name of an expression without alias, as Postgres chooses it."""
+    match node:
+        case exp.Column():
+            return node.name
+        case exp.Cast() | exp.Paren():
+            return _default_name(node.this)
+        case exp.Filter() | exp.Window():
+            return _default_name(node.this)
+        case exp.Case():
+            return "case"
+        case exp.Exists():
+            return "exists"
+        case exp.Anonymous():
+            return str(node.this).lower()
+        case exp.Subquery(this=exp.Select(expressions=[only_column])):
+            return only_column.alias or _default_name(only_column)
+        case exp.Func() if type(node) in OUTPUT_NAMES:
+            return OUTPUT_NAMES[type(node)]
+        case exp.Func() if not isinstance(node, exp.Binary | exp.Connector):
+            return node.sql_name().lower()
+        case _:
+            return "?column?"
+
+
+def output_column(
+    binding: Binding, names: Sequence[str], columns: Sequence[Column], node: exp.Expr
+) -> Column | None:
+    """The output column that ORDER BY or GROUP BY means by a name or position; None if it means neither."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        if not node.name.isdigit() or not 1 <= int(node.name) <= len(columns):
+            binding.wrong(f"position {node.name} is not in the select list", node)
+        return columns[int(node.name) - 1]
+    if isinstance(node, exp.Column) and not node.table and not isinstance(node.this, exp.Star):
+        found = {c for name, c in zip(names, columns, strict=True) if name.lower() == node.name.lower()}
+        if len(found) > 1:
+            binding.wrong(f'column "{node.name}" is ambiguous', node)
+        return found.pop() if found else None
+    return None
+
+
+def _output_scalar(binding: Binding, items: list[Item], node: exp.Expr) -> Scalar | None:
+    places = [Column(index, item.scalar.type) for index, item in enumerate(items)]
+    if isinstance(node, exp.Column):
+        named = {item.scalar: place for item, place in zip(items, places, strict=True)}
+        places = [named[item.scalar] for item in items]
+    place = output_column(binding, [item.name for item in items], places, node)
+    return None if place is None else items[place.index].scalar
+
+
+def _order_scalars(
+    binding: Binding, scope: Scope, items: list[Item], node: exp.Select
+) -> list[tuple[Scalar, exp.Expr]]:
+    clause = node.args.get("order")
+    if clause is None:
+        return []
+    only(clause, binding.source, "expressions")
+    result: list[tuple[Scalar, exp.Expr]] = []
+    for ordered in clause.expressions:
+        scalar = _output_scalar(binding, items, ordered.this)
+        result.append((scalar or binding.expression(scope, ordered.this), ordered))
+    return result
+
+
+def _distinct_on(
+    binding: Binding, scope: Scope, items: list[Item], node: exp.Select
+) -> list[tuple[Scalar, exp.Expr]]:
+    distinct = node.args.get("distinct")
+    if distinct is None:
+        return []
+    only(distinct, binding.source, "on")
+    on = distinct.args.get("on")
+    if on is None:
+        return []
+    parts = on.expressions if isinstance(on, exp.Tuple) else [on.this if isinstance(on, exp.Paren) else on]
+    return [(_output_scalar(binding, items, p) or binding.expression(scope, p), p) for p in parts]
+
+
+def sort_key(binding: Binding, node: exp.Expr, column: Column) -> SortKey:
+    """One key of ORDER BY; NULLs are largest where the text does not place them."""
+    only(node, binding.source, "this", "desc", "nulls_first")
+    descending = bool(node.args.get("desc"))
+    return SortKey(column, descending, bool(node.args.get("nulls_first")))

@@ -1,0 +1,92 @@
+"""VALUES: rows of expressions, whose columns take a type from their cells or from a table to insert into."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from sqlglot import exp
+
+from kpg.compiler.sql.bind.calls import assigned, brought
+from kpg.compiler.sql.bind.from_clause import one_row
+from kpg.compiler.sql.bind.scope import Binding, Scope
+from kpg.compiler.sql.tree import Map, Query, Rows, SetOperation
+from kpg.runtime.functions import common_type
+from kpg.runtime.scalar import Column, Literal, Scalar
+from kpg.runtime.types import UNKNOWN, ColumnDef
+
+Cells = list[list[Scalar]]
+
+
+def bind_values(binding: Binding, around: Scope, node: exp.Values) -> Query:
+    """VALUES as a query, each column of a type that all its cells can have."""
+    syntax = _syntax(node)
+    rows = _bound(binding, around, syntax)
+    for (first, second), row in zip(pairwise(rows), syntax[1:], strict=True):
+        if len(first) != len(second):
+            message = f"a row of {len(second)} values in VALUES with rows of {len(first)}"
+            binding.wrong(message, row[0])
+    for index in range(len(rows[0])):
+        _unify(binding, rows, syntax, index, node)
+    return _query(binding, rows)
+
+
+def bind_inserted(binding: Binding, node: exp.Values, columns: Sequence[ColumnDef]) -> Query:
+    """VALUES for columns of a table: each cell on its own takes its column's type."""
+    syntax = _syntax(node)
+    rows = _bound(binding, Scope(), syntax)
+    for row, parts in zip(rows, syntax, strict=True):
+        if len(row) != len(columns):
+            binding.wrong(f"INSERT has {len(row)} values for {len(columns)} columns", parts[0])
+        row[:] = [
+            assigned(binding, cell, column, part)
+            for cell, column, part in zip(row, columns, parts, strict=True)
+        ]
+    return _query(binding, rows)
+
+
+def _syntax(node: exp.Values) -> list[list[exp.Expr]]:
+    return [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
+
+
+def _bound(binding: Binding, around: Scope, syntax: list[list[exp.Expr]]) -> Cells:
+    scope = around.without_aggregates("VALUES")
+    return [[binding.expression(scope, part) for part in row] for row in syntax]
+
+
+def _unify(binding: Binding, rows: Cells, syntax: list[list[exp.Expr]], index: int, node: exp.Expr) -> None:
+    """Brings one column to a type; strings and NULLs alone leave it UNKNOWN."""
+    kinds = {row[index].type: None for row in rows}
+    if set(kinds) == {UNKNOWN}:
+        return
+    target = common_type(tuple(kinds))
+    if target is None:
+        binding.wrong(f"column {index + 1} of VALUES has no common type", node, "add a CAST")
+    for row, parts in zip(rows, syntax, strict=True):
+        row[index] = brought(binding, row[index], target, parts[index])
+
+
+def _query(binding: Binding, rows: Cells) -> Query:
+    types = tuple(scalar.type for scalar in rows[0])
+    names = tuple(f"column{index + 1}" for index in range(len(types)))
+    constant = [tuple(cell for cell in row if isinstance(cell, Literal)) for row in rows]
+    if any(len(row) < len(types) for row in constant):
+        return _computed(binding, rows, names)
+    ids = tuple(binding.fresh() for _ in types)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
+    return Query(Rows(tuple(constant), ids, types), columns, names)
+
+
+def _computed(binding: Binding, rows: Cells, names: tuple[str, ...]) -> Query:
+    """Rows that are not constant: a union of one-row queries."""
+    queries = [_one_row(binding, row, names) for row in rows]
+    result = queries[0]
+    for query in queries[1:]:
+        ids = tuple(binding.fresh() for _ in names)
+        columns = tuple(Column(id_, c.type) for id_, c in zip(ids, query.columns, strict=True))
+        result = Query(SetOperation("union", True, result, query, ids), columns, names)
+    return result
+
+
+def _one_row(binding: Binding, row: list[Scalar], names: tuple[str, ...]) -> Query:
+    ids = tuple(binding.fresh() for _ in row)
+    node = Map(one_row(binding), ids, tuple(row))
+    return Query(node, tuple(Column(id_, scalar.type) for id_, scalar in zip(ids, row, strict=True)), names)

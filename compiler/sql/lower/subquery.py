@@ -1,0 +1,254 @@
+"""Subqueries in scalars: as semijoins where they filter, as joined columns where their value is used."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kpg.compiler.algebra import facts
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.sql.lower import block as blocks
+from kpg.compiler.sql.lower.lowered import (
+    Lowered,
+    Lowering,
+    distinct,
+    extend,
+    join,
+    minus,
+    one_row,
+    project,
+    renamed,
+    row_count,
+    union,
+)
+from kpg.compiler.sql.lower.semijoin import antijoin, semijoin
+from kpg.compiler.sql.tree import Distinct, Group, Ids, Map, Node, Subquery, TopK, free, free_of
+from kpg.runtime.functions import aggregate_named
+from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, transform
+from kpg.runtime.types import BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """A subquery's rows, and the predicates under which one of them answers for a row outside."""
+
+    rows: Lowered
+    ties: tuple[Scalar, ...]
+    comparison: tuple[Scalar, ...]
+
+
+def is_filter(ctx: Lowering, predicate: Scalar) -> bool:
+    """Whether the predicate is a subquery's truth or its negation, and nothing else."""
+    return _filter_of(ctx, predicate) is not None
+
+
+def _filter_of(ctx: Lowering, predicate: Scalar) -> tuple[Subquery, bool] | None:
+    positive = True
+    if isinstance(predicate, Call) and predicate.function == "not":
+        predicate, positive = predicate.args[0], False
+    if not isinstance(predicate, Column):
+        return None
+    subquery = ctx.resolved.subqueries.get(predicate.index)
+    return None if subquery is None or subquery.kind == "scalar" else (subquery, positive)
+
+
+def apply_filter(ctx: Lowering, current: Lowered, predicate: Scalar, needed: Ids) -> Lowered:
+    """The rows that pass an EXISTS, IN or ANY, or the negation of one."""
+    found = _filter_of(ctx, predicate)
+    assert found is not None
+    subquery, positive = found
+    current = with_values(ctx, current, subquery.comparison, ())
+    current, tested = _tested(ctx, current, subquery)
+    if positive:
+        return semijoin(ctx, current, tested.rows, (*tested.ties, *tested.comparison), needed)
+    for condition in _not_false(ctx, current, tested):
+        rest = needed | _references(ctx, subquery)
+        current = antijoin(ctx, current, tested.rows, (*tested.ties, *condition), rest)
+    return current
+
+
+def _references(ctx: Lowering, subquery: Subquery) -> Ids:
+    """The columns around the subquery that it or its comparison needs."""
+    own = frozenset(column.index for column in subquery.query.columns)
+    compared = frozenset[int]().union(*(columns(part) for part in subquery.comparison))
+    return free_of(subquery, ctx.resolved.subqueries) | (compared - own)
+
+
+def _not_false(ctx: Lowering, current: Lowered, tested: Tested) -> list[tuple[Scalar, ...]]:
+    """Conditions on a pair of rows, under one of which a comparison is true (the first) or NULL."""
+    comparison = tested.comparison
+    result = [comparison]
+    if len(comparison) == 1 and isinstance(comparison[0], Call):
+        for side in comparison[0].args:
+            whole = [rows for rows in (current, tested.rows) if rows.has(columns(side))]
+            if not whole or ctx.can_be_null(whole[0], side):
+                result.append((Call("is_null", (side,), BOOLEAN),))
+    elif comparison:
+        result.append((Call("is_null", (Call("and", comparison, BOOLEAN),), BOOLEAN),))
+    return result
+
+
+def _tested(ctx: Lowering, current: Lowered, subquery: Subquery) -> tuple[Lowered, Tested]:
+    """The subquery ready to be matched with the current relation, which is shared if need be."""
+    node, comparison = subquery.query.node, subquery.comparison
+    references = free(node, ctx.resolved.subqueries)
+    if not references:
+        rows = ctx.lower(node, None, _columns(comparison))
+        return current, _reusable(ctx, current, Tested(rows, (), comparison))
+    peeled, compared = _peeled(node, comparison, subquery.kind == "exists")
+    found = None
+    if not any(blocks.has_subquery(ctx, part) for part in compared):
+        found = blocks.lower_correlated(ctx, peeled)
+    if found is not None:
+        block, ties = found
+        rows = blocks.lower_block(ctx, block, None, _columns((*ties, *compared)))
+        return current, _reusable(ctx, current, Tested(rows, ties, compared))
+    current = ctx.share(current)
+    values = ctx.share(distinct(ctx, current, sorted(references)))
+    rows = ctx.lower(node, values, _columns(comparison))
+    return current, _reusable(ctx, current, Tested(rows, (), comparison))
+
+
+def _reusable(ctx: Lowering, current: Lowered, tested: Tested) -> Tested:
+    if len(_not_false(ctx, current, tested)) == 1:
+        return tested
+    return Tested(ctx.share(tested.rows), tested.ties, tested.comparison)
+
+
+def _columns(scalars: Sequence[Scalar]) -> Ids:
+    return frozenset[int]().union(*(columns(scalar) for scalar in scalars))
+
+
+def _peeled(node: Node, comparison: tuple[Scalar, ...], exists: bool) -> tuple[Node, tuple[Scalar, ...]]:
+    """The node without what does not matter to whether a row with certain values exists."""
+    while True:
+        match node:
+            case Map(input=source, ids=ids, scalars=scalars):
+                comparison = tuple(
+                    _substituted(part, dict(zip(ids, scalars, strict=True))) for part in comparison
+                )
+                node = source
+            case Distinct(input=source):
+                node = source
+            case TopK(input=source, group=(), limit=limit, offset=0) if exists and limit != 0:
+                node = source
+            case _:
+                return node, comparison
+
+
+def _substituted(scalar: Scalar, values: dict[int, Scalar]) -> Scalar:
+    def rewrite(part: Scalar) -> Scalar:
+        return values.get(part.index, part) if isinstance(part, Column) else part
+
+    return transform(scalar, rewrite)
+
+
+def with_values(
+    ctx: Lowering,
+    current: Lowered,
+    scalars: Sequence[Scalar],
+    providers: Sequence[Lowered],
+    *,
+    filtering: bool = False,
+) -> Lowered:
+    """The relation with a column for each subquery in the scalars.
+
+    ``filtering``: the scalars are predicates about to be applied, so that rows they reject may be missing.
+    """
+    for scalar in scalars:
+        rejected = facts.rejected_nulls(scalar) if filtering else frozenset()
+        for id_ in sorted(columns(scalar)):
+            subquery = ctx.resolved.subqueries.get(id_)
+            if subquery is None or id_ in current.ids:
+                continue
+            current = with_values(ctx, current, subquery.comparison, ())
+            if subquery.kind == "scalar":
+                current = _with_scalar(ctx, current, subquery, providers, id_ in rejected)
+            else:
+                current = _with_truth(ctx, current, subquery)
+    return current
+
+
+def _with_scalar(
+    ctx: Lowering, current: Lowered, subquery: Subquery, providers: Sequence[Lowered], rejecting: bool
+) -> Lowered:
+    node, value = subquery.query.node, subquery.query.columns[0].index
+    references = free(node, ctx.resolved.subqueries)
+    # More correlation values than there are rows outside could only do harm by an error: a second row.
+    certain = _always_one_row(node)
+    values = None
+    if references:
+        near = [part for part in providers if certain and not references.isdisjoint(part.ids)]
+        source = near[0] if len(near) == 1 and len(providers) > 1 and near[0].has(references) else None
+        if source is None:
+            source = current = ctx.share(current)
+        values = ctx.share(distinct(ctx, source, sorted(references)))
+    if rejecting and certain and _null_without_rows(node, value):
+        ctx.unfilled.add(id(_innermost(node)))
+    rows = ctx.lower(node, values, frozenset((value,)))
+    group = values.ids if values is not None else ()
+    rows = renamed(project(rows, (*group, value)), value, subquery.id)
+    if not ctx.is_unique(rows, group):
+        rows = Lowered(algebra.Single(rows.rel, tuple(range(len(group))), subquery.place), rows.ids)
+    if not certain and not rejecting:
+        rows = _padded(ctx, rows, values, subquery)
+    result = join(ctx, [current, rows])
+    return Lowered(result.rel, result.ids, tuple(ctx.keys(current)))
+
+
+def _padded(ctx: Lowering, rows: Lowered, values: Lowered | None, subquery: Subquery) -> Lowered:
+    """The rows, and one with NULL for each combination of correlation values that has none."""
+    rows = ctx.share(rows)
+    if values is None:
+        missing = row_count(ctx, rows, positive=False)
+    else:
+        missing = minus(values, project(rows, values.ids))
+    padding = extend(missing, [subquery.id], [Literal(None, subquery.type)])
+    return union([rows, padding])
+
+
+def _always_one_row(node: Node) -> bool:
+    return isinstance(_innermost(node), Group) and not _group_keys(node)
+
+
+def _innermost(node: Node) -> Node:
+    while isinstance(node, Map):
+        node = node.input
+    return node
+
+
+def _group_keys(node: Node) -> tuple[int, ...]:
+    innermost = _innermost(node)
+    return innermost.key_ids if isinstance(innermost, Group) else ()
+
+
+def _null_without_rows(node: Node, value: int) -> bool:
+    """Whether the value computed over an aggregation is NULL where there was no row to aggregate."""
+    scalar: Scalar = Column(value, BOOLEAN)
+    while isinstance(node, Map):
+        scalar = _substituted(scalar, dict(zip(node.ids, node.scalars, strict=True)))
+        node = node.input
+    assert isinstance(node, Group)
+    calls = zip(node.ids, node.aggregates, strict=True)
+    null = {id_ for id_, call in calls if aggregate_named(call.function).empty is None}
+    return not null.isdisjoint(facts.strict_columns(scalar))
+
+
+def _with_truth(ctx: Lowering, current: Lowered, subquery: Subquery) -> Lowered:
+    """The relation with the truth value of EXISTS, IN or ANY."""
+    references = _references(ctx, subquery)
+    if references:
+        current = ctx.share(current)
+        values = ctx.share(distinct(ctx, current, sorted(references)))
+    else:
+        values = one_row(ctx)
+    values, tested = _tested(ctx, values, subquery)
+    ids = frozenset(values.ids)
+    answers: list[Lowered] = []
+    rest = values
+    for index, condition in enumerate(_not_false(ctx, values, tested)):
+        rest = ctx.share(rest)
+        found = ctx.share(semijoin(ctx, rest, tested.rows, (*tested.ties, *condition), ids))
+        answers.append(extend(found, [subquery.id], [Literal(None if index else 1, BOOLEAN)]))
+        rest = minus(rest, found)
+    answers.append(extend(rest, [subquery.id], [Literal(0, BOOLEAN)]))
+    result = join(ctx, [current, union(answers)])
+    return Lowered(result.rel, result.ids, tuple(ctx.keys(current)))

@@ -1,0 +1,72 @@
+"""A base table as the database sees it: its name and columns, and its rows by way of the executor."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.convert.rowwise import RowEncoder
+from kpg.runtime.convert.values import Mistyped, Unfit
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.executor import Executor
+from kpg.runtime.types import Schema
+
+Words = NDArray[np.int64]
+FEW = 8
+"""So many rows are encoded one by one; more of them by columns, which is faster from about there."""
+
+
+class Table:
+    """One table of an executor. Rows are words ``int64[ncols, n]``; it is good until the table is dropped."""
+
+    __slots__ = ("_encoder", "_executor", "dictionary", "name", "schema")
+
+    def __init__(self, executor: Executor, name: str, schema: Schema) -> None:
+        self._executor = executor
+        self.name = name
+        self.schema = schema
+        self.dictionary: Dictionary = executor.dictionary
+        # NULLs are let through: NOT NULL is checked for all ways in, by the executor.
+        columns = [replace(column, nullable=True) for column in schema.columns]
+        self._encoder = RowEncoder(columns, self.dictionary)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows, pending changes included."""
+        return self._executor.count(self.name)
+
+    def encoded(self, rows: Sequence[Any]) -> Words | None:
+        """The words of a few rows, each a tuple of values; None if there is more to it than that."""
+        if not 0 < len(rows) <= FEW or not all(type(row) is tuple for row in rows):
+            return None
+        words = self._encoder.words
+        try:
+            return np.array([words(row) for row in rows], np.int64).reshape(len(rows), -1).T
+        except (Unfit, Mistyped):
+            return None
+
+    def insert(self, words: Words) -> Words:
+        """Append rows; their rowids. As ``Executor.insert``."""
+        return self._executor.insert(self.name, words)
+
+    def delete(self, rowids: Words) -> None:
+        """Delete live rows. As ``Executor.delete``."""
+        self._executor.delete(self.name, rowids)
+
+    def find(self, keys: Words) -> Words:
+        """The rowid of the row with each primary key ``keys[k, n]``, or -1."""
+        return self._executor.find(self.name, keys)
+
+    def match(self, rows: Words) -> Words:
+        """For each given row the rowid of one equal to it, or -1; equal ones get different rowids."""
+        return self._executor.match(self.name, rows)
+
+    def fetch(self, rowids: Words) -> Words:
+        """The rows with these rowids."""
+        return self._executor.fetch(self.name, rowids)
+
+    def scan(self, columns: Sequence[int] | None = None) -> Words:
+        """All rows, or of all rows some columns."""
+        return self._executor.scan(self.name, columns)

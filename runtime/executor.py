@@ -1,0 +1,288 @@
+"""The seam between a database and what runs its plans: all that one knows of the other.
+
+The database (``kpg/``) compiles, keeps the catalog and reads results; an :class:`Executor` has the tables,
+keeps what is installed up to date, and has the clock. What crosses is data: names, schemas, plans, arrays of
+words, numbers, and, inside of plans, the functions of users. Handles (:class:`Installation`,
+:class:`InputHandle`, :class:`RankLookup`) answer in such data too, and never lend out an operator or a
+table. So the executor may be in this process, on a server's thread, or be many processes;
+``runtime/local.py`` makes the first kind.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.plan import Mfp, Plan
+from kpg.runtime.trace.updates import Updates
+from kpg.runtime.types import Schema
+
+Words = NDArray[np.int64]
+
+MAX_TIME: Final = 2**62
+"""Times are below it: two of them can be added up in 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a view cost: to install, and in the last step."""
+
+    install_seconds: float
+    arrangements_built: int
+    arrangements_reused: int
+    last_step_seconds: float
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangementInfo:
+    """One shared index: what it is of, its size, and the views that hold it."""
+
+    description: str
+    rows: int
+    bytes: int
+    batches: int
+    readers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    """One operator: its place, its work since it was made, and the views that hold it."""
+
+    position: int
+    description: str
+    inputs: tuple[int, ...]
+    updates_in: int
+    updates_out: int
+    rows: int
+    bytes: int
+    seconds: float
+    readers: tuple[str, ...]
+
+
+class RankLookup(Protocol):
+    """In which round of a recursion rows came: its state, to be asked between steps.
+
+    With ``gone``, rows count too that were there in some round and then no more.
+    """
+
+    @property
+    def width(self) -> int:
+        """The columns of a row."""
+
+    def __len__(self) -> int:
+        """The number of rows that the state tells of."""
+
+    def of(self, rows: Words, *, gone: bool = False) -> Words:
+        """The rank of each row ``int64[w, n]``, -1 where it is not there. O(n)."""
+
+    def every(self, *, gone: bool = False) -> tuple[Words, Words]:
+        """All rows ``int64[w, n]`` and their ranks ``int64[n]``."""
+
+
+class Installation(Protocol):
+    """A plan that is kept up to date. What is read is as of the last step."""
+
+    @property
+    def name(self) -> str:
+        """What the plan was installed as."""
+
+    @property
+    def stats(self) -> Stats:
+        """What it cost."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether changes are captured."""
+
+    def rows(self) -> tuple[Words, Words]:
+        """The contents: distinct rows ``int64[width, m]`` and their multiplicities ``int64[m]``."""
+
+    def matching(self, prefix: Sequence[int]) -> tuple[Words, Words]:
+        """The rows that begin with these words, and their multiplicities; the output must be arranged."""
+
+    def drain(self) -> list[Updates]:
+        """The consolidated changes of each step since the last call; it must be watched."""
+
+    def heard(self, listener: int) -> list[Updates]:
+        """What the plan's sink of that number got, in committed steps since the last call."""
+
+    def ignore(self, listener: int) -> None:
+        """Have a sink keep nothing more; what it has kept can still be heard."""
+
+    def is_final(self) -> bool:
+        """Whether nothing in the plan can ever change again."""
+
+    def own_state(self, prefix: str) -> tuple[int, int]:
+        """Rows and bytes of what only installations hold whose names begin with ``prefix``."""
+
+    def ranks(self) -> RankLookup | None:
+        """The ranks of the rows, where the output is a recursive set; None if it is anything else."""
+
+    def first_rounds(self) -> tuple[Words, Words] | None:
+        """All rows that a least or greatest value in a loop was taken of, and the round that each came in.
+
+        None if the output is anything else.
+        """
+
+
+class InputHandle(Protocol):
+    """Updates that a program gives, at times of its own, buffered until a step takes them.
+
+    ``time`` is the first at which something may still come, ``asked`` the one that was asked for last: a
+    commit that closes an epoch moves ``time`` past it.
+    """
+
+    @property
+    def identity(self) -> str:
+        """What plans call the input."""
+
+    @property
+    def time(self) -> int: ...
+
+    @property
+    def asked(self) -> int: ...
+
+    @property
+    def open(self) -> bool:
+        """Whether something may still come."""
+
+    def stage(self, row: tuple[int, ...]) -> None:
+        """Buffer one update: the words of its row, its time, not before ``time``, and its diff."""
+
+    def add(self, updates: Updates) -> None:
+        """Buffer updates at times not before ``time``."""
+
+    def gather(self) -> None:
+        """Add up equal updates in the buffer. DataError if a sum of diffs does not fit 64 bits."""
+
+    def clear(self) -> int:
+        """Forget what is buffered; how many updates."""
+
+    def advance_to(self, time: int) -> None:
+        """Have nothing more come before ``time``."""
+
+    def close(self) -> None:
+        """Have nothing more come than what is buffered."""
+
+
+class Executor(Protocol):
+    """Tables, installed plans, inputs, and one clock for all of them. For one thread at a time.
+
+    Tables are changed at any time; a change is pending until a step has taken it, and in tables only. A step
+    takes everything or, whatever it raises, nothing. Ctrl-C waits for a moment at which nothing is half done.
+    """
+
+    # The clock
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch whose effects are in everything installed."""
+
+    @property
+    def stepping(self) -> bool:
+        """Whether operators run now, and with them perhaps functions of the user's."""
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether some table has changes that no step has taken."""
+
+    def close_epoch(self) -> object:
+        """End the open epoch, with the tables' pending changes."""
+
+    def step(self) -> object:
+        """Take all closed epochs, and pending changes as one more, through everything."""
+
+    def advance(self) -> object:
+        """Take what inputs hold before the least of their times through everything."""
+
+    def rollback(self) -> object:
+        """Throw away every change that no step has taken."""
+
+    def close(self) -> None:
+        """Give everything up."""
+
+    # Tables: rows are words ``int64[ncols, n]``, in the order of the schema's columns
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """The strings that text words stand for."""
+
+    def create_table(self, name: str, schema: Schema) -> object:
+        """A new, empty table."""
+
+    def drop_table(self, name: str) -> None:
+        """Forget a table that nothing installed reads."""
+
+    def insert(self, table: str, words: Words) -> Words:
+        """Append rows; their rowids. IntegrityError, nothing changed, for a NULL or key that may not be."""
+
+    def delete(self, table: str, rowids: Words) -> None:
+        """Delete live rows. IntegrityError, with nothing changed, if one is not live or given twice."""
+
+    def find(self, table: str, keys: Words) -> Words:
+        """The rowid of the row with each primary key ``keys[k, n]``, or -1."""
+
+    def match(self, table: str, rows: Words) -> Words:
+        """For each given row the rowid of one equal to it, or -1; equal ones get different rowids."""
+
+    def fetch(self, table: str, rowids: Words) -> Words:
+        """The rows with these rowids."""
+
+    def scan(self, table: str, columns: Sequence[int] | None = None, *, committed: bool = False) -> Words:
+        """All rows, or of all rows some columns; ``committed``: without pending changes."""
+
+    def count(self, table: str) -> int:
+        """The number of rows, pending changes included."""
+
+    # Plans
+
+    def install(self, name: str, plan: Plan, *, isolated: bool = False) -> Installation:
+        """Build what of the plan is not there yet, fill it, and keep it up to date.
+
+        An ``isolated`` installation shares nothing and reads the tables with their pending changes.
+        Raises what evaluating the plan raises; then nothing has changed.
+        """
+
+    def uninstall(self, installed: Installation) -> None:
+        """Drop an installation, if it is still there; what nobody else holds is freed."""
+
+    def preview(self, installed: Installation) -> Updates:
+        """What the pending changes of tables, which are then undone, would change in it; consolidated."""
+
+    def watch(self, installed: Installation) -> None:
+        """Start capturing its changes."""
+
+    def unwatch(self, installed: Installation) -> None:
+        """Stop capturing its changes, and forget those not drained."""
+
+    def evaluate(self, mfp: Mfp, rows: Words) -> tuple[Words, Words | None]:
+        """Map, filter and project rows ``int64[w, n]``; also the positions of those that passed, None if all.
+
+        DataError when an operation that counts fails.
+        """
+
+    # Inputs
+
+    def create_input(self, name: str, width: int) -> InputHandle:
+        """A new input of ``width`` columns, whose time is the next epoch."""
+
+    def forget_input(self, identity: str) -> None:
+        """Nobody steps an input any more, nor what it has buffered."""
+
+    def inputs_ended(self) -> bool:
+        """Whether inputs may have come to an end since this was last asked."""
+
+    def retire(self) -> None:
+        """Free what only made contents that can never change again."""
+
+    # Profiles
+
+    def arrangements(self) -> list[ArrangementInfo]:
+        """Every index there is, in order of making."""
+
+    def operators(self) -> list[OperatorInfo]:
+        """Every operator there is, with its work so far."""

@@ -1,0 +1,211 @@
+"""How the aggregates are computed: states of plain Python values, exact wherever the engine's are."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from kpg.runtime.functions.aggregation import Algorithm, Types, Value
+from kpg.runtime.functions.casts import limits
+from kpg.runtime.types import MAX_WORD, MIN_WORD, Type
+
+Operands = tuple[Value, ...]
+
+
+def counting(types: Types) -> Algorithm:
+    """How many rows there are."""
+    return Algorithm(
+        initialize=lambda: 0,
+        add=lambda state, operands, times: state + times,
+        subtract=lambda state, operands, times: state - times,
+        merge=lambda left, right: left + right,
+        finish=lambda state: _checked(state, MIN_WORD, MAX_WORD),
+    )
+
+
+def _checked(value: int, low: int, high: int) -> int:
+    if not low <= value <= high:
+        raise OverflowError(f"{value} is not from {low} to {high}")
+    return value
+
+
+@dataclass(slots=True)
+class Total:
+    """The number of operands, the exact sum of the finite ones, and how many were NaN, inf and -inf."""
+
+    count: int = 0
+    finite: int | Fraction = 0
+    nans: int = 0
+    positive: int = 0
+    negative: int = 0
+
+    def add(self, value: int | float, times: int) -> "Total":
+        """This one with a value ``times`` times more; negative ``times`` takes it away."""
+        self.count += times
+        if not isinstance(value, float):
+            self.finite += value * times
+        elif math.isfinite(value):
+            self.finite += Fraction(value) * times
+        elif math.isnan(value):
+            self.nans += times
+        elif value > 0:
+            self.positive += times
+        else:
+            self.negative += times
+        return self
+
+    def merge(self, other: "Total") -> "Total":
+        """This one with all of the other."""
+        self.count += other.count
+        self.finite += other.finite
+        self.nans += other.nans
+        self.positive += other.positive
+        self.negative += other.negative
+        return self
+
+    def as_float(self, scale: int = 1) -> float:
+        """The sum of operands in units of 1 / ``scale``, rounded once; OverflowError beyond any double."""
+        if self.nans or (self.positive and self.negative):
+            return math.nan
+        if self.positive or self.negative:
+            return math.inf if self.positive else -math.inf
+        return float(Fraction(self.finite) / scale)
+
+
+def _over_totals(finish: Callable[[Total], Value]) -> Algorithm:
+    return Algorithm(
+        initialize=Total,
+        add=lambda state, operands, times: state.add(operands[0], times),
+        subtract=lambda state, operands, times: state.add(operands[0], -times),
+        merge=Total.merge,
+        finish=lambda state: finish(state) if state.count else None,
+    )
+
+
+def summing(result: Callable[[Type], Type]) -> Callable[[Types], Algorithm]:
+    """The sum, of the type that ``result`` gives for the operand's."""
+
+    def algorithm(types: Types) -> Algorithm:
+        type_ = result(types[0])
+        if type_.is_float:
+            return _over_totals(Total.as_float)
+        low, high = limits(type_)
+        return _over_totals(lambda total: _checked(int(total.finite), low, high))
+
+    return algorithm
+
+
+def averaging(types: Types) -> Algorithm:
+    """The sum as a double, divided by the number of operands."""
+    scale = 10 ** types[0].scale if types[0].is_exact else 1
+
+    return _over_totals(lambda total: total.as_float(scale) / total.count)
+
+
+def extreme(largest: bool) -> Callable[[Types], Algorithm]:
+    """The smallest or the largest value; NaN is larger than any other number."""
+
+    def rank(value: Value) -> tuple[bool, Value]:
+        nan = isinstance(value, float) and math.isnan(value)
+        return nan, 0.0 if nan else value
+
+    def better(left: Value, right: Value) -> Value:
+        if left is None or right is None:
+            return right if left is None else left
+        return max(left, right, key=rank) if largest else min(left, right, key=rank)
+
+    algorithm = Algorithm(
+        initialize=lambda: None,
+        add=lambda state, operands, times: better(state, operands[0]),
+        merge=better,
+        finish=lambda state: state,
+    )
+    return lambda types: algorithm
+
+
+def _over_groups(finish: Callable[[Counter[Any]], Value]) -> Algorithm:
+    """An aggregate that needs all its rows: the state is their multiset."""
+
+    def add(state: Counter[Operands], operands: Operands, times: int) -> Counter[Operands]:
+        state[operands] += times
+        return state
+
+    def subtract(state: Counter[Operands], operands: Operands, times: int) -> Counter[Operands]:
+        state[operands] -= times
+        if not state[operands]:
+            del state[operands]
+        return state
+
+    def merge(left: Counter[Operands], right: Counter[Operands]) -> Counter[Operands]:
+        left.update(right)
+        return left
+
+    return Algorithm(Counter, add, merge, lambda state: finish(state) if state else None, subtract)
+
+
+def joining(types: Types) -> Algorithm:
+    """The texts in their own order, each after the first with its separator (nothing, if NULL) before it."""
+
+    def finish(state: Counter[Operands]) -> str:
+        pairs = sorted((text, between or "", times) for (text, between), times in state.items())
+        parts = [part for text, between, times in pairs for part in (between, text) * times]
+        return "".join(parts[1:])
+
+    return _over_groups(finish)
+
+
+@dataclass(slots=True)
+class Moments:
+    """The totals of operands and of their squares, each square rounded to a double first.
+
+    Adding an operand whose square is no double raises OverflowError.
+    """
+
+    plain: Total = field(default_factory=Total)
+    squares: Total = field(default_factory=Total)
+
+    def add(self, value: float, times: int) -> "Moments":
+        """This one with a value ``times`` times more; negative ``times`` takes it away."""
+        square = value * value
+        if math.isinf(square) and math.isfinite(value):
+            raise OverflowError(f"the square of {value} is no DOUBLE")
+        self.plain.add(value, times)
+        self.squares.add(square, times)
+        return self
+
+    def merge(self, other: "Moments") -> "Moments":
+        """This one with all of the other."""
+        self.plain.merge(other.plain)
+        self.squares.merge(other.squares)
+        return self
+
+
+def spreading(*, sample: bool, root: bool) -> Callable[[Types], Algorithm]:
+    """Variance (of a sample, of n values, divided by n - 1; or of all values), or its square root."""
+
+    def finish(state: Moments) -> float | None:
+        count = state.plain.count
+        if count <= (1 if sample else 0):
+            return None
+        total = state.plain.as_float()
+        excess = state.squares.as_float() - total * total / count
+        variance = max(excess, 0.0) / (count - 1 if sample else count)
+        return math.sqrt(variance) if root else variance
+
+    def algorithm(types: Types) -> Algorithm:
+        scale = 10 ** types[0].scale if types[0].is_exact else 1
+
+        def value(operand: int | float) -> float:
+            return float(operand) / scale
+
+        return Algorithm(
+            initialize=Moments,
+            add=lambda state, operands, times: state.add(value(operands[0]), times),
+            subtract=lambda state, operands, times: state.add(value(operands[0]), -times),
+            merge=Moments.merge,
+            finish=finish,
+        )
+
+    return algorithm

@@ -1,0 +1,108 @@
+"""Few stream rows meet a trace: matched and made updates in one call, if all fits.
+
+What :mod:`kpg.runtime.kernels.seek` and ``pairs`` do in turns, with room for whatever comes, is done here for
+a small step: fixed costs are what it consists of.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.kernels import device, kernel, view_intrinsic
+from kpg.runtime.kernels.layout import DATA, DEPTH, DIFF, DIFF_STRIDE, STRIDE, TIME, TIME_STRIDE, WIDTH
+from kpg.runtime.kernels.pairs import gather_columns, gather_diffs, gather_times, varies
+from kpg.runtime.kernels.seek import COUNTED, EARLIEST, LATE, LAYER, match_layers
+
+Words = NDArray[np.int64]
+
+view = view_intrinsic()
+
+TIMES = 1  # of what is told of a meeting: each update has a time of its own
+ONE_TIME = 2  # all have one, which is not the stream's
+DIFFS = 4
+
+
+@device
+def gather_layers(
+    stream: Words, stream_time: Words, stream_diff: Words, keep_stream: Words, keep_batch: Words,
+    layers: Words, starts: Words, pairs: Words, timed: bool, counted: bool, data: Words, times: Words,
+    diffs: Words,
+) -> bool:  # fmt: skip
+    """Updates of the pairs of all layers; whether a product of diffs overflowed."""
+    overflow = False
+    for layer in range(layers.shape[0]):
+        first, last = starts[layer], starts[layer + 1]
+        if first == last:
+            continue
+        batch = view(layers[layer], 1, STRIDE + 1)[0]
+        rows = batch[STRIDE]
+        batch_data = view(batch[DATA], batch[WIDTH], rows)
+        gather_columns(stream, keep_stream, batch_data, keep_batch, pairs, first, last, data, 0)
+        if timed:
+            batch_time = view(batch[TIME], batch[DEPTH], rows if batch[TIME_STRIDE] > 0 else 1)
+            gather_times(stream_time, batch_time, pairs, first, last, times, 0)
+        if counted:
+            batch_diff = view(batch[DIFF], 1, rows if batch[DIFF_STRIDE] > 0 else 1)[0]
+            overflow |= gather_diffs(stream_diff, batch_diff, pairs, first, last, diffs, 0)
+    return overflow
+
+
+@kernel(
+    "int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64, boolean, int64, int64,"
+    " int64, int64[:, ::1], int64[::1], int64[::1], int64[::1])"
+)
+def meet(
+    stream: Words,
+    stream_time: Words,
+    stream_diff: Words,
+    columns: Words,
+    layers: Words,
+    order: int,
+    ordered: bool,
+    closed: int,
+    floor: int,
+    origin: int,
+    pairs: Words,
+    out: Words,
+    beside: Words,
+    told: Words,
+) -> int:
+    """The updates that stream rows and the rows of layers with the same key make; their number, or -1.
+
+    ``columns`` are three counts, then the stream's key columns, its columns to keep, and the layers' to
+    keep. The rest up to ``origin`` is as ``seek.match`` takes it. Room is for as many updates as ``pairs``
+    has columns: ``out`` begins with their data ``int64[kept, n]``, ``beside`` with their diffs, and
+    has their times ``int64[depth, n]`` at the end of the room for diffs, as far as ``told[0]`` says so.
+    -1 if there are more, if a layer should have a directory first, or if a product of diffs overflows:
+    nothing is to be used then.
+    """
+    room, depth = pairs.shape[1], stream_time.shape[0]
+    keys, kept, others = columns[0], columns[1], columns[2]
+    key = columns[3 : 3 + keys]
+    keep_stream = columns[3 + keys : 3 + keys + kept]
+    keep_batch = columns[3 + keys + kept : 3 + keys + kept + others]
+    state = np.zeros(EARLIEST + depth, np.int64)
+    state[LAYER] = -1
+    starts = np.empty(layers.shape[0] + 1, np.int64)
+    count = match_layers(
+        stream, key, stream_time, origin, layers, order, ordered, closed, floor, state, starts, pairs
+    )
+    if count < 0 or state[LAYER] < layers.shape[0]:
+        return -1
+    told[0] = 0
+    if count == 0:
+        return 0
+    timed = stream_time.shape[1] > 1 or state[LATE] != 0
+    counted = stream_diff.shape[0] > 1 or state[COUNTED] != 0
+    data = out[: (kept + others) * count].reshape((kept + others, count))
+    diffs = beside[:count]
+    times = beside[room : room + depth * count].reshape((depth, count))
+    if gather_layers(
+        stream, stream_time, stream_diff, keep_stream, keep_batch, layers, starts, pairs, timed, counted,
+        data, times, diffs,
+    ):  # fmt: skip
+        return -1
+    if timed:
+        told[0] = TIMES if varies(times, 0, count) else ONE_TIME
+    if counted:
+        told[0] |= DIFFS
+    return count

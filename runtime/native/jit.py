@@ -1,0 +1,50 @@
+"""Kernels compiled by numba within this process, kept in numba's own cache on disk.
+
+The way where there is no C compiler. The compiler runs in a thread of its own: signals are handled in the
+main thread, so that none of them can stop it midway, which numba does not survive.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import cache
+from typing import Any
+
+from kpg.runtime.native.declare import Kernel, build_devices
+
+_logger = logging.getLogger("kpg")
+
+
+def jit(kernel: Kernel) -> Callable[..., Any]:
+    """The function that numba makes of the kernel. Whoever waits may be interrupted; compiling goes on."""
+    return _started(kernel).result()
+
+
+@cache
+def _started(kernel: Kernel) -> Future[Callable[..., Any]]:
+    """The compilation of the kernel, begun."""
+    future: Future[Callable[..., Any]] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(_compile(kernel))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, name=f"kpg compiles {kernel.symbol}").start()
+    return future
+
+
+def _compile(kernel: Kernel) -> Callable[..., Any]:
+    import numba
+
+    with _one_at_a_time():
+        build_devices(kernel.function.__globals__)
+        compiled: Callable[..., Any] = numba.njit(kernel.signature, cache=True, nogil=True)(kernel.function)
+    return compiled
+
+
+@cache
+def _one_at_a_time() -> threading.Lock:
+    return threading.Lock()

@@ -1,0 +1,148 @@
+"""From a kernel to its machine code: the wheel's, the cache's, or compiled now.
+
+``KPG_KERNELS`` in the environment says otherwise: ``numba`` compiles within the process, ``python`` does not compile.
+"""
+
+import importlib.machinery
+import importlib.util
+import json
+import logging
+import os
+import sysconfig
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from kpg.runtime.errors import InterfaceError
+from kpg.runtime.native import identity
+from kpg.runtime.native.declare import Kernel
+from kpg.runtime.native.link import CannotLink, build_call
+from kpg.runtime.native.signature import parse
+
+_logger = logging.getLogger("kpg")
+SHIPPED: Final = identity.HERE / "shipped"
+"""Where a wheel has a library for each processor, and ``kernels.json`` that says what they were compiled from."""
+SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
+
+
+def compiled(kernel: Kernel) -> Callable[..., Any]:
+    """A function that does what the kernel says, as fast as is to be had here."""
+    mode = os.environ.get("KPG_KERNELS", "native")
+    match mode:
+        case "native":
+            return _native(kernel)
+        case "numba":
+            return _jit(kernel)
+        case "python":
+            from kpg.runtime.native.interpret import interpreted
+
+            return interpreted(kernel)
+        case _:
+            raise InterfaceError(
+                f"KPG_KERNELS is {mode!r}", hint="leave it out, or set it to native, numba or python"
+            )
+
+
+def _native(kernel: Kernel) -> Callable[..., Any]:
+    shipped = _from_wheel(kernel)
+    if shipped is not None:
+        return shipped
+    try:
+        path = cached(kernel, processor())
+        if not path.is_file():
+            from kpg.runtime.native.workers import workers
+
+            workers().wait(kernel)
+        return _open(path, kernel)
+    except CannotLink as error:
+        _tell_no_linker(str(error))
+        return _jit(kernel)
+
+
+def _jit(kernel: Kernel) -> Callable[..., Any]:
+    from kpg.runtime.native.jit import jit
+
+    return jit(kernel)
+
+
+@cache
+def _tell_no_linker(why: str) -> None:
+    _logger.warning("kernels are compiled by numba in every process that needs a new one: %s", why)
+
+
+def _from_wheel(kernel: Kernel) -> Callable[..., Any] | None:
+    """The kernel of the wheel's library, if that was made from this very text."""
+    contents = _shipped_contents()
+    if not contents:
+        return None
+    if contents.get(kernel.symbol) != identity.content(kernel):
+        _logger.info("kernel %s is not what was compiled into the wheel", kernel.symbol)
+        return None
+    path = SHIPPED / f"{processor()}.so"
+    return _open(path, kernel) if path.is_file() else None
+
+
+@cache
+def _shipped_contents() -> dict[str, str]:
+    """What the wheel's libraries were compiled from, by symbol; empty in a checkout."""
+    try:
+        contents: dict[str, str] = json.loads((SHIPPED / "kernels.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return contents
+
+
+def _open(path: Path, kernel: Kernel) -> Callable[..., Any]:
+    function: Callable[..., Any] = call().function(
+        _library(path), kernel.symbol, f"{kernel.file}.{kernel.__name__}", parse(kernel.signature).text
+    )
+    return function
+
+
+@cache
+def _library(path: Path) -> Any:
+    return call().open(path)
+
+
+@cache
+def call() -> Any:
+    """The module of ``call.c``: the wheel's, or one that is compiled for this Python. Raises ``CannotLink``."""
+    name = "kpg.runtime.native._call"
+    path = identity.HERE / f"_call{SUFFIX}"
+    if not path.is_file():
+        path = folder() / f"_call-{identity.call_key()}{SUFFIX}"
+        if not path.is_file():
+            build_call(path)
+    loader = importlib.machinery.ExtensionFileLoader(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@cache
+def processor() -> str:
+    """The widest of ``PROCESSORS`` that this machine has. Raises ``CannotLink`` for one that is too old."""
+    level = call().level()
+    if level not in identity.PROCESSORS:
+        raise CannotLink("this processor is older than x86-64-v2")
+    return identity.PROCESSORS[level]
+
+
+def cached(kernel: Kernel, target: str) -> Path:
+    """Where the machine code of a kernel is, or will be once it is compiled."""
+    return folder() / f"{kernel.file}.{kernel.__name__}.{target}.{identity.key(kernel, target)}.so"
+
+
+@cache
+def folder() -> Path:
+    """Where compiled kernels are kept: ``KPG_CACHE_DIR``, beside the kernels, or in the user's cache."""
+    given = os.environ.get("KPG_CACHE_DIR")
+    if given:
+        return Path(given)
+    beside = identity.HERE.parent / "kernels" / "__pycache__"
+    if os.access(beside if beside.is_dir() else beside.parent, os.W_OK):
+        return beside
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kpg"

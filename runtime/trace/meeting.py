@@ -1,0 +1,59 @@
+"""Few stream rows and a trace: what :func:`~kpg.runtime.trace.lookup.lookup` does, in one compiled call."""
+
+from typing import Final
+
+import numpy as np
+
+from kpg.runtime.kernels import meet as kernels
+from kpg.runtime.trace.batch import Sought
+from kpg.runtime.trace.lookup import Order
+from kpg.runtime.trace.updates import Updates, Words
+
+FEW: Final = 1 << 13
+"""Stream rows for which room for two matches each is given without asking how many there are."""
+
+LEAST_ROOM: Final = 64
+
+
+class Meeting:
+    """The columns by which a stream meets a trace, and those that are kept of both; see ``lookup``."""
+
+    __slots__ = ("_columns", "_key", "_leading", "_width")
+
+    def __init__(self, key: tuple[int, ...], keep_stream: Words, keep_batch: Words) -> None:
+        counts = [len(key), keep_stream.shape[0], keep_batch.shape[0]]
+        self._columns: Words = np.array([*counts, *key, *keep_stream, *keep_batch], np.int64)
+        self._key = len(key)
+        self._leading = bool(key) and key == tuple(range(len(key)))
+        self._width = counts[1] + counts[2]
+
+    def of(
+        self, stream: Updates, sought: Sought, order: Order, closed: int, floor: int, origin: int
+    ) -> Updates | None:
+        """All pairs as updates, as ``lookup`` describes them; None if it takes ``lookup`` to make them."""
+        data, time = stream.data, stream.time
+        n, depth = data.shape[1], time.shape[0]
+        if n > FEW:
+            return None
+        if sought.head is not None:
+            sought.head.serve(self._key)
+        room = 2 * n + LEAST_ROOM
+        out = np.empty(self._width * room, np.int64)
+        beside = np.empty((1 + depth) * room, np.int64)
+        told = np.empty(1, np.int64)
+        count = kernels.meet(
+            data, time, stream.diff, self._columns, sought.addresses, order.value,
+            self._leading and stream.ordered, closed, floor, origin, np.empty((2, room), np.int64), out,
+            beside, told,
+        )  # fmt: skip
+        if count < 0:
+            return None
+        found = out[: self._width * count].reshape(self._width, count)
+        if not count:
+            return Updates(found, time, stream.diff)
+        flags = int(told[0])
+        if flags & kernels.TIMES:
+            time = beside[room : room + depth * count].reshape(depth, count)
+        elif flags & kernels.ONE_TIME:
+            time = beside[room : room + depth * count].reshape(depth, count)[:, :1].copy()
+        return Updates(found, time, beside[:count] if flags & kernels.DIFFS else stream.diff)

@@ -1,0 +1,287 @@
+"""Aggregates: examples, what their records claim, and the compiled path against their algorithms."""
+
+import ast
+import datetime
+import decimal
+import math
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import kpg
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions import AggregateFunction, Trend, aggregated, aggregates, resolve_aggregate
+from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, Type
+from kpg.runtime.types import decimal as decimal_type
+
+ROOT = Path(__file__).parents[3]
+ALL = list(aggregates())
+EXAMPLES = [
+    pytest.param(one, rows, expected, id=f"{one.name}: {rows}")
+    for one in ALL
+    for rows, expected in one.examples.items()
+]
+TYPES: dict[str, Type] = {
+    "i": INTEGER,
+    "b": BIGINT,
+    "d": decimal_type(9, 2),
+    "f": DOUBLE,
+    "t": TEXT,
+    "u": BOOLEAN,
+    "day": DATE,
+}
+VALUES: dict[str, list[Any]] = {
+    "i": [None, -3, 0, 2, 5],
+    "b": [None, -(2**61), 7, 2**60],
+    "d": [None, -125, 50, 99999],
+    "f": [None, -0.1, 0.2, 1e100, 2.5e-300, 3.0],
+    "t": [None, "", "a", "b", "bá"],
+    "u": [None, True, False],
+    "day": [None, 0, 19000, -7],
+}
+EPOCH = datetime.date(1970, 1, 1)
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+def query(name: str, rows: str, expected: str) -> str:
+    """The aggregate over the rows; later operands, which are constant, stand in the call (DuckDB asks so)."""
+    first, *rest = zip(*(row.split(", ") for row in re.findall(r"\((.*?)\)", rows)), strict=True)
+    assert all(len(set(column)) == 1 for column in rest)
+    call = ", ".join(["x", *(column[0] for column in rest)])
+    values = ", ".join(f"({value})" for value in first)
+    return f"SELECT {name}({call}) AS got, {expected} AS expected FROM (VALUES {values}) AS v(x)"
+
+
+def same(left: Any, right: Any) -> bool:
+    if isinstance(left, decimal.Decimal | float) and right is not None:
+        return math.isclose(float(left), float(right), rel_tol=1e-12)
+    return bool(left == right)
+
+
+@pytest.mark.parametrize(("function", "rows", "expected"), EXAMPLES)
+def test_example(
+    function: AggregateFunction, rows: str, expected: str, oracle: duckdb.DuckDBPyConnection
+) -> None:
+    text = query(function.name, rows, expected)
+    ((got, wanted),) = kpg.connect().sql(text).fetchall()
+    assert same(got, wanted), (got, wanted)
+    row = oracle.execute(text).fetchone()
+    assert row is not None and same(row[0], row[1])
+
+
+def test_every_aggregate_has_a_line_of_documentation_and_examples() -> None:
+    for function in ALL:
+        assert function.doc.endswith(".") and "\n" not in function.doc, function.name
+        assert function.examples, function.name
+
+
+# What records claim
+
+
+def cases() -> list[tuple[AggregateFunction, tuple[str, ...]]]:
+    """Each aggregate with operand columns of every type that it takes."""
+    found = []
+    for function in ALL:
+        for columns in [("i",), ("b",), ("d",), ("f",), ("t",), ("u",), ("day",), ("t", "t")]:
+            types = tuple(TYPES[column] for column in columns)
+            try:
+                several = function.takes_rows and len(columns) > 1
+                if not several and resolve_aggregate(function.name, types).arg_types == types:
+                    found.append((function, columns))
+            except ProgrammingError:
+                pass
+    return found
+
+
+CASES = [pytest.param(*case, id=f"{case[0].name}({', '.join(case[1])})") for case in cases()]
+
+
+def random_rows(columns: tuple[str, ...], seed: int) -> list[tuple[tuple[Any, ...], int]]:
+    pick = random.Random(seed)
+    rows = [
+        (tuple(pick.choice(VALUES[column]) for column in columns), pick.randint(1, 3))
+        for _ in range(pick.randint(0, 7))
+    ]
+    return [row for row in rows if row[0][0] is not None]
+
+
+def finished(function: AggregateFunction, columns: tuple[str, ...], state: Any) -> Any:
+    algorithm = function.algorithm(tuple(TYPES[column] for column in columns))
+    try:
+        value = algorithm.finish(state)
+    except ArithmeticError:
+        return "overflow"
+    return repr(value) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize(("function", "columns"), CASES)
+@pytest.mark.parametrize("seed", range(20))
+def test_states_can_be_split_merged_and_reduced(
+    function: AggregateFunction, columns: tuple[str, ...], seed: int
+) -> None:
+    algorithm = function.algorithm(tuple(TYPES[column] for column in columns))
+
+    def state(rows: list[tuple[tuple[Any, ...], int]]) -> Any:
+        made = algorithm.initialize()
+        for operands, times in rows:
+            made = algorithm.add(made, operands, times)
+        return made
+
+    rows, more = random_rows(columns, seed), random_rows(columns, seed + 1000)
+    whole = finished(function, columns, state([*rows, *more]))
+    assert finished(function, columns, state([*more, *rows][::-1])) == whole
+    assert finished(function, columns, algorithm.merge(state(rows), state(more))) == whole
+    assert finished(function, columns, algorithm.merge(algorithm.initialize(), state(rows))) == finished(
+        function, columns, state(rows)
+    )
+    if algorithm.subtract is not None:
+        left = state([*rows, *more])
+        for operands, times in more:
+            left = algorithm.subtract(left, operands, times)
+        assert finished(function, columns, left) == finished(function, columns, state(rows))
+
+
+@pytest.mark.parametrize(("function", "columns"), CASES)
+def test_facts_hold(function: AggregateFunction, columns: tuple[str, ...]) -> None:
+    algorithm = function.algorithm(tuple(TYPES[column] for column in columns))
+    assert algorithm.finish(algorithm.initialize()) == function.empty
+    if function.identity is not None:
+        assert function.empty in (None, function.identity)
+    for seed in range(40):
+        rows, more = random_rows(columns, seed), random_rows(columns, seed + 1000)
+        if not rows:
+            continue
+        if function.idempotent:
+            assert aggregated(algorithm, [*rows, *rows, rows[0]]) == aggregated(algorithm, rows)
+        if function.selects:
+            assert aggregated(algorithm, rows) in [operands[0] for operands, _ in rows]
+        if function.trend is not None:
+            before, after = aggregated(algorithm, rows), aggregated(algorithm, [*rows, *more])
+            assert (before <= after) if function.trend is Trend.UP else (after <= before)
+
+
+def test_facts_that_are_not_claimed_do_not_hold() -> None:
+    """The records are not merely careful: what could be claimed is."""
+    sums = resolve_aggregate("sum", (INTEGER,)).function
+    algorithm = sums.algorithm((INTEGER,))
+    assert aggregated(algorithm, [((2,), 2)]) != aggregated(algorithm, [((2,), 1)])
+    assert aggregated(algorithm, [((2,), 1)]) > aggregated(algorithm, [((2,), 1), ((-1,), 1)])
+    assert {one.name for one in ALL if one.is_lattice} == {"min", "max", "any_value", "bool_and", "bool_or"}
+    assert {one.name for one in ALL if one.empty is not None} == {"count"}
+    assert {one.name for one in ALL if one.identity is not None} == {"count", "sum"}
+    assert {one.name for one in ALL if one.takes_rows} == {"count"}
+
+
+# The compiled path
+
+
+def sql_value(value: Any, column: str) -> Any:
+    if value is not None and column == "d":
+        return decimal.Decimal(value).scaleb(-2)
+    if value is not None and column == "day":
+        return EPOCH + datetime.timedelta(days=value)
+    return value
+
+
+@pytest.mark.parametrize("function", ALL, ids=lambda function: function.name)
+@pytest.mark.parametrize("distinct", ["", "DISTINCT "])
+def test_views_are_what_the_algorithm_says(function: AggregateFunction, distinct: str) -> None:
+    """Rows come and go at random; each group's aggregate is that of the rows it has."""
+    db = kpg.connect()
+    db.sql(
+        "CREATE TABLE t (k INT, i INT, b BIGINT, d DECIMAL(9, 2), f DOUBLE, t VARCHAR, u BOOLEAN, day DATE)"
+    )
+    chosen = [columns for one, columns in cases() if one is function and columns != ("b",)]
+    if distinct and (len(chosen[0]) > 1 or "DISTINCT" in refused(db, function.name, chosen[0])):
+        return
+    calls = [
+        f"{function.name}({distinct}{', '.join(columns)}) AS c{place}" for place, columns in enumerate(chosen)
+    ]
+    db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT k, {', '.join(calls)} FROM t GROUP BY k")
+    view = db.view("v")
+    pick = random.Random(5)
+    held: list[tuple[Any, ...]] = []
+    for _ in range(12):
+        new = [
+            (pick.randint(0, 2), *(pick.choice(VALUES[column]) for column in TYPES))
+            for _ in range(pick.randint(0, 6))
+        ]
+        gone = [held.pop(pick.randrange(len(held))) for _ in range(pick.randint(0, len(held)))]
+        with db.transaction():
+            for rows, change in ((new, db.insert), (gone, db.delete)):
+                written = [(row[0], *map(sql_value, row[1:], TYPES)) for row in rows]
+                if written:
+                    change("t", written)
+        held += new
+        expected = {}
+        for key in {row[0] for row in held}:
+            values = []
+            for columns in chosen:
+                places = [1 + list(TYPES).index(column) for column in columns]
+                rows = [tuple(row[place] for place in places) for row in held if row[0] == key]
+                algorithm = function.algorithm(tuple(TYPES[column] for column in columns))
+                value = aggregated(algorithm, [(row, 1) for row in (set(rows) if distinct else rows)])
+                result = resolve_aggregate(function.name, tuple(TYPES[c] for c in columns)).result_type
+                values.append(value if result != TYPES[columns[0]] else sql_value(value, columns[0]))
+                if result.kind.name == "DECIMAL" and value is not None:
+                    values[-1] = decimal.Decimal(value).scaleb(-result.scale)
+            expected[key] = values
+        got = {row[0]: list(row[1:]) for row in view.fetchall()}
+        assert got.keys() == expected.keys()
+        for key, values in expected.items():
+            assert all(map(same, got[key], values)), (got[key], values)
+
+
+def refused(db: kpg.Database, name: str, columns: tuple[str, ...]) -> str:
+    try:
+        db.sql(f"SELECT {name}(DISTINCT {', '.join(columns)}) FROM t")
+    except kpg.Error as error:
+        return str(error)
+    return ""
+
+
+# Names
+
+
+def sources() -> list[Path]:
+    folders = ("compiler", "runtime", "kpg")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    return [file for file in files if not file.is_relative_to(ROOT / "runtime" / "functions")]
+
+
+def strings(node: ast.AST) -> set[str]:
+    return {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+
+
+def test_no_code_compares_the_names_of_aggregates() -> None:
+    """Decisions about an aggregate are made from its record: see ``runtime/functions/aggregation.py``."""
+    names = {one.name for one in ALL}
+    found = []
+    for file in sources():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Compare(left=left, comparators=sides):
+                    compared = [
+                        one for one in (left, *sides) if isinstance(one, ast.Constant | ast.Tuple | ast.Set)
+                    ]
+                case ast.MatchValue(value=value):
+                    compared = [value]
+                case ast.Set() | ast.Call(func=ast.Name(id="frozenset" | "set")):
+                    compared = [node]
+                case _:
+                    continue
+            if any(names & strings(one) for one in compared):
+                found.append(
+                    f"{file.relative_to(ROOT)}:{node.lineno}" if hasattr(node, "lineno") else str(file)
+                )
+    assert found == []
