@@ -173,9 +173,9 @@ def append(
 ) -> int:
     """Copy ``words[width, n]`` to rows ``start ..``, for which there is room, and mark them live.
 
-    ``-1 - (column * n + row)`` for a NULL in a column that ``required[width]`` marks, the rows then meaning nothing.
-    Else 1 if the words of ``key`` columns ascend strictly, from above ``highest`` if ``known``; 0 if not.
-    ``highest`` becomes the highest key.
+    ``-1 - (column * n + row)`` for a NULL in a column that ``required[width]`` marks, the rows then meaning
+    nothing. Else 1 if the words of ``key`` columns ascend strictly, from above ``highest`` if ``known``; 0
+    if not. ``highest`` becomes the highest key.
     """
     width, n = words.shape
     root = directory.ctypes.data
