@@ -69,7 +69,8 @@ class Table:
         self.reclaimed = 0
         key = schema.primary_key
         required = {i for i, column in enumerate(schema.columns) if not column.nullable} | set(key)
-        self._required = np.array(sorted(required), np.int64)
+        self._required = np.zeros(len(schema.columns), np.uint8)
+        self._required[sorted(required)] = 1
         self._key = KeyIndex(self.groups, key) if key else None
         self._bag: BagIndex | None = None
         self._told = 0

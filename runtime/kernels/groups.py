@@ -17,33 +17,43 @@ the accumulators, in ``spec int64[naggs, 3]`` (kind, operand column or -1 for no
 an output word may be out of its type's range.
 """
 
-import math
-
 import numpy as np
 
 from kpg.runtime.kernels import device, kernel
+from kpg.runtime.kernels.accumulators import (
+    COUNT as COUNT,
+)
+from kpg.runtime.kernels.accumulators import (
+    ERROR,
+    LIMBS,
+    add_block,
+    add_few,
+    add_row,
+    double_word,
+    limbs_value,
+    sort_by_group,
+)
+from kpg.runtime.kernels.accumulators import (
+    NULL as NULL,
+)
+from kpg.runtime.kernels.accumulators import (
+    SUM as SUM,
+)
+from kpg.runtime.kernels.accumulators import (
+    SUM_DOUBLE as SUM_DOUBLE,
+)
 
-COUNT = 0
-SUM = 1
-SUM_DOUBLE = 2
-LIMBS = 68
 SUM_DOUBLE_WORDS = LIMBS + 4
-NULL = -(2**63)
-ERROR = NULL + 1
-LOW = 0xFFFFFFFF
-MOST_AMOUNT = 1 << 28  # products of 33 bits with it are added to limbs
 BLOCK = 64
 FEW = 64  # groups, in a table of at most which rows are first sorted by group
+FEWER = 8  # groups, in a table of at most which a block of keys is compared with each
 LARGE = 1024  # rows of a block then
-SMALL = 1 << 52  # sums of a large block of words below it fit 64 bits
 OVERFLOW = 5
 DOUBTFUL = 6
 MOST_DECIMAL = 10**18 - 1
 SUMS = 0  # what a refresh puts out: key and aggregates
 SIGNS = 1  # each key with a positive count, once
 COUNTS = 2  # or as often as it counts
-NAN_WORD = 0x7FF8000000000000
-FLIP = 0x7FFFFFFFFFFFFFFF
 
 
 @device
@@ -84,140 +94,6 @@ def new_group(data, row, slot, nk, slots, rows, free, state):
 
 
 @device
-def add128(acc, group, offset, value, diff):
-    """Add value * diff to the 128-bit sum at (offset, offset + 1)."""
-    if diff == 1 or diff == -1:
-        low = value * diff
-        high = low >> 63
-    else:
-        negative = (value < 0) != (diff < 0)
-        a = np.uint64(abs(value))
-        b = np.uint64(abs(diff))
-        mask = np.uint64(LOW)
-        half = np.uint64(32)
-        a0, a1, b0, b1 = a & mask, a >> half, b & mask, b >> half
-        p00, p01, p10, p11 = a0 * b0, a0 * b1, a1 * b0, a1 * b1
-        middle = (p00 >> half) + (p01 & mask) + (p10 & mask)
-        ulow = (p00 & mask) | (middle << half)
-        uhigh = p11 + (p01 >> half) + (p10 >> half) + (middle >> half)
-        low = np.int64(ulow)
-        high = np.int64(uhigh)
-        if negative:
-            high = ~high + (1 if low == 0 else 0)
-            low = -low
-    total = acc[group, offset] + low
-    carry = 1 if (total ^ NULL) < (low ^ NULL) else 0
-    acc[group, offset] = total
-    acc[group, offset + 1] += high + carry
-
-
-@device
-def add_limb(acc, group, base, limb, amount):
-    """Add to a limb; carry on only when it nears overflow, so that signs may alternate cheaply."""
-    acc[group, base + limb] += amount
-    while limb + 1 < LIMBS:
-        value = acc[group, base + limb]
-        if -(1 << 61) < value < (1 << 61):
-            break
-        acc[group, base + limb] = value & LOW
-        acc[group, base + limb + 1] += value >> 32
-        limb += 1
-
-
-@device
-def add_mantissa(acc, group, base, position, mantissa, amount):
-    """Add mantissa * amount * 2**position, where amount is at most ``MOST_AMOUNT`` either way."""
-    limb = position >> 5
-    shift = position & 31
-    a = (mantissa & LOW) << shift
-    b = (mantissa >> 32) << shift
-    add_limb(acc, group, base, limb, (a & LOW) * amount)
-    add_limb(acc, group, base, limb + 1, ((a >> 32) + (b & LOW)) * amount)
-    add_limb(acc, group, base, limb + 2, (b >> 32) * amount)
-
-
-@device
-def add_double(acc, group, offset, word, diff):
-    """Add the double behind ``word``, times diff, exactly."""
-    bits = word if word >= 0 else word ^ FLIP
-    exponent = (bits >> 52) & 0x7FF
-    mantissa = bits & 0xFFFFFFFFFFFFF
-    if exponent == 0x7FF:
-        which = 0 if mantissa != 0 else (1 if bits >= 0 else 2)
-        acc[group, offset + which] += diff
-        return
-    if exponent > 0:
-        mantissa |= 1 << 52
-    else:
-        exponent = 1
-    amount = diff if bits >= 0 else -diff
-    position = exponent - 1
-    while not -MOST_AMOUNT <= amount <= MOST_AMOUNT:
-        add_mantissa(acc, group, offset + 3, position, mantissa, amount & 0xFFFF)
-        amount >>= 16
-        position += 16
-    add_mantissa(acc, group, offset + 3, position, mantissa, amount)
-
-
-@device
-def limbs_value(row, base, limbs):
-    """Canonical magnitude of the limbs into ``limbs``; returns the sign (-1, 0, 1)."""
-    carry = np.int64(0)
-    any_set = False
-    for i in range(LIMBS):
-        value = row[base + i] + carry
-        limbs[i] = value & LOW
-        carry = value >> 32
-        any_set = any_set or limbs[i] != 0
-    if carry < 0:
-        borrow = np.int64(1)
-        for i in range(LIMBS):
-            value = (limbs[i] ^ LOW) + borrow
-            limbs[i] = value & LOW
-            borrow = value >> 32
-        return -1
-    return 1 if any_set else 0
-
-
-@device
-def double_word(row, offset):
-    """The word of the correctly rounded sum whose accumulator starts at ``offset``."""
-    if row[offset] > 0 or (row[offset + 1] > 0 and row[offset + 2] > 0):
-        return NAN_WORD
-    if row[offset + 1] > 0:
-        return np.int64(0x7FF0000000000000)
-    if row[offset + 2] > 0:
-        return np.int64(-0x7FF0000000000001)
-    limbs = np.empty(LIMBS, np.int64)
-    sign = limbs_value(row, offset + 3, limbs)
-    if sign == 0:
-        return np.int64(0)
-    top = LIMBS - 1
-    while top >= 0 and limbs[top] == 0:
-        top -= 1
-    shift = 0
-    while (limbs[top] << shift) & 0x80000000 == 0:
-        shift += 1
-    second = limbs[top - 1] if top >= 1 else 0
-    third = limbs[top - 2] if top >= 2 else 0
-    x = np.uint64((limbs[top] << 32) | second) << np.uint64(shift)
-    x |= np.uint64(third >> (32 - shift))
-    sticky = (third & ((1 << (32 - shift)) - 1)) != 0
-    i = top - 3
-    while not sticky and i >= 0:
-        sticky = limbs[i] != 0
-        i -= 1
-    if sticky:
-        x |= np.uint64(1)
-    buffer = np.empty(1, np.float64)
-    buffer[0] = sign * math.ldexp(np.float64(x), 32 * (top - 1) - shift - 1074)
-    bits = buffer.view(np.int64)[0]
-    if bits & 0x7FF0000000000000 == 0x7FF0000000000000:
-        return np.int64(ERROR)
-    return bits if bits >= 0 else bits ^ FLIP
-
-
-@device
 def touch(group, marker, nk, rows, touched, old, state):
     """Remember the accumulators of a group that is touched first since ``marker``."""
     rows[group, 0] = marker
@@ -229,145 +105,26 @@ def touch(group, marker, nk, rows, touched, old, state):
 
 
 @device
-def add_row(data, row, diff, group, base, acc, spec):
-    """Add one row, ``diff`` times, to its group's accumulators, which start at column ``base``."""
-    acc[group, base] += diff
-    for s in range(spec.shape[0]):
-        offset = base + spec[s, 2]
-        if spec[s, 1] < 0:
-            acc[group, offset] += diff
-            continue
-        word = data[spec[s, 1], row]
-        if word == NULL:
-            continue
-        acc[group, offset] += diff
-        if spec[s, 0] == SUM:
-            add128(acc, group, offset + 1, word, diff)
-        elif spec[s, 0] == SUM_DOUBLE:
-            add_double(acc, group, offset + 1, word, diff)
-
-
-@device
-def add_counts(data, column, start, stop, diff, groups, offset, acc):
-    """Add a block of rows to one count. Returns whether it came not to fit 64 bits."""
-    step = 0 if diff.shape[0] == 1 else 1
-    wrapped = np.int64(0)
-    for row in range(start, stop):
-        if column < 0 or data[column, row] != NULL:
-            count = acc[groups[row - start], offset]
-            added = count + diff[row * step]
-            wrapped |= (count ^ added) & (diff[row * step] ^ added)
-            acc[groups[row - start], offset] = added
-    return wrapped < 0
-
-
-@device
-def add_sums(data, column, start, stop, diff, groups, offset, acc):
-    """Add a block of rows to one exact sum."""
-    if diff.shape[0] == 1 and diff[0] == 1:
-        for row in range(start, stop):
-            word = data[column, row]
-            if word != NULL:
-                group = groups[row - start]
-                acc[group, offset] += 1
-                total = acc[group, offset + 1] + word
-                carry = 1 if (total ^ NULL) < (word ^ NULL) else 0
-                acc[group, offset + 1] = total
-                acc[group, offset + 2] += (word >> 63) + carry
-        return
-    step = 0 if diff.shape[0] == 1 else 1
-    for row in range(start, stop):
-        word = data[column, row]
-        if word != NULL:
-            acc[groups[row - start], offset] += diff[row * step]
-            add128(acc, groups[row - start], offset + 1, word, diff[row * step])
-
-
-@device
-def add_block(data, start, stop, diff, groups, base, acc, spec):
-    """Add a block of rows, whose groups are known, one aggregate after the other.
-
-    Returns whether the count of a group's rows came not to fit 64 bits.
-    """
-    overflow = add_counts(data, -1, start, stop, diff, groups, base, acc)
-    step = 0 if diff.shape[0] == 1 else 1
-    for s in range(spec.shape[0]):
-        offset = base + spec[s, 2]
-        column = spec[s, 1]
-        if spec[s, 0] == COUNT:
-            add_counts(data, column, start, stop, diff, groups, offset, acc)
-        elif spec[s, 0] == SUM:
-            add_sums(data, column, start, stop, diff, groups, offset, acc)
-        else:
-            for row in range(start, stop):
-                word = data[column, row]
-                if word != NULL:
-                    acc[groups[row - start], offset] += diff[row * step]
-                    add_double(acc, groups[row - start], offset + 1, word, diff[row * step])
-    return overflow
-
-
-@device
-def sort_by_group(groups, count, allotted, ends, order):
-    """Sort the rows of a block by group: group g's are ``order[ends[g] : ends[g + 1]]``."""
-    for g in range(allotted + 2):
-        ends[g] = 0
+def compare_with_each(data, start, stop, nk, rows, allotted, groups):
+    """The group of each row of a block, -1 if it is not among the first ``allotted``; counts these."""
+    count = stop - start
     for i in range(count):
-        ends[groups[i] + 2] += 1
-    for g in range(2, allotted + 2):
-        ends[g] += ends[g - 1]
-    for i in range(count):
-        place = ends[groups[i] + 1]
-        order[place] = i
-        ends[groups[i] + 1] = place + 1
-
-
-@device
-def are_small(words, start, stop):
-    """Whether no word of a part of a column is NULL or so large that the sum might not fit 64 bits."""
-    low, high = 0, 0
-    for row in range(start, stop):
-        low = min(low, words[row])
-        high = max(high, words[row])
-    return low > -SMALL and high < SMALL
-
-
-@device
-def add_few(data, start, stop, amount, groups, allotted, ends, order, base, acc, spec):
-    """Add a large block of rows, ``amount`` (1 or -1) times each, sorted by group, to counts and exact sums.
-
-    Returns whether the count of a group's rows came not to fit 64 bits.
-    """
-    diff = np.full(1, amount, np.int64)
-    sort_by_group(groups, stop - start, allotted, ends, order)
-    wrapped = np.int64(0)
+        groups[i] = -1
+    same = np.empty(count, np.int64)
     for g in range(allotted):
-        change = amount * (ends[g + 1] - ends[g])
-        added = acc[g, base] + change
-        wrapped |= (acc[g, base] ^ added) & (change ^ added)
-        acc[g, base] = added
-    for s in range(spec.shape[0]):
-        offset = base + spec[s, 2]
-        column = spec[s, 1]
-        if column >= 0:
-            words = data[column]
-            if not are_small(words, start, stop):
-                if spec[s, 0] == SUM:
-                    add_sums(data, column, start, stop, diff, groups, offset, acc)
-                else:
-                    add_counts(data, column, start, stop, diff, groups, offset, acc)
-                continue
-        for g in range(allotted):
-            if ends[g] == ends[g + 1]:
-                continue
-            acc[g, offset] += amount * (ends[g + 1] - ends[g])
-            if spec[s, 0] == SUM:
-                words = data[column, start:stop]
-                total = np.int64(0)
-                for i in range(ends[g], ends[g + 1]):
-                    total += words[order[i]]
-                add128(acc, g, offset + 1, total, amount)
-    return wrapped < 0
+        for i in range(count):
+            same[i] = -1
+        for c in range(nk):
+            words = data[c, start:stop]
+            word = rows[g, 1 + c]
+            for i in range(count):
+                same[i] = same[i] if words[i] == word else 0
+        for i in range(count):
+            groups[i] = g if same[i] != 0 else groups[i]
+    missing = 0
+    for i in range(count):
+        missing += int(groups[i] < 0)
+    return missing
 
 
 @device
@@ -401,8 +158,12 @@ def add_rows(data, diff, first, last, nk, spec, slots, rows, marker, free, touch
     natural = np.empty(0, np.int64)
     for start in range(first, last, block):
         stop = min(start + block, last)
-        state[4] ^= prefetch(data, natural, start, stop, nk, slots, rows, homes, groups)
-        for row in range(start, stop):
+        known = few and state[0] <= FEWER and state[1] == 0
+        if known:
+            known = compare_with_each(data, start, stop, nk, rows, state[0], groups) == 0
+        if not known:
+            state[4] ^= prefetch(data, natural, start, stop, nk, slots, rows, homes, groups)
+        for row in range(start, start if known else stop):
             slot = homes[row - start]
             while True:
                 group = slots[slot] - 1
@@ -420,6 +181,10 @@ def add_rows(data, diff, first, last, nk, spec, slots, rows, marker, free, touch
                 touch(group, marker, nk, rows, touched, old, state)
             groups[row - start] = group
         if few and state[0] <= FEW:
+            sort_by_group(groups, stop - start, state[0], ends, order)
+            for group in range(state[0]):
+                if ends[group] < ends[group + 1] and rows[group, 0] != marker:
+                    touch(group, marker, nk, rows, touched, old, state)
             overflow = add_few(data, start, stop, diff[0], groups, state[0], ends, order, 1 + nk, rows, spec)
         else:
             overflow = add_block(data, start, stop, diff, groups, 1 + nk, rows, spec)

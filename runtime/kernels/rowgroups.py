@@ -95,6 +95,9 @@ def set_bits(bitmap: int, start: int, size: int) -> None:
             position += 1
 
 
+BLOCK = 1024  # keys that are compared at a time
+
+
 @device
 def compare_keys(words: Words, key: Words, row: int, other: Words) -> int:
     """-1, 0 or 1 as ``other``, a key's words, comes before, equals or follows the row's key."""
@@ -123,28 +126,59 @@ def raise_highest(words: Words, key: Words, highest: Words, known: int) -> int:
     return ascending
 
 
-@kernel("int64(int64[:, ::1], int64[:, ::1], int64, int64[::1], int64[::1], int64[::1], int64)")
+@device
+def ascend(words: Words, key: Words, highest: Words, known: int) -> bool:
+    """Whether the keys of all rows ascend strictly, from above ``highest`` if ``known``; most do at once."""
+    n = words.shape[1]
+    if n == 0 or (known and compare_keys(words, key, 0, highest) >= 0):
+        return n == 0
+    less = np.empty(min(n, BLOCK), np.int64)
+    for start in range(1, n, BLOCK):
+        size = min(BLOCK, n - start)
+        for i in range(size):
+            less[i] = 0
+        for k in range(key.shape[0] - 1, -1, -1):
+            column = words[key[k], start - 1 : start + size]
+            for i in range(size):
+                p, q = column[i], column[i + 1]
+                less[i] = int(p < q) | (int(p == q) & less[i])
+        every = 1
+        for i in range(size):
+            every &= less[i]
+        if every == 0:
+            return False
+    return True
+
+
+@device
+def copy_words(source: int, target: int, size: int) -> None:
+    for i in range(size):
+        save(target, i, load(source, i))
+
+
+@device
+def copy_no_null(source: int, target: int, size: int) -> bool:
+    """Copy words; whether there is no NULL among them."""
+    null = 0
+    for i in range(size):
+        p = load(source, i)
+        null |= int(p == NULL)
+        save(target, i, p)
+    return null == 0
+
+
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64, uint8[::1], int64[::1], int64[::1], int64)")
 def append(
-    directory: Words, words: Words, start: int, required: Words, key: Words, highest: Words, known: int
+    directory: Words, words: Words, start: int, required: Any, key: Words, highest: Words, known: int
 ) -> int:
     """Copy ``words[width, n]`` to rows ``start ..``, for which there is room, and mark them live.
 
-    ``-1 - (column * n + row)``, with nothing done, for the first NULL among the columns ``required``. Else
-    1 if the words of ``key`` columns ascend strictly, from above ``highest`` if ``known``; 0 if not.
-    ``highest`` becomes the highest key.
+    ``-1 - (column * n + row)`` for a NULL in a column that ``required[width]`` marks, the rows then meaning
+    nothing. Else 1 if the words of ``key`` columns ascend strictly, from above ``highest`` if ``known``; 0
+    if not. ``highest`` becomes the highest key.
     """
     width, n = words.shape
-    for k in range(required.shape[0]):
-        column = required[k]
-        null = False
-        for i in range(n):
-            null |= words[column, i] == NULL
-        if null:
-            for i in range(n):
-                if words[column, i] == NULL:
-                    return -1 - (column * n + i)
     root = directory.ctypes.data
-    source = words.ctypes.data
     size = 1 << directory[0, 0]
     done = 0
     while done < n:
@@ -152,12 +186,23 @@ def append(
         part = min(n - done, size - position)
         for j in range(width):
             target = load(group, COLUMNS) + 8 * (j * load(group, STRIDE) + position)
-            given = source + 8 * (j * n + done)
-            for i in range(part):
-                save(target, i, load(given, i))
+            source = words.ctypes.data + 8 * (j * n + done)
+            if required[j] == 0:
+                copy_words(source, target, part)
+            elif not copy_no_null(source, target, part):
+                for i in range(part):
+                    if load(source, i) == NULL:
+                        return -1 - (j * n + done + i)
         set_bits(load(group, LIVE), position, part)
         done += part
-    return raise_highest(words, key, highest, known) if key.shape[0] > 0 else 1
+    if key.shape[0] == 0:
+        return 1
+    if not ascend(words, key, highest, known):
+        return raise_highest(words, key, highest, known)
+    if n > 0:
+        for k in range(key.shape[0]):
+            highest[k] = words[key[k], n - 1]
+    return 1
 
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[::1], int64[:, ::1])")

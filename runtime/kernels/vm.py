@@ -2,17 +2,62 @@
 
 An instruction is ``(opcode, destination, a, b, c)``; registers hold one word for each row of the chunk
 that is still selected. Word conventions are those of ``runtime.types``: an operation on a NULL gives
-NULL, one that fails gives ERROR, and ERROR on an operand wins over NULL. The meaning of each opcode is
-the comment beside its number.
-"""
+NULL, one that fails gives ERROR, and ERROR on an operand wins over NULL. ``kernels.opcodes`` tells what each
+opcode means.
 
-import math
+A register stands for words that are its own, or for those it was read from where they are consecutive:
+a column of the input, or of consecutive rows of a table. Where the bounds of its words are known, operations
+on them that can neither meet NULL or ERROR nor overflow run without checks (``kernels.plain``).
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device, kernel, load_intrinsic, save_intrinsic, view_intrinsic
+from kpg.runtime.kernels.opcodes import (
+    ADD,
+    ADD_DOUBLE,
+    ADD_MONTHS,
+    AND,
+    BETWEEN,
+    BOTH,
+    COMPACT,
+    DISTINCT,
+    EQ,
+    FETCH,
+    FILTER,
+    IN_SET,
+    LOAD,
+    MEMO,
+    MUL,
+    ORDER,
+    SCALE_DOWN,
+    SELECT,
+    STORE,
+    TEXT_COMPARE,
+    TEXT_WORD,
+    TO_DOUBLE,
+)
+from kpg.runtime.kernels.plain import (
+    among_few,
+    between,
+    measure,
+    plain_arithmetic,
+    plain_compare,
+    result_bounds,
+)
 from kpg.runtime.kernels.rowgroups import BYTES, CHART, COLUMNS, REWRITTEN, STRIDE, locate
+from kpg.runtime.kernels.words import (
+    ERROR,
+    MIN_WORD,
+    NULL,
+    arithmetic,
+    compare,
+    convert,
+    convert_double,
+    doubles,
+    texts,
+)
 
 Words = NDArray[np.int64]
 Table = NDArray[np.int64]
@@ -22,60 +67,8 @@ load = load_intrinsic()
 save = save_intrinsic()
 view = view_intrinsic()
 
-NULL = -(2**63)
-ERROR = NULL + 1
-MIN_WORD = NULL + 2
-MAX_WORD = 2**63 - 1
-NAN_WORD = 0x7FF8000000000000
-SIGN_FLIP = 0x7FFFFFFFFFFFFFFF
 CHUNK = 1024
-SAFE = 1 << 62  # sums and products of plain words below it do not wrap
 FEW = 8  # constants of a set that are compared one by one
-
-LOAD = 0  # input column b
-FETCH = 1  # column c of source b at rowid a
-STORE = 2  # a to output column destination
-FILTER = 3  # keep the rows whose a is true, or ERROR
-COMPACT = 4  # drop from register destination the rows that the last FILTER dropped
-MEMO = 5  # entry a of source b, a code table, noting the codes it lacks
-SELECT = 6  # b where a is true, else c
-IN_SET = 7  # whether a is among the sorted constants b .. b + c
-
-ADD = 10  # integers; c is the position of the lowest and highest allowed result in the constants
-SUB = 11
-MUL = 12
-DIV = 13  # truncates; ERROR when b is 0
-MOD = 14  # sign of a; ERROR when b is 0
-FLOOR_DIV = 15
-ADD_MONTHS = 16  # date a plus b months, clamped to the end of the month
-
-SCALE_DOWN = 20  # a / b, half away from zero, within bounds c
-RANGE = 21  # a if within bounds c
-CIVIL = 22  # year, month or day (b = 0, 1, 2) of date a
-IS_NULL = 23
-NOT = 24
-ORDER = 25  # a, negated if b & 1; NULL becomes the lowest word if b & 2, else the highest
-
-EQ = 30
-NE = 31
-LT = 32
-LE = 33
-DISTINCT = 34  # NULLs equal each other
-AND = 35  # three-valued; false and ERROR is false
-OR = 36
-BOTH = 37  # AND of two predicates: NULL counts as false
-COALESCE = 38
-TEXT_COMPARE = 39  # -1, 0 or 1 by the bytes of strings a and b
-TEXT_WORD = 40  # bytes 7b .. 7b + 7 of string a as a number, and how many there are
-BETWEEN = 41  # whether a is within bounds b; NULL counts as false
-
-ADD_DOUBLE = 50
-SUB_DOUBLE = 51
-MUL_DOUBLE = 52
-DIV_DOUBLE = 53  # ERROR when b is 0
-TO_DOUBLE = 54  # a / b
-FROM_DOUBLE = 55  # a * b, within bounds c; halves to even if b is 1, else away from zero
-
 
 HOME = 0  # of a register: the address of its own words
 WHERE = 1  # the address of the words that it stands for now
@@ -85,317 +78,6 @@ KNOWN = 4
 SHAPE = 5  # of rowids: 1 if they are consecutive, 0 if not, -1 if nobody looked
 DIFFERING = 6  # the bits in which some differs from the first
 FIELDS = 7
-
-
-@device
-def special(p: int, q: int) -> int:
-    """What an operation gives on two operands of which one is NULL or ERROR."""
-    low = min(p, q)
-    high = max(p, q)
-    return high if high < MIN_WORD else low
-
-
-@device
-def truncated(p: int, q: int) -> int:
-    """``p / q`` towards zero."""
-    result = p // q
-    if result * q != p and (p < 0) != (q < 0):
-        result += 1
-    return result
-
-
-@device
-def multiply(p: int, q: int, low: int, high: int) -> int:
-    """``p * q``, or ERROR out of bounds: the double product tells whether the wrapped one can be trusted."""
-    estimate = abs(float(p) * float(q))
-    if estimate > 9.3e18:
-        return ERROR
-    result = p * q
-    if estimate > 9.1e18 and truncated(result, q) != p:
-        return ERROR
-    return result if low <= result <= high else ERROR
-
-
-@device
-def scale_down(p: int, factor: int) -> int:
-    """``p / factor``, half away from zero."""
-    result = truncated(p, factor)
-    rest = abs(p - result * factor)
-    if rest >= factor - rest:
-        result += 1 if p > 0 else -1
-    return result
-
-
-@device
-def days_before_year(year: int) -> int:
-    """Days from 0000-03-01 to March 1 of ``year``."""
-    return 365 * year + year // 4 - year // 100 + year // 400
-
-
-@device
-def civil(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a date; the year is counted from March, so that the leap day is its last."""
-    shifted = days + 719468
-    year = (10000 * shifted + 14780) // 3652425
-    rest = shifted - days_before_year(year)
-    if rest < 0:
-        year -= 1
-        rest = shifted - days_before_year(year)
-    month = (100 * rest + 52) // 3060
-    day = rest - (month * 306 + 5) // 10 + 1
-    if month >= 10:
-        return year + 1, month - 9, day
-    return year, month + 3, day
-
-
-@device
-def first_of_month(months: int) -> int:
-    """The date of the first of a month, counted from January of year 0."""
-    march = months - 2
-    return days_before_year(march // 12) + (march % 12 * 306 + 5) // 10 - 719468
-
-
-@device
-def add_months(days: int, months: int) -> int:
-    """A date some months later, clamped to the end of the month."""
-    if abs(months) > 1200000:
-        return MAX_WORD
-    year, month, day = civil(days)
-    total = year * 12 + month - 1 + months
-    first = first_of_month(total)
-    return min(first + day, first_of_month(total + 1)) - 1
-
-
-@device
-def arithmetic(op: int, x: Words, y: Words, out: Words, rows: int, low: int, high: int) -> None:
-    """The integer operations of two registers."""
-    if op == ADD:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            r = p + q
-            bad = (((p ^ r) & (q ^ r)) < 0) | (r < low) | (r > high)
-            r = ERROR if bad else r
-            out[i] = special(p, q) if min(p, q) < MIN_WORD else r
-    elif op == SUB:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            r = p - q
-            bad = (((p ^ q) & (p ^ r)) < 0) | (r < low) | (r > high)
-            r = ERROR if bad else r
-            out[i] = special(p, q) if min(p, q) < MIN_WORD else r
-    elif op == MUL:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            out[i] = special(p, q) if min(p, q) < MIN_WORD else multiply(p, q, low, high)
-    else:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            if min(p, q) < MIN_WORD:
-                out[i] = special(p, q)
-                continue
-            if op == ADD_MONTHS:
-                r = add_months(p, q)
-            elif q == 0:
-                r = ERROR
-            elif op == DIV:
-                r = truncated(p, q)
-            elif op == MOD:
-                r = p - truncated(p, q) * q
-            else:
-                r = p // q
-            out[i] = r if low <= r <= high else ERROR
-
-
-@device
-def convert(op: int, x: Words, operand: int, out: Words, rows: int, low: int, high: int) -> None:
-    """The operations of one register and an immediate operand."""
-    if op == SCALE_DOWN:
-        for i in range(rows):
-            p = x[i]
-            r = scale_down(p, operand)
-            out[i] = p if p < MIN_WORD else (r if low <= r <= high else ERROR)
-    elif op == RANGE:
-        for i in range(rows):
-            p = x[i]
-            out[i] = ERROR if (p >= MIN_WORD) & ((p < low) | (p > high)) else p
-    elif op == IS_NULL:
-        for i in range(rows):
-            p = x[i]
-            out[i] = ERROR if p == ERROR else int(p == NULL)
-    elif op == NOT:
-        for i in range(rows):
-            p = x[i]
-            out[i] = p if p < MIN_WORD else 1 - p
-    elif op == ORDER:
-        null = MIN_WORD if operand & 2 else MAX_WORD
-        for i in range(rows):
-            p = x[i]
-            if p == NULL:
-                out[i] = null
-            elif operand & 1 and p != ERROR:
-                out[i] = max(-p, MIN_WORD)
-            else:
-                out[i] = p
-    else:
-        for i in range(rows):
-            p = x[i]
-            if p >= MIN_WORD:
-                year, month, day = civil(p)
-                p = year if operand == 0 else (month if operand == 1 else day)
-            out[i] = p
-
-
-@device
-def compare(op: int, x: Words, y: Words, out: Words, rows: int) -> None:
-    """Comparisons and connectives of two registers."""
-    if op == EQ:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            out[i] = special(p, q) if min(p, q) < MIN_WORD else int(p == q)
-    elif op == NE:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            out[i] = special(p, q) if min(p, q) < MIN_WORD else int(p != q)
-    elif op == LT:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            out[i] = special(p, q) if min(p, q) < MIN_WORD else int(p < q)
-    elif op == LE:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            out[i] = special(p, q) if min(p, q) < MIN_WORD else int(p <= q)
-    elif op == DISTINCT:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            out[i] = ERROR if (p == ERROR) | (q == ERROR) else int(p != q)
-    elif op == AND:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            r = special(p, q) if min(p, q) < MIN_WORD else 1
-            out[i] = 0 if (p == 0) | (q == 0) else r
-    elif op == OR:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            r = special(p, q) if min(p, q) < MIN_WORD else 0
-            out[i] = 1 if (p == 1) | (q == 1) else r
-    elif op == BOTH:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            r = ERROR if min(p, q) < MIN_WORD else 1
-            out[i] = 0 if (p == 0) | (q == 0) | (p == NULL) | (q == NULL) else r
-    else:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            out[i] = q if p == NULL else p
-
-
-@device
-def to_double(word: int) -> float:
-    """The double of a word."""
-    bits = np.int64(word if word >= 0 else word ^ SIGN_FLIP)
-    return bits.view(np.float64)
-
-
-@device
-def from_double(value: float) -> int:
-    """The word of a double."""
-    if value != value:
-        return NAN_WORD
-    bits = int(np.float64(value + 0.0).view(np.int64))
-    return bits if bits >= 0 else bits ^ SIGN_FLIP
-
-
-@device
-def operate_double(op: int, p: int, q: int) -> int:
-    """One operation on the words of two doubles; a finite overflow and a division by zero are ERROR."""
-    u, v = to_double(p), to_double(q)
-    if op == ADD_DOUBLE:
-        r = u + v
-    elif op == SUB_DOUBLE:
-        r = u - v
-    elif op == MUL_DOUBLE:
-        r = u * v
-    else:
-        if v == 0.0:
-            return ERROR
-        r = u / v
-    if math.isinf(r) and not (math.isinf(u) or math.isinf(v)):
-        return ERROR
-    return from_double(r)
-
-
-@device
-def doubles(op: int, x: Words, y: Words, out: Words, rows: int) -> None:
-    """The operations of two registers of doubles."""
-    for i in range(rows):
-        p, q = x[i], y[i]
-        out[i] = special(p, q) if min(p, q) < MIN_WORD else operate_double(op, p, q)
-
-
-@device
-def convert_double(op: int, x: Words, factor: int, out: Words, rows: int, low: int, high: int) -> None:
-    """Between doubles and integers that stand for that many of a unit."""
-    if op == TO_DOUBLE:
-        for i in range(rows):
-            p = x[i]
-            out[i] = p if p < MIN_WORD else from_double(float(p) / float(factor))
-        return
-    for i in range(rows):
-        p = x[i]
-        if p < MIN_WORD:
-            out[i] = p
-            continue
-        value = to_double(p) * float(factor)
-        if factor == 1:
-            value = np.rint(value)
-        else:
-            value = math.floor(abs(value) + 0.5) if value >= 0 else -math.floor(abs(value) + 0.5)
-        if not abs(value) < 9.2e18:
-            out[i] = ERROR
-            continue
-        r = int(value)
-        out[i] = r if low <= r <= high else ERROR
-
-
-@device
-def compare_text(p: int, q: int, arena: Bytes, offsets: Words) -> int:
-    """-1, 0 or 1 as string p is before, equal to or after string q, byte by byte."""
-    if p == q:
-        return 0
-    left, right = offsets[p], offsets[q]
-    left_size, right_size = offsets[p + 1] - left, offsets[q + 1] - right
-    for i in range(min(left_size, right_size)):
-        if arena[left + i] != arena[right + i]:
-            return -1 if arena[left + i] < arena[right + i] else 1
-    return -1 if left_size < right_size else 1
-
-
-@device
-def text_word(p: int, part: int, arena: Bytes, offsets: Words) -> int:
-    """Seven bytes of string p from ``7 * part`` on, most significant first, then their number in 3 bits."""
-    start = offsets[p] + 7 * part
-    size = min(7, max(0, offsets[p + 1] - start))
-    word = 0
-    for i in range(7):
-        word = word << 8
-        if i < size:
-            word |= int(arena[start + i])
-    return word << 3 | size
-
-
-@device
-def texts(
-    op: int, x: Words, y: Words, part: int, out: Words, rows: int, arena: Bytes, offsets: Words
-) -> None:
-    """The operations that read the bytes of strings."""
-    if op == TEXT_COMPARE:
-        for i in range(rows):
-            p, q = x[i], y[i]
-            out[i] = special(p, q) if min(p, q) < MIN_WORD else compare_text(p, q, arena, offsets)
-    else:
-        for i in range(rows):
-            p = x[i]
-            out[i] = p if p < MIN_WORD else text_word(p, part, arena, offsets)
 
 
 @device
@@ -434,101 +116,6 @@ def in_set(x: Words, constants: Words, first: int, size: int, out: Words, rows: 
             else:
                 high = middle
         out[i] = int(low < first + size and constants[low] == p)
-
-
-@device
-def measure(words: int, rows: int) -> tuple[int, int]:
-    """The least and the greatest word."""
-    low = MAX_WORD
-    high = NULL
-    for i in range(rows):
-        p = load(words, i)
-        low = min(low, p)
-        high = max(high, p)
-    return low, high
-
-
-@device
-def plain_arithmetic(op: int, x: int, y: int, out: int, rows: int) -> None:
-    """Sum, difference or product of words that are known to give none that needs a check."""
-    if op == ADD:
-        for i in range(rows):
-            save(out, i, load(x, i) + load(y, i))
-    elif op == SUB:
-        for i in range(rows):
-            save(out, i, load(x, i) - load(y, i))
-    else:
-        for i in range(rows):
-            save(out, i, load(x, i) * load(y, i))
-
-
-@device
-def plain_compare(op: int, x: int, y: int, out: int, rows: int) -> None:
-    """Comparisons of words without NULL and ERROR, connectives of 0 and 1."""
-    if op == EQ:
-        for i in range(rows):
-            save(out, i, int(load(x, i) == load(y, i)))
-    elif op == NE:
-        for i in range(rows):
-            save(out, i, int(load(x, i) != load(y, i)))
-    elif op == LT:
-        for i in range(rows):
-            save(out, i, int(load(x, i) < load(y, i)))
-    elif op == LE:
-        for i in range(rows):
-            save(out, i, int(load(x, i) <= load(y, i)))
-    elif op == OR:
-        for i in range(rows):
-            save(out, i, load(x, i) | load(y, i))
-    else:
-        for i in range(rows):
-            save(out, i, load(x, i) & load(y, i))
-
-
-@device
-def between(x: int, low: int, high: int, out: int, rows: int) -> int:
-    """Whether each word is within bounds, which no NULL or ERROR is; returns whether there is an ERROR."""
-    failed = 0
-    for i in range(rows):
-        p = load(x, i)
-        failed |= int(p == ERROR)
-        save(out, i, int(p >= low) & int(p <= high))
-    if failed:
-        for i in range(rows):
-            if load(x, i) == ERROR:
-                save(out, i, ERROR)
-    return failed
-
-
-@device
-def among_few(x: int, constants: int, size: int, out: int, rows: int) -> None:
-    """Whether each word, none of them NULL or ERROR, is one of a few constants."""
-    for k in range(size):
-        constant = load(constants, k)
-        if k == 0:
-            for i in range(rows):
-                save(out, i, int(load(x, i) == constant))
-        else:
-            for i in range(rows):
-                save(out, i, load(out, i) | int(load(x, i) == constant))
-
-
-@device
-def product_bounds(a: int, b: int, c: int, d: int) -> tuple[int, int]:
-    """The least and greatest product of ``a .. b`` and ``c .. d``; (NULL, NULL) if one may wrap."""
-    if max(abs(float(a)), abs(float(b))) * max(abs(float(c)), abs(float(d))) > 4.6e18:
-        return NULL, NULL
-    return min(a * c, a * d, b * c, b * d), max(a * c, a * d, b * c, b * d)
-
-
-@device
-def result_bounds(op: int, a: int, b: int, c: int, d: int) -> tuple[int, int]:
-    """Bounds of the sum, difference or product of ``a .. b`` and ``c .. d``; (NULL, NULL) if one may wrap."""
-    if op == MUL:
-        return product_bounds(a, b, c, d)
-    if min(a, c) <= -SAFE or max(b, d) >= SAFE:
-        return NULL, NULL
-    return (a + c, b + d) if op == ADD else (a - d, b - c)
 
 
 @device
@@ -583,6 +170,47 @@ def fetch(rowids: int, root: int, column: int, out: int, rows: int, differing: i
             if position >= 0:
                 p = load(load(group, COLUMNS), column * load(group, STRIDE) + position)
         save(out, i, p)
+
+
+@device
+def know(frame: Table, register: int, rows: int) -> None:
+    """Have bounds of a register's words."""
+    if frame[register, KNOWN] == 0:
+        frame[register, LOW], frame[register, HIGH] = measure(frame[register, WHERE], rows)
+        frame[register, KNOWN] = 1
+
+
+@device
+def run_plain(
+    op: int, frame: Table, target: int, a: int, b: int, c: int, constants: Words, rows: int
+) -> bool:
+    """Run an instruction if its operands' bounds tell that no word needs a check; whether they do."""
+    x, out = frame[a, WHERE], frame[target, HOME]
+    know(frame, a, rows)
+    low, high = 0, 1
+    plain = frame[a, LOW] >= MIN_WORD
+    if op == IN_SET:
+        if not plain or c == 0 or c > FEW:
+            return False
+        among_few(x, constants.ctypes.data + 8 * b, c, out, rows)
+    else:
+        know(frame, b, rows)
+        plain = plain and frame[b, LOW] >= MIN_WORD
+        if plain and op <= MUL:
+            low, high = result_bounds(op, frame[a, LOW], frame[a, HIGH], frame[b, LOW], frame[b, HIGH])
+            plain = low != NULL and low >= constants[c] and high <= constants[c + 1]
+        elif plain and op >= AND:
+            plain = min(frame[a, LOW], frame[b, LOW]) >= 0 and max(frame[a, HIGH], frame[b, HIGH]) <= 1
+        if not plain:
+            return False
+        if op <= MUL:
+            plain_arithmetic(op, x, frame[b, WHERE], out, rows)
+        else:
+            plain_compare(op, x, frame[b, WHERE], out, rows)
+    frame[target, KNOWN] = 1
+    frame[target, LOW] = low
+    frame[target, HIGH] = high
+    return True
 
 
 @kernel(
@@ -716,39 +344,8 @@ def run(
                     frame[target, LOW] = 0
                     frame[target, HIGH] = 1
                 continue
-            binary = (op >= ADD and op <= MUL) or (op >= EQ and op <= BOTH and op != DISTINCT)
-            if binary or op == IN_SET:
-                if frame[a, KNOWN] == 0:
-                    frame[a, LOW], frame[a, HIGH] = measure(x, rows)
-                    frame[a, KNOWN] = 1
-                if binary and frame[b, KNOWN] == 0:
-                    frame[b, LOW], frame[b, HIGH] = measure(frame[b, WHERE], rows)
-                    frame[b, KNOWN] = 1
-                plain = frame[a, LOW] >= MIN_WORD
-                low, high = 0, 1
-                if op == IN_SET:
-                    plain = plain and c <= FEW and c > 0
-                    if plain:
-                        among_few(x, constants.ctypes.data + 8 * b, c, home, rows)
-                else:
-                    plain = plain and frame[b, LOW] >= MIN_WORD
-                    if plain and op <= MUL:
-                        low, high = result_bounds(
-                            op, frame[a, LOW], frame[a, HIGH], frame[b, LOW], frame[b, HIGH]
-                        )
-                        plain = low != NULL and low >= constants[c] and high <= constants[c + 1]
-                        if plain:
-                            plain_arithmetic(op, x, frame[b, WHERE], home, rows)
-                    elif plain:
-                        if op >= AND:
-                            plain = min(frame[a, LOW], frame[b, LOW]) >= 0
-                            plain = plain and max(frame[a, HIGH], frame[b, HIGH]) <= 1
-                        if plain:
-                            plain_compare(op, x, frame[b, WHERE], home, rows)
-                if plain:
-                    frame[target, KNOWN] = 1
-                    frame[target, LOW] = low
-                    frame[target, HIGH] = high
+            if (op >= ADD and op <= MUL) or (op >= EQ and op <= BOTH and op != DISTINCT) or op == IN_SET:
+                if run_plain(op, frame, target, a, b, c, constants, rows):
                     continue
             x_words = view(x, 1, rows)[0]
             result = registers[target]

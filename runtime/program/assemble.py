@@ -6,17 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from kpg.runtime.kernels import vm
+from kpg.runtime.kernels import opcodes
 from kpg.runtime.program.lower import Lowering, Node
 from kpg.runtime.types import MAX_WORD, MIN_WORD
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
-OPCODES = {
-    name.lower(): value
-    for name, value in vars(vm).items()
-    if name.isupper() and isinstance(value, int) and 0 <= value < 64
-}
+OPCODES = {name.lower(): value for name, value in vars(opcodes).items() if name.isupper()}
 WEIGHTS = {"const": 0, "load": 0, "fetch": 4, "memo": 6, "text_compare": 10, "in_set": 3}
 TEXT = frozenset({"text_compare", "text_word"})
 FIRST_CONSTANT = 2
