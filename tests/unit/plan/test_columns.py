@@ -189,6 +189,24 @@ def test_datalog_examples(path: Path) -> None:
             check_data(db, name, query)
 
 
+@pytest.mark.parametrize(
+    "name", ["transitive_closure", "triangles", "strongly_connected_components", "connected_components"]
+)
+def test_graphs(name: str) -> None:
+    with kpg.connect() as db:
+        flow = db.dataflow("flow")
+        edges = flow.input("edges", src=int, dst=int)
+        getattr(kpg.graph, name)(edges).export("found")
+        edges.insert([(1, 2), (2, 3), (1, 3), (3, 1)])
+        edges.close()
+        flow.step()
+        query = db._engine.views["found"].plan
+        assert query is not None
+        check_plan(Columns(query.nodes))
+        check_data(db, "found", query)
+        assert len(db.query("select * from found")) >= 1
+
+
 def test_rowids_have_their_table() -> None:
     nodes = (
         plan.Source("t"),
