@@ -11,10 +11,10 @@ from kpg.reading import Reader
 from kpg.result import Row
 from kpg.runtime.convert.foreign import to_arrays
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.finished import finished
 from kpg.runtime.installed import Installed
 from kpg.runtime.operators.input import Sink
 from kpg.runtime.operators.loop import everything
+from kpg.runtime.shutdown import with_empty_frontier
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema, Type
 
@@ -69,7 +69,7 @@ class Output:
         if self._installed is None:
             return False
         operators = self._installed.operators
-        return len(finished(operators)) == len(operators)
+        return len(with_empty_frontier(operators)) == len(operators)
 
     def close(self) -> None:
         """Read no more; what only this output needed is freed. Closing twice is allowed."""
