@@ -11,6 +11,7 @@ Words = NDArray[np.int64]
 Flags = NDArray[np.uint8]
 
 FIRST_SLOTS: Final = 512
+"""4 KB, a page: small tables are many."""
 
 
 def slots_for(entries: int) -> int:

@@ -22,6 +22,7 @@ from kpg.runtime.types import Schema
 Words = NDArray[np.int64]
 
 FIRST_CAPACITY: Final = 256
+"""Rows of an empty table's columns: 2 KB each, since small tables are many."""
 
 GROWTH: Final = 8
 """Factor by which a full table grows; memory that is not written to yet is not taken."""

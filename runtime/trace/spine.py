@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FACTOR: Final = 1
 """A batch outweighs all that is newer, or is merged: sizes at least halve. 2 merges more for hardly fewer."""
 EFFORT: Final = 4
-"""A merge of a and b must be done within a rows: (a + b) / EFFORT <= a, true of b up to 3a (ARCHITECTURE.md)."""
+"""A merge of a and b must be done within a rows: (a + b) / EFFORT <= a, as b <= 3a (see ARCHITECTURE.md)."""
 LEAST_FUEL: Final = 256
 """So many rows take 2 us, less than the call that merges them: fewer at a time would save nothing."""
 
@@ -50,7 +50,8 @@ class Spine:
 
     ``since`` is the frontier F up to which times have been compacted: reads are right at times in advance of
     it. An update at u is at rep(u) = meet of (u join f) over f in F, so that rep(u) <= t if and only if
-    u <= t, for every such t. F never passes a handle's logical frontier, and no batch spans a handle's physical one.
+    u <= t, for every such t. F never passes a handle's logical frontier, and no batch spans a handle's
+    physical one.
     """
 
     def __init__(self, width: int, depth: int, *, factor: float = FACTOR, effort: int = EFFORT) -> None:
