@@ -17,7 +17,7 @@ OPCODES = {
     if name.isupper() and isinstance(value, int) and 0 <= value < 64
 }
 WEIGHTS = {"const": 0, "load": 0, "fetch": 4, "memo": 6, "text_compare": 10, "in_set": 3}
-"""About what a row costs an instruction, in additions: a fetch misses the cache, texts go by bytes."""
+"""About what an instruction costs a row, in additions: a fetch misses the cache, texts go by bytes."""
 TEXT = frozenset({"text_compare", "text_word"})
 FIRST_CONSTANT = 2
 """Constants 0 and 1 say how many registers there are, and how many of them are constant."""
