@@ -22,7 +22,7 @@ def explain_steps(steps: tuple[Step, ...]) -> str:
 
 
 def explain_plan(query: Plan, catalog: Catalog) -> str:
-    """Every node with its inputs, what it computes and what a change of its inputs costs."""
+    """Every node with its inputs, what it computes, what a change of its inputs costs, and what it keeps."""
     lines = _Printer(query, catalog).lines()
     return "".join(f"{line}\n" for line in [*lines, f"output %{query.output}"])
 
@@ -115,7 +115,9 @@ class _Printer:
         node = self.query.nodes[ref]
         if isinstance(node, plan.Delta | plan.HalfJoin):
             return  # shown with the join
-        yield f"{self._ref(ref)} {self._headline(ref)}  -- {cost(node)}"
+        kept = plan.kept(node)
+        keeps = "" if kept is plan.Kept.NOTHING else f", keeps {kept.value}"
+        yield f"{self._ref(ref)} {self._headline(ref)}  -- {cost(node)}{keeps}"
         if isinstance(node, plan.Loop):
             body = _Printer(Plan(node.body, 0), self.catalog, f"{self._ref(ref)}.", self.prefix)
             yield from (f"  {line}" for line in body.lines())

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import InternalError
 from kpg.runtime.executor import OperatorInfo, Stats
-from kpg.runtime.finished import finished
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Sink
 from kpg.runtime.operators.loop import everything
 from kpg.runtime.operators.topk import LAST
 from kpg.runtime.recursion import StateRanks, first_rounds, ranks
+from kpg.runtime.shutdown import with_empty_frontier
 from kpg.runtime.trace.collect import collect
 from kpg.runtime.trace.updates import Updates
 
@@ -106,7 +106,7 @@ class Installed:
 
     def is_final(self) -> bool:
         """Whether nothing in the plan can ever change again."""
-        return len(finished(self.operators)) == len(self.operators)
+        return len(with_empty_frontier(self.operators)) == len(self.operators)
 
     def own_state(self, prefix: str) -> tuple[int, int]:
         """Rows and bytes of operators that only installations hold whose names begin with ``prefix``."""

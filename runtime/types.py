@@ -27,10 +27,15 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 NULL: Final = -(2**63)
+"""The word of NULL in every type: the smallest, so that NULLs come first where words are in order."""
 ERROR: Final = NULL + 1
+"""The word of a failed operation."""
 MIN_WORD: Final = NULL + 2
+"""The smallest word of a value."""
 MAX_WORD: Final = 2**63 - 1
+"""The largest word of a value."""
 MAX_DECIMAL_PRECISION: Final = 18
+"""Digits that every word can hold."""
 
 
 T = TypeVar("T")

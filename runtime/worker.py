@@ -18,7 +18,6 @@ from kpg.runtime.dataflow.step import Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.executor import Installation
-from kpg.runtime.finished import detach, finished, release
 from kpg.runtime.inputs import Inputs
 from kpg.runtime.installed import Capture, Installed
 from kpg.runtime.interrupts import DeferredInterrupt
@@ -29,6 +28,7 @@ from kpg.runtime.operators.source import Source
 from kpg.runtime.plan import Mfp, Plan
 from kpg.runtime.program import Program
 from kpg.runtime.render import Rendered, disconnect, render, with_inputs
+from kpg.runtime.shutdown import detach, release, with_empty_frontier
 from kpg.runtime.trace.spine import EFFORT
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
@@ -171,7 +171,7 @@ class Worker(Access):
 
     def retire(self) -> None:
         """Free what only made arrangements that can never change again; these keep their contents."""
-        detach(finished(operator for view in self.views.values() for operator in view.operators))
+        detach(with_empty_frontier(operator for view in self.views.values() for operator in view.operators))
         orphans = []
         for view in self.views.values():
             needed = set(with_inputs((view.output,)))

@@ -19,11 +19,14 @@ Words = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 FLIP: Final = np.int64(0x7FFFFFFFFFFFFFFF)
+"""XOR of a negative double's bits with it has words order as the values do."""
 NAN_WORD: Final = 0x7FF8000000000000
+"""The one word of every NaN, above that of infinity."""
 MICROSECONDS: Final = {"s": 1_000_000, "ms": 1000, "us": 1}
 DAY_MILLISECONDS: Final = 86_400_000
 DAY_MICROSECONDS: Final = 86_400_000_000
 UTC: Final = frozenset({"UTC", "Etc/UTC", "+00:00", "Z", "GMT"})
+"""The time zones whose timestamps are taken as they are."""
 MONTH_DAY_NANO: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 
 

@@ -27,8 +27,11 @@ from kpg.runtime.types import Kind, Schema, Type
 Words = NDArray[np.int64]
 
 CHUNK_ROWS: Final = 1 << 18
+"""Rows read and encoded at a time: 42 MB of words for a table of twenty columns, whatever its size."""
 CSV_BLOCK_BYTES: Final = 1 << 24
+"""Bytes of text that are parsed at a time, of about as many rows."""
 REPETITIVE_BYTES: Final = 4
+"""A text of fewer bytes a value can only be stored as codes; four are the length of a plain value alone."""
 INTERVALS: Final = (Kind.INTERVAL_MONTH, Kind.INTERVAL_DAY)
 
 

@@ -41,11 +41,15 @@ INTEGER_LIMITS: Final = {
     Kind.BIGINT: (MIN_WORD, MAX_WORD),
 }
 FEW_STRINGS: Final = 4
+"""So many strings are interned one by one, for less than it takes to make an Arrow array of them."""
 EXACT_FLOAT: Final = 2**53
+"""Doubles up to it hold every whole number exactly."""
 WIDE: Final = decimal.Context(prec=80, traps=[decimal.InvalidOperation])
+"""Many more digits than the 18 of a DECIMAL, so that scaling does not round what is to be checked."""
 
 
 MOST_RECENT: Final = 256
+"""Schemas whose encoders are remembered: more than most programs have tables; all are forgotten at once."""
 _recent: dict[int, tuple[Schema, list[tuple[Encoder, bool]]]] = {}
 """Encoders by identity of the schema, which is kept: to hash a schema takes longer than to encode a row."""
 

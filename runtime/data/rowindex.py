@@ -12,6 +12,7 @@ from kpg.runtime.kernels import rows as kernels
 Words = NDArray[np.int64]
 
 FIRST_SLOTS: Final = 512
+"""4 KB, a page: small tables are many."""
 
 
 def slots_for(entries: int) -> int:

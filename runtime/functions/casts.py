@@ -33,6 +33,7 @@ from kpg.runtime.types import (
 EPOCH = datetime.datetime(1970, 1, 1)
 MICROSECOND = datetime.timedelta(microseconds=1)
 CONTEXT = decimals.Context(prec=60, rounding=decimals.ROUND_HALF_UP)
+"""More digits than a word of any scale has."""
 TRUE_WORDS = frozenset({"true", "t", "yes", "y", "on", "1"})
 FALSE_WORDS = frozenset({"false", "f", "no", "n", "off", "0"})
 TEXT_SOURCES = frozenset(Kind) - {Kind.ROWID, Kind.NULL}

@@ -16,6 +16,7 @@ from kpg.runtime.scalar import Call, If, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, Kind, Type
 
 ANY_NUMBER = 10**9
+"""Arguments that a call can have: no limit."""
 
 
 def _conditions(types: tuple[Type, ...]) -> Signature | None:

@@ -18,7 +18,9 @@ from kpg.runtime.types import (
 Predicate = Callable[[Type], bool]
 
 DIGITS = {Kind.SMALLINT: 5, Kind.INTEGER: 10, Kind.BIGINT: 18}
+"""Digits of the largest value of a type, or as many as a DECIMAL can have."""
 WIDTH = {Kind.SMALLINT: 0, Kind.INTEGER: 1, Kind.BIGINT: 2}
+"""The order in which a type holds all values of another."""
 
 
 def is_unknown(type_: Type) -> bool:

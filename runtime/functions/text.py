@@ -23,6 +23,7 @@ from kpg.runtime.types import BOOLEAN, INTEGER, TEXT
 ANY_CHARACTER = -1
 ANY_STRING = -2
 LONGEST = 1 << 24
+"""Characters of a text that a function makes: one call is not to fill the memory."""
 
 _text = fixed(TEXT, TEXT)
 _text_text = fixed(TEXT, TEXT, TEXT)

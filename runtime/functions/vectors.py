@@ -11,7 +11,9 @@ Words = np.ndarray[Any, np.dtype[np.int64]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 SIGN_FLIP = 0x7FFFFFFFFFFFFFFF
+"""XOR of a negative double's bits with it has words order as the values do."""
 NAN_WORD = 0x7FF8000000000000
+"""The one word of every NaN, above that of infinity."""
 
 
 def to_doubles(words: Words) -> Doubles:

@@ -18,6 +18,7 @@ from kpg.runtime.types import MAX_WORD
 
 Words = NDArray[np.int64]
 ROWS_BETWEEN_POLLS = 256
+"""Calls of a user's function between looks for Ctrl-C, which shall not show in what a row costs."""
 
 
 class Caller:

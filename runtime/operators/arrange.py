@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.trace.batch import Layers, Sought
 from kpg.runtime.trace.handle import TraceHandle
+from kpg.runtime.trace.multiplicity import bound_with
 from kpg.runtime.trace.spine import Spine
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.trace.weight import bound_with
 
 RUN = 1 << 21
 """Updates buffered before they are consolidated into one sorted run."""

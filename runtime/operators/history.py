@@ -12,8 +12,8 @@ from kpg.runtime.kernels.weights import heaviest_key
 from kpg.runtime.operators.reduce import check_sums
 from kpg.runtime.plan import Aggregate
 from kpg.runtime.state.history import HistoryTable
+from kpg.runtime.trace.multiplicity import largest, most_added
 from kpg.runtime.trace.updates import Updates, multiplicity_overflow
-from kpg.runtime.trace.weight import heaviest, weight
 
 Words = NDArray[np.int64]
 
@@ -45,14 +45,14 @@ class Historic(Operator):
 
     def _weigh(self, updates: Updates) -> None:
         """Raise DataError if with the updates a key's rows could be more than 64 bits can count."""
-        self.bound += weight(updates)
+        self.bound += most_added(updates)
         if self.bound >= MOST_COUNTED:
             table = self.table
             used = int(table.state[KEYS])
             held = heaviest_key(table.keys, used, table.key, table.depth - 1, table.records)
             rows = np.ascontiguousarray(updates.data[: table.key])
             # Negative, as the least int64 has no absolute value.
-            more = heaviest(Updates(rows, np.zeros((1, 1), np.int64), -np.abs(updates.diff)))
+            more = largest(Updates(rows, np.zeros((1, 1), np.int64), -np.abs(updates.diff)))
             self.bound = int(held) + more
             if self.bound >= MOST_COUNTED:
                 raise multiplicity_overflow()

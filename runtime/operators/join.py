@@ -21,6 +21,7 @@ LARGE = 1 << 18
 SAMPLE = 256
 """Rows that are followed along a path to see what it costs."""
 MOST_TOUCHED = 1 << 20
+"""A sample that meets so many rows costs what it is to save: a smaller one is followed instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.trace.updates import Updates
 
 CHUNK = 1 << 20
+"""Rows of a table's snapshot that are handed on at a time: what they become is absorbed before the next."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

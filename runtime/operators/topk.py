@@ -22,7 +22,9 @@ from kpg.runtime.trace.updates import ONE, Updates
 
 Words = NDArray[np.int64]
 LAST = np.iinfo(np.int64).max
+"""A coordinate at or after all times."""
 NOW: Final[Words] = np.zeros((1, 1), np.int64)
+"""The time of what is put in order or compared at one time only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ Group = tuple[int, ...]
 Output = dict[tuple[int, ...], int]
 """Rows of words with their multiplicities."""
 GROUPS_BETWEEN_POLLS = 64
+"""Calls of a user's function between looks for Ctrl-C: of groups, so fewer than of rows."""
 CLOSED = -1
 """The epoch that all closed ones are in the record."""
 

@@ -116,13 +116,17 @@ def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
 
 
 class Kept(enum.Enum):
-    """What state a node has between steps."""
+    """What state a node has between steps, as EXPLAIN says it."""
 
     NOTHING = "nothing"
-    TRACE = "its rows, sorted, where they can be looked up"
-    GROUPS = "a few words for each group of its input"
-    OUTPUT = "the rows that it gave for each group"
-    OWN = "what a user's operator keeps, or a listener has not taken yet"
+    TRACE = "a trace"
+    """Its rows, sorted, where they can be looked up."""
+    GROUPS = "groups"
+    """A few words for each group of its input."""
+    OUTPUT = "its output"
+    """The rows that it gave for each group."""
+    OWN = "its own state"
+    """What a user's operator keeps, or an input or a listener until it is taken."""
 
 
 def kept(node: AnyNode) -> Kept:

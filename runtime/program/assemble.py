@@ -14,8 +14,10 @@ Words = np.ndarray[Any, np.dtype[np.int64]]
 
 OPCODES = {name.lower(): value for name, value in vars(opcodes).items() if name.isupper()}
 WEIGHTS = {"const": 0, "load": 0, "fetch": 4, "memo": 6, "text_compare": 10, "in_set": 3}
+"""About what an instruction costs a row, in additions: a fetch misses the cache, texts go by bytes."""
 TEXT = frozenset({"text_compare", "text_word"})
 FIRST_CONSTANT = 2
+"""Constants 0 and 1 say how many registers there are, and how many of them are constant."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from kpg.runtime.types import ERROR, MIN_WORD, NULL, Kind, Type, float_to_word, 
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 SMALLEST = 256
+"""Words of a table of results at first: 2 KB for a function of few distinct strings."""
 
 
 class Store(Protocol):

@@ -5,6 +5,6 @@ maps fingerprints to the live operators, so that a new view builds only what nob
 """
 
 from kpg.runtime.render.existing import with_inputs
-from kpg.runtime.render.nodes import Rendered, disconnect, render
+from kpg.runtime.render.level import Rendered, disconnect, render
 
 __all__ = ["Rendered", "disconnect", "render", "with_inputs"]

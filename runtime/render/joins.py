@@ -19,6 +19,7 @@ from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import BIGINT, BOOLEAN
 
 COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+"""The functions of a range join's comparisons."""
 
 
 def delta_join(paths: Sequence[plan.Path], inputs: Sequence[Operator], site: Site, built: Built) -> Join:

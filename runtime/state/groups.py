@@ -16,6 +16,7 @@ from kpg.runtime.trace.updates import Updates, multiplicity_overflow
 
 Words = NDArray[np.int64]
 MINIMUM = 64
+"""Groups of an empty table: most operators of a small query have few."""
 PORTION = 1 << 14
 """Rows for which room is made at a time, as if each were a new group."""
 

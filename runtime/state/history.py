@@ -23,6 +23,7 @@ from kpg.runtime.trace.updates import ONE, Updates
 Words = NDArray[np.int64]
 Rounds = tuple[int, ...]
 MINIMUM = 64
+"""Keys of an empty table; a multiple of 64, the bits of a word."""
 PORTION = 1 << 14
 """Rows for which room is made, and accumulators that are turned into rows, at a time."""
 LARGE = 1 << 20
@@ -30,6 +31,7 @@ LARGE = 1 << 20
 FEW = 16
 """So many owed evaluations are parted by their rounds without numpy."""
 MOST_KEYS = 2**32 - 2
+"""Their numbers are half of a slot's word, 0 and the largest being taken."""
 NO_STEP: Words = np.array([0, 0, 0, 2**63 - 1, -1, 0])
 """The part of the kernels' ``state`` that describes a step: counts, first and last epoch, ``MIXED``."""
 

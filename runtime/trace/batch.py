@@ -24,6 +24,7 @@ ROWS_PER_PROBE: Final = 128
 """A directory is built once a batch has been probed one time for so many rows that it holds."""
 
 ROWS_PER_BUCKET: Final = 4
+"""A bucket is a cache line or less, and a directory at most a quarter of its column."""
 
 NEVER: Final = 2**63 - 1
 

@@ -8,6 +8,7 @@ from kpg.runtime.trace.batch import Layers
 
 Words = NDArray[np.int64]
 UNLIMITED = 1 << 62
+"""More rows than a group can have."""
 
 
 def collect(

@@ -11,6 +11,7 @@ from kpg.runtime.trace.merge import Merge
 from kpg.runtime.trace.updates import Updates, Words
 
 TINY: Final = 512
+"""Rows that are sorted together sooner than two merges are set up; TINY_BATCHES of them make 4,096."""
 TINY_BATCHES: Final = 8
 """So many batches of up to ``TINY`` rows are left at the end before the newest of them are made one."""
 

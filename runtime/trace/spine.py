@@ -40,8 +40,11 @@ if TYPE_CHECKING:
     from kpg.runtime.trace.handle import Hold
 
 FACTOR: Final = 1
+"""A batch outweighs all that is newer, or is merged: sizes at least halve. 2 merges more for hardly fewer."""
 EFFORT: Final = 4
+"""A merge of a and b must be done within a rows: (a + b) / EFFORT <= a, as b <= 3a (see ARCHITECTURE.md)."""
 LEAST_FUEL: Final = 256
+"""So many rows take 2 us, less than the call that merges them: fewer at a time would save nothing."""
 
 SMALL_STEP: Final = MOST // 16
 """A step of more rows makes a batch: sorted at once it is as cheap."""
@@ -72,8 +75,10 @@ class _Mark:
 class Spine:
     """The trace of rows of ``width`` columns at times of ``depth`` coordinates.
 
-    ``since`` is the frontier up to which times have been compacted: reads are right at times in advance
-    of it. Compaction never passes a handle's logical frontier, and no batch spans a handle's physical one.
+    ``since`` is the frontier F up to which times have been compacted: reads are right at times in advance of
+    it. An update at u is at rep(u) = meet of (u join f) over f in F, so that rep(u) <= t if and only if
+    u <= t, for every such t. F never passes a handle's logical frontier, and no batch spans a handle's
+    physical one.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How loops go wrong, one test each; T38 .. T51 are the numbers of known traps of incremental iteration."""
+"""How loops go wrong, one test each; T38 .. T51 are numbers of docs/traps.md."""
 
 import os
 import signal

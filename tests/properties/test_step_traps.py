@@ -1,4 +1,4 @@
-"""How steps and operators go wrong, one test each; T15 .. T40 are the numbers of known traps."""
+"""How steps and operators go wrong, one test each; T15 .. T40 are numbers of docs/traps.md."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Traps of incremental dataflow that show in what collections come to, a test each, by their numbers.
+"""Traps of incremental dataflow that show in what collections come to, by their numbers in docs/traps.md.
 
 T27 (the same order and hash in all workers) and T28 (the same order of construction in all workers) do not
 apply: a database has one worker. What of T27 concerns one, that order is total with None and NaN in it and

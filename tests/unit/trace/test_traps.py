@@ -1,4 +1,4 @@
-"""How traces go wrong: a test for each trap of the seeds' analysis that concerns them, by its number."""
+"""How traces go wrong: a test for each trap of docs/traps.md that concerns them, by its number."""
 
 import gc
 import math

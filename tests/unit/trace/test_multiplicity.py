@@ -8,8 +8,8 @@ import pytest
 
 import kpg
 from kpg.runtime.errors import DataError
+from kpg.runtime.trace.multiplicity import MOST, bound_with, largest, most_added
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.trace.weight import MOST, bound_with, heaviest, weight
 
 
 def exact(updates: Updates) -> int:
@@ -29,15 +29,15 @@ def exact(updates: Updates) -> int:
 
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_heaviest_row(depth: int, seed: int) -> None:
+def test_the_largest_multiplicity(depth: int, seed: int) -> None:
     generator = random.Random(seed)
     keys = {tuple(generator.randrange(3) for _ in range(2 + depth)) for _ in range(60)}
     columns = list(map(list, zip(*keys, strict=True)))
     size = generator.choice([3, 2**33, 2**62, 2**63 - 1])
     diffs = [generator.randint(-size, size) or 1 for _ in keys]
     updates = Updates.of(columns[:2], columns[2:], diffs)
-    assert exact(updates) <= heaviest(updates) <= exact(updates) + 2**33
-    assert weight(updates) >= exact(updates)
+    assert exact(updates) <= largest(updates) <= exact(updates) + 2**33
+    assert most_added(updates) >= exact(updates)
 
 
 def test_rows_are_looked_at_only_where_the_bound_says_so() -> None:

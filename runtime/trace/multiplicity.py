@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from kpg.runtime.trace.updates import Updates, Words, multiplicity_overflow
 
 MOST: Final = 2**62
+"""What no multiplicity may come to: a difference of two that stay below it fits 64 bits."""
+
 FEW: Final = 16
 """So many diffs are looked at without numpy."""
 
@@ -20,7 +22,7 @@ LOW: Final = 32
 """Sums are carried in two parts, of which the lower has so many bits."""
 
 
-def weight(updates: Updates) -> int:
+def most_added(updates: Updates) -> int:
     """A bound for what the updates add to any row's multiplicity, without a look at rows."""
     diff = updates.diff
     if diff.shape[0] == 1:
@@ -36,15 +38,15 @@ def bound_with(bound: int, held: Callable[[], Iterable[Updates]], more: Updates)
     O(1) in nearly all cases; the rows are only looked at where a row could come to ``MOST`` by the bound.
     DataError if one does.
     """
-    after = bound + weight(more)
+    after = bound + most_added(more)
     if after >= MOST:
-        after = heaviest(Updates.concat([*held(), more]))
+        after = largest(Updates.concat([*held(), more]))
         if after >= MOST:
             raise multiplicity_overflow()
     return after
 
 
-def heaviest(updates: Updates) -> int:
+def largest(updates: Updates) -> int:
     """The largest absolute multiplicity of a row at any epoch, in a loop at each round, or a little more."""
     rows = np.concatenate((updates.data, updates.times()[1:]))
     order = np.lexsort((updates.times()[0], *rows[::-1]))

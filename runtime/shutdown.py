@@ -1,7 +1,8 @@
-"""What can never change again, and how it lets go of what made it.
+"""Operators with an empty frontier, which never send again, and how they let go of what made them.
 
-An operator is finished when all that it reads is: inputs that are closed and have brought everything, and
-constants; a table never is. A finished arrangement holds its contents, and needs nothing else to be read.
+Closed inputs that have brought everything have it, and constants; a table never. Any other operator has it
+when all that it reads has. An arrangement with an empty frontier holds its contents, and nothing else is
+needed to read it.
 """
 
 from collections.abc import Iterable
@@ -15,8 +16,8 @@ from kpg.runtime.operators.loop import ArrangedLeave, Loop, everything
 from kpg.runtime.operators.source import Source
 
 
-def finished(operators: Iterable[Operator]) -> set[Operator]:
-    """Which of the operators of one scope, given with all that they read, are finished."""
+def with_empty_frontier(operators: Iterable[Operator]) -> set[Operator]:
+    """Which of the operators of one scope, given with all that they read, never send again."""
     found: set[Operator] = set()
     for operator in sorted(set(operators)):
         scope = operator.place.scope
@@ -27,7 +28,7 @@ def finished(operators: Iterable[Operator]) -> set[Operator]:
 
 
 def detach(operators: Iterable[Operator]) -> None:
-    """Have finished arrangements be without inputs."""
+    """Have arrangements among operators that never send again be without inputs."""
     for operator in operators:
         if isinstance(operator, Arrange) and operator.inputs:
             if not isinstance(operator, ArrangedLeave):  # a loop that stays must still find all its ways out
