@@ -181,6 +181,11 @@ def functions() -> Iterator[ScalarFunction]:
     return iter(sorted(_FUNCTIONS.values(), key=lambda function: function.name))
 
 
+def is_function(name: str) -> bool:
+    """Whether a name is that of a scalar function."""
+    return name in _FUNCTIONS
+
+
 def lookup(name: str) -> ScalarFunction:
     """The function of a canonical name; ProgrammingError with the nearest names if there is none."""
     function = _FUNCTIONS.get(name)

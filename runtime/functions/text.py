@@ -3,26 +3,34 @@
 Positions count characters from 1.
 """
 
+import hashlib
 import re
 from collections.abc import Callable
+from functools import reduce
+from typing import Final
 
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions.casts import castable
 from kpg.runtime.functions.registry import (
     Composition,
     Distinct,
     Matcher,
+    NullRule,
     Overload,
+    Signature,
     distinct,
     primitive,
     scalar,
 )
-from kpg.runtime.functions.rules import fixed
+from kpg.runtime.functions.rules import fixed, is_unknown
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, INTEGER, TEXT
+from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, Type
 
 ANY_CHARACTER = -1
 ANY_STRING = -2
-LONGEST = 1 << 24
+LONGEST: Final = 1 << 24
+"""Characters of a text that a function may make: more is a mistake in a length, not a text."""
+WORDS: Final = re.compile(r"[^\W_]+")
 
 _text = fixed(TEXT, TEXT)
 _text_text = fixed(TEXT, TEXT, TEXT)
@@ -52,6 +60,30 @@ def length(string: str) -> int:
 def reverse(string: str) -> str:
     """The characters from last to first."""
     return string[::-1]
+
+
+@distinct(
+    "initcap", "text", _text, {"initcap('hi THOMAS')": "'Hi Thomas'", "initcap('o''NEIL-8a')": "'O''Neil-8a'"}
+)
+def initcap(string: str) -> str:
+    """The first character of each word in upper case, the rest in lower; words are of letters and digits."""
+    return WORDS.sub(lambda word: word[0][:1].upper() + word[0][1:].lower(), string)
+
+
+@distinct("md5", "text", _text, {"md5('abc')": "'900150983cd24fb0d6963f7d28e17f72'"})
+def md5(string: str) -> str:
+    """The MD5 hash of the text in UTF-8, as 32 hexadecimal digits."""
+    return hashlib.md5(string.encode(), usedforsecurity=False).hexdigest()
+
+
+@distinct(
+    "repeat", "text and a number", _text_integer, {"repeat('Pg', 4)": "'PgPgPgPg'", "repeat('a', -1)": "''"}
+)
+def repeat(string: str, count: int) -> str:
+    """So many times the text, one after the other; none if the number is negative."""
+    if len(string) * count > LONGEST:
+        raise ValueError("text too long")
+    return string * count
 
 
 def _substring(string: str, start: int, count: int | None = None) -> str:
@@ -117,6 +149,37 @@ def concat(first: str, second: str) -> str:
     return first + second
 
 
+def _texts(types: tuple[Type, ...]) -> Signature | None:
+    """Two arguments or more, of any types that texts can be made of."""
+    if len(types) < 2 or not all(is_unknown(type_) or castable(type_, TEXT) for type_ in types):
+        return None
+    return Signature((TEXT,) * len(types), TEXT)
+
+
+def _concat_ws(call: Call) -> Scalar:
+    """Each text with a separator before it, nothing for NULL; of that, what follows the first separator."""
+    separator, *texts = call.args
+    parts = (Call("concat", (separator, text), TEXT) for text in texts)
+    known = (Call("coalesce", (part, Literal("", TEXT)), TEXT) for part in parts)
+    whole = reduce(lambda left, right: Call("concat", (left, right), TEXT), known)
+    start = Call("add", (Call("length", (separator,), INTEGER), Literal(1, INTEGER)), INTEGER)
+    return Call("substring", (whole, start), TEXT)
+
+
+scalar(
+    "concat_ws",
+    "a separator and values",
+    "The values as text, one after the other, the separator between them; NULLs among them are left out.",
+    {
+        "concat_ws(',', 'abcde', 2, NULL, 22)": "'abcde,2,22'",
+        "concat_ws('-', NULL, 'a')": "'a'",
+        "concat_ws(NULL, 'a', 'b')": "NULL",
+    },
+    Overload(_texts, Composition(_concat_ws)),
+    nulls=NullRule.OWN,
+)
+
+
 @distinct("starts_with", "two texts", _test, {"starts_with('PROMO TIN', 'PROMO')": "TRUE"})
 def starts_with(string: str, prefix: str) -> bool:
     """Whether the first begins with the second."""
@@ -166,18 +229,32 @@ def _fill(count: int, fill: str) -> str:
     return (fill * (count // len(fill) + 1))[:count] if fill else ""
 
 
-@distinct("lpad", "text, a length and text", fixed(TEXT, TEXT, INTEGER, TEXT), {"lpad('7', 3, '0')": "'007'"})
-def lpad(string: str, size: int, fill: str) -> str:
-    """Filled up at the start to a length, or cut to it."""
+def _lpad(string: str, size: int, fill: str = " ") -> str:
     size = max(size, 0)
     return _fill(size - len(string), fill) + string if len(string) < size else string[:size]
 
 
-@distinct("rpad", "text, a length and text", fixed(TEXT, TEXT, INTEGER, TEXT), {"rpad('a', 3, '.')": "'a..'"})
-def rpad(string: str, size: int, fill: str) -> str:
-    """Filled up at the end to a length, or cut to it."""
+def _rpad(string: str, size: int, fill: str = " ") -> str:
     size = max(size, 0)
     return string + _fill(size - len(string), fill) if len(string) < size else string[:size]
+
+
+def _padded(function: Callable[..., str]) -> Distinct:
+    return Distinct(lambda call: function)
+
+
+for _name, _pad, _what, _example in (
+    ("lpad", _lpad, "the start", {"lpad('7', 3, '0')": "'007'"}),
+    ("rpad", _rpad, "the end", {"rpad('a', 3, '.')": "'a..'"}),
+):
+    scalar(
+        _name,
+        "text, a length and optionally what to fill up with",
+        f"Filled up at {_what} to a length, by blanks or the given text, or cut to it.",
+        _example,
+        Overload(_text_integer, _padded(_pad)),
+        Overload(fixed(TEXT, TEXT, INTEGER, TEXT), _padded(_pad)),
+    )
 
 
 def _regexp(call: Call) -> Callable[[str, str], bool]:
