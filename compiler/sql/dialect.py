@@ -45,7 +45,8 @@ def _plain_calls() -> dict[str, Callable[[list[exp.Expr]], exp.Anonymous]]:
 
     Of aggregates, those for which sqlglot has a parser, or a class that tells their name, keep it.
     """
-    own = {*exp.FUNCTION_BY_NAME, *PostgresParser.FUNCTION_PARSERS}
+    own = {name for name, kind in exp.FUNCTION_BY_NAME.items() if issubclass(kind, exp.AggFunc)}
+    own |= PostgresParser.FUNCTION_PARSERS.keys()
     names = {function.name for function in functions()}.difference(SYNTAX)
     names |= {one.name for one in aggregates() if one.name.upper() not in own}
     return {name.upper(): _plain(name) for name in names}

@@ -1,10 +1,12 @@
 """How the aggregates are computed: states of plain Python values, exact wherever the engine's are."""
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 from kpg.runtime.functions.aggregation import Algorithm, Types, Value
@@ -104,17 +106,19 @@ def averaging(types: Types) -> Algorithm:
     return _over_totals(lambda total: total.as_float(scale) / total.count)
 
 
-def extreme(largest: bool) -> Callable[[Types], Algorithm]:
-    """The smallest or the largest value; NaN is larger than any other number."""
+def _rank(value: Value) -> tuple[bool, Value]:
+    """What values are ordered by: NaN is larger than any other number."""
+    nan = isinstance(value, float) and math.isnan(value)
+    return nan, 0.0 if nan else value
 
-    def rank(value: Value) -> tuple[bool, Value]:
-        nan = isinstance(value, float) and math.isnan(value)
-        return nan, 0.0 if nan else value
+
+def extreme(largest: bool) -> Callable[[Types], Algorithm]:
+    """The smallest or the largest value."""
 
     def better(left: Value, right: Value) -> Value:
         if left is None or right is None:
             return right if left is None else left
-        return max(left, right, key=rank) if largest else min(left, right, key=rank)
+        return max(left, right, key=_rank) if largest else min(left, right, key=_rank)
 
     algorithm = Algorithm(
         initialize=lambda: None,
@@ -154,6 +158,22 @@ def joining(types: Types) -> Algorithm:
         return "".join(parts[1:])
 
     return _over_groups(finish)
+
+
+def median(types: Types) -> Algorithm:
+    """The value in the middle of doubles in order (NaN last), or the mean of the two that are."""
+
+    def finish(state: Counter[Operands]) -> float:
+        values = sorted((value for (value,), _ in state.items()), key=_rank)
+        ends = list(accumulate(state[value,] for value in values))
+        middle = [values[bisect_right(ends, place)] for place in ((ends[-1] - 1) // 2, ends[-1] // 2)]
+        return _mean(*middle)
+
+    return _over_groups(finish)
+
+
+def _mean(left: float, right: float) -> float:
+    return left if left == right else left / 2 + right / 2
 
 
 @dataclass(slots=True)
