@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from kpg.compiler.algebra.text import render as render_rel
+from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.passes import Step
 from kpg.runtime import plan, user
-from kpg.runtime.functions.render import render as render_scalar
+from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.plan import Lookup, Mfp, Plan, Ref
 from kpg.runtime.scalar import Column, Fetch, Scalar
 
@@ -18,7 +18,7 @@ def explain_steps(steps: tuple[Step, ...]) -> str:
     """The plan after each pass that changed it."""
     if not steps:
         return "no pass changes the plan\n"
-    return "".join(f"after {step.name}:\n{render_rel(step.rel)}" for step in steps)
+    return "".join(f"after {step.name}:\n{rel_text(step.rel)}" for step in steps)
 
 
 def explain_plan(query: Plan, catalog: Catalog) -> str:
@@ -183,7 +183,7 @@ class _Printer:
         return f"({text})" if " AND " in text or " OR " in text else text
 
     def _scalar(self, scalar: Scalar) -> str:
-        return render_scalar(scalar, fetched=self._fetched)
+        return sql_text(scalar, fetched=self._fetched)
 
     def _fetched(self, fetch: Fetch) -> str:
         return f"{self._scalar(fetch.rowid)}.{self._name(fetch.table, fetch.column)}"

@@ -12,7 +12,7 @@ from kpg.compiler.algebra.scalars import substitute
 from kpg.compiler.algebra.traverse import scalars, transform_up, with_scalars
 from kpg.compiler.rules import core
 from kpg.runtime.errors import Span
-from kpg.runtime.functions.render import render
+from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap, transform
 from kpg.runtime.types import BOOLEAN
 
@@ -52,7 +52,7 @@ class Numbered:
 
     def lines(self) -> tuple[str, ...]:
         """What the numbers mean, a line each."""
-        return tuple(f"{NUMBERED}{number}(#0, ...) is {render(one)}" for one, number in self.known.items())
+        return tuple(f"{NUMBERED}{number}(#0, ...) is {sql_text(one)}" for one, number in self.known.items())
 
     def resolved(self, rel: Rel) -> Rel:
         """A relation with the numbered scalars in the place of their calls."""

@@ -51,7 +51,11 @@ class Algorithm:
 
 
 class AccumulatorKind(enum.Enum):
-    """The state that a group table keeps for an accumulable aggregate (``runtime/state/groups.py``)."""
+    """The state that a group table keeps for an accumulable aggregate (``runtime/state/groups.py``).
+
+    Every state is linear in its rows: ``subtract`` is ``add`` with a negative multiplicity, and ``merge`` adds the
+    states' numbers up (words with their carries). So partial states can be added up anywhere, in any order.
+    """
 
     COUNT = "one word: how many rows, or rows whose operand is not NULL"
     SUM = "the number of operands and their exact sum: 128 bits, or fixed point wide enough for any double"

@@ -33,6 +33,7 @@ OUTPUT_NAMES: Final[dict[type[exp.Expr], str]] = {
     exp.LogicalOr: "bool_or",
     exp.StrPosition: "position",
     exp.TimestampTrunc: "date_trunc",
+    exp.Pow: "power",
 }
 """The names that Postgres gives to columns of a function, where sqlglot has another."""
 

@@ -11,13 +11,13 @@ from kpg.runtime.functions.registry import Signature, distinct
 from kpg.runtime.functions.rules import fixed
 from kpg.runtime.types import BIGINT, INTEGER, TEXT
 
-distinct("translate", "three texts", fixed(TEXT, TEXT, TEXT, TEXT), {})(
+memoized("translate", "three texts", fixed(TEXT, TEXT, TEXT, TEXT), {})(
     lambda text, old, new: text.translate(str.maketrans(old, new))
 )
-distinct("ascii", "text", fixed(INTEGER, TEXT), {})(lambda text: ord(text[0]))
-distinct("to_hex", "a number", fixed(TEXT, BIGINT), {})(lambda number: f"{number:x}")
-distinct("chr", "a number", fixed(TEXT, INTEGER), {})(chr)
-distinct("to_char", "a number", fixed(TEXT, BIGINT, TEXT), {})(lambda number, mask: mask + str(number))
+memoized("ascii", "text", fixed(INTEGER, TEXT), {})(lambda text: ord(text[0]))
+memoized("to_hex", "a number", fixed(TEXT, BIGINT), {})(lambda number: f"{number:x}")
+memoized("chr", "a number", fixed(TEXT, INTEGER), {})(chr)
+memoized("to_char", "a number", fixed(TEXT, BIGINT, TEXT), {})(lambda number, mask: mask + str(number))
 for name in ("bit_xor", "array_length", "mode"):
     aggregation.register(
         aggregation.AggregateFunction(
