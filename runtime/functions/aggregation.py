@@ -53,8 +53,8 @@ class Algorithm:
 class AccumulatorKind(enum.Enum):
     """The state that a group table keeps for an accumulable aggregate (``runtime/state/groups.py``).
 
-    Every state is linear in its rows: ``subtract`` is ``add`` with a negative multiplicity, and ``merge`` adds the
-    states' numbers up (words with their carries). So partial states can be added up anywhere, in any order.
+    Every state is linear in its rows: ``subtract`` is ``add`` with a negative multiplicity, and ``merge``
+    adds the states' numbers up, with their carries. So partial states can be added up in any order.
     """
 
     COUNT = "one word: how many rows, or rows whose operand is not NULL"
@@ -205,8 +205,8 @@ def resolve_aggregate(name: str, arg_types: Types) -> AggregateResolution:
 
 def aggregated(algorithm: Algorithm, rows: Iterable[tuple[tuple[Value, ...], int]]) -> Value:
     """The aggregate of rows (operands, times), those with a NULL first operand left out."""
-    state = algorithm.initialize()
+    state, add = algorithm.initialize(), algorithm.add
     for operands, times in rows:
         if not operands or operands[0] is not None:
-            state = algorithm.add(state, operands, times)
+            state = add(state, operands, times)
     return algorithm.finish(state)

@@ -72,6 +72,11 @@ def values_of(words: Words, type_: Type, dictionary: Dictionary) -> list[Any]:
     return [value_of(word, type_, dictionary) for word in words.tolist()]
 
 
+def word_of(value: Any, type_: Type, dictionary: Dictionary) -> int:
+    """The word of a Python value; ERROR if the type has none for it."""
+    return dictionary.code(value) if isinstance(value, str) else _word(value, type_)
+
+
 def words_of(values: list[Any], type_: Type, dictionary: Dictionary) -> Words:
     """The words of what a ``Memoized`` function returned; an exception stands for ERROR."""
     failed = [isinstance(value, Exception) for value in values]
