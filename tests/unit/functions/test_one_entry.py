@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 from kpg.runtime.functions import aggregation, algorithms
-from kpg.runtime.functions.registry import Signature, distinct
+from kpg.runtime.functions.registry import Signature, memoized
 from kpg.runtime.functions.rules import fixed
 from kpg.runtime.types import BIGINT, INTEGER, TEXT
 
