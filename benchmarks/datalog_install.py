@@ -23,7 +23,7 @@ from _common import Measurement, arguments, elapsed, keep_memory, report
 
 import kpg
 from kpg.compiler import pipeline
-from kpg.datalog import front, installing, layers
+from kpg.datalog import dispatch, installing, strata
 from kpg.runtime.worker import Worker
 
 AIM = 1.0
@@ -93,8 +93,8 @@ def watched() -> Iterator[dict[str, float]]:
         return call
 
     places = (
-        ("check", front, "check"),
-        ("lower", layers, "definition"),
+        ("check", dispatch, "check"),
+        ("lower", strata, "definition"),
         ("lower", installing, "definition"),
         ("plan", pipeline, "compile_bound"),
         ("render", Worker, "install"),

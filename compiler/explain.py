@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from kpg.compiler.algebra.text import render as render_rel
+from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.passes import Step
 from kpg.runtime import plan
-from kpg.runtime.functions.render import render as render_scalar
+from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.plan import HalfJoin, Mfp, Plan, Ref, user
 from kpg.runtime.scalar import Column, Fetch, Scalar
 
@@ -18,7 +18,7 @@ def explain_steps(steps: tuple[Step, ...]) -> str:
     """The plan after each pass that changed it."""
     if not steps:
         return "no pass changes the plan\n"
-    return "".join(f"after {step.name}:\n{render_rel(step.rel)}" for step in steps)
+    return "".join(f"after {step.name}:\n{rel_text(step.rel)}" for step in steps)
 
 
 def explain_plan(query: Plan, catalog: Catalog) -> str:
@@ -132,10 +132,8 @@ class _Printer:
         node = self.query.nodes[ref]
         name = " ".join((type(node).__name__, *map(self._ref, self._shown_inputs(ref))))
         match node:
-            case plan.Source(table=table):
-                return f"{name} {table}"
-            case plan.Import(view=view):
-                return f"{name} {view}"
+            case plan.Source(table=relation) | plan.Import(view=relation):
+                return f"{name} {relation}"
             case user.Input(identity=identity):
                 return f"{name} {identity.partition('#')[0]}"
             case plan.Constant(rows=rows):
@@ -144,23 +142,14 @@ class _Printer:
                 return f"{name} by {key}{self._shared(ref)}"
             case plan.RangeJoin(key=key, comparison=comparison):
                 return f"{name} on left.#{key} {comparison} right.#{key}"
-            case plan.Reduce(key=key, aggregates=aggregates):
-                calls = ", ".join(f"{call.function}({_argument(call)})" for call in aggregates)
-                return f"{name} by {key}: {calls}"
-            case plan.BasicReduce(key=key, aggregates=basics):
-                calls = ", ".join(f"{call.function}({_columns(call.arguments)})" for call in basics)
-                return f"{name} by {key}: {calls}"
-            case plan.TopK(group=group, limit=limit, offset=offset):
-                count = "all rows" if limit is None else f"{limit} rows"
-                return f"{name} by {group}: {count} from {offset}"
-            case plan.Single(key=key):
-                return f"{name} by {key}"
+            case plan.Reduce() | plan.BasicReduce() | plan.TopK() | plan.Single():
+                return f"{name} by {_of_groups(node)}"
             case plan.Enter(input=source):
                 return f"{name} {self.outer}{source}"
-            case plan.Variable(index=index):
-                return f"{name} {index}"
-            case plan.Leave(result=result):
-                return f"{name} result {result}"
+            case plan.Variable(index=number):
+                return f"{name} {number}"
+            case plan.Leave(result=number):
+                return f"{name} result {number}"
             case plan.Loop(limit=int(limit), error_at_limit=error):
                 return f"{name}, {'error' if error else 'end'} after {limit} rounds"
             case plan.Loop() | plan.Linear() | plan.Concat() | plan.Negate():
@@ -204,7 +193,7 @@ class _Printer:
         return f"({text})" if " AND " in text or " OR " in text else text
 
     def _scalar(self, scalar: Scalar) -> str:
-        return render_scalar(scalar, fetched=self._fetched)
+        return sql_text(scalar, fetched=self._fetched)
 
     def _fetched(self, fetch: Fetch) -> str:
         return f"{self._scalar(fetch.rowid)}.{self._name(fetch.table, fetch.column)}"
@@ -212,6 +201,22 @@ class _Printer:
     def _name(self, table: str, column: int) -> str:
         entry = self.catalog.find(table)
         return f"#{column}" if entry is None else entry.schema.names[column]
+
+
+def _of_groups(node: plan.Reduce | plan.BasicReduce | plan.TopK | plan.Single) -> str:
+    """The width of the group key, and what is computed of a group."""
+    match node:
+        case plan.Reduce(key=key, aggregates=aggregates):
+            return f"{key}: {', '.join(f'{call.function}({_argument(call)})' for call in aggregates)}"
+        case plan.BasicReduce(key=key, aggregates=basics):
+            return f"{key}: {', '.join(f'{call.function}({_columns(call.arguments)})' for call in basics)}"
+        case plan.TopK(group=group, limit=limit, offset=offset):
+            count = "all rows" if limit is None else f"{limit} rows"
+            return f"{group}: {count} from {offset}"
+        case plan.Single(key=key):
+            return f"{key}"
+        case _:
+            assert_never(node)
 
 
 def _argument(call: plan.Aggregate) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kpg.compiler.algebra.rel import LetRec, Rel
-from kpg.compiler.algebra.text import render
+from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import Catalog, NoStatistics, Statistics
 from kpg.compiler.demand.notes import Restricted
@@ -71,7 +71,7 @@ def explain(query: Select, stage: str, catalog: Catalog, statistics: Statistics 
         return f"{query.query!r}\n"
     bound = lower_query(query, catalog)
     if stage == "logical":
-        return render(bound.rel)
+        return rel_text(bound.rel)
     compiled = compile_bound(bound, catalog, statistics)
     match stage:
         case "magic":
@@ -79,7 +79,7 @@ def explain(query: Select, stage: str, catalog: Catalog, statistics: Statistics 
         case "steps":
             return explain_steps(compiled.steps)
         case "optimized":
-            return render(compiled.optimized)
+            return rel_text(compiled.optimized)
         case _:
             notes = (note.line() for note in compiled.restricted.notes)
             return explain_plan(compiled.plan, catalog) + "".join(notes)

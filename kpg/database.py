@@ -172,16 +172,16 @@ class Database:
         messages; ``facts`` is the folder of the files that ``.input`` reads. A text of goals and updates
         only is run for the program that it is about, which is given back.
         """
-        from kpg.datalog import front
+        from kpg.datalog import dispatch
 
         folder = None if facts is None else str(facts)
-        return front.install(self._engine, self._check_open, text, filename=filename, facts=folder)
+        return dispatch.install(self._engine, self._check_open, text, filename=filename, facts=folder)
 
     def prepare(self, text: str) -> "Goal":
         """A Datalog goal, ``?- tc($src, x).``, ready to be asked with values for its parameters."""
-        from kpg.datalog import front
+        from kpg.datalog import dispatch
 
-        return front.prepare(self._engine, self._check_open, text)
+        return dispatch.prepare(self._engine, self._check_open, text)
 
     def explain_row(self, relation: str, row: Any, *, limit: int | None = None) -> "Proof":
         """Why a row of a Datalog relation holds: a tree of rules down to facts, as of the last commit.
@@ -189,18 +189,18 @@ class Database:
         ProgrammingError if it does not hold; OperationalError if more than ``limit`` rows have to be looked
         at. A recursive relation that the proof needs is maintained from now on.
         """
-        from kpg.datalog import front
+        from kpg.datalog import dispatch
 
-        return front.program_with(self._engine, relation).explain_row(relation, row, limit=limit)
+        return dispatch.program_with(self._engine, relation).explain_row(relation, row, limit=limit)
 
     def explain_absence(self, relation: str, row: Any, *, limit: int | None = None) -> "Absence":
         """Why a row of a Datalog relation does not hold: for each rule, the literal that fails.
 
         ProgrammingError if it holds; otherwise as :meth:`explain_row`.
         """
-        from kpg.datalog import front
+        from kpg.datalog import dispatch
 
-        return front.program_with(self._engine, relation).explain_absence(relation, row, limit=limit)
+        return dispatch.program_with(self._engine, relation).explain_absence(relation, row, limit=limit)
 
     def step(self) -> None:
         """Take what the inputs of all dataflows hold, before the least of their times, through everything."""
@@ -210,7 +210,7 @@ class Database:
         """A handle on a maintained view; a Datalog relation is maintained from now on."""
         engine = self._engine
         if engine.dataflows and name in engine.catalog:
-            from kpg.datalog.front import program_of
+            from kpg.datalog.dispatch import program_of
 
             program = program_of(engine, engine.catalog.get(name).name)
             if program is not None:

@@ -313,8 +313,10 @@ def strict_columns(scalar: Scalar) -> Key:
             return frozenset[int]().union(*(strict_columns(arg) for arg in args))
         case Call(function="in", args=args):
             return strict_columns(args[0])
-        case _:
+        case Fetch() | Literal() | If() | Call():
             return frozenset()
+        case _:
+            assert_never(scalar)
 
 
 def rejected_nulls(predicate: Scalar) -> Key:
@@ -326,5 +328,7 @@ def rejected_nulls(predicate: Scalar) -> Key:
             return frozenset.intersection(*(rejected_nulls(arg) for arg in args))
         case Call(function="is_not_null", args=args):
             return strict_columns(args[0])
-        case _:
+        case Column() | Fetch() | Literal() | If() | Call():
             return strict_columns(predicate)
+        case _:
+            assert_never(predicate)

@@ -33,29 +33,24 @@ def recursions(rel: Rel) -> dict[str, algebra.LetRec]:
 
 
 def _bound_ids(rel: Rel) -> tuple[str, ...]:
-    match rel:
-        case algebra.Let(id=id_):
-            return (id_,)
-        case algebra.LetRec(ids=ids):
-            return ids
-        case _:
-            return ()
+    if isinstance(rel, algebra.LetRec):
+        return rel.ids
+    return (rel.id,) if isinstance(rel, algebra.Let) else ()
 
 
 def _renamed(rel: Rel, names: Mapping[str, str], fresh: "count[int]") -> Rel:
-    match rel:
-        case algebra.LocalGet(id=id_, types=types):
-            name = names.get(id_, id_)
-            return rel if name == id_ else algebra.LocalGet(name, types)
-        case algebra.Let(id=id_, value=value, body=body):
-            name = f"l{next(fresh)}"
-            inside = {**names, id_: name}
-            return algebra.Let(name, _renamed(value, names, fresh), _renamed(body, inside, fresh))
-        case algebra.LetRec(ids=ids):
-            inside = {**names, **{id_: f"l{next(fresh)}" for id_ in ids}}
-            values = tuple(_renamed(value, inside, fresh) for value in rel.values)
-            body = _renamed(rel.body, inside, fresh)
-            return replace(rel, ids=tuple(inside[id_] for id_ in ids), values=values, body=body)
+    if isinstance(rel, algebra.LocalGet):
+        name = names.get(rel.id, rel.id)
+        return rel if name == rel.id else algebra.LocalGet(name, rel.types)
+    if isinstance(rel, algebra.Let):
+        name = f"l{next(fresh)}"
+        inside = {**names, rel.id: name}
+        return algebra.Let(name, _renamed(rel.value, names, fresh), _renamed(rel.body, inside, fresh))
+    if isinstance(rel, algebra.LetRec):
+        inside = {**names, **{id_: f"l{next(fresh)}" for id_ in rel.ids}}
+        values = tuple(_renamed(value, inside, fresh) for value in rel.values)
+        body = _renamed(rel.body, inside, fresh)
+        return replace(rel, ids=tuple(inside[id_] for id_ in rel.ids), values=values, body=body)
     old = children(rel)
     new = tuple(_renamed(child, names, fresh) for child in old)
     return rel if all(map(is_, old, new)) else with_children(rel, new)

@@ -31,20 +31,20 @@ TOKEN: Final = re.compile(
 )
 
 
-def render_scalar(scalar: Scalar, types: Types) -> str:
+def scalar_text(scalar: Scalar, types: Types) -> str:
     """The scalar as text, over an input with columns of these types."""
     match scalar:
         case Column(index=index, type=type_):
             return f"#{index}" + ("" if index < len(types) and types[index] == type_ else f"::{type_}")
         case Literal(value=value, type=type_):
-            return render_literal(value, type_)
+            return literal_text(value, type_)
         case If(condition=condition, then=then, otherwise=otherwise, type=type_):
-            inner = ", ".join(render_scalar(part, types) for part in (condition, then, otherwise))
+            inner = ", ".join(scalar_text(part, types) for part in (condition, then, otherwise))
             return f"if({inner})" + ("" if then.type == type_ else f"::{type_}")
         case Fetch(table=table, column=column, rowid=rowid, type=type_):
-            return f"fetch({table}, {column}, {render_scalar(rowid, types)})::{type_}"
+            return f"fetch({table}, {column}, {scalar_text(rowid, types)})::{type_}"
         case Call(function=function, args=args, type=type_):
-            inner = ", ".join(render_scalar(arg, types) for arg in args)
+            inner = ", ".join(scalar_text(arg, types) for arg in args)
             return f"{function}({inner})" + ("" if inferred(function, args) == type_ else f"::{type_}")
         case _:
             assert_never(scalar)
@@ -59,15 +59,15 @@ def inferred(function: str, args: Sequence[Scalar]) -> Type | None:
     return meaning.result_type if meaning.arg_types == tuple(arg.type for arg in args) else None
 
 
-def render_literal(value: int | str | None, type_: Type) -> str:
+def literal_text(value: int | str | None, type_: Type) -> str:
     """A constant with its type, unless that shows."""
-    body = render_value(value, type_)
+    body = value_text(value, type_)
     if value is not None and type_ in (INTEGER, TEXT, BOOLEAN):
         return body
     return f"date {body}" if value is not None and type_ == DATE else f"{body}::{type_}"
 
 
-def render_value(value: int | str | None, type_: Type) -> str:
+def value_text(value: int | str | None, type_: Type) -> str:
     """A constant of a type that the context shows."""
     if value is None:
         return "null"

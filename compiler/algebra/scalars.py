@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from operator import is_
+from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
-from kpg.runtime.scalar import Call, Column, Literal, Scalar, children, walk, with_children
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, children, walk, with_children
 
 
 def substitute(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
@@ -33,8 +34,10 @@ def conjuncts(predicates: Iterable[Scalar]) -> tuple[Scalar, ...]:
                 stack.extend(reversed(args))
             case Literal(value=1):
                 pass
-            case _:
+            case Column() | Fetch() | Literal() | If() | Call():
                 result.setdefault(predicate)
+            case _:
+                assert_never(predicate)
     return tuple(result)
 
 

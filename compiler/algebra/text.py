@@ -1,6 +1,6 @@
 """Relations as stable indented text, one operator a line with its inputs below it, and back.
 
-``parse(render(rel), relations)`` is ``rel``, given the catalog relations that it reads.
+``parse(rel_text(rel), relations)`` is ``rel``, given the catalog relations that it reads.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import assert_never
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import AggregateCall, Get, OrderBy, Rel
 from kpg.compiler.algebra.rel import types as types_of
-from kpg.compiler.algebra.scalar_text import Reader, Types, render_scalar, render_value
+from kpg.compiler.algebra.scalar_text import Reader, Types, scalar_text, value_text
 from kpg.compiler.algebra.traverse import children, walk
 from kpg.runtime.errors import InternalError, ProgrammingError
 from kpg.runtime.functions import resolve_aggregate
@@ -19,7 +19,7 @@ from kpg.runtime.types import Type
 INDENT = "  "
 
 
-def render(rel: Rel) -> str:
+def rel_text(rel: Rel) -> str:
     """The relation as text; every line ends in a newline."""
     lines: list[str] = []
     stack = [(rel, 0)]
@@ -37,7 +37,7 @@ def render_node(rel: Rel) -> str:
         case algebra.Get():
             return f"{name} {rel.name}"
         case algebra.Constant(rows=rows, types=types):
-            shown = (f"({', '.join(map(render_value, row, types))})" for row in rows)
+            shown = (f"({', '.join(map(value_text, row, types))})" for row in rows)
             return " ".join((name, _types(types), *shown))
         case algebra.LocalGet(id=id_) | algebra.Let(id=id_):
             return f"{name} {id_}"
@@ -52,7 +52,7 @@ def render_node(rel: Rel) -> str:
             return f"{name} {_scalars(on, _joined(rel))}{given}"
         case algebra.Reduce(input=source, keys=keys, aggregates=aggregates):
             inner = types_of(source)
-            calls = ", ".join(render_aggregate(call, inner) for call in aggregates)
+            calls = ", ".join(aggregate_text(call, inner) for call in aggregates)
             return f"{name} {_scalars(keys, inner)} [{calls}]"
         case algebra.TopK():
             slice_ = f"limit={'all' if rel.limit is None else rel.limit} offset={rel.offset}"
@@ -73,7 +73,7 @@ def _joined(rel: algebra.Join) -> Types:
 
 
 def _scalars(scalars: tuple[Scalar, ...], types: Types) -> str:
-    return f"[{', '.join(render_scalar(scalar, types) for scalar in scalars)}]"
+    return f"[{', '.join(scalar_text(scalar, types) for scalar in scalars)}]"
 
 
 def _types(types: tuple[Type, ...]) -> str:
@@ -87,9 +87,9 @@ def _order(order: tuple[OrderBy, ...]) -> str:
     )
 
 
-def render_aggregate(call: AggregateCall, types: Types) -> str:
+def aggregate_text(call: AggregateCall, types: Types) -> str:
     """An aggregate as text, over an input with columns of these types."""
-    inner = ", ".join(render_scalar(arg, types) for arg in call.args)
+    inner = ", ".join(scalar_text(arg, types) for arg in call.args)
     distinct = "distinct " if call.distinct else ""
     known = _aggregate_type(call.function, call.args) == call.type
     return f"{call.function}({distinct}{inner})" + ("" if known else f"::{call.type}")
@@ -108,7 +108,7 @@ def relations(rel: Rel) -> dict[str, Get]:
 
 
 def parse(text: str, relations: Mapping[str, Get]) -> Rel:
-    """The relation that :func:`render` wrote; InternalError if the text is not of its making."""
+    """The relation that :func:`rel_text` wrote; InternalError if the text is not of its making."""
     lines = [line for line in text.splitlines() if line.strip()]
     result, rest = _parse(lines, 0, 0, relations, {})
     if rest != len(lines):

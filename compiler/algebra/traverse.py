@@ -133,8 +133,23 @@ def scalars(rel: Rel) -> tuple[Scalar, ...]:
             return result
         case algebra.Reduce(keys=keys, aggregates=aggregates):
             return (*keys, *(arg for aggregate in aggregates for arg in aggregate.args))
-        case _:
+        case (
+            algebra.Get()
+            | algebra.Constant()
+            | algebra.LocalGet()
+            | algebra.Project()
+            | algebra.Union()
+            | algebra.Negate()
+            | algebra.Distinct()
+            | algebra.Threshold()
+            | algebra.TopK()
+            | algebra.Single()
+            | algebra.Let()
+            | algebra.LetRec()
+        ):
             return ()
+        case _:
+            assert_never(rel)
 
 
 def with_scalars(rel: Rel, new: tuple[Scalar, ...]) -> Rel:
@@ -150,8 +165,23 @@ def with_scalars(rel: Rel, new: tuple[Scalar, ...]) -> Rel:
             rest = iter(new[len(keys) :])
             calls = tuple(replace(call, args=tuple(next(rest) for _ in call.args)) for call in aggregates)
             return replace(rel, keys=new[: len(keys)], aggregates=calls)
-        case _:
+        case (
+            algebra.Get()
+            | algebra.Constant()
+            | algebra.LocalGet()
+            | algebra.Project()
+            | algebra.Union()
+            | algebra.Negate()
+            | algebra.Distinct()
+            | algebra.Threshold()
+            | algebra.TopK()
+            | algebra.Single()
+            | algebra.Let()
+            | algebra.LetRec()
+        ):
             return rel
+        case _:
+            assert_never(rel)
 
 
 def width(rel: Rel) -> int:
@@ -167,12 +197,11 @@ def free_locals(rel: Rel) -> frozenset[str]:
         below = done[len(done) - count :]
         del done[len(done) - count :]
         free = frozenset[str]().union(*below)
-        match node:
-            case algebra.LocalGet(id=id_):
-                free = frozenset((id_,))
-            case algebra.Let(id=id_):
-                free = below[0] | (below[1] - {id_})
-            case algebra.LetRec(ids=ids):
-                free = free - set(ids)
+        if isinstance(node, algebra.LocalGet):
+            free = frozenset((node.id,))
+        elif isinstance(node, algebra.Let):
+            free = below[0] | (below[1] - {node.id})
+        elif isinstance(node, algebra.LetRec):
+            free = free - set(node.ids)
         done.append(free)
     return done.pop()

@@ -104,7 +104,7 @@ def _check(
 ) -> Checked:
     old = () if after is None else after.statements
     own = frozenset[str]() if after is None else frozenset(after.program.relations)
-    statements = instantiate(ast.Program((*old, *new)), diagnostics).statements
+    statements = instantiate(ast.Module((*old, *new)), diagnostics).statements
     types = (one for one in statements if isinstance(one, TYPES))
     table = declare_types(types, diagnostics)
     relations = Relations(catalog, table, diagnostics, own)

@@ -18,7 +18,7 @@ from kpg.runtime.types import BIGINT, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Ty
 ANY_NUMBER: Final = 1000
 
 
-class Shape(enum.Enum):
+class Scheme(enum.Enum):
     """How the types of a functor's arguments and result hang together."""
 
     SAME = "the arguments and the result are of one kind"
@@ -31,7 +31,7 @@ class Functor:
     """A functor. ``domains``: the domains of the arguments (SAME, CONVERT)."""
 
     name: str
-    shape: Shape
+    scheme: Scheme
     least: int
     most: int
     domains: frozenset[Domain] = frozenset()
@@ -49,15 +49,15 @@ BITWISE: Final = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "land", "lor",
 
 
 def _same(name: str, least: int, most: int, domains: frozenset[Domain]) -> Functor:
-    return Functor(name, Shape.SAME, least, most, domains)
+    return Functor(name, Scheme.SAME, least, most, domains)
 
 
 def _fixed(name: str, result: TypeKind, *args: TypeKind) -> Functor:
-    return Functor(name, Shape.FIXED, len(args), len(args), args=args, result=result)
+    return Functor(name, Scheme.FIXED, len(args), len(args), args=args, result=result)
 
 
 def _convert(name: str, result: TypeKind, domains: frozenset[Domain]) -> Functor:
-    return Functor(name, Shape.CONVERT, 1, 1, domains, result=result)
+    return Functor(name, Scheme.CONVERT, 1, 1, domains, result=result)
 
 
 FUNCTORS: Final[Mapping[str, Functor]] = {
@@ -73,7 +73,7 @@ FUNCTORS: Final[Mapping[str, Functor]] = {
         _same("lnot", 1, 1, WHOLE),
         *(_same(name, 2, ANY_NUMBER, SCALAR | {Domain.SQL}) for name in EXTREMES),
         _same("range", 2, 3, NUMERIC),
-        Functor("cat", Shape.SAME, 2, ANY_NUMBER, frozenset({Domain.SYMBOL}), result=SYMBOL),
+        Functor("cat", Scheme.SAME, 2, ANY_NUMBER, frozenset({Domain.SYMBOL}), result=SYMBOL),
         _fixed("strlen", NUMBER, SYMBOL),
         _fixed("substr", SYMBOL, SYMBOL, NUMBER, NUMBER),
         _convert("ord", NUMBER, EVERYTHING),
@@ -120,7 +120,7 @@ def build(name: str, args: Sequence[tuple[Expression, TypeKind]], result: TypeKi
             return Call(EXTREMES[name], tuple(operands), result.type)
         case "ord":
             return Call("$ord", tuple(operands), BIGINT) if operands[0].type == TEXT else operands[0]
-        case _ if name in FUNCTORS and FUNCTORS[name].shape is Shape.CONVERT:
+        case _ if name in FUNCTORS and FUNCTORS[name].scheme is Scheme.CONVERT:
             return convert(operands[0], args[0][1], result, size)
         case _ if result.domain is Domain.FLOAT:
             return Call({**ARITHMETIC, "neg": "neg", "^": "power"}[name], tuple(operands), DOUBLE)

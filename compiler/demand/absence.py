@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.demand.body import Absence, Body, Part
-from kpg.runtime.scalar import Call, Column, Scalar, remap
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, remap
 
 
 def unmatched(bodies: Sequence[Body], matches: Sequence[Body]) -> list[Body] | None:
@@ -55,8 +56,10 @@ def _equated(extra: Part, tests: Sequence[Scalar]) -> Absence | None:
                 if own.index >= 0 or outer.index < 0 or -1 - own.index in found:
                     return None
                 found[-1 - own.index] = outer
-            case _:
+            case Column() | Fetch() | Literal() | If() | Call():
                 return None
+            case _:
+                assert_never(test)
     if len(found) != len(extra.variables):
         return None
     return Absence(extra.rel, tuple(found[place] for place in range(len(found))))

@@ -95,13 +95,11 @@ class Asking:
         rel = lowering(program).relation(prepared.answer, sources)
 
         def placed(node: Rel) -> Rel:
-            match node:
-                case algebra.Get(name=name):
-                    return read[name]
-                case algebra.LetRec() if self.rules.limit is not None:
-                    return replace(node, limit=self.rules.limit, error_at_limit=True)
-                case _:
-                    return node
+            if isinstance(node, algebra.Get):
+                return read[node.name]
+            if isinstance(node, algebra.LetRec) and self.rules.limit is not None:
+                return replace(node, limit=self.rules.limit, error_at_limit=True)
+            return node
 
         return transform_up(self.rules.numbered.resolved(rel), placed)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, product
-from typing import Final
+from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
@@ -82,8 +82,10 @@ class Taking:
                 raise NotRules("what it reads may fail where it is not needed")
             case algebra.TopK() | algebra.Single():
                 raise NotRules("it limits rows or takes a row for a value")
-            case _:
+            case algebra.Let() | algebra.LetRec():
                 raise NotRules("it has a recursion inside that depends on it")
+            case _:
+                assert_never(rel)
 
     def _difference(self, inputs: Sequence[Rel]) -> list[Body]:
         """The rows of the first relation without the second, those of them that have a match, negated."""

@@ -49,8 +49,10 @@ def _is_never_zero(divisor: Scalar) -> bool:
             return value != 0
         case Call(function="nullif", args=(arg, Literal(value=0))):
             return is_total(arg)
-        case _:
+        case Column() | Fetch() | If() | Call():
             return False
+        case _:
+            assert_never(divisor)
 
 
 def widens(narrow: Type, wide: Type) -> bool:
@@ -73,8 +75,18 @@ def may_fail(rel: Rel, lets: Mapping[str, Rel]) -> bool:
             return may_fail(body, lets)
         case algebra.LocalGet(id=id_):
             return id_ in lets and may_fail(lets[id_], lets)
-        case _:
+        case (
+            algebra.Get()
+            | algebra.Constant()
+            | algebra.Distinct()
+            | algebra.Threshold()
+            | algebra.Reduce()
+            | algebra.TopK()
+            | algebra.Single()
+        ):
             return False
+        case _:
+            assert_never(rel)
 
 
 def _any_may_fail(rels: tuple[Rel, ...], lets: Mapping[str, Rel]) -> bool:

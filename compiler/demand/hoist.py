@@ -23,18 +23,16 @@ def hoisted(rel: Rel) -> Rel:
 
 
 def _lifted(node: Rel) -> Rel:
-    match node:
-        case algebra.LetRec():
-            return _freed(_opened(node))
-        case algebra.Let(value=value):
-            frames, inner = _frames(value)
-            return _within(frames, replace(node, value=inner))
-        case _:
-            parts = [_frames(child) for child in children(node)]
-            if not any(frames for frames, _ in parts):
-                return node
-            bare = with_children(node, tuple(inner for _, inner in parts))
-            return _within([frame for frames, _ in parts for frame in frames], bare)
+    if isinstance(node, algebra.LetRec):
+        return _freed(_opened(node))
+    if isinstance(node, algebra.Let):
+        frames, inner = _frames(node.value)
+        return _within(frames, replace(node, value=inner))
+    parts = [_frames(child) for child in children(node)]
+    if not any(frames for frames, _ in parts):
+        return node
+    bare = with_children(node, tuple(inner for _, inner in parts))
+    return _within([frame for frames, _ in parts for frame in frames], bare)
 
 
 def _frames(rel: Rel) -> tuple[list[Frame], Rel]:

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import add
+from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import width
 from kpg.compiler.demand.failing import is_total
 from kpg.compiler.passes._selection import Selection, build
-from kpg.runtime.scalar import Call, Column, Scalar, remap
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, remap
 from kpg.runtime.scalar import columns as columns_of
 
 
@@ -47,8 +48,10 @@ def _equal(on: Sequence[Scalar]) -> Iterator[tuple[Column, Scalar]]:
                 for one, other in ((left, right), (right, left)):
                     if isinstance(one, Column) and is_total(other):
                         yield one, other
-            case _:
+            case Column() | Fetch() | Literal() | If() | Call():
                 pass
+            case _:
+                assert_never(predicate)
 
 
 def values(rel: Rel, given: Sequence[Scalar]) -> Rel:

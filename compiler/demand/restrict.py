@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Final
+from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import Facts
@@ -53,11 +53,9 @@ class _Rewriting:
 
     def rewritten(self, rel: Rel) -> Rel:
         """The relation with all recursion outside of loops rewritten, innermost first."""
-        match rel:
-            case algebra.LetRec(body=body):
-                return self._recursion(replace(rel, body=self.rewritten(body)))
-            case _:
-                return with_children(rel, tuple(self.rewritten(child) for child in children(rel)))
+        if isinstance(rel, algebra.LetRec):
+            return self._recursion(replace(rel, body=self.rewritten(rel.body)))
+        return with_children(rel, tuple(self.rewritten(child) for child in children(rel)))
 
     def _recursion(self, rec: algebra.LetRec) -> Rel:
         if free_locals(rec.body).isdisjoint(rec.ids):
@@ -129,9 +127,24 @@ class _Placing:
                 inside = tuple(self.placed(value, None) for value in rel.values)
                 self.loops = around
                 return replace(rel, values=inside, body=self.placed(body, asked))
-            case _:
+            case (
+                algebra.Get()
+                | algebra.Constant()
+                | algebra.Map()
+                | algebra.Filter()
+                | algebra.Project()
+                | algebra.Union()
+                | algebra.Negate()
+                | algebra.Distinct()
+                | algebra.Threshold()
+                | algebra.Reduce()
+                | algebra.TopK()
+                | algebra.Single()
+            ):
                 below = asked and asked.through(_carried(rel))
                 return with_children(rel, tuple(self.placed(child, below) for child in children(rel)))
+            case _:
+                assert_never(rel)
 
     def _answer(self, get: algebra.LocalGet, predicates: tuple[Scalar, ...], asked: _Asked | None) -> Rel:
         given = constants(predicates)
@@ -243,8 +256,21 @@ def _carried(rel: Rel) -> dict[int, int]:
             return {}
         case algebra.Union(inputs=inputs) if any(is_negative(source) for source in inputs):
             return {}
-        case _:
+        case (
+            algebra.Get()
+            | algebra.Constant()
+            | algebra.LocalGet()
+            | algebra.Filter()
+            | algebra.Join()
+            | algebra.Union()
+            | algebra.Distinct()
+            | algebra.Threshold()
+            | algebra.Let()
+            | algebra.LetRec()
+        ):
             return {column: column for column in range(len(algebra.types(rel)))}
+        case _:
+            assert_never(rel)
 
 
 def _columns_of(join: algebra.Join, place: int) -> dict[int, int]:

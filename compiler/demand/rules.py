@@ -7,6 +7,7 @@ as any value, and an equality in a rule, as in SQL, never holds of it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
@@ -18,7 +19,7 @@ from kpg.compiler.demand.hoist import counts_rounds
 from kpg.compiler.demand.scalars import NOWHERE, Numbered
 from kpg.compiler.passes._selection import build, peel
 from kpg.compiler.rules import core
-from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns
 from kpg.runtime.types import Type
 
 
@@ -36,14 +37,11 @@ class Definitions:
         values: dict[str, Rel] = {}
         loops: dict[str, algebra.LetRec] = {}
         for node in walk(rel):
-            match node:
-                case algebra.Let(id=id_, value=value):
-                    values[id_] = value
-                case algebra.LetRec(ids=ids):
-                    values.update(zip(ids, node.values, strict=True))
-                    loops.update(dict.fromkeys(ids, node))
-                case _:
-                    pass
+            if isinstance(node, algebra.Let):
+                values[node.id] = node.value
+            elif isinstance(node, algebra.LetRec):
+                values.update(zip(node.ids, node.values, strict=True))
+                loops.update(dict.fromkeys(node.ids, node))
         return Definitions(values, loops)
 
     @property
@@ -263,8 +261,10 @@ class _Naming:
                 | Call(function="eq", args=(Literal() as value, Column() as column))
             ) if column.type == value.type and value.value is not None:
                 return self._fix(column.index, core.Constant(value.value, value.type))
-            case _:
+            case Column() | Fetch() | Literal() | If() | Call():
                 return False
+            case _:
+                assert_never(test)
 
     def _join(self, left: int, right: int) -> bool:
         one, other = self._find(left), self._find(right)

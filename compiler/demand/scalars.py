@@ -5,15 +5,15 @@ fail, which they do not evaluate where the query would not.
 """
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, assert_never
 
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import substitute
 from kpg.compiler.algebra.traverse import scalars, transform_up, with_scalars
 from kpg.compiler.rules import core
 from kpg.runtime.errors import Span
-from kpg.runtime.functions.render import render
-from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, remap, transform
+from kpg.runtime.functions.sql_text import sql_text
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap, transform
 from kpg.runtime.types import BOOLEAN
 
 NUMBERED: Final = "$scalar"
@@ -35,11 +35,13 @@ class Numbered:
                 return terms[index]
             case Literal(value=value, type=type_) if value is not None:
                 return core.Constant(value, type_)
-            case _:
+            case Fetch() | Literal() | If() | Call():
                 read = sorted(columns(scalar))
                 template = remap(scalar, read.index)
                 number = self.known.setdefault(template, len(self.known))
                 return core.Call(f"{NUMBERED}{number}", tuple(terms[one] for one in read), scalar.type)
+            case _:
+                assert_never(scalar)
 
     def test(self, predicate: Scalar, terms: dict[int, core.HeadTerm]) -> core.Comparison:
         """A predicate as a comparison."""
@@ -50,7 +52,7 @@ class Numbered:
 
     def lines(self) -> tuple[str, ...]:
         """What the numbers mean, a line each."""
-        return tuple(f"{NUMBERED}{number}(#0, ...) is {render(one)}" for one, number in self.known.items())
+        return tuple(f"{NUMBERED}{number}(#0, ...) is {sql_text(one)}" for one, number in self.known.items())
 
     def resolved(self, rel: Rel) -> Rel:
         """A relation with the numbered scalars in the place of their calls."""
@@ -65,8 +67,10 @@ class Numbered:
             match scalar:
                 case Call(function="eq", args=(Call(function=name) as test, Literal())) if name in templates:
                     return test
-                case _:
+                case Column() | Fetch() | Literal() | If() | Call():
                     return scalar
+                case _:
+                    assert_never(scalar)
 
         def rewritten(node: Rel) -> Rel:
             own = scalars(node)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import product
-from typing import Final
+from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.demand.failing import INTEGERS, widens
-from kpg.runtime.scalar import Call, Column, Literal, Scalar
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import Type
 
 MOST_VALUES: Final = 1000
@@ -49,8 +49,10 @@ def _given(predicate: Scalar) -> tuple[Column, tuple[Value, ...]] | None:
             return _values(left, literals) if len(literals) == len(rest) else None
         case Call(function="or", args=args):
             return _any_of([_given(arg) for arg in args])
-        case _:
+        case Column() | Fetch() | Literal() | If() | Call():
             return None
+        case _:
+            assert_never(predicate)
 
 
 def _any_of(

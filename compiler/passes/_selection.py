@@ -1,7 +1,7 @@
 """Chains of maps, filters and projections as one selection over a core relation."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
@@ -42,6 +42,8 @@ def _with_layer(below: Selection, layer: algebra.Map | algebra.Filter | algebra.
                 core = build(below)
                 below = Selection(core, (), all_columns(core))
             new = tuple(substitute(scalar, below.outputs) for scalar in scalars)
+        case _:
+            assert_never(layer)
     if isinstance(layer, algebra.Filter):
         return Selection(below.core, conjuncts((*below.predicates, *new)), below.outputs)
     return Selection(below.core, below.predicates, (*below.outputs, *new))

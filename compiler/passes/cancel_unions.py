@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
@@ -24,25 +25,27 @@ def _simplified(node: Rel) -> Rel:
             return _union(node)
         case algebra.Negate(input=algebra.Negate(input=source)):
             return source
-        case algebra.Filter(predicates=predicates) if any(_is_never(predicate) for predicate in predicates):
-            return _nothing(node)
-        case algebra.Join(inputs=inputs, on=on) if any(map(_is_nothing, inputs)) or any(map(_is_never, on)):
-            return _nothing(node)
-        case algebra.Reduce(input=source, keys=keys) if keys and _is_nothing(source):
-            return _nothing(node)
+        case algebra.Filter(input=source, predicates=predicates):
+            empty = _is_nothing(source) or any(map(_is_never, predicates))
+        case algebra.Join(inputs=inputs, on=on):
+            empty = any(map(_is_nothing, inputs)) or any(map(_is_never, on))
+        case algebra.Reduce(input=source, keys=keys):
+            empty = bool(keys) and _is_nothing(source)
         case (
-            algebra.Map()
-            | algebra.Filter()
-            | algebra.Project()
-            | algebra.TopK()
-            | algebra.Distinct()
-            | algebra.Threshold()
-            | algebra.Negate()
-            | algebra.Single()
-        ) if _is_nothing(node.input):
-            return _nothing(node)
+            algebra.Map(input=source)
+            | algebra.Project(input=source)
+            | algebra.TopK(input=source)
+            | algebra.Distinct(input=source)
+            | algebra.Threshold(input=source)
+            | algebra.Negate(input=source)
+            | algebra.Single(input=source)
+        ):
+            empty = _is_nothing(source)
+        case algebra.Get() | algebra.Constant() | algebra.LocalGet() | algebra.Let() | algebra.LetRec():
+            empty = False
         case _:
-            return node
+            assert_never(node)
+    return _nothing(node) if empty else node
 
 
 def _is_never(predicate: object) -> bool:
@@ -71,13 +74,10 @@ def _union(union: algebra.Union) -> Rel:
 
 def _parts(rel: Rel, sign: int) -> Iterator[tuple[int, Rel]]:
     """The branches of nested unions and negations, with their signs."""
-    match rel:
-        case algebra.Union(inputs=inputs):
-            for source in inputs:
-                yield from _parts(source, sign)
-        case algebra.Negate(input=source):
-            yield from _parts(source, -sign)
-        case _ if not _is_nothing(rel):
-            yield sign, rel
-        case _:
-            return
+    if isinstance(rel, algebra.Union):
+        for source in rel.inputs:
+            yield from _parts(source, sign)
+    elif isinstance(rel, algebra.Negate):
+        yield from _parts(rel.input, -sign)
+    elif not _is_nothing(rel):
+        yield sign, rel

@@ -16,15 +16,16 @@ def elide_distinct(rel: Rel) -> Rel:
 
 
 def _elided(node: Rel, bound: Bound) -> Rel:
-    match node:
-        case algebra.Distinct(input=source) if unique_keys(source, bound) and not _subtracts(source, bound):
-            return source
-        case algebra.Distinct(input=algebra.Distinct() | algebra.Threshold() as source):
-            return algebra.Distinct(source.input)
-        case algebra.Threshold(input=source) if not _subtracts(source, bound):
-            return source
-        case _:
-            return node
+    if isinstance(node, algebra.Threshold) and not _subtracts(node.input, bound):
+        return node.input
+    if not isinstance(node, algebra.Distinct):
+        return node
+    source = node.input
+    if unique_keys(source, bound) and not _subtracts(source, bound):
+        return source
+    if isinstance(source, algebra.Distinct | algebra.Threshold):
+        return algebra.Distinct(source.input)
+    return node
 
 
 def _subtracts(rel: Rel, bound: Bound) -> bool:

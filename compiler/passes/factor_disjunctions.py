@@ -19,14 +19,12 @@ def factor_disjunctions(rel: Rel) -> Rel:
     """
 
     def rewrite(node: Rel) -> Rel:
-        match node:
-            case algebra.Filter(input=source, predicates=predicates):
-                return algebra.Filter(source, conjuncts(_factored(predicates)))
-            case algebra.Join(inputs=inputs, on=on):
-                factored = conjuncts(_factored(on))
-                return replace(node, on=conjuncts((*factored, *_implied(inputs, factored))))
-            case _:
-                return node
+        if isinstance(node, algebra.Filter):
+            return replace(node, predicates=conjuncts(_factored(node.predicates)))
+        if isinstance(node, algebra.Join):
+            factored = conjuncts(_factored(node.on))
+            return replace(node, on=conjuncts((*factored, *_implied(node.inputs, factored))))
+        return node
 
     return transform_up(rel, rewrite)
 

@@ -2,12 +2,12 @@
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, assert_never
 
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import scalars, transform_up, with_scalars
 from kpg.runtime.functions import NullRule, functions
-from kpg.runtime.scalar import Call, If, Literal, Scalar, transform
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, transform
 from kpg.runtime.types import ERROR, MAX_WORD, Kind, Type
 
 ORDER: Final[Mapping[str, Callable[[int, int], bool]]] = {
@@ -48,8 +48,10 @@ def _folded(scalar: Scalar) -> Scalar:
             return _logic(scalar)
         case Call(args=args) if args and all(isinstance(arg, Literal) for arg in args):
             return _value(scalar, [arg for arg in args if isinstance(arg, Literal)]) or scalar
-        case _:
+        case Column() | Fetch() | Literal() | If() | Call():
             return scalar
+        case _:
+            assert_never(scalar)
 
 
 def _logic(call: Call) -> Scalar:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import children, width, with_children
-from kpg.runtime.scalar import Call, Column, Scalar, remap
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, remap
 from kpg.runtime.types import ROWID
 
 Path = tuple[int, ...]
@@ -29,21 +30,20 @@ def _rewritten(rel: Rel, *, joined: bool) -> Rel:
     old = children(rel)
     new = tuple(_rewritten(child, joined=inside) for child in old)
     node = rel if new == old else with_children(rel, new)
-    match node:
-        case algebra.Reduce(input=source, keys=keys) if not joined:
-            places = [key.index if isinstance(key, Column) else -1 for key in keys]
-            widened, rowids = _with_rowids(source, places)
-            added = tuple(Column(place, ROWID) for place in rowids)
-            grouped = algebra.Reduce(widened, (*added, *keys), node.aggregates)
-            return _without(grouped, len(rowids)) if rowids else node
-        case algebra.Distinct(input=source) if not joined:
-            widened, rowids = _with_rowids(source, range(width(source)))
-            columns = (*rowids, *range(width(source)))
-            return (
-                _without(algebra.Distinct(algebra.Project(widened, columns)), len(rowids)) if rowids else node
-            )
-        case _:
-            return node
+    if joined:
+        return node
+    if isinstance(node, algebra.Reduce):
+        places = [key.index if isinstance(key, Column) else -1 for key in node.keys]
+        widened, rowids = _with_rowids(node.input, places)
+        added = tuple(Column(place, ROWID) for place in rowids)
+        grouped = algebra.Reduce(widened, (*added, *node.keys), node.aggregates)
+        return _without(grouped, len(rowids)) if rowids else node
+    if isinstance(node, algebra.Distinct):
+        every = range(width(node.input))
+        widened, rowids = _with_rowids(node.input, every)
+        unique = algebra.Distinct(algebra.Project(widened, (*rowids, *every)))
+        return _without(unique, len(rowids)) if rowids else node
+    return node
 
 
 def _without(rel: Rel, count: int) -> Rel:
@@ -109,8 +109,22 @@ def _origins(rel: Rel, column: int) -> Iterator[tuple[Path, int]]:
             for member in _equal(column, on):
                 step = max(i for i, start in enumerate(starts) if start <= member)
                 yield from _below(step, inputs[step], member - starts[step])
-        case _:
+        case (
+            algebra.Constant()
+            | algebra.LocalGet()
+            | algebra.Union()
+            | algebra.Negate()
+            | algebra.Distinct()
+            | algebra.Threshold()
+            | algebra.Reduce()
+            | algebra.TopK()
+            | algebra.Single()
+            | algebra.Let()
+            | algebra.LetRec()
+        ):
             return
+        case _:
+            assert_never(rel)
 
 
 def _below(step: int, source: Rel, column: int) -> Iterator[tuple[Path, int]]:
@@ -133,8 +147,10 @@ def _equal(column: int, on: Sequence[Scalar]) -> list[int]:
             match predicate:
                 case Call(function="eq", args=(Column(index=left), Column(index=right))):
                     found += [o for o, k in ((left, right), (right, left)) if k == known and o not in found]
-                case _:
+                case Column() | Fetch() | Literal() | If() | Call():
                     pass
+                case _:
+                    assert_never(predicate)
     return found
 
 
@@ -159,5 +175,20 @@ def _exposed(rel: Rel, path: Path) -> Rel:
             moved = tuple(remap(test, lambda column: column + (column >= added)) for test in on)
             joined = replace(rel, inputs=widened, on=moved)
             return algebra.Project(joined, (*range(added), *range(added + 1, size + 1), added))
-        case _:
+        case (
+            algebra.Get()
+            | algebra.Constant()
+            | algebra.LocalGet()
+            | algebra.Union()
+            | algebra.Negate()
+            | algebra.Distinct()
+            | algebra.Threshold()
+            | algebra.Reduce()
+            | algebra.TopK()
+            | algebra.Single()
+            | algebra.Let()
+            | algebra.LetRec()
+        ):
             return algebra.Project(rel, (*range(size), size - 1))
+        case _:
+            assert_never(rel)

@@ -49,13 +49,12 @@ class Readers:
             stack.pop()
             if id(node) not in self._found:
                 free = NOTHING.union(*(self._found[id(child)][1] for child in below))
-                match node:
-                    case algebra.LocalGet(id=id_):
-                        free = frozenset((id_,))
-                    case algebra.Let(id=id_):
-                        free -= {id_}
-                    case algebra.LetRec(ids=ids):
-                        free -= frozenset(ids)
+                if isinstance(node, algebra.LocalGet):
+                    free = frozenset((node.id,))
+                elif isinstance(node, algebra.Let):
+                    free -= {node.id}
+                elif isinstance(node, algebra.LetRec):
+                    free -= frozenset(node.ids)
                 self._found[id(node)] = (node, free)
         return self._found[id(rel)][1]
 

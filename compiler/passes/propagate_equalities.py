@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import conjuncts
 from kpg.compiler.algebra.traverse import transform_up, width
 from kpg.compiler.passes._selection import peel
-from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, remap
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap
 
 TRANSFERRED = frozenset({"eq", "in"})
 
@@ -78,6 +79,8 @@ def _classes(predicates: Sequence[Scalar]) -> list[tuple[Column, ...]]:
                 touched = [one for one in classes if left in one or right in one]
                 classes = [one for one in classes if one not in touched]
                 classes.append(tuple(dict.fromkeys((*(c for one in touched for c in one), left, right))))
-            case _:
+            case Column() | Fetch() | Literal() | If() | Call():
                 pass
+            case _:
+                assert_never(predicate)
     return classes

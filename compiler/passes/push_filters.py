@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
@@ -21,14 +22,10 @@ def push_filters(rel: Rel) -> Rel:
 
 
 def _pushed(node: Rel) -> Rel:
-    match node:
-        case algebra.Join():
-            return _into_inputs(node)
-        case algebra.Filter(input=source, predicates=predicates):
-            moved = _below(source, conjuncts(predicates))
-            return node if moved is None else moved
-        case _:
-            return node
+    if isinstance(node, algebra.Join):
+        return _into_inputs(node)
+    moved = _below(node.input, conjuncts(node.predicates)) if isinstance(node, algebra.Filter) else None
+    return node if moved is None else moved
 
 
 def _into_inputs(join: algebra.Join) -> Rel:
@@ -77,8 +74,10 @@ def _below(source: Rel, predicates: tuple[Scalar, ...]) -> Rel | None:
             return _into_groups(source, range(len(keys)), predicates, keys)
         case algebra.TopK(group=group) | algebra.Single(group=group):
             return _into_groups(source, group, predicates, all_columns(source))
-        case _:
+        case algebra.Get() | algebra.Constant() | algebra.LocalGet() | algebra.LetRec():
             return None
+        case _:
+            assert_never(source)
 
 
 def _into_groups(

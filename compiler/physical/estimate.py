@@ -11,7 +11,7 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import Facts
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.catalog import Statistics
-from kpg.runtime.scalar import Call, Literal, Scalar
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 
 DEFAULT_ROWS: Final = 1000.0
 SELECTIVITY: Final = {"eq": 0.1, "is_null": 0.1, "in": 0.2, "like": 0.3, "is_not_null": 1.0, "ne": 0.9}
@@ -40,8 +40,10 @@ def _selectivity(predicate: Scalar) -> float:
             return 0.3
         case Call(function=function):
             return SELECTIVITY.get(function, 0.5)
-        case _:
+        case Column() | Fetch() | Literal() | If():
             return 0.5
+        case _:
+            assert_never(predicate)
 
 
 def filtered(rel: Rel) -> float:

@@ -118,7 +118,7 @@ def problem_of(planning: Planning, join: algebra.Join, mfp: Mfp) -> Problem:
 
 def _peeled(rel: Rel) -> tuple[Rel, Mfp]:
     """A base table below maps, filters and projections, and these as an mfp; another relation as it is."""
-    layers: list[Rel] = []
+    layers: list[algebra.Map | algebra.Filter | algebra.Project] = []
     core = rel
     while isinstance(core, algebra.Map | algebra.Filter | algebra.Project):
         layers.append(core)
@@ -135,6 +135,8 @@ def _peeled(rel: Rel) -> tuple[Rel, Mfp]:
                 predicates += [substitute(test, values) for test in tests]
             case algebra.Project(columns=chosen):
                 values = [values[column] for column in chosen]
+            case _:
+                assert_never(layer)
     return core, Mfp(tuple(predicates), tuple(values))
 
 

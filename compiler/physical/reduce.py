@@ -27,7 +27,7 @@ from kpg.runtime.functions import (
     Trend,
     aggregate_named,
 )
-from kpg.runtime.functions.render import render
+from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, remap
 from kpg.runtime.types import BIGINT, BOOLEAN
@@ -155,7 +155,7 @@ def _accumulated(
 
 def _aggregate(rows: Rows, call: AggregateCall) -> plan.Aggregate:
     argument = rows.place(call.args[0]).index if call.args else None
-    shown = ", ".join(render(arg) for arg in call.args) or "*"
+    shown = ", ".join(sql_text(arg) for arg in call.args) or "*"
     operand = call.args[0].type if _function(call).accumulator is AccumulatorKind.SUM else BIGINT
     return plan.Aggregate(call.function, argument, operand, call.text or f"{call.function}({shown})")
 

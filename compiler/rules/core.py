@@ -1,4 +1,6 @@
-"""The rule language that every Datalog program is reduced to: what lowering and magic sets work on.
+"""The language of rules that Datalog programs, and recursions of SQL, are reduced to.
+
+Lowering and magic sets work on it.
 
 Invariants of a checked ``Program``: names are resolved and every term is typed; the terms of atoms and heads
 are variables, constants and (in bodies) wildcards, computations stand in ``Assignment`` and ``Comparison``

@@ -2,9 +2,12 @@
 
 ``WITH MUTUALLY RECURSIVE [([RETURN AT | ERROR AT] RECURSION LIMIT n)] name (column type, ...) AS (query)``
 becomes a recursive ``With`` whose ``mutual`` is a :class:`Mutual`; its queries' columns are definitions.
+
+A call by the name of a registered function is ``exp.Anonymous``, with the name and the arguments as written,
+whatever sqlglot knows of that name: so an entry in ``runtime/functions`` is all that a function needs.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import ClassVar, Final
 
 from sqlglot import exp
@@ -12,7 +15,44 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
 
+from kpg.runtime.functions import aggregates, functions
+
 JOIN_PARTS: Final = ("method", "side", "kind")
+
+
+SYNTAX: Final = (
+    "and",
+    "cast",
+    "concat",
+    "date_trunc",
+    "div",
+    "in",
+    "like",
+    "or",
+    "position",
+    "substring",
+    "trim",
+)
+"""Names of functions whose calls in SQL have words between the arguments, or mean something else by them."""
+
+
+def _plain(name: str) -> Callable[[list[exp.Expr]], exp.Anonymous]:
+    return lambda args: exp.Anonymous(this=name, expressions=args)
+
+
+def _plain_calls() -> dict[str, Callable[[list[exp.Expr]], exp.Anonymous]]:
+    """What makes the node of a call, by the name in capitals.
+
+    Of aggregates, those for which sqlglot has a parser, or a class that tells their name, keep it.
+    """
+    own = {name for name, kind in exp.FUNCTION_BY_NAME.items() if issubclass(kind, exp.AggFunc)}
+    own |= PostgresParser.FUNCTION_PARSERS.keys()
+    names = {function.name for function in functions()}.difference(SYNTAX)
+    names |= {one.name for one in aggregates() if one.name.upper() not in own}
+    return {name.upper(): _plain(name) for name in names}
+
+
+PLAIN: Final = _plain_calls()
 
 
 class Mutual(exp.Expression):
@@ -28,6 +68,11 @@ class Dialect(Postgres):
         COMMANDS: ClassVar[set[TokenType]] = set()
 
     class Parser(PostgresParser):
+        FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {**PostgresParser.FUNCTIONS, **PLAIN}
+        FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr | None]]] = {
+            name: parser for name, parser in PostgresParser.FUNCTION_PARSERS.items() if name not in PLAIN
+        }
+
         def _warn_unsupported(self) -> None:
             """Commands that sqlglot does not parse are refused, so there is nothing to warn of."""
 

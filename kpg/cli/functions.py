@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from kpg.runtime.functions import aggregates, functions
-from kpg.runtime.functions.render import spelling
+from kpg.runtime.functions.sql_text import spelling
 
 INTERNAL: Final = frozenset({"order_word"})
 """What the planner alone calls."""

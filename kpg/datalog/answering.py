@@ -11,8 +11,8 @@ from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering import lowering
 from kpg.compiler.rules.magic import Policy, Prepared, prepare
 from kpg.datalog import facts
-from kpg.datalog.layers import InstalledStrata
 from kpg.datalog.planning import table_schema
+from kpg.datalog.strata import InstalledStrata
 from kpg.engine import Engine
 from kpg.planning import Planned
 from kpg.runtime import plan as ir
@@ -27,7 +27,7 @@ Seed = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a goal asks: a relation of a program with values for some columns. Equal ones share a channel."""
+    """What a goal asks: a relation of a program with values for some columns. Equal ones share a form."""
 
     program: core.Program = field(compare=False)
     relation: str
@@ -60,7 +60,7 @@ class Answering:
         self._index: Installation | None = None
         self._seed_table: Table | None = None
         self._catalog = self._with_seed(engine.catalog)
-        self._layers = self._new_layers()
+        self._strata = self._new_strata()
         if self.has_seeds:
             engine.executor.create_table(self._seed_name, self._seed_schema)
             self._seed_table = Table(engine.executor, self._seed_name, self._seed_schema)
@@ -80,7 +80,7 @@ class Answering:
     def plan(self) -> Planned:
         """The plan of the answers."""
         if self._plan is None:
-            self._plan = self._layers.plan(self.prepared.answer, self._catalog, self.views)
+            self._plan = self._strata.plan(self.prepared.answer, self._catalog, self.views)
         return self._plan
 
     # Seeds
@@ -157,22 +157,22 @@ class Answering:
 
     def _computed_now(self, relation: str) -> tuple[Words, Words]:
         """A relation of the rewritten program from the tables as they are, by nothing that is installed."""
-        layers = self._new_layers("/now", isolated=True)
+        strata = self._new_strata("/now", isolated=True)
         try:
             catalog = self._with_seed(self._engine.expanded_catalog())
-            return self._engine.recompute(layers.plan(relation, catalog, frozenset()))
+            return self._engine.recompute(strata.plan(relation, catalog, frozenset()))
         finally:
-            layers.drop()
+            strata.drop()
 
     def size(self, relation: str) -> int:
         """How many rows a relation of the rewritten program has."""
         if self._engine.executor.has_pending:
             return int(self._computed_now(relation)[1].sum())
-        return int(self._engine.run(self._layers.plan(relation, self._catalog, self.views))[1].sum())
+        return int(self._engine.run(self._strata.plan(relation, self._catalog, self.views))[1].sum())
 
     def added(self, relation: str, seed: Seed) -> int:
         """How many rows a seed that is not in the table would add to a relation of the rewritten program."""
-        plan = self._layers.plan(relation, self._catalog, self.views)
+        plan = self._strata.plan(relation, self._catalog, self.views)
         view = self._engine.executor.install(f"{self.name}/added", plan.plan)
         try:
             return int(self._previewed(view, seed)[1].sum())
@@ -203,7 +203,7 @@ class Answering:
         """The relations of the rewritten program that are maintained as views."""
         return self.kept & frozenset(self.prepared.program.relations)
 
-    def _new_layers(self, suffix: str = "", *, isolated: bool = False) -> InstalledStrata:
+    def _new_strata(self, suffix: str = "", *, isolated: bool = False) -> InstalledStrata:
         seed = self.prepared.seed
         names = {} if seed is None else {seed: self._seed_name}
         return InstalledStrata(self._engine, self.name + suffix, self._lowering, names, isolated=isolated)
@@ -218,7 +218,7 @@ class Answering:
     def drop(self) -> None:
         """Give the dataflow and the seeds up."""
         self.uninstall()
-        self._layers.drop()
+        self._strata.drop()
         if self.has_seeds:
             self._engine.executor.drop_table(self._seed_name)
 

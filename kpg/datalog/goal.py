@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from kpg.compiler.rules import core
 from kpg.datalog.answering import Seed
-from kpg.datalog.channel import Channel
 from kpg.datalog.facts import check_names, distinct, python_value
+from kpg.datalog.query_form import QueryForm
 from kpg.feed import Callback, Change
 from kpg.notifications import Notification
 from kpg.reading import Reader
@@ -36,13 +36,13 @@ class Goal:
     Calling it, with values for the goal's parameters, gives the answer.
     """
 
-    def __init__(self, program: "Program", goal: core.Goal, channel: Channel) -> None:
+    def __init__(self, program: "Program", goal: core.Goal, form: QueryForm) -> None:
         self._program = program
         self._goal = goal
-        self._channel: Channel | None = channel
+        self._form: QueryForm | None = form
         self._answers: list[Answers] = []
-        self._reading = Reading(goal, channel, program.dictionary)
-        channel.users += 1
+        self._reading = Reading(goal, form, program.dictionary)
+        form.users += 1
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -59,13 +59,13 @@ class Goal:
 
         A goal without variables gives one row if it holds and none if not.
         """
-        channel = self._open()
+        form = self._open()
         seed, given = self._reading.seed(values)
         transactions = self._program.engine.transactions
         transactions.check()
         if not transactions.idle:
-            return self._reading.result(*channel.rows_now(seed), given)
-        return self._reading.result(*channel.answer(seed), given)
+            return self._reading.result(*form.rows_now(seed), given)
+        return self._reading.result(*form.answer(seed), given)
 
     def subscribe(self, callback: Callback | None = None, /, **values: Any) -> "Answers":
         """Keep the answer up to date, and call ``callback`` with the changes of each later commit."""
@@ -82,11 +82,11 @@ class Goal:
 
         Dropping twice is allowed.
         """
-        channel, self._channel = self._channel, None
-        if channel is not None:
+        form, self._form = self._form, None
+        if form is not None:
             for answers in list(self._answers):
                 answers.close()
-            self._program.release(channel)
+            self._program.release(form)
 
     def __enter__(self) -> "Goal":
         return self
@@ -104,19 +104,19 @@ class Goal:
         if answers in self._answers:
             self._answers.remove(answers)
 
-    def _open(self) -> Channel:
+    def _open(self) -> QueryForm:
         self._program.check()
-        if self._channel is None or self._channel.closed:
+        if self._form is None or self._form.closed:
             raise InterfaceError("the goal was dropped", hint="prepare it again")
-        return self._channel
+        return self._form
 
 
 class Reading:
-    """How a goal's answer is read off the answers of its channel."""
+    """How a goal's answer is read off the answers of its form."""
 
-    def __init__(self, goal: core.Goal, channel: Channel, dictionary: Dictionary) -> None:
+    def __init__(self, goal: core.Goal, form: QueryForm, dictionary: Dictionary) -> None:
         self._goal = goal
-        self._bound = channel.bound
+        self._bound = form.bound
         self._dictionary = dictionary
         self._given = [
             place for place, term in enumerate(goal.terms) if isinstance(term, core.Constant | core.Parameter)
@@ -176,22 +176,22 @@ class Answers:
     def __init__(
         self,
         goal: Goal,
-        channel: Channel,
+        form: QueryForm,
         reading: Reading,
         values: dict[str, Any],
         callback: Callback | None,
     ) -> None:
         self._goal = goal
-        self._channel: Channel | None = channel
+        self._form: QueryForm | None = form
         self._reading = reading
         self._callback = callback
         self._seed, self._given = reading.seed(values)
-        channel.ask(self._seed)
-        self._mailbox = channel.feed.mailbox()
+        form.ask(self._seed)
+        self._mailbox = form.feed.mailbox()
         self._counts: Counter[tuple[int, ...]] = Counter()
-        data, diff = channel.answer(self._seed)
+        data, diff = form.answer(self._seed)
         self._waiting = self._net([Updates.of(data, (goal.epoch,), diff)])
-        channel.listeners.append(self)
+        form.listeners.append(self)
 
     def result(self) -> Result:
         """The present answer, which later commits do not change."""
@@ -218,16 +218,16 @@ class Answers:
             yield partial(self._callback, changes)
 
     def moved(self) -> None:
-        """Take changes from the channel's new feed, which begin where the last one's ended."""
+        """Take changes from the form's new feed, which begin where the last one's ended."""
         self._mailbox = self._open().feed.mailbox()
 
     def close(self) -> None:
         """Follow the answer no more; it is given up unless somebody else asks for it."""
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.listeners.remove(self)
+        form, self._form = self._form, None
+        if form is not None:
+            form.listeners.remove(self)
             self._goal.forget(self)
-            channel.leave(self._seed)
+            form.leave(self._seed)
 
     def __enter__(self) -> "Answers":
         return self
@@ -235,10 +235,10 @@ class Answers:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _open(self) -> Channel:
-        if self._channel is None or self._channel.closed:
+    def _open(self) -> QueryForm:
+        if self._form is None or self._form.closed:
             raise InterfaceError("the subscription was closed", hint="subscribe again")
-        return self._channel
+        return self._form
 
     def _net(self, parts: Sequence[Updates]) -> list[Change]:
         """The changes of the answer as a set: several rows of the relation may be one of it."""

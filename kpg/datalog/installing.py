@@ -15,8 +15,8 @@ from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering import Lowering, lowering
 from kpg.datalog import facts
 from kpg.datalog.files import load
-from kpg.datalog.layers import InstalledStrata, is_deep, keys_of
 from kpg.datalog.planning import definition, rounds, table_schema, view_schema
+from kpg.datalog.strata import InstalledStrata, is_deep, keys_of
 from kpg.engine import Engine
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import ProgrammingError
@@ -39,11 +39,11 @@ class Relations:
     tables: list[str] = field(default_factory=list)
     views: dict[str, ViewEntry] = field(default_factory=dict)
     lowering: Lowering = field(init=False)
-    layers: InstalledStrata = field(init=False)
+    strata: InstalledStrata = field(init=False)
 
     def __post_init__(self) -> None:
         self.lowering = lowering(self.program)
-        self.layers = InstalledStrata(self.engine, self.label, self.lowering)
+        self.strata = InstalledStrata(self.engine, self.label, self.lowering)
 
     @property
     def uses(self) -> frozenset[str]:
@@ -107,7 +107,7 @@ class Relations:
         kept = self.kept
         if name in kept:
             return
-        plan = self.layers.plan(name, self.engine.catalog, kept)
+        plan = self.strata.plan(name, self.engine.catalog, kept)
         # Found here, where the definition is at hand, lest each reader write it out to find them.
         found = (tuple(sorted(key)) for key in unique_keys(plan.rel))
         keys = tuple(dict.fromkeys((*found, keys_of(self.program.relations[name]))))
@@ -133,7 +133,7 @@ class Relations:
         users = [name for name in reversed(self.views) if self.is_there(name)]
         for name in sorted(users, key=lambda name: len(self.engine.dependents(name))):
             self.engine.drop(name)
-        self.layers.drop()
+        self.strata.drop()
         for name in self.tables:
             if name in self.engine.catalog:
                 self.engine.drop(name)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from kpg.compiler.algebra.text import render
+from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.assemble import BASE
 from kpg.compiler.datalog.check import Checked, check
@@ -13,11 +13,11 @@ from kpg.compiler.rules import core
 from kpg.compiler.rules.text import rule_text
 from kpg.datalog import facts
 from kpg.datalog.answering import Question
-from kpg.datalog.channel import Channel
 from kpg.datalog.goal import Goal
 from kpg.datalog.installing import GOAL, Relations, carried
 from kpg.datalog.planning import definition, plan_rows, planned
 from kpg.datalog.proof import Absence, Explainer, Proof
+from kpg.datalog.query_form import QueryForm
 from kpg.engine import Engine
 from kpg.notifications import Notification
 from kpg.result import Result, Rows
@@ -45,7 +45,7 @@ class Program:
         self.goals: tuple[Goal, ...] = ()
         """Those of the program's text, in its order."""
         self._check_database = check_database
-        self._channels: dict[Question, Channel] = {}
+        self._forms: dict[Question, QueryForm] = {}
         self._explainer: Explainer | None = None
         self._made = 0
         self._live = True
@@ -84,8 +84,8 @@ class Program:
             raise ProgrammingError(f"relation {name} of {self.label} was dropped or replaced")
         if name not in self.installed.kept:
             self.installed.keep(name)
-            for channel in self._channels.values():
-                channel.look_up(self.installed.kept)
+            for form in self._forms.values():
+                form.look_up(self.installed.kept)
         return View(self.engine.views[name], self._check_database, partial(self.explain, name))
 
     def rows(self, name: str) -> Rows:
@@ -106,7 +106,7 @@ class Program:
             return "\n".join(rule_text(one, program.relations[name]) for one in rules)
         rel = definition(self.installed.lowering, name, self.engine.catalog, frozenset())
         if stage == "logical":
-            return render(rel).rstrip("\n")
+            return rel_text(rel).rstrip("\n")
         if stage != "physical":
             raise InterfaceError(f'there is no stage "{stage}"', hint="rules, logical or physical")
         plan = planned(self.engine, program.relations[name], rel, self.engine.catalog).plan
@@ -224,28 +224,28 @@ class Program:
         own: tuple[core.Rule, ...] = ()
         if goal.relation.startswith(GOAL):
             own = tuple(rule for rule in program.rules if rule.head.relation == goal.relation)
-        return Goal(self, goal, self._channel(Question(program, goal.relation, given, own)))
+        return Goal(self, goal, self._form(Question(program, goal.relation, given, own)))
 
     def keep_ready(self, query: core.Query) -> None:
         """``.query p(b, f)``: have the dataflow there before somebody asks that way."""
-        self._channel(Question(self.checked.program, query.relation, query.bound)).users += 1
+        self._form(Question(self.checked.program, query.relation, query.bound)).users += 1
 
-    def _channel(self, question: Question) -> Channel:
-        channel = self._channels.get(question)
-        if channel is None or channel.closed:
+    def _form(self, question: Question) -> QueryForm:
+        form = self._forms.get(question)
+        if form is None or form.closed:
             self.engine.transactions.check()
             self._made += 1
             name = f"{self.label}/goal {self._made}"
-            channel = Channel(self.engine, name, question, self.installed.kept)
-            self._channels[question] = channel
-        return channel
+            form = QueryForm(self.engine, name, question, self.installed.kept)
+            self._forms[question] = form
+        return form
 
-    def release(self, channel: Channel) -> None:
+    def release(self, form: QueryForm) -> None:
         """A goal was dropped: the last one takes the dataflow with it."""
-        channel.users -= 1
-        if channel.users == 0 and not channel.closed:
-            self._channels = {key: one for key, one in self._channels.items() if one is not channel}
-            channel.drop()
+        form.users -= 1
+        if form.users == 0 and not form.closed:
+            self._forms = {key: one for key, one in self._forms.items() if one is not form}
+            form.drop()
 
     # The program as a whole
 
@@ -275,9 +275,9 @@ class Program:
 
     def close_goals(self) -> None:
         """Give all goals up."""
-        for channel in self._channels.values():
-            channel.drop()
-        self._channels.clear()
+        for form in self._forms.values():
+            form.drop()
+        self._forms.clear()
         self.goals = ()
 
     def drop(self) -> None:
@@ -295,7 +295,7 @@ class Program:
 
     def refuse_used(self) -> None:
         """Raise ProgrammingError if somebody else uses one of the program's relations."""
-        own = {self.label, *self.relations, *(channel.name for channel in self._channels.values())}
+        own = {self.label, *self.relations, *(form.name for form in self._forms.values())}
         for name in self.relations:
             users = [one for one in self.engine.dependents(name) if one not in own]
             if users and (name in self.installed.tables or self.installed.is_there(name)):
@@ -319,7 +319,7 @@ class Program:
         """A program has no inputs of its own clock."""
 
     def notifications(self) -> Iterator[Notification]:
-        """Nobody is told of a commit here: those who follow goals are told by the goals' channels."""
+        """Nobody is told of a commit here: those who follow goals are told by the goals' query forms."""
         return iter(())
 
     def retire(self) -> None:

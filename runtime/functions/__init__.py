@@ -39,6 +39,7 @@ from kpg.runtime.functions.registry import (
     ScalarFunction,
     functions,
     implementation,
+    is_function,
     lookup,
     resolve,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "functions",
     "implementation",
     "is_aggregate",
+    "is_function",
     "lookup",
     "resolve",
     "resolve_aggregate",

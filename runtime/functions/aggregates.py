@@ -55,6 +55,10 @@ def _number(types: Types) -> Signature | None:
     return Signature((DOUBLE,) if is_unknown(types[0]) else types, DOUBLE)
 
 
+def _double(types: Types) -> Signature | None:
+    return None if _number(types) is None else Signature((DOUBLE,), DOUBLE)
+
+
 def _condition(types: Types) -> Signature | None:
     if len(types) != 1 or not (types[0] == BOOLEAN or is_unknown(types[0])):
         return None
@@ -217,6 +221,17 @@ register(
         algorithms.joining,
         Basic(),
         order_sensitive=True,
+    )
+)
+register(
+    AggregateFunction(
+        "median",
+        "a number",
+        "The value in the middle, or the mean of the two that are.",
+        {"(7), (1), (2), (NULL)": "2", "(1), (10), (4), (2)": "3"},
+        _double,
+        algorithms.median,
+        Basic(),
     )
 )
 _SPREADS: tuple[tuple[str, str, str, bool, bool], ...] = (

@@ -51,7 +51,11 @@ class Algorithm:
 
 
 class AccumulatorKind(enum.Enum):
-    """The state that a group table keeps for an accumulable aggregate (``runtime/state/groups.py``)."""
+    """The state that a group table keeps for an accumulable aggregate (``runtime/state/groups.py``).
+
+    Every state is linear in its rows: ``subtract`` is ``add`` with a negative multiplicity, and ``merge``
+    adds the states' numbers up, with their carries. So partial states can be added up in any order.
+    """
 
     COUNT = "one word: how many rows, or rows whose operand is not NULL"
     SUM = "the number of operands and their exact sum: 128 bits, or fixed point wide enough for any double"
@@ -201,8 +205,8 @@ def resolve_aggregate(name: str, arg_types: Types) -> AggregateResolution:
 
 def aggregated(algorithm: Algorithm, rows: Iterable[tuple[tuple[Value, ...], int]]) -> Value:
     """The aggregate of rows (operands, times), those with a NULL first operand left out."""
-    state = algorithm.initialize()
+    state, add = algorithm.initialize(), algorithm.add
     for operands, times in rows:
         if not operands or operands[0] is not None:
-            state = algorithm.add(state, operands, times)
+            state = add(state, operands, times)
     return algorithm.finish(state)

@@ -9,7 +9,7 @@ from kpg.runtime.functions import vectors
 from kpg.runtime.functions.dates import DAY, EPOCH_ORDINAL
 from kpg.runtime.functions.registry import (
     Composition,
-    Distinct,
+    Memoized,
     NullRule,
     Opcode,
     Overload,
@@ -186,7 +186,7 @@ def _parse_number(text: str, scale: int) -> int:
 
 
 def formatter(source: Type) -> Callable[..., str]:
-    """The function that writes a value of a type (as ``Distinct`` functions take it) as text."""
+    """The function that writes a value of a type (as ``Memoized`` functions take it) as text."""
     match source.kind:
         case Kind.BOOLEAN:
             return lambda value: "true" if value else "false"
@@ -206,8 +206,8 @@ def formatter(source: Type) -> Callable[..., str]:
             return str
 
 
-primitive("$parse", Distinct(lambda call: parser(call.type)))
-primitive("$format", Distinct(lambda call: formatter(call.args[0].type)))
+primitive("$parse", Memoized(lambda call: parser(call.type)))
+primitive("$format", Memoized(lambda call: formatter(call.args[0].type)))
 
 
 def _one(types: tuple[Type, ...]) -> Signature | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from kpg.runtime.functions.registry import Distinct, Vector, Words, primitive
+from kpg.runtime.functions.registry import Memoized, Vector, Words, primitive
 from kpg.runtime.functions.vectors import combine
 from kpg.runtime.types import ERROR, MIN_WORD
 
@@ -63,7 +63,7 @@ _vector("$ord", lambda words: words)
 
 
 def _function(name: str, function: Callable[..., object]) -> None:
-    primitive(name, Distinct(lambda call: function))
+    primitive(name, Memoized(lambda call: function))
 
 
 def _small_power(base: int, exponent: int) -> int:

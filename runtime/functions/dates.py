@@ -14,7 +14,7 @@ from kpg.runtime.functions.registry import (
     Overload,
     Rule,
     Signature,
-    distinct,
+    memoized,
     primitive,
     scalar,
 )
@@ -235,7 +235,7 @@ scalar(
 )
 
 
-@distinct(
+@memoized(
     "make_date",
     "a year, a month and a day",
     exactly(DATE, INTEGER, INTEGER, INTEGER),

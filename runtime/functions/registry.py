@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.functions.render import spelling
+from kpg.runtime.functions.sql_text import spelling
 from kpg.runtime.scalar import Call, Scalar
 from kpg.runtime.types import Kind, Type
 
@@ -61,7 +61,7 @@ class Composition:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class Memoized:
     """A Python function, run once for each distinct combination of non-NULL arguments.
 
     ``build`` gives the function for a call; it takes and returns ``bool``, ``int`` (also for dates,
@@ -91,7 +91,7 @@ class Membership:
     """Whether the first argument is among literals."""
 
 
-Implementation = Opcode | Composition | Distinct | Vector | Matcher | Membership
+Implementation = Opcode | Composition | Memoized | Vector | Matcher | Membership
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +145,14 @@ def scalar(
     return function
 
 
-def distinct(
+def memoized(
     name: str, accepts: str, rule: Rule, examples: Mapping[str, str]
 ) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """Registers a plain Python function, run once for each distinct combination of arguments."""
 
     def register(function: Callable[..., object]) -> Callable[..., object]:
         doc = (function.__doc__ or "").strip()
-        scalar(name, accepts, doc, examples, Overload(rule, Distinct(lambda call: function)))
+        scalar(name, accepts, doc, examples, Overload(rule, Memoized(lambda call: function)))
         return function
 
     return register
@@ -179,6 +179,11 @@ def implementation(call: Call) -> Implementation:
 def functions() -> Iterator[ScalarFunction]:
     """Every registered function, by name."""
     return iter(sorted(_FUNCTIONS.values(), key=lambda function: function.name))
+
+
+def is_function(name: str) -> bool:
+    """Whether a name is that of a scalar function."""
+    return name in _FUNCTIONS
 
 
 def lookup(name: str) -> ScalarFunction:

@@ -153,6 +153,13 @@ scalar(
     Overload(_double, Vector(lambda call: vectors.sqrt)),
 )
 scalar(
+    "cbrt",
+    "a number",
+    "Cube root.",
+    {"cbrt(27)": "3e0", "cbrt(-8)": "-2e0", "cbrt(CAST(NULL AS DOUBLE PRECISION))": "NULL"},
+    Overload(_double, Vector(lambda call: vectors.cbrt)),
+)
+scalar(
     "exp",
     "a number",
     "e to the power of the number.",

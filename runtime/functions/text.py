@@ -3,27 +3,34 @@
 Positions count characters from 1.
 """
 
+import hashlib
 import re
 from collections.abc import Callable
+from functools import reduce
+from typing import Final
 
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions.casts import castable
 from kpg.runtime.functions.registry import (
     Composition,
-    Distinct,
     Matcher,
+    Memoized,
+    NullRule,
     Overload,
-    distinct,
+    Signature,
+    memoized,
     primitive,
     scalar,
 )
-from kpg.runtime.functions.rules import fixed
+from kpg.runtime.functions.rules import fixed, is_unknown
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, INTEGER, TEXT
+from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, Type
 
 ANY_CHARACTER = -1
 ANY_STRING = -2
-LONGEST = 1 << 24
-"""Characters of a text that a function makes: one call is not to fill the memory."""
+LONGEST: Final = 1 << 24
+"""Characters of a text that a function may make: more is a mistake in a length, not a text."""
+WORDS: Final = re.compile(r"[^\W_]+")
 
 _text = fixed(TEXT, TEXT)
 _text_text = fixed(TEXT, TEXT, TEXT)
@@ -31,28 +38,52 @@ _text_integer = fixed(TEXT, TEXT, INTEGER)
 _test = fixed(BOOLEAN, TEXT, TEXT)
 
 
-@distinct("upper", "text", _text, {"upper('aé')": "'AÉ'"})
+@memoized("upper", "text", _text, {"upper('aé')": "'AÉ'"})
 def upper(string: str) -> str:
     """Upper case."""
     return string.upper()
 
 
-@distinct("lower", "text", _text, {"lower('ABC')": "'abc'"})
+@memoized("lower", "text", _text, {"lower('ABC')": "'abc'"})
 def lower(string: str) -> str:
     """Lower case."""
     return string.lower()
 
 
-@distinct("length", "text", fixed(INTEGER, TEXT), {"length('é')": "1", "length('')": "0"})
+@memoized("length", "text", fixed(INTEGER, TEXT), {"length('é')": "1", "length('')": "0"})
 def length(string: str) -> int:
     """Number of characters."""
     return len(string)
 
 
-@distinct("reverse", "text", _text, {"reverse('abc')": "'cba'"})
+@memoized("reverse", "text", _text, {"reverse('abc')": "'cba'"})
 def reverse(string: str) -> str:
     """The characters from last to first."""
     return string[::-1]
+
+
+@memoized(
+    "initcap", "text", _text, {"initcap('hi THOMAS')": "'Hi Thomas'", "initcap('o''NEIL-8a')": "'O''Neil-8a'"}
+)
+def initcap(string: str) -> str:
+    """The first character of each word in upper case, the rest in lower; words are of letters and digits."""
+    return WORDS.sub(lambda word: word[0][:1].upper() + word[0][1:].lower(), string)
+
+
+@memoized("md5", "text", _text, {"md5('abc')": "'900150983cd24fb0d6963f7d28e17f72'"})
+def md5(string: str) -> str:
+    """The MD5 hash of the text in UTF-8, as 32 hexadecimal digits."""
+    return hashlib.md5(string.encode(), usedforsecurity=False).hexdigest()
+
+
+@memoized(
+    "repeat", "text and a number", _text_integer, {"repeat('Pg', 4)": "'PgPgPgPg'", "repeat('a', -1)": "''"}
+)
+def repeat(string: str, count: int) -> str:
+    """So many times the text, one after the other; none if the number is negative."""
+    if len(string) * count > LONGEST:
+        raise ValueError("text too long")
+    return string * count
 
 
 def _substring(string: str, start: int, count: int | None = None) -> str:
@@ -68,18 +99,18 @@ scalar(
     "text, a position and optionally a length",
     "The characters from a position (the first is 1) on, at most so many.",
     {"substring('13-PHONE', 1, 2)": "'13'", "substring('abc', 2)": "'bc'", "substring('abc' FROM 3)": "'c'"},
-    Overload(_text_integer, Distinct(lambda call: _substring)),
-    Overload(fixed(TEXT, TEXT, INTEGER, INTEGER), Distinct(lambda call: _substring)),
+    Overload(_text_integer, Memoized(lambda call: _substring)),
+    Overload(fixed(TEXT, TEXT, INTEGER, INTEGER), Memoized(lambda call: _substring)),
 )
 
 
-@distinct("left", "text and a number", _text_integer, {"left('abc', 2)": "'ab'", "left('abc', -1)": "'ab'"})
+@memoized("left", "text and a number", _text_integer, {"left('abc', 2)": "'ab'", "left('abc', -1)": "'ab'"})
 def left(string: str, count: int) -> str:
     """The first characters; a negative number counts those left out at the end."""
     return string[:count]
 
 
-@distinct(
+@memoized(
     "right", "text and a number", _text_integer, {"right('abc', 2)": "'bc'", "right('abc', -1)": "'bc'"}
 )
 def right(string: str, count: int) -> str:
@@ -87,8 +118,8 @@ def right(string: str, count: int) -> str:
     return string[max(len(string) - count, 0) :] if count >= 0 else string[-count:]
 
 
-def _trimmed(method: Callable[..., str]) -> Distinct:
-    return Distinct(lambda call: lambda string, characters=" ": method(string, characters))
+def _trimmed(method: Callable[..., str]) -> Memoized:
+    return Memoized(lambda call: lambda string, characters=" ": method(string, characters))
 
 
 for _name, _method, _what, _shown in (
@@ -106,43 +137,74 @@ for _name, _method, _what, _shown in (
     )
 
 
-@distinct("replace", "three texts", fixed(TEXT, TEXT, TEXT, TEXT), {"replace('aXbX', 'X', '-')": "'a-b-'"})
+@memoized("replace", "three texts", fixed(TEXT, TEXT, TEXT, TEXT), {"replace('aXbX', 'X', '-')": "'a-b-'"})
 def replace(string: str, old: str, new: str) -> str:
     """Every occurrence of the second text replaced by the third."""
     return string.replace(old, new) if old else string
 
 
-@distinct("concat", "two texts", _text_text, {"'a' || 'b'": "'ab'", "'a' || NULL": "NULL"})
+@memoized("concat", "two texts", _text_text, {"'a' || 'b'": "'ab'", "'a' || NULL": "NULL"})
 def concat(first: str, second: str) -> str:
     """One text after the other; NULL if either is."""
     return first + second
 
 
-@distinct("starts_with", "two texts", _test, {"starts_with('PROMO TIN', 'PROMO')": "TRUE"})
+def _texts(types: tuple[Type, ...]) -> Signature | None:
+    """Two arguments or more, of any types that texts can be made of."""
+    if len(types) < 2 or not all(is_unknown(type_) or castable(type_, TEXT) for type_ in types):
+        return None
+    return Signature((TEXT,) * len(types), TEXT)
+
+
+def _concat_ws(call: Call) -> Scalar:
+    """Each text with a separator before it, nothing for NULL; of that, what follows the first separator."""
+    separator, *texts = call.args
+    parts = (Call("concat", (separator, text), TEXT) for text in texts)
+    known = (Call("coalesce", (part, Literal("", TEXT)), TEXT) for part in parts)
+    whole = reduce(lambda left, right: Call("concat", (left, right), TEXT), known)
+    start = Call("add", (Call("length", (separator,), INTEGER), Literal(1, INTEGER)), INTEGER)
+    return Call("substring", (whole, start), TEXT)
+
+
+scalar(
+    "concat_ws",
+    "a separator and values",
+    "The values as text, one after the other, the separator between them; NULLs among them are left out.",
+    {
+        "concat_ws(',', 'abcde', 2, NULL, 22)": "'abcde,2,22'",
+        "concat_ws('-', NULL, 'a')": "'a'",
+        "concat_ws(NULL, 'a', 'b')": "NULL",
+    },
+    Overload(_texts, Composition(_concat_ws)),
+    nulls=NullRule.OWN,
+)
+
+
+@memoized("starts_with", "two texts", _test, {"starts_with('PROMO TIN', 'PROMO')": "TRUE"})
 def starts_with(string: str, prefix: str) -> bool:
     """Whether the first begins with the second."""
     return string.startswith(prefix)
 
 
-@distinct("ends_with", "two texts", _test, {"ends_with('PROMO TIN', 'TIN')": "TRUE"})
+@memoized("ends_with", "two texts", _test, {"ends_with('PROMO TIN', 'TIN')": "TRUE"})
 def ends_with(string: str, suffix: str) -> bool:
     """Whether the first ends with the second."""
     return string.endswith(suffix)
 
 
-@distinct("contains", "two texts", _test, {"contains('abc', 'bc')": "TRUE", "contains('abc', 'x')": "FALSE"})
+@memoized("contains", "two texts", _test, {"contains('abc', 'bc')": "TRUE", "contains('abc', 'x')": "FALSE"})
 def contains(string: str, part: str) -> bool:
     """Whether the second occurs in the first."""
     return part in string
 
 
-@distinct("position", "two texts", fixed(INTEGER, TEXT, TEXT), {"strpos('abc', 'c')": "3"})
+@memoized("position", "two texts", fixed(INTEGER, TEXT, TEXT), {"strpos('abc', 'c')": "3"})
 def position(string: str, part: str) -> int:
     """Where the second first occurs in the first; 0 if it does not."""
     return string.find(part) + 1
 
 
-@distinct(
+@memoized(
     "split_part",
     "text, a separator and a number",
     fixed(TEXT, TEXT, TEXT, INTEGER),
@@ -167,18 +229,32 @@ def _fill(count: int, fill: str) -> str:
     return (fill * (count // len(fill) + 1))[:count] if fill else ""
 
 
-@distinct("lpad", "text, a length and text", fixed(TEXT, TEXT, INTEGER, TEXT), {"lpad('7', 3, '0')": "'007'"})
-def lpad(string: str, size: int, fill: str) -> str:
-    """Filled up at the start to a length, or cut to it."""
+def _lpad(string: str, size: int, fill: str = " ") -> str:
     size = max(size, 0)
     return _fill(size - len(string), fill) + string if len(string) < size else string[:size]
 
 
-@distinct("rpad", "text, a length and text", fixed(TEXT, TEXT, INTEGER, TEXT), {"rpad('a', 3, '.')": "'a..'"})
-def rpad(string: str, size: int, fill: str) -> str:
-    """Filled up at the end to a length, or cut to it."""
+def _rpad(string: str, size: int, fill: str = " ") -> str:
     size = max(size, 0)
     return string + _fill(size - len(string), fill) if len(string) < size else string[:size]
+
+
+def _padded(function: Callable[..., str]) -> Memoized:
+    return Memoized(lambda call: function)
+
+
+for _name, _pad, _what, _example in (
+    ("lpad", _lpad, "the start", {"lpad('7', 3, '0')": "'007'"}),
+    ("rpad", _rpad, "the end", {"rpad('a', 3, '.')": "'a..'"}),
+):
+    scalar(
+        _name,
+        "text, a length and optionally what to fill up with",
+        f"Filled up at {_what} to a length, by blanks or the given text, or cut to it.",
+        _example,
+        Overload(_text_integer, _padded(_pad)),
+        Overload(fixed(TEXT, TEXT, INTEGER, TEXT), _padded(_pad)),
+    )
 
 
 def _regexp(call: Call) -> Callable[[str, str], bool]:
@@ -203,7 +279,7 @@ scalar(
     "text and a regular expression",
     "Whether the expression matches anywhere in the text.",
     {"regexp_matches('abc', 'b.')": "TRUE", "regexp_matches('abc', '^b')": "FALSE"},
-    Overload(_test, Distinct(_regexp)),
+    Overload(_test, Memoized(_regexp)),
 )
 
 
@@ -244,7 +320,7 @@ def _matches(string: str, pattern: str, escape: str = "\\") -> bool:
 
 
 primitive("$like", Matcher(_pattern))
-primitive("$like_pairs", Distinct(lambda call: _matches))
+primitive("$like_pairs", Memoized(lambda call: _matches))
 
 
 def _like(call: Call) -> Scalar:

@@ -11,7 +11,7 @@ from kpg.runtime.errors import DataError
 from kpg.runtime.functions import aggregate_named, aggregated
 from kpg.runtime.operators.topk import GroupReader, Tasks
 from kpg.runtime.plan import BasicAggregate
-from kpg.runtime.program.memo import values_of, words_of
+from kpg.runtime.program.memo import values_of, word_of
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.collect import collect
 from kpg.runtime.types import ERROR
@@ -55,7 +55,7 @@ def _evaluator(aggregate: BasicAggregate, dictionary: Dictionary) -> Evaluate:
             value = aggregated(algorithm, zip(zip(*columns, strict=True), counts.tolist(), strict=True))
         except (ValueError, ArithmeticError) as error:
             raise DataError(f"{aggregate.function} of a group cannot be computed: {error}") from error
-        word = int(words_of([value], aggregate.type, dictionary)[0])
+        word = word_of(value, aggregate.type, dictionary)
         if word == ERROR:
             raise DataError(f"{aggregate.function} of a group is no {aggregate.type}: {value}")
         return word

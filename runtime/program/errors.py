@@ -7,7 +7,7 @@ import numpy as np
 from kpg.runtime.convert.values import show
 from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.functions.aggregates import sum_type
-from kpg.runtime.functions.render import render
+from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.plan import Aggregate, Mfp
 from kpg.runtime.program.lower import Sources
 from kpg.runtime.program.memo import Context
@@ -69,11 +69,11 @@ def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
     if isinstance(plain, Call) and plain.stored:
         (part,) = plain.args
         what = f'value out of range for column "{plain.stored}" {plain.type}'
-        shown_as = "" if isinstance(part, Literal | Column) else f"{render(part, value, fetched)} is "
+        shown_as = "" if isinstance(part, Literal | Column) else f"{sql_text(part, value, fetched)} is "
         return DataError(f"{what}: {shown_as}{value(part)}")
     operands = [child for child in children(plain) if not isinstance(child, Literal | Column)]
-    shown = [f"{render(child, value, fetched)} is {value(child)}" for child in operands]
-    where = render(plain, value, fetched)
+    shown = [f"{sql_text(child, value, fetched)} is {value(child)}" for child in operands]
+    where = sql_text(plain, value, fetched)
     detail = f" ({', '.join(shown)})" if shown else ""
     return DataError(f"{_kind(scalar, context, row)} in {where}{detail}", hint=_hint(scalar, context, row))
 

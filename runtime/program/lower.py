@@ -14,9 +14,9 @@ import numpy as np
 from kpg.runtime.functions.casts import limits
 from kpg.runtime.functions.registry import (
     Composition,
-    Distinct,
     Matcher,
     Membership,
+    Memoized,
     Opcode,
     Vector,
     implementation,
@@ -48,7 +48,7 @@ class Detached:
     """A call computed outside the machine from the nodes ``args``."""
 
     call: Call
-    implementation: Distinct | Vector
+    implementation: Memoized | Vector
     args: tuple[int, ...]
 
 
@@ -67,7 +67,7 @@ class Sources:
         """The number of a table."""
         return self._number(name, lambda: self.context.store(name))
 
-    def memo(self, call: Call, how: Distinct | Matcher) -> int:
+    def memo(self, call: Call, how: Memoized | Matcher) -> int:
         """The number of the memo of a call."""
         memo = memo_of(call, how, self.context)
         before = len(self.entries)
@@ -186,7 +186,7 @@ class Lowering:
                 return self._instruction(call, how)
             case Membership():
                 return self._membership(call)
-            case Distinct() | Matcher():
+            case Memoized() | Matcher():
                 return self._python(call, how)
             case Vector():
                 return self._detach(call, how)
@@ -215,11 +215,11 @@ class Lowering:
         found = self.add(Node("in_set", (self.lower(first),), tuple(sorted(words - {NULL}))))
         return self.add(Node("or", (found, self._constant(NULL)))) if NULL in words else found
 
-    def _python(self, call: Call, how: Distinct | Matcher) -> int:
+    def _python(self, call: Call, how: Memoized | Matcher) -> int:
         rest = [arg for arg in call.args if not isinstance(arg, Literal)]
         if any(isinstance(arg, Literal) and arg.value is None for arg in call.args):
             return self._constant(NULL)
-        if not rest and isinstance(how, Distinct):
+        if not rest and isinstance(how, Memoized):
             return self._constant(self._value(call, how))
         if isinstance(how, Matcher) and isinstance(call.args[0], Literal):
             text = self.lower(call.args[0])
@@ -227,17 +227,17 @@ class Lowering:
         if len(rest) == 1 and rest[0].type.is_text:
             source = self.sources.memo(call, how)
             return self.add(Node("memo", (self.lower(rest[0]),), (source,)))
-        assert isinstance(how, Distinct)
+        assert isinstance(how, Memoized)
         return self._detach(call, how)
 
-    def _value(self, call: Call, how: Distinct) -> int:
+    def _value(self, call: Call, how: Memoized) -> int:
         dictionary = self.sources.context.dictionary
         words = [self._literal_word(arg) for arg in call.args if isinstance(arg, Literal)]
         values = [value_of(word, arg.type, dictionary) for word, arg in zip(words, call.args, strict=True)]
         result = attempt(how.build(call), *values)
         return int(words_of([result], call.type, dictionary)[0])
 
-    def _detach(self, call: Call, how: Distinct | Vector) -> int:
+    def _detach(self, call: Call, how: Memoized | Vector) -> int:
         column = self._columns.get(call)
         if column is None:
             args = tuple(map(self.lower, call.args))

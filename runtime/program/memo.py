@@ -12,7 +12,7 @@ import numpy as np
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions.casts import limits
-from kpg.runtime.functions.registry import Distinct, Matcher
+from kpg.runtime.functions.registry import Matcher, Memoized
 from kpg.runtime.kernels import text as kernels
 from kpg.runtime.scalar import Call, Literal
 from kpg.runtime.types import ERROR, MIN_WORD, NULL, Kind, Type, float_to_word, word_to_float
@@ -56,7 +56,7 @@ class Memo:
 
 
 def value_of(word: int, type_: Type, dictionary: Dictionary) -> Any:
-    """The Python value that a ``Distinct`` function takes for a word; None for NULL."""
+    """The Python value that a ``Memoized`` function takes for a word; None for NULL."""
     if word == NULL:
         return None
     if type_.is_text:
@@ -73,8 +73,13 @@ def values_of(words: Words, type_: Type, dictionary: Dictionary) -> list[Any]:
     return [value_of(word, type_, dictionary) for word in words.tolist()]
 
 
+def word_of(value: Any, type_: Type, dictionary: Dictionary) -> int:
+    """The word of a Python value; ERROR if the type has none for it."""
+    return dictionary.code(value) if isinstance(value, str) else _word(value, type_)
+
+
 def words_of(values: list[Any], type_: Type, dictionary: Dictionary) -> Words:
-    """The words of what a ``Distinct`` function returned; an exception stands for ERROR."""
+    """The words of what a ``Memoized`` function returned; an exception stands for ERROR."""
     failed = [isinstance(value, Exception) for value in values]
     known = [None if bad else value for value, bad in zip(values, failed, strict=True)]
     if type_.is_text:
@@ -103,7 +108,7 @@ def attempt(function: Callable[..., object], *args: object) -> object:
         return error
 
 
-def memo_of(call: Call, implementation: Distinct | Matcher, context: Context) -> Memo:
+def memo_of(call: Call, implementation: Memoized | Matcher, context: Context) -> Memo:
     """The table of a call with one text argument and literals, shared by all programs that need it."""
     dictionary = context.dictionary
     key: Hashable = (call.function, tuple(_literal(arg) for arg in call.args), call.type)
@@ -159,7 +164,7 @@ def _parts(tokens: Sequence[int]) -> list[bytes]:
 
 
 def _computation(
-    call: Call, implementation: Distinct | Matcher, dictionary: Dictionary
+    call: Call, implementation: Memoized | Matcher, dictionary: Dictionary
 ) -> Callable[[Words], Words]:
     if isinstance(implementation, Matcher):
         return _matcher(implementation.pattern(call), dictionary)
@@ -182,8 +187,8 @@ def _python(arg: object, dictionary: Dictionary) -> Any:
     return value_of(arg.value, arg.type, dictionary)
 
 
-def apply_distinct(call: Call, implementation: Distinct, args: Words, dictionary: Dictionary) -> Words:
-    """A ``Distinct`` function over columns ``args int64[k, n]``, once for each distinct combination."""
+def apply_memoized(call: Call, implementation: Memoized, args: Words, dictionary: Dictionary) -> Words:
+    """A ``Memoized`` function over columns ``args int64[k, n]``, once for each distinct combination."""
     result = np.full(args.shape[1], NULL, dtype=np.int64)
     usable = (args >= MIN_WORD).all(axis=0)
     result[(args == ERROR).any(axis=0)] = ERROR

@@ -12,7 +12,7 @@ from kpg.runtime.functions.registry import Vector
 from kpg.runtime.kernels import vm
 from kpg.runtime.program.assemble import Code, assemble
 from kpg.runtime.program.lower import Detached, Lowering, Sources
-from kpg.runtime.program.memo import apply_distinct
+from kpg.runtime.program.memo import apply_memoized
 from kpg.runtime.scalar import Call, Scalar, columns
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
@@ -54,7 +54,7 @@ class Segment:
         how = detached.implementation
         if isinstance(how, Vector):
             return how.build(detached.call)(*args)
-        return apply_distinct(detached.call, how, args, self.sources.context.dictionary)
+        return apply_memoized(detached.call, how, args, self.sources.context.dictionary)
 
 
 class Machine:

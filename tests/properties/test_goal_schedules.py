@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kpg
-from kpg.datalog import Goal, Program, channel, guard, recent
+from kpg.datalog import Goal, Program, answer_cache, guard, query_form
 from kpg.datalog.goal import Answers
 from tests.model.datalog import run
 
@@ -129,14 +129,14 @@ class Schedule:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_any_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "MOST_KEPT", seed % 3)
-    monkeypatch.setattr(channel, "PATIENCE", 2 + seed % 4)
-    monkeypatch.setattr(channel, "MOST_HELD", (20, 1 << 20)[seed % 2])
-    monkeypatch.setattr(recent, "MOST", 1 + seed % 5)
+    monkeypatch.setattr(query_form, "MOST_KEPT", seed % 3)
+    monkeypatch.setattr(query_form, "PATIENCE", 2 + seed % 4)
+    monkeypatch.setattr(query_form, "MOST_HELD", (20, 1 << 20)[seed % 2])
+    monkeypatch.setattr(answer_cache, "MOST", 1 + seed % 5)
     if seed >= 4:
         monkeypatch.setattr(guard, "LEAST", 2)
-        monkeypatch.setattr(channel, "LEAST", 2)
-        monkeypatch.setattr(channel, "SAMPLES", frozenset({2, 4, 6}))
+        monkeypatch.setattr(query_form, "LEAST", 2)
+        monkeypatch.setattr(query_form, "SAMPLES", frozenset({2, 4, 6}))
     schedule = Schedule(seed)
     for _ in range(60):
         work = schedule.choice.choices(

@@ -14,7 +14,7 @@ import kpg
 from kpg.compiler.datalog.check import Checked
 from kpg.compiler.rules import core
 from kpg.database import Database
-from kpg.datalog import Program, front
+from kpg.datalog import Program, dispatch
 from kpg.runtime.errors import ProgrammingError
 from tests.model import graphs
 from tests.model.datalog import Tuples, run
@@ -46,7 +46,7 @@ def _checked(text: str) -> core.Program:
 def _installed(checked: core.Program) -> tuple[Database, Program]:
     db = kpg.connect()
     installed = Program(db._engine, "program", Checked(checked, ()), lambda: None)
-    front.add(installed, {}, None)
+    dispatch.add(installed, {}, None)
     return db, installed
 
 

@@ -361,7 +361,7 @@ Statement = (
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class Module:
     """The statements of a text, in order."""
 
     statements: tuple[Statement, ...]

@@ -21,9 +21,9 @@ class Builder:
         self.source = source
         self.diagnostics = diagnostics
 
-    def program(self, tree: Node) -> ast.Program:
+    def program(self, tree: Node) -> ast.Module:
         """The whole tree."""
-        return ast.Program(self._statements(tree.children))
+        return ast.Module(self._statements(tree.children))
 
     def _statements(self, nodes: Any) -> tuple[ast.Statement, ...]:
         made = (getattr(self, node.data)(node) for node in nodes)

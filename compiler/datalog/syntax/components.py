@@ -58,12 +58,12 @@ class _Scope:
         return [*self.components, *outer]
 
 
-def instantiate(program: ast.Program, diagnostics: Diagnostics) -> ast.Program:
+def instantiate(program: ast.Module, diagnostics: Diagnostics) -> ast.Module:
     """The program without components; faults are noted, and what they are about is left out."""
     run = _Instantiation(diagnostics)
     scope = _Scope(None, "")
     run.declare(program.statements, scope)
-    return ast.Program(tuple(run.expand(program.statements, scope, 0)))
+    return ast.Module(tuple(run.expand(program.statements, scope, 0)))
 
 
 @dataclass(slots=True)

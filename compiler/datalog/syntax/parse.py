@@ -41,7 +41,7 @@ def _parser() -> Lark:
     return Lark(_grammar(), parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
-def parse(source: Source, diagnostics: Diagnostics) -> ast.Program:
+def parse(source: Source, diagnostics: Diagnostics) -> ast.Module:
     """The statements of the text that have no syntax error."""
     text = source.text
     for _ in range(MOST_ERRORS):
@@ -53,7 +53,7 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.Program:
             text = text[:begin] + re.sub(r"[^\n]", " ", text[begin:finish]) + text[finish:]
         else:
             return Builder(source, diagnostics).program(tree)
-    return ast.Program(())
+    return ast.Module(())
 
 
 def _note(error: UnexpectedInput, text: str, source: Source, diagnostics: Diagnostics) -> tuple[int, int]:

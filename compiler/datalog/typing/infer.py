@@ -6,7 +6,7 @@ from typing import assert_never
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.desugaring.flatten import FlatRule
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
-from kpg.compiler.datalog.functors import CONSTRAINTS, FUNCTORS, NUMERIC, WHOLE, Shape
+from kpg.compiler.datalog.functors import CONSTRAINTS, FUNCTORS, NUMERIC, WHOLE, Scheme
 from kpg.compiler.datalog.relations import RelationInfo
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.walk import FlatLiteral, literals
@@ -248,17 +248,17 @@ class _Inference:
             self.typing.error("functor", message, call.span)
             return
         for position, arg in enumerate(call.args):
-            if functor.shape is Shape.FIXED:
+            if functor.scheme is Scheme.FIXED:
                 self.expect(arg, Reason(functor.args[position], f"an argument of {call.function}", arg.span))
-            elif functor.shape is Shape.CONVERT and len(functor.domains) == 1:
+            elif functor.scheme is Scheme.CONVERT and len(functor.domains) == 1:
                 (domain,) = functor.domains
                 kind = self.typing.table.kinds[domain.value]
                 self.expect(arg, Reason(kind, f"the argument of {call.function}", arg.span))
-            elif functor.shape is Shape.CONVERT:
+            elif functor.scheme is Scheme.CONVERT:
                 self.typing.checks.append((arg, functor.domains, f"the argument of {call.function}"))
             elif functor.result is not None:
                 self.expect(arg, Reason(functor.result, f"an argument of {call.function}", arg.span))
         if functor.result is not None:
             self.typing.kinds.learn(node, Reason(functor.result, f"the result of {call.function}", call.span))
-        elif functor.shape is Shape.SAME:
+        elif functor.scheme is Scheme.SAME:
             self.typing.pending.append(Same(call, functor))

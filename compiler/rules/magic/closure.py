@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kpg.compiler.rules import core
 from kpg.compiler.rules.magic.adornment import Adorned
-from kpg.compiler.rules.magic.linear import Shape, recursive_atoms, rest_of, shape_of
+from kpg.compiler.rules.magic.linear import Linearity, linearity_of, recursive_atoms, rest_of
 from kpg.compiler.rules.magic.literals import term_names
 from kpg.compiler.rules.magic.rewriting import Rewriting
 from kpg.compiler.rules.substitute import changed, replacing
@@ -63,7 +63,9 @@ def _repeats(
     rewriting: Rewriting, adorned: Adorned, recursive: Sequence[core.Rule], exits: Sequence[core.Rule]
 ) -> bool:
     """Whether the recursive rules are right-linear with just the exits as steps."""
-    if not recursive or any(shape_of(rewriting, adorned, rule) is not Shape.RIGHT for rule in recursive):
+    if not recursive or any(
+        linearity_of(rewriting, adorned, rule) is not Linearity.RIGHT for rule in recursive
+    ):
         return False
     steps = [
         _canonical(

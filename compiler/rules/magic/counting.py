@@ -11,7 +11,7 @@ from typing import Final
 
 from kpg.compiler.rules import core
 from kpg.compiler.rules.magic.adornment import Adorned
-from kpg.compiler.rules.magic.linear import are_passed, outcome, recursive_atoms, rest_of, shape_of
+from kpg.compiler.rules.magic.linear import are_passed, linearity_of, outcome, recursive_atoms, rest_of
 from kpg.compiler.rules.magic.literals import names, term_names
 from kpg.compiler.rules.magic.rewriting import Rewriting
 from kpg.compiler.rules.magic.walk import Task, rewrite_rule
@@ -48,7 +48,7 @@ def levelled(rewriting: Rewriting, adorned: Adorned) -> Levelled | None:
     if len(recursive) != 1 or len(recursive_atoms(recursive[0])) != 1 or all(adorned.bound):
         return None
     rule, inner = recursive[0], recursive_atoms(recursive[0])[0].terms
-    if shape_of(rewriting, adorned, rule) is not None:
+    if linearity_of(rewriting, adorned, rule) is not None:
         return None
     above = term_names(adorned.given(rule.head.terms)) | term_names(adorned.given(inner))
     below = term_names(adorned.open(rule.head.terms)) | term_names(adorned.open(inner))

@@ -17,7 +17,7 @@ from kpg.compiler.rules.magic.sips import Known, ordered
 from kpg.compiler.rules.magic.walk import Task, rewrite_rule
 
 
-class Shape(enum.Enum):
+class Linearity(enum.Enum):
     """How a rule of a linear relation recurs."""
 
     EXIT = "not recursive"
@@ -25,11 +25,11 @@ class Shape(enum.Enum):
     RIGHT = "right-linear"
 
 
-Classified = tuple[tuple[Shape, core.Rule], ...]
+Classified = tuple[tuple[Linearity, core.Rule], ...]
 
 
 def classified(rewriting: Rewriting, adorned: Adorned) -> Classified | None:
-    """The rules of the relation by shape, None if one has another or none is right-linear.
+    """The rules of the relation by linearity, None if one has another or none is right-linear.
 
     Where all columns are bound there is an answer at most for what is asked on the way: magic sets do.
     """
@@ -38,13 +38,13 @@ def classified(rewriting: Rewriting, adorned: Adorned) -> Classified | None:
     alone = source.members[adorned.relation] == {adorned.relation} and not any(relation.aggregates)
     if not alone or all(adorned.bound):
         return None
-    found: list[tuple[Shape, core.Rule]] = []
+    found: list[tuple[Linearity, core.Rule]] = []
     for rule in source.rules[adorned.relation]:
-        shape = shape_of(rewriting, adorned, rule)
-        if shape is None:
+        linearity = linearity_of(rewriting, adorned, rule)
+        if linearity is None:
             return None
-        found.append((shape, rule))
-    return tuple(found) if any(shape is Shape.RIGHT for shape, _ in found) else None
+        found.append((linearity, rule))
+    return tuple(found) if any(linearity is Linearity.RIGHT for linearity, _ in found) else None
 
 
 def recursive_atoms(rule: core.Rule) -> list[core.Atom]:
@@ -57,19 +57,19 @@ def rest_of(rule: core.Rule) -> tuple[core.Literal, ...]:
     return tuple(one for one in rule.body if one not in recursive_atoms(rule))
 
 
-def shape_of(rewriting: Rewriting, adorned: Adorned, rule: core.Rule) -> Shape | None:
+def linearity_of(rewriting: Rewriting, adorned: Adorned, rule: core.Rule) -> Linearity | None:
     """How the rule recurs; None if it does so in no simple way."""
     recursive = recursive_atoms(rule)
     if not recursive:
-        return Shape.EXIT
+        return Linearity.EXIT
     if len(recursive) > 1:
         return None
     terms, head, rest = recursive[0].terms, rule.head.terms, rest_of(rule)
     if _is_carried(adorned.open(head), adorned.open(terms), adorned.given(head), adorned.given(terms), rest):
         known = outcome(rewriting, rule, rest, term_names(adorned.given(head)))
-        return Shape.RIGHT if are_passed(adorned.given(terms), known) else None
+        return Linearity.RIGHT if are_passed(adorned.given(terms), known) else None
     if _is_carried(adorned.given(head), adorned.given(terms), adorned.open(head), adorned.open(terms), rest):
-        return Shape.LEFT
+        return Linearity.LEFT
     return None
 
 
@@ -126,22 +126,22 @@ def rewrite_linear(rewriting: Rewriting, adorned: Adorned, rules: Classified) ->
     span = rules[0][1].span
     demand = core.Atom(adorned.made("demand"), start, span)
     rewriting.add(context, (*start, *start), [demand], span)
-    for shape, rule in rules:
+    for linearity, rule in rules:
         head, atoms = rule.head.terms, recursive_atoms(rule)
         guard = core.Atom(context, (*start, *adorned.given(head)), span)
         rest = rest_of(rule)
-        match shape:
-            case Shape.RIGHT:
+        match linearity:
+            case Linearity.RIGHT:
                 reached = (*start, *adorned.given(atoms[0].terms))
                 task = Task(rule, context, reached, guard, rest, term_names(guard.terms))
-            case Shape.EXIT:
+            case Linearity.EXIT:
                 answer = adorned.merged(start, adorned.open(head))
                 task = Task(rule, adorned.name, answer, guard, rest, term_names(guard.terms))
-            case Shape.LEFT:
+            case Linearity.LEFT:
                 guard = core.Atom(adorned.name, atoms[0].terms, span)
                 weak = term_names(adorned.given(head))
                 task = Task(rule, adorned.name, head, guard, rest, weak)
         rewrite_rule(rewriting, task)
-    shapes = {shape for shape, _ in rules}
-    how = "left- and right-linear" if Shape.LEFT in shapes else "right-linear"
+    linearities = {linearity for linearity, _ in rules}
+    how = "left- and right-linear" if Linearity.LEFT in linearities else "right-linear"
     rewriting.notes.append((adorned.name, f"{how}: answers only for what is asked from outside"))

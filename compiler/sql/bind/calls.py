@@ -11,7 +11,7 @@ from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.syntax import span_of, whole
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.functions import common_type, resolve
-from kpg.runtime.functions.render import render_literal
+from kpg.runtime.functions.sql_text import literal_text
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN, ColumnDef, Kind, Type
 
@@ -49,7 +49,7 @@ def assigned(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr
     if isinstance(scalar, Literal) and scalar.type.is_exact and column.type.is_exact:
         value = rounded(scalar, column.type)
         if value is None:
-            message = f'{render_literal(scalar)} is out of range for column "{column.name}" {column.type}'
+            message = f'{literal_text(scalar)} is out of range for column "{column.name}" {column.type}'
             raise DataError(message, span=span_of(node, binding.source))
         return value
     return stored(brought(binding, scalar, column.type, node), column)

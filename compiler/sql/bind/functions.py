@@ -6,9 +6,9 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.sql.syntax import construct_name
-from kpg.runtime.functions import is_aggregate
+from kpg.runtime.functions import is_aggregate, is_function
 
-FUNCTIONS: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
+SYNTAX: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.EQ: ("eq", ("this", "expression")),
     exp.NEQ: ("ne", ("this", "expression")),
     exp.LT: ("lt", ("this", "expression")),
@@ -20,38 +20,12 @@ FUNCTIONS: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.Mul: ("mul", ("this", "expression")),
     exp.Div: ("div", ("this", "expression")),
     exp.Mod: ("mod", ("this", "expression")),
-    exp.Abs: ("abs", ("this",)),
-    exp.Upper: ("upper", ("this",)),
-    exp.Lower: ("lower", ("this",)),
-    exp.Length: ("length", ("this",)),
-    exp.Trim: ("trim", ("this", "expression")),
     exp.DPipe: ("concat", ("this", "expression")),
-    exp.Substring: ("substring", ("this", "start", "length")),
-    exp.Coalesce: ("coalesce", ("this", "expressions")),
-    exp.Nullif: ("nullif", ("this", "expression")),
-    exp.Greatest: ("greatest", ("this", "expressions")),
-    exp.Least: ("least", ("this", "expressions")),
-    exp.Round: ("round", ("this", "decimals")),
-    exp.Floor: ("floor", ("this",)),
-    exp.Ceil: ("ceil", ("this",)),
-    exp.Sqrt: ("sqrt", ("this",)),
-    exp.Exp: ("exp", ("this",)),
-    exp.Ln: ("ln", ("this",)),
-    exp.Log: ("log", ("this", "expression")),
-    exp.Pow: ("power", ("this", "expression")),
-    exp.Sign: ("sign", ("this",)),
-    exp.Trunc: ("trunc", ("this",)),
-    exp.Reverse: ("reverse", ("this",)),
-    exp.SplitPart: ("split_part", ("this", "delimiter", "part_index")),
-    exp.Contains: ("contains", ("this", "expression")),
-    exp.EndsWith: ("ends_with", ("this", "expression")),
     exp.RegexpLike: ("regexp_matches", ("this", "expression")),
-    exp.Left: ("left", ("this", "expression")),
-    exp.Right: ("right", ("this", "expression")),
+    exp.Substring: ("substring", ("this", "start", "length")),
     exp.StrPosition: ("position", ("this", "substr")),
-    exp.Replace: ("replace", ("this", "expression", "replacement")),
-    exp.StartsWith: ("starts_with", ("this", "expression")),
 }
+"""What is written otherwise than as a call: operators, and calls with words between the arguments."""
 
 OUTPUT_NAMES: Final[dict[type[exp.Expr], str]] = {
     exp.GroupConcat: "string_agg",
@@ -64,19 +38,27 @@ OUTPUT_NAMES: Final[dict[type[exp.Expr], str]] = {
 """The names that Postgres gives to columns of a function, where sqlglot has another."""
 
 
-NAMED_BY: Final[dict[type[exp.Expr], tuple[str, ...]]] = {exp.Trim: ("position",), exp.Pad: ("is_left",)}
+NAMED_BY: Final[dict[type[exp.Expr], tuple[str, ...]]] = {exp.Trim: ("position",)}
 """The parts of a node that say which function it is, and are no arguments."""
 
 
 def function_of(node: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
-    """The registered function that a node calls, and the parts of the node that are its arguments."""
+    """The registered function that a node of sqlglot's means, and the parts that are its arguments.
+
+    A call by a registered name is no such node: see ``dialect``. What is left are operators, calls with a
+    syntax of their own, and other names that sqlglot takes for one that is registered (``char_length``).
+    """
     match node:
         case exp.Trim(args={"position": "LEADING" | "TRAILING" as side}):
             return "ltrim" if side == "LEADING" else "rtrim", ("this", "expression")
-        case exp.Pad(args=args):
-            return "lpad" if args.get("is_left") else "rpad", ("this", "expression", "fill_pattern")
+        case _ if type(node) in SYNTAX:
+            return SYNTAX[type(node)]
+        case exp.Func() if not isinstance(node, exp.Anonymous | exp.Concat):
+            name = next(filter(is_function, map(str.lower, type(node).sql_names())), None)
+            parts = tuple(part for part in type(node).arg_types if listed(node.args.get(part)))
+            return None if name is None else (name, parts)
         case _:
-            return FUNCTIONS.get(type(node))
+            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     known = function_of(node)
     if known is not None:
         name, parts = known
-        only(node, binding.source, *parts, "ignore_nulls", *NAMED_BY.get(type(node), ()))
+        only(node, binding.source, *parts, *NAMED_BY.get(type(node), ()))
         operands = [part for name_ in parts for part in listed(node.args.get(name_))]
     elif isinstance(node, exp.Anonymous):
         only(node, binding.source, "this", "expressions")
@@ -209,8 +209,6 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     args = [binding.expression(scope, operand) for operand in operands]
     if isinstance(node, exp.DPipe):
         args = _as_texts(args)
-    if isinstance(node, exp.Pad) and len(args) == 2:
-        args.append(Literal(" ", TEXT))
     if name in ("coalesce", "greatest", "least", "nullif"):
         args = unified(binding, args, list(operands), f"arguments of {name.upper()}")
     return call(binding, name, args, node)

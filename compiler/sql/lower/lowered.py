@@ -165,15 +165,12 @@ def where(lowered: Lowered, predicates: Sequence[Scalar]) -> Lowered:
     tests = tuple(lowered.over(predicate) for predicate in predicates)
     if not tests:
         return lowered
-    rel: Rel
-    match lowered.rel:
-        case algebra.Join(inputs=inputs, on=on):
-            rel = algebra.Join(inputs, on + tests)
-        case algebra.Filter(input=source, predicates=before):
-            rel = algebra.Filter(source, before + tests)
-        case other:
-            rel = algebra.Filter(other, tests)
-    return replace(lowered, rel=rel)
+    rel = lowered.rel
+    if isinstance(rel, algebra.Join):
+        return replace(lowered, rel=algebra.Join(rel.inputs, rel.on + tests))
+    if isinstance(rel, algebra.Filter):
+        return replace(lowered, rel=algebra.Filter(rel.input, rel.predicates + tests))
+    return replace(lowered, rel=algebra.Filter(rel, tests))
 
 
 def extend(lowered: Lowered, ids: Sequence[int], scalars: Sequence[Scalar]) -> Lowered:

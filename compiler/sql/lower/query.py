@@ -135,20 +135,17 @@ def _hoisted(ctx: Lowering, rel: Rel) -> Rel:
 def _renamed_lets(ctx: Lowering, rel: Rel) -> Rel:
     names: dict[str, str] = {}
     for node in walk(rel):
-        match node:
-            case algebra.Let(id=id_):
-                names[id_] = ctx.let_name()
-            case algebra.LetRec(ids=ids):
-                names.update((id_, ctx.let_name()) for id_ in ids)
+        if isinstance(node, algebra.Let):
+            names[node.id] = ctx.let_name()
+        elif isinstance(node, algebra.LetRec):
+            names.update((id_, ctx.let_name()) for id_ in node.ids)
 
     def rename(node: Rel) -> Rel:
-        match node:
-            case algebra.Let(id=id_) | algebra.LocalGet(id=id_):
-                return replace(node, id=names[id_])
-            case algebra.LetRec(ids=ids):
-                return replace(node, ids=tuple(names[id_] for id_ in ids))
-            case _:
-                return node
+        if isinstance(node, algebra.Let | algebra.LocalGet):
+            return replace(node, id=names[node.id])
+        if isinstance(node, algebra.LetRec):
+            return replace(node, ids=tuple(names[id_] for id_ in node.ids))
+        return node
 
     return transform_up(rel, rename) if names else rel
 

@@ -137,7 +137,7 @@ def test_goals_share_one_dataflow_and_keep_their_answers(db: Database) -> None:
     program = db.datalog(PROGRAM + "e(1, 2). e(2, 3). e(5, 6).")
     one, other = db.prepare("?- tc($src, x)."), program.prepare("?- tc($from, to).")
     assert one.columns == ("x",) and other.parameters == ("from",)
-    assert len(program._channels) == 1
+    assert len(program._forms) == 1
     first, second = one.subscribe(src=1), other.subscribe(**{"from": 1})
     assert "demand tc[bf]: 1 rows" in one.explain()
     first.close()
@@ -154,7 +154,7 @@ def test_goals_share_one_dataflow_and_keep_their_answers(db: Database) -> None:
     assert "demand tc[bf]: 0 rows" in other.explain()
     other.drop()
     other.drop()
-    assert not program._channels and not db._engine.executor.views
+    assert not program._forms and not db._engine.executor.views
     assert list(db._engine.executor.tables) == ["e", "root"]
 
 
@@ -215,7 +215,7 @@ def test_parameters_are_checked(db: Database) -> None:
 def test_goals_in_the_text_and_queries(db: Database) -> None:
     program = db.datalog(PROGRAM + "e(1, 2).\n?- tc(1, x).\n.query tc(f, b)")
     assert [list(goal()) for goal in program.goals] == [[(2,)]]
-    assert len(program._channels) == 2
+    assert len(program._forms) == 2
     assert db.datalog("?- e(x, y).") is program and list(program.goals[-1]()) == [(1, 2)]
 
 

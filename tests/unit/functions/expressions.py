@@ -8,6 +8,7 @@ import numpy as np
 import sqlglot
 from sqlglot import exp
 
+from kpg.compiler.sql.dialect import Dialect
 from kpg.runtime.convert.values import to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions import common_type, resolve
@@ -98,7 +99,7 @@ def evaluate(scalar: Scalar, engine: Engine | None = None) -> object:
 
 def parse(sql: str) -> Scalar:
     """The scalar of a SQL expression without columns."""
-    return bind(sqlglot.parse_one(sql, dialect="postgres"))
+    return bind(sqlglot.parse_one(sql, dialect=Dialect))
 
 
 def bind(node: exp.Expr) -> Scalar:

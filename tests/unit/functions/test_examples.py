@@ -17,6 +17,15 @@ EXAMPLES = [
     for function in functions()
     for sql, expected in function.examples.items()
 ]
+IN_DUCKDB = {
+    name for (name,) in duckdb.sql("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()
+}
+"""The functions that DuckDB has; examples of others have the values of Postgres' documentation."""
+
+
+def is_in_duckdb(name: str, sql: str) -> bool:
+    """Whether DuckDB has the function, or the syntax that an example writes it by."""
+    return name in IN_DUCKDB or f"{name}(" not in sql
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +53,10 @@ def test_example_through_the_engine(function: ScalarFunction, sql: str, expected
     assert comparable(evaluate(parse(sql))) == comparable(evaluate(parse(expected)))
 
 
-@pytest.mark.parametrize(("function", "sql", "expected"), EXAMPLES)
+@pytest.mark.parametrize(
+    ("function", "sql", "expected"),
+    [one for one in EXAMPLES if is_in_duckdb(one.values[0].name, one.values[1])],
+)
 def test_example_in_duckdb(
     function: ScalarFunction, sql: str, expected: str, oracle: duckdb.DuckDBPyConnection
 ) -> None:

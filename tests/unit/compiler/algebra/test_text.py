@@ -22,7 +22,7 @@ from kpg.compiler.algebra.rel import (
     TopK,
     Union,
 )
-from kpg.compiler.algebra.text import parse, relations, render
+from kpg.compiler.algebra.text import parse, rel_text, relations
 from kpg.runtime.errors import InternalError
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal
 from kpg.runtime.types import (
@@ -77,12 +77,12 @@ SAMPLES: tuple[Rel, ...] = (
 
 @pytest.mark.parametrize("rel", SAMPLES)
 def test_round_trip(rel: Rel) -> None:
-    assert parse(render(rel), relations(rel)) == rel
+    assert parse(rel_text(rel), relations(rel)) == rel
 
 
 def test_one_operator_a_line() -> None:
     rel = Filter(Map(T, (Call("add", (A, Literal(1, INTEGER)), INTEGER),)), (Literal(0, BOOLEAN),))
-    assert render(rel) == "Filter [false]\n  Map [add(#0, 1)]\n    Get t\n"
+    assert rel_text(rel) == "Filter [false]\n  Map [add(#0, 1)]\n    Get t\n"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from kpg.compiler import passes
 from kpg.compiler.algebra.rel import Rel
-from kpg.compiler.algebra.text import parse, render
+from kpg.compiler.algebra.text import parse, rel_text
 from kpg.compiler.catalog import get_of
 from kpg.compiler.passes import PIPELINE, Pass, run
 from kpg.compiler.sql.parse import parse_query
@@ -45,7 +45,7 @@ def outcome(rel: Rel) -> Rows | str:
 def apply(one: Pass, rel: Rel) -> str:
     after = one.rewrite(rel)
     assert outcome(after) == outcome(rel)
-    return "unchanged" if after == rel else render(after)
+    return "unchanged" if after == rel else rel_text(after)
 
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))

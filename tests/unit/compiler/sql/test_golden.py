@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kpg.compiler.algebra.text import parse as parse_plan
-from kpg.compiler.algebra.text import relations, render
+from kpg.compiler.algebra.text import rel_text, relations
 from kpg.compiler.sql.change import lower_conflict, lower_delete, lower_insert, lower_update
 from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.query import Bound, lower_query, lower_view
@@ -59,7 +59,7 @@ def run(command: str, text: str) -> str:
             raise AssertionError(f"not refused: {text}")
         case _:
             raise AssertionError(command)
-    plan = render(bound.rel)
+    plan = rel_text(bound.rel)
     assert parse_plan(plan, relations(bound.rel)) == bound.rel
     return plan
 

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from kpg.compiler.algebra.text import parse as parse_plan
-from kpg.compiler.algebra.text import relations, render
+from kpg.compiler.algebra.text import rel_text, relations
 from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import lower_query
@@ -60,7 +60,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 )
 def test_as_in_duckdb(query: str, connection: duckdb.DuckDBPyConnection) -> None:
     bound = check(query, CATALOG, DATA, connection)
-    assert parse_plan(render(bound.rel), relations(bound.rel)) == bound.rel
+    assert parse_plan(rel_text(bound.rel), relations(bound.rel)) == bound.rel
 
 
 def answer(query: str, catalog: Catalog = CATALOG, data: Data = DATA) -> list[Row]:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import kpg
-from kpg.compiler.algebra.text import parse, relations, render
+from kpg.compiler.algebra.text import parse, rel_text, relations
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.datalog.check import check
 from kpg.compiler.rules.core import Atom
@@ -110,8 +110,8 @@ def test_orders_are_part_of_the_algebra_s_text() -> None:
     db = kpg.connect()
     program = db.datalog(f"{TABLES}{CHAIN} .plan (3, 1, 2)")
     rel = definition(program.installed.lowering, "r", db._engine.catalog, frozenset())
-    assert "orders=[[2, 1], [2, 0], [0, 1]]" in render(rel)
-    assert parse(render(rel), relations(rel)) == rel
+    assert "orders=[[2, 1], [2, 0], [0, 1]]" in rel_text(rel)
+    assert parse(rel_text(rel), relations(rel)) == rel
 
 
 def warnings(text: str) -> list[str]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kpg.compiler.algebra.text import render
+from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog import ViewEntry
 from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering import Sources, lower_relation
@@ -20,7 +20,7 @@ CLOSURE = "tc(x, y) :- e(x, y). tc(x, y) :- tc(x, z), e(z, y)."
 
 def _lowered(text: str, name: str) -> str:
     checked = program(text)
-    return render(lower_relation(checked, name, Sources(catalog_of(checked))))
+    return rel_text(lower_relation(checked, name, Sources(catalog_of(checked))))
 
 
 def test_recursion() -> None:
@@ -139,8 +139,8 @@ def test_part_of_a_loop_is_never_a_view() -> None:
     checked = program(text)
     catalog = catalog_of(checked)
     sources = Sources(catalog, frozenset({"b"}))
-    assert "LetRec limit=all [a, b]" in render(lower_relation(checked, "c", sources))
-    assert "LetRec limit=all [a, b]" in render(lower_relation(checked, "b", sources))
+    assert "LetRec limit=all [a, b]" in rel_text(lower_relation(checked, "c", sources))
+    assert "LetRec limit=all [a, b]" in rel_text(lower_relation(checked, "b", sources))
 
 
 def test_text() -> None:
@@ -158,7 +158,7 @@ def test_text() -> None:
     }
     rule = core.Rule(core.Head("p", (variable,), span), body, span)
     checked = core.Program(relations, (rule,), {}, (), (), (), (), {}, {})
-    shown = render(lower_relation(checked, "p", Sources(catalog_of(checked))))
+    shown = rel_text(lower_relation(checked, "p", Sources(catalog_of(checked))))
     assert "Filter [not(contains('a', #0))]" in shown
 
 

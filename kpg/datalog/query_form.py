@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from kpg.compiler.rules.magic import Policy, Strategy
 from kpg.datalog.acyclic import Acyclic
+from kpg.datalog.answer_cache import AnswerCache, Kept, Remembered
 from kpg.datalog.answering import Answering, Question, Seed
 from kpg.datalog.guard import LEAST, SHARE, Guard
-from kpg.datalog.recent import Kept, Recent, Remembered
 from kpg.engine import Engine
 from kpg.feed import Feed
 from kpg.notifications import Notification
@@ -46,10 +46,10 @@ class Listener(Protocol):
         """Whom to tell of a commit, once the feed's mailboxes have it."""
 
     def moved(self) -> None:
-        """Take changes from the channel's new feed from now on."""
+        """Take changes from the form's new feed from now on."""
 
 
-class Channel:
+class QueryForm:
     """The answers to a question for every seed, and the seeds that are maintained: those with demand."""
 
     def __init__(self, engine: Engine, name: str, question: Question, kept: frozenset[str]) -> None:
@@ -61,7 +61,7 @@ class Channel:
         self.listeners: list[Listener] = []
         self._demands: Counter[Seed] = Counter()
         self._kept = Kept(MOST_KEPT, PATIENCE)
-        self._recent = Recent()
+        self._cache = AnswerCache()
         self._asked = 0
         """Questions that were answered by a step that was undone."""
         self._is_settled = False
@@ -79,7 +79,7 @@ class Channel:
         return {name: table for name, table in found if table is not None}
 
     def _note_uses(self) -> None:
-        """What is read must not be dropped, and with CASCADE the channel goes too."""
+        """What is read must not be dropped, and with CASCADE the form goes too."""
         self._engine.note_uses(self.name, self._answering.views | frozenset(self._tables()))
 
     def _policy(self, kept: frozenset[str], whole: str = "") -> Policy:
@@ -131,7 +131,7 @@ class Channel:
         if self._answering.has_seeds and not self._is_maintained(seed):
             self._change([seed], self._surplus())
         self._kept.forget(seed)
-        self._recent.forget(seed)
+        self._cache.forget(seed)
 
     def _is_maintained(self, seed: Seed) -> bool:
         return seed in self._kept or self._demands[seed] > 0
@@ -163,7 +163,7 @@ class Channel:
             return self._answering.rows()
         if self._demands[seed]:
             return self._answering.find(seed)
-        epoch, last = self._engine.executor.epoch, self._recent.find(seed)
+        epoch, last = self._engine.executor.epoch, self._cache.find(seed)
         if seed not in self._kept:
             if last is None:
                 return self._previewed(seed)
@@ -175,7 +175,7 @@ class Channel:
 
     def _previewed(self, seed: Seed) -> Rows:
         found = self._answering.preview(seed)
-        self._recent.put(seed, Remembered(self._engine.executor.epoch, found))
+        self._cache.put(seed, Remembered(self._engine.executor.epoch, found))
         self._asked += 1
         self._guard_asked(seed)
         if self._asked % TRIMMED == 0:

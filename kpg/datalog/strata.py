@@ -41,7 +41,7 @@ class InstalledStrata:
         self._entries: dict[str, ViewEntry] = {}
 
     def plan(self, name: str, catalog: Catalog, kept: frozenset[str]) -> Planned:
-        """The plan of a relation, over ``kept`` relations and over layers that are installed for it."""
+        """The plan of a relation, over ``kept`` relations and over strata that are installed for it."""
         strata = self._lowering.written_out(name, kept)
         if len(strata) > MOST_STRATA:
             for stratum in strata:

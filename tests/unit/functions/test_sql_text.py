@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.runtime.functions.render import render
+from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, DATE, DOUBLE, INTEGER, ROWID, TEXT, decimal, float_to_word
 
@@ -31,8 +31,8 @@ SUM = Call("add", (A, B), INTEGER)
     ],
 )
 def test_render(scalar: Scalar, text: str) -> None:
-    assert render(scalar) == text
+    assert sql_text(scalar) == text
 
 
 def test_columns_can_have_names() -> None:
-    assert render(SUM, lambda column: "ab"[column.index]) == "a + b"
+    assert sql_text(SUM, lambda column: "ab"[column.index]) == "a + b"

@@ -29,7 +29,7 @@ class Remembered:
         return self.rows[0].shape[1]
 
 
-class Recent:
+class AnswerCache:
     """The answers to the questions asked last, the oldest first."""
 
     def __init__(self) -> None:

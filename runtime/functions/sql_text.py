@@ -60,7 +60,7 @@ def fetch_number(fetch: Fetch) -> str:
     return f"{fetch.table}.#{fetch.column}"
 
 
-def render(
+def sql_text(
     scalar: Scalar,
     name: Callable[[Column], str] = column_number,
     fetched: Callable[[Fetch], str] = fetch_number,
@@ -68,7 +68,7 @@ def render(
     """The scalar as SQL-like text, columns named by ``name``, columns of base tables by ``fetched``."""
 
     def inner(node: Scalar) -> str:
-        text = render(node, name, fetched)
+        text = sql_text(node, name, fetched)
         compound = isinstance(node, Call) and (node.function in INFIX or node.function in PREFIX)
         return f"({text})" if compound else text
 
@@ -78,16 +78,18 @@ def render(
         case Fetch():
             return fetched(scalar)
         case Literal():
-            return render_literal(scalar)
+            return literal_text(scalar)
         case If(condition=condition, then=then, otherwise=otherwise):
-            texts = [render(part, name, fetched) for part in (condition, then, otherwise)]
+            texts = [sql_text(part, name, fetched) for part in (condition, then, otherwise)]
             return f"CASE WHEN {texts[0]} THEN {texts[1]} ELSE {texts[2]} END"
         case Call(function="cast", args=(x,), type=type_):
-            return f"CAST({render(x, name, fetched)} AS {type_})"
+            return f"CAST({sql_text(x, name, fetched)} AS {type_})"
         case Call(function="in", args=(first, *items)):
-            return f"{inner(first)} IN ({', '.join(render(item, name, fetched) for item in items)})"
+            return f"{inner(first)} IN ({', '.join(sql_text(item, name, fetched) for item in items)})"
         case Call(function=function, args=args):
-            return _call(function, [inner(arg) for arg in args], [render(arg, name, fetched) for arg in args])
+            return _call(
+                function, [inner(arg) for arg in args], [sql_text(arg, name, fetched) for arg in args]
+            )
         case _:
             assert_never(scalar)
 
@@ -104,7 +106,7 @@ def _call(function: str, inner: list[str], plain: list[str]) -> str:
     return f"{function}({', '.join(plain)})"
 
 
-def render_literal(literal: Literal) -> str:
+def literal_text(literal: Literal) -> str:
     """A constant as SQL text."""
     value, type_ = literal.value, literal.type
     if value is None:
