@@ -48,7 +48,7 @@ def gather_layers(
 
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64, boolean, int64, int64,"
-    " int64, int64[:, ::1], int64[::1], int64[::1], int64[::1])"
+    " int64, int64, int64[::1])"
 )
 def meet(
     stream: Words,
@@ -61,21 +61,20 @@ def meet(
     closed: int,
     floor: int,
     origin: int,
-    pairs: Words,
-    out: Words,
-    beside: Words,
-    told: Words,
+    room: int,
+    buffer: Words,
 ) -> int:
     """The updates that stream rows and the rows of layers with the same key make; their number, or -1.
 
     ``columns`` are three counts, then the stream's key columns, its columns to keep, and the layers' to
-    keep. The rest up to ``origin`` is as ``seek.match`` takes it. Room is for as many updates as ``pairs``
-    has columns: ``out`` begins with their data ``int64[kept, n]``, ``beside`` with their diffs, and
-    has their times ``int64[depth, n]`` at the end of the room for diffs, as far as ``told[0]`` says so.
+    keep. The rest up to ``origin`` is as ``seek.match`` takes it. There is room for so many updates: ``buffer``
+    is ``int64[1 + (kept + 3 + depth) * room]``, and begins with what there is to tell, TIMES or ONE_TIME and
+    DIFFS. Then come the data ``int64[kept, n]``, and, from ``1 + kept * room`` on, the diffs ``int64[n]`` and,
+    ``room`` later, the times ``int64[depth, n]``, if they are told of.
     -1 if there are more, if a layer should have a directory first, or if a product of diffs overflows:
     nothing is to be used then.
     """
-    room, depth = pairs.shape[1], stream_time.shape[0]
+    depth = stream_time.shape[0]
     keys, kept, others = columns[0], columns[1], columns[2]
     key = columns[3 : 3 + keys]
     keep_stream = columns[3 + keys : 3 + keys + kept]
@@ -83,26 +82,29 @@ def meet(
     state = np.zeros(EARLIEST + depth, np.int64)
     state[LAYER] = -1
     starts = np.empty(layers.shape[0] + 1, np.int64)
+    beside = 1 + (kept + others) * room
+    paired = beside + (1 + depth) * room
+    pairs = buffer[paired : paired + 2 * room].reshape((2, room))
     count = match_layers(
         stream, key, stream_time, origin, layers, order, ordered, closed, floor, state, starts, pairs
     )
     if count < 0 or state[LAYER] < layers.shape[0]:
         return -1
-    told[0] = 0
+    buffer[0] = 0
     if count == 0:
         return 0
     timed = stream_time.shape[1] > 1 or state[LATE] != 0
     counted = stream_diff.shape[0] > 1 or state[COUNTED] != 0
-    data = out[: (kept + others) * count].reshape((kept + others, count))
-    diffs = beside[:count]
-    times = beside[room : room + depth * count].reshape((depth, count))
+    data = buffer[1 : 1 + (kept + others) * count].reshape((kept + others, count))
+    diffs = buffer[beside : beside + count]
+    times = buffer[beside + room : beside + room + depth * count].reshape((depth, count))
     if gather_layers(
         stream, stream_time, stream_diff, keep_stream, keep_batch, layers, starts, pairs, timed, counted,
         data, times, diffs,
     ):  # fmt: skip
         return -1
     if timed:
-        told[0] = TIMES if varies(times, 0, count) else ONE_TIME
+        buffer[0] = TIMES if varies(times, 0, count) else ONE_TIME
     if counted:
-        told[0] |= DIFFS
+        buffer[0] |= DIFFS
     return count

@@ -82,12 +82,14 @@ class Arrange(Operator):
         self.changed, self.mark = False, None
 
     def maintain(self) -> None:
-        self.handle.advance_logical(self.step.beginning)
         self.mark = None
         if self.changed:
+            self.changed = False
+            if self.spine.rest():
+                return
+            self.handle.advance_logical(self.step.beginning)
             self.handle.advance_physical(self.spine.upper)
             self.spine.work()
-            self.changed = False
 
     @property
     def rows(self) -> int:

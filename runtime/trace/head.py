@@ -27,7 +27,7 @@ millisecond."""
 class Head:
     """Up to ``MOST`` updates of rows of ``width`` columns at times of ``depth`` coordinates."""
 
-    __slots__ = ("_arrays", "_room", "address", "description", "size")
+    __slots__ = ("_arrays", "_room", "address", "description", "hashed", "size")
 
     def __init__(self, width: int, depth: int, hashed: int) -> None:
         self.description: Words = np.zeros(layout.LATEST + depth, np.int64)
@@ -35,7 +35,7 @@ class Head:
         self.description[layout.WIDTH] = width
         self.description[layout.DEPTH] = depth
         self.description[layout.TIME_STRIDE] = self.description[layout.DIFF_STRIDE] = 1
-        self.description[layout.HASHED] = min(max(1, hashed), width)
+        self.hashed = self.description[layout.HASHED] = min(max(1, hashed), width)
         self.size = 0
         self._arrays: tuple[Words, Words, Words, Slots, Slots]
         self._make_room(FIRST)
@@ -79,8 +79,8 @@ class Head:
 
     def serve(self, columns: int) -> None:
         """Have look-ups by so many columns, or more, find their rows by a hash."""
-        if 0 < columns < self.description[layout.HASHED]:
-            self.description[layout.HASHED] = columns
+        if 0 < columns < self.hashed:
+            self.hashed = self.description[layout.HASHED] = columns
             kernels.rehash(self.description)
 
     def truncate(self, size: int) -> None:

@@ -37,23 +37,21 @@ class Meeting:
             return None
         if sought.head is not None:
             sought.head.serve(self._key)
-        room = 2 * n + LEAST_ROOM
-        out = np.empty(self._width * room, np.int64)
-        beside = np.empty((1 + depth) * room, np.int64)
-        told = np.empty(1, np.int64)
+        room, width = 2 * n + LEAST_ROOM, self._width
+        buffer = np.empty(1 + (width + 3 + depth) * room, np.int64)
         count = kernels.meet(
             data, time, stream.diff, self._columns, sought.addresses, order.value,
-            self._leading and stream.ordered, closed, floor, origin, np.empty((2, room), np.int64), out,
-            beside, told,
+            self._leading and stream.ordered, closed, floor, origin, room, buffer,
         )  # fmt: skip
         if count < 0:
             return None
-        found = out[: self._width * count].reshape(self._width, count)
+        found = buffer[1 : 1 + width * count].reshape(width, count)
         if not count:
             return Updates(found, time, stream.diff)
-        flags = int(told[0])
-        if flags & kernels.TIMES:
-            time = beside[room : room + depth * count].reshape(depth, count)
-        elif flags & kernels.ONE_TIME:
-            time = beside[room : room + depth * count].reshape(depth, count)[:, :1].copy()
-        return Updates(found, time, beside[:count] if flags & kernels.DIFFS else stream.diff)
+        told, beside = buffer.item(0), 1 + width * room
+        if told & (kernels.TIMES | kernels.ONE_TIME):
+            time = buffer[beside + room : beside + room + depth * count].reshape(depth, count)
+            if told & kernels.ONE_TIME:
+                time = time[:, :1].copy()
+        diff = buffer[beside : beside + count] if told & kernels.DIFFS else stream.diff
+        return Updates(found, time, diff)

@@ -115,7 +115,9 @@ class Updates:
     @staticmethod
     def concat(parts: Sequence["Updates"]) -> "Updates":
         """All updates of ``parts`` (at least one), in order; equal constant times and diffs stay constant."""
-        filled = [part for part in parts if len(part)]
+        if len(parts) == 1:
+            return parts[0]
+        filled = [part for part in parts if part.data.shape[1]]
         if len(filled) < 2:
             return filled[0] if filled else parts[0]
         first = filled[0]
