@@ -4,13 +4,7 @@ The table is two arrays: ``slots int64[capacity]`` (group number + 1, or 0), and
 ``rows int64[groups, 1 + nk + na]``: when the group was last touched, its key, and its accumulators, so
 that a group is one place in memory. The probe is written out in the loops that use it, because a call
 with arrays costs reference counting, many times the probe's own cost.
-The first accumulator counts the group's rows; each aggregate has words of its own from its offset among
-the accumulators, in ``spec int64[naggs, 3]`` (kind, operand column or -1 for none, offset):
-
-* COUNT: non-NULL operands;
-* SUM: non-NULL operands, then the 128-bit sum (low word, high word);
-* SUM_DOUBLE: non-NULL operands, NaNs, +infinities, -infinities, then 68 limbs of 32 bits of an exact
-  fixed-point sum from 2**-1074 up (Kulisch's accumulator), so that retraction is exact.
+What ``spec`` says of the accumulators, and how they add up, is in ``accumulators``.
 
 ``state int64[6]``: groups allotted, free group numbers, entries, live groups, a sink for prefetches, and, at
 ``OVERFLOW``, whether the rows of a group came to be more than 64 bits can count.
@@ -21,20 +15,23 @@ import math
 import numpy as np
 
 from kpg.runtime.kernels import device, kernel
+from kpg.runtime.kernels.accumulators import (
+    COUNT,
+    ERROR,
+    FLIP,
+    LIMBS,
+    LOW,
+    NULL,
+    SUM,
+    add128,
+    add_double,
+    add_row,
+    is_zero,
+)
 
-COUNT = 0
-SUM = 1
-SUM_DOUBLE = 2
-LIMBS = 68
-SUM_DOUBLE_WORDS = LIMBS + 4
-NULL = -(2**63)
-ERROR = NULL + 1
-LOW = 0xFFFFFFFF
-MOST_AMOUNT = 1 << 28  # products of 33 bits with it are added to limbs
 BLOCK = 64
 OVERFLOW = 5
 NAN_WORD = 0x7FF8000000000000
-FLIP = 0x7FFFFFFFFFFFFFFF
 
 
 @device
@@ -72,82 +69,6 @@ def new_group(data, row, slot, nk, slots, rows, free, state):
     for a in range(1 + nk, rows.shape[1]):
         rows[group, a] = 0
     return group
-
-
-@device
-def add128(acc, group, offset, value, diff):
-    """Add value * diff to the 128-bit sum at (offset, offset + 1)."""
-    if diff == 1 or diff == -1:
-        low = value * diff
-        high = low >> 63
-    else:
-        negative = (value < 0) != (diff < 0)
-        a = np.uint64(abs(value))
-        b = np.uint64(abs(diff))
-        mask = np.uint64(LOW)
-        half = np.uint64(32)
-        a0, a1, b0, b1 = a & mask, a >> half, b & mask, b >> half
-        p00, p01, p10, p11 = a0 * b0, a0 * b1, a1 * b0, a1 * b1
-        middle = (p00 >> half) + (p01 & mask) + (p10 & mask)
-        ulow = (p00 & mask) | (middle << half)
-        uhigh = p11 + (p01 >> half) + (p10 >> half) + (middle >> half)
-        low = np.int64(ulow)
-        high = np.int64(uhigh)
-        if negative:
-            high = ~high + (1 if low == 0 else 0)
-            low = -low
-    total = acc[group, offset] + low
-    carry = 1 if (total ^ NULL) < (low ^ NULL) else 0
-    acc[group, offset] = total
-    acc[group, offset + 1] += high + carry
-
-
-@device
-def add_limb(acc, group, base, limb, amount):
-    """Add to a limb; carry on only when it nears overflow, so that signs may alternate cheaply."""
-    acc[group, base + limb] += amount
-    while limb + 1 < LIMBS:
-        value = acc[group, base + limb]
-        if -(1 << 61) < value < (1 << 61):
-            break
-        acc[group, base + limb] = value & LOW
-        acc[group, base + limb + 1] += value >> 32
-        limb += 1
-
-
-@device
-def add_mantissa(acc, group, base, position, mantissa, amount):
-    """Add mantissa * amount * 2**position, where amount is at most ``MOST_AMOUNT`` either way."""
-    limb = position >> 5
-    shift = position & 31
-    a = (mantissa & LOW) << shift
-    b = (mantissa >> 32) << shift
-    add_limb(acc, group, base, limb, (a & LOW) * amount)
-    add_limb(acc, group, base, limb + 1, ((a >> 32) + (b & LOW)) * amount)
-    add_limb(acc, group, base, limb + 2, (b >> 32) * amount)
-
-
-@device
-def add_double(acc, group, offset, word, diff):
-    """Add the double behind ``word``, times diff, exactly."""
-    bits = word if word >= 0 else word ^ FLIP
-    exponent = (bits >> 52) & 0x7FF
-    mantissa = bits & 0xFFFFFFFFFFFFF
-    if exponent == 0x7FF:
-        which = 0 if mantissa != 0 else (1 if bits >= 0 else 2)
-        acc[group, offset + which] += diff
-        return
-    if exponent > 0:
-        mantissa |= 1 << 52
-    else:
-        exponent = 1
-    amount = diff if bits >= 0 else -diff
-    position = exponent - 1
-    while not -MOST_AMOUNT <= amount <= MOST_AMOUNT:
-        add_mantissa(acc, group, offset + 3, position, mantissa, amount & 0xFFFF)
-        amount >>= 16
-        position += 16
-    add_mantissa(acc, group, offset + 3, position, mantissa, amount)
 
 
 @device
@@ -217,25 +138,6 @@ def touch(group, marker, nk, rows, touched, old, state):
     for a in range(old.shape[1]):
         old[entry, a] = rows[group, 1 + nk + a]
     state[2] = entry + 1
-
-
-@device
-def add_row(data, row, diff, group, base, acc, spec):
-    """Add one row, ``diff`` times, to its group's accumulators, which start at column ``base``."""
-    acc[group, base] += diff
-    for s in range(spec.shape[0]):
-        offset = base + spec[s, 2]
-        if spec[s, 1] < 0:
-            acc[group, offset] += diff
-            continue
-        word = data[spec[s, 1], row]
-        if word == NULL:
-            continue
-        acc[group, offset] += diff
-        if spec[s, 0] == SUM:
-            add128(acc, group, offset + 1, word, diff)
-        elif spec[s, 0] == SUM_DOUBLE:
-            add_double(acc, group, offset + 1, word, diff)
 
 
 @device
@@ -385,7 +287,7 @@ def accumulate_times(
         if rows[group, 0] != marker:
             touch(group, marker, nk, rows, touched, old, state)
         change, count = diff[row * step], rows[group, 1 + nk]
-        add_row(data, row, change, group, 1 + nk, rows, spec)
+        add_row(data, row, change, rows, group, 1 + nk, spec)
         if (count ^ rows[group, 1 + nk]) & (change ^ rows[group, 1 + nk]) < 0:
             state[OVERFLOW] = 1
         last = i + 1 == n
@@ -498,27 +400,6 @@ def rebuild(source, slots, rows, nk):
 
 
 @device
-def is_zero(row, spec):
-    """Whether all accumulators are zero, so that the group can be forgotten."""
-    if row[0] != 0:
-        return False
-    limbs = np.empty(LIMBS, np.int64)
-    for s in range(spec.shape[0]):
-        offset = spec[s, 2]
-        if row[offset] != 0:
-            return False
-        if spec[s, 0] == SUM and (row[offset + 1] != 0 or row[offset + 2] != 0):
-            return False
-        if spec[s, 0] == SUM_DOUBLE:
-            for special in range(3):
-                if row[offset + 1 + special] != 0:
-                    return False
-            if limbs_value(row, offset + 4, limbs) != 0:
-                return False
-    return True
-
-
-@device
 def remove_slot(group, nk, slots, rows):
     """Backward-shift deletion of a group's slot."""
     mask = slots.shape[0] - 1
@@ -543,7 +424,7 @@ def purge(touched, entries, spec, nk, slots, rows, free, state):
     """Forget the touched groups whose accumulators are all zero."""
     for entry in range(entries):
         group = touched[entry]
-        if rows[group, 1 + nk] != 0 or rows[group, 0] < 0 or not is_zero(rows[group, 1 + nk :], spec):
+        if rows[group, 1 + nk] != 0 or rows[group, 0] < 0 or not is_zero(rows, group, 1 + nk, spec):
             continue
         remove_slot(group, nk, slots, rows)
         rows[group, 0] = -1
