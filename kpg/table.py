@@ -43,7 +43,7 @@ class Table:
         return _encoded(self._encoder, rows)
 
     def encoded_keys(self, rows: Sequence[Any]) -> Words | None:
-        """As :meth:`encoded`, of rows that have the columns of the primary key only; None if these are all."""
+        """As :meth:`encoded`, for rows of the key's columns only; None if these are all columns."""
         key = self.schema.primary_key
         return _encoded(self._key_encoder, rows) if 0 < len(key) < len(self.schema.columns) else None
 
