@@ -28,15 +28,17 @@ def insert(table: Table, data: Any) -> int:
 
 def delete(table: Table, data: Any) -> int:
     """Delete rows, given whole or by primary key; how many. IntegrityError names one that is not there."""
-    data = _replayable(data)
-    key = table.schema.primary_key
-    positions = tuple(range(len(table.schema.columns)))
-    if key and _has_only(data, [table.schema.columns[i].name for i in key], len(positions)):
-        positions = key
-        words = _encode(data, Schema(tuple(table.schema.columns[i] for i in key)), table)
+    key = positions = table.schema.primary_key
+    words = table.encoded_keys(data) if type(data) is list else None
+    if words is None:
+        data = _replayable(data)
+        if key and _has_only(data, [table.schema.columns[i].name for i in key], len(table.schema.columns)):
+            words = _encode(data, Schema(tuple(table.schema.columns[i] for i in key)), table)
+    if words is not None:
         rowids = table.find(words)
     else:
-        words = _encode(data, table.schema, table)
+        positions = tuple(range(len(table.schema.columns)))
+        words = _rows(table, data)
         rowids = table.match(words)
     _require_all(table, positions, words, rowids)
     table.delete(rowids)

@@ -31,10 +31,12 @@ ELSEWHERE: dict[str, str] = {
         f"runtime/kernels/{name}.py": REFERENCES
         for name in (
             [
+                "accumulators",
                 "collect",
                 "differences",
                 "directory",
                 "groups",
+                "layout",
                 "pairs",
                 "ranks",
                 "rounds",

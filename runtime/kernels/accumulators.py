@@ -1,6 +1,14 @@
-"""Accumulators of groups: 128-bit sums of integers, exact sums of doubles, and how rows are added.
+"""Accumulators of aggregates, as groups and histories keep them: exact sums that forget what is retracted.
 
-``kernels.groups`` describes ``spec`` and what words an aggregate has.
+The first accumulator counts rows; each aggregate has words of its own from its offset among the
+accumulators, in ``spec int64[naggs, 3]`` (kind, operand column or -1 for none, offset):
+
+* COUNT: non-NULL operands;
+* SUM: non-NULL operands, then the 128-bit sum (low word, high word);
+* SUM_DOUBLE: non-NULL operands, NaNs, +infinities, -infinities, then 68 limbs of 32 bits of an exact
+  fixed-point sum from 2**-1074 up (Kulisch's accumulator), so that retraction is exact.
+
+A function is given the table, the row and the column in it at which the accumulators begin.
 """
 
 import math
@@ -13,6 +21,7 @@ COUNT = 0
 SUM = 1
 SUM_DOUBLE = 2
 LIMBS = 68
+SUM_DOUBLE_WORDS = LIMBS + 4
 NULL = -(2**63)
 ERROR = NULL + 1
 LOW = 0xFFFFFFFF
@@ -157,22 +166,61 @@ def double_word(row, offset):
 
 
 @device
-def add_row(data, row, diff, group, base, acc, spec):
-    """Add one row, ``diff`` times, to its group's accumulators, which start at column ``base``."""
-    acc[group, base] += diff
+def add_row(data, row, diff, acc, index, base, spec):
+    """Add one row, ``diff`` times, to the accumulators that start at column ``base``."""
+    acc[index, base] += diff
     for s in range(spec.shape[0]):
         offset = base + spec[s, 2]
-        if spec[s, 1] < 0:
-            acc[group, offset] += diff
-            continue
-        word = data[spec[s, 1], row]
+        word = data[spec[s, 1], row] if spec[s, 1] >= 0 else 0
         if word == NULL:
             continue
-        acc[group, offset] += diff
+        acc[index, offset] += diff
         if spec[s, 0] == SUM:
-            add128(acc, group, offset + 1, word, diff)
-        elif spec[s, 0] == SUM_DOUBLE:
-            add_double(acc, group, offset + 1, word, diff)
+            add128(acc, index, offset + 1, word, diff)
+        elif spec[s, 0] != COUNT:
+            add_double(acc, index, offset + 1, word, diff)
+
+
+@device
+def add_words(acc, index, base, source, other, offset, spec):
+    """Add accumulators to accumulators."""
+    acc[index, base] += source[other, offset]
+    for s in range(spec.shape[0]):
+        at = base + spec[s, 2]
+        of = offset + spec[s, 2]
+        acc[index, at] += source[other, of]
+        if spec[s, 0] == SUM:
+            low = source[other, of + 1]
+            total = acc[index, at + 1] + low
+            acc[index, at + 1] = total
+            acc[index, at + 2] += source[other, of + 2] + (1 if (total ^ NULL) < (low ^ NULL) else 0)
+        elif spec[s, 0] != COUNT:
+            for special in range(1, 4):
+                acc[index, at + special] += source[other, of + special]
+            for limb in range(LIMBS):
+                if source[other, of + 4 + limb] != 0:
+                    add_limb(acc, index, at + 4, limb, source[other, of + 4 + limb])
+
+
+@device
+def is_zero(acc, index, base, spec):
+    """Whether all accumulators are zero, so that the record can be forgotten."""
+    zero = acc[index, base] == 0
+    for s in range(spec.shape[0]):
+        offset = base + spec[s, 2]
+        zero = zero and acc[index, offset] == 0
+        if spec[s, 0] == SUM:
+            zero = zero and acc[index, offset + 1] == 0 and acc[index, offset + 2] == 0
+        elif spec[s, 0] != COUNT and zero:
+            for special in range(1, 4):
+                zero = zero and acc[index, offset + special] == 0
+            carry = np.int64(0)
+            for limb in range(LIMBS):
+                value = acc[index, offset + 4 + limb] + carry
+                zero = zero and value & LOW == 0
+                carry = value >> 32
+            zero = zero and carry == 0
+    return zero
 
 
 @device

@@ -13,18 +13,21 @@ of them in lexicographic order is enough, because the key will then be evaluated
 import numpy as np
 
 from kpg.runtime.kernels import device, kernel
+from kpg.runtime.kernels.accumulators import NULL, add_words
+from kpg.runtime.kernels.history import (
+    CURRENT,
+    ENTRIES,
+    FIRST_EPOCH,
+    FREE,
+    LAST_EPOCH,
+    MIXED,
+    OWED,
+    SINK,
+)
 
-COUNT = 0
-SUM = 1
-LIMBS = 68
-NULL = -(2**63)
-LOW = 0xFFFFFFFF
 MOST = 2**63 - 1
-FREE = -2
 BLOCK = 64
 FEW = 32
-
-CURRENT, STEP_RECORDS, FIRST_EPOCH, LAST_EPOCH, MIXED, ENTRIES, OWED, SINK = range(7, 15)
 
 
 @device
@@ -465,48 +468,14 @@ def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, 
 
 
 @device
-def add_limb(acc, index, base, limb, amount):
-    """Add to a limb; carry on only when it nears overflow, so that signs may alternate cheaply."""
-    acc[index, base + limb] += amount
-    while limb + 1 < LIMBS:
-        value = acc[index, base + limb]
-        if -(1 << 61) < value < (1 << 61):
-            break
-        acc[index, base + limb] = value & LOW
-        acc[index, base + limb + 1] += value >> 32
-        limb += 1
-
-
-@device
-def add_words(acc, index, source, other, offset, spec):
-    """Add accumulators to accumulators."""
-    acc[index, 0] += source[other, offset]
-    for s in range(spec.shape[0]):
-        at = spec[s, 2]
-        of = offset + spec[s, 2]
-        acc[index, at] += source[other, of]
-        if spec[s, 0] == SUM:
-            low = source[other, of + 1]
-            total = acc[index, at + 1] + low
-            acc[index, at + 1] = total
-            acc[index, at + 2] += source[other, of + 2] + (1 if (total ^ NULL) < (low ^ NULL) else 0)
-        elif spec[s, 0] != COUNT:
-            for special in range(1, 4):
-                acc[index, at + special] += source[other, of + special]
-            for limb in range(LIMBS):
-                if source[other, of + 4 + limb] != 0:
-                    add_limb(acc, index, at + 4, limb, source[other, of + 4 + limb])
-
-
-@device
 def add_record(acc, number, base, rounds, mask, link, keys, records, spec):
     """Add a record's accumulators at each corner where it counts."""
     for corner in range(acc.shape[0]):
         if mask & corner == 0:
             if link == 0:
-                add_words(acc, corner, keys, number, base + 1 + rounds, spec)
+                add_words(acc, corner, 0, keys, number, base + 1 + rounds, spec)
             else:
-                add_words(acc, corner, records, link - 1, 2 + rounds, spec)
+                add_words(acc, corner, 0, records, link - 1, 2 + rounds, spec)
 
 
 @device
@@ -646,10 +615,10 @@ def totals(first, last, nk, rounds, spec, keys, records, numbers, acc):
             continue
         numbers[n] = number
         acc[n] = 0
-        add_words(acc, n, keys, number, 2 + nk + rounds, spec)
+        add_words(acc, n, 0, keys, number, 2 + nk + rounds, spec)
         link = keys[number, 0]
         while link > 0:
-            add_words(acc, n, records, link - 1, 2 + rounds, spec)
+            add_words(acc, n, 0, records, link - 1, 2 + rounds, spec)
             link = records[link - 1, 0]
         n += 1
     return n

@@ -4,13 +4,7 @@ The table is two arrays: ``slots int64[capacity]`` (group number + 1, or 0), and
 ``rows int64[groups, 1 + nk + na]``: when the group was last touched, its key, and its accumulators, so
 that a group is one place in memory. The probe is written out in the loops that use it, because a call
 with arrays costs reference counting, many times the probe's own cost.
-The first accumulator counts the group's rows; each aggregate has words of its own from its offset among
-the accumulators, in ``spec int64[naggs, 3]`` (kind, operand column or -1 for none, offset):
-
-* COUNT: non-NULL operands;
-* SUM: non-NULL operands, then the 128-bit sum (low word, high word);
-* SUM_DOUBLE: non-NULL operands, NaNs, +infinities, -infinities, then 68 limbs of 32 bits of an exact
-  fixed-point sum from 2**-1074 up (Kulisch's accumulator), so that retraction is exact.
+What ``spec`` says of the accumulators, and how they add up, is in ``accumulators``.
 
 ``state int64[7]``: groups allotted, free group numbers, entries, live groups, a sink for prefetches; at
 ``OVERFLOW``, whether the rows of a group came to be more than 64 bits can count; and at ``DOUBTFUL`` whether
@@ -21,29 +15,22 @@ import numpy as np
 
 from kpg.runtime.kernels import device, kernel
 from kpg.runtime.kernels.accumulators import (
-    COUNT as COUNT,
-)
-from kpg.runtime.kernels.accumulators import (
+    COUNT,
     ERROR,
-    LIMBS,
+    NULL,
+    SUM,
+    SUM_DOUBLE,
+    SUM_DOUBLE_WORDS,
     add_block,
     add_few,
     add_row,
     double_word,
-    limbs_value,
+    is_zero,
     sort_by_group,
 )
-from kpg.runtime.kernels.accumulators import (
-    NULL as NULL,
-)
-from kpg.runtime.kernels.accumulators import (
-    SUM as SUM,
-)
-from kpg.runtime.kernels.accumulators import (
-    SUM_DOUBLE as SUM_DOUBLE,
-)
 
-SUM_DOUBLE_WORDS = LIMBS + 4
+__all__ = ["COUNT", "NULL", "SUM", "SUM_DOUBLE", "SUM_DOUBLE_WORDS"]
+
 BLOCK = 64
 FEW = 64  # groups, in a table of at most which rows are first sorted by group
 FEWER = 8  # groups, in a table of at most which a block of keys is compared with each
@@ -238,7 +225,7 @@ def accumulate_times(
         if rows[group, 0] != marker:
             touch(group, marker, nk, rows, touched, old, state)
         change, count = diff[row * step], rows[group, 1 + nk]
-        add_row(data, row, change, group, 1 + nk, rows, spec)
+        add_row(data, row, change, rows, group, 1 + nk, spec)
         if (count ^ rows[group, 1 + nk]) & (change ^ rows[group, 1 + nk]) < 0:
             state[OVERFLOW] = 1
         last = i + 1 == n
@@ -429,27 +416,6 @@ def rebuild(source, slots, rows, nk):
 
 
 @device
-def is_zero(row, spec):
-    """Whether all accumulators are zero, so that the group can be forgotten."""
-    if row[0] != 0:
-        return False
-    limbs = np.empty(LIMBS, np.int64)
-    for s in range(spec.shape[0]):
-        offset = spec[s, 2]
-        if row[offset] != 0:
-            return False
-        if spec[s, 0] == SUM and (row[offset + 1] != 0 or row[offset + 2] != 0):
-            return False
-        if spec[s, 0] == SUM_DOUBLE:
-            for special in range(3):
-                if row[offset + 1 + special] != 0:
-                    return False
-            if limbs_value(row, offset + 4, limbs) != 0:
-                return False
-    return True
-
-
-@device
 def remove_slot(group, nk, slots, rows):
     """Backward-shift deletion of a group's slot."""
     mask = slots.shape[0] - 1
@@ -474,7 +440,7 @@ def purge(touched, entries, spec, nk, slots, rows, free, state):
     """Forget the touched groups whose accumulators are all zero."""
     for entry in range(entries):
         group = touched[entry]
-        if rows[group, 1 + nk] != 0 or rows[group, 0] < 0 or not is_zero(rows[group, 1 + nk :], spec):
+        if rows[group, 1 + nk] != 0 or rows[group, 0] < 0 or not is_zero(rows, group, 1 + nk, spec):
             continue
         remove_slot(group, nk, slots, rows)
         rows[group, 0] = -1

@@ -6,9 +6,8 @@ The layout is that of ``kernels.history``, for times (epoch, round).
 import numpy as np
 
 from kpg.runtime.kernels import device, kernel
-
-LOW = 0xFFFFFFFF
-FREE = -2
+from kpg.runtime.kernels.accumulators import LOW
+from kpg.runtime.kernels.history import FREE
 
 
 @device

@@ -4,10 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import kernel
+from kpg.runtime.kernels.history import FREE
 
 Words = NDArray[np.int64]
-
-FREE = -2
 
 
 @kernel("float64(int64[:, ::1], int64, int64, int64, int64[:, ::1])")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import groups as kernels
+from kpg.runtime.kernels.accumulators import COUNT, NULL, SUM, SUM_DOUBLE, SUM_DOUBLE_WORDS
 from kpg.runtime.trace.updates import Updates, multiplicity_overflow
 
 Words = NDArray[np.int64]
@@ -23,7 +24,7 @@ PORTION = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """One aggregate's state: its kind (``kernels.COUNT``, ``SUM`` or ``SUM_DOUBLE``) and operand column."""
+    """One aggregate's state: its kind (see ``runtime/kernels/accumulators.py``) and operand column."""
 
     kind: int
     column: int
@@ -31,7 +32,11 @@ class Accumulator:
 
 def _specification(accumulators: tuple[Accumulator, ...]) -> tuple[Words, int]:
     """The kernels' ``spec`` array and the number of accumulator words."""
-    widths = {kernels.COUNT: 1, kernels.SUM: 3, kernels.SUM_DOUBLE: kernels.SUM_DOUBLE_WORDS}
+    widths = {
+        COUNT: 1,
+        SUM: 3,
+        SUM_DOUBLE: SUM_DOUBLE_WORDS,
+    }
     spec = np.zeros((len(accumulators), 3), np.int64)
     offset = 1
     for i, accumulator in enumerate(accumulators):
@@ -133,9 +138,9 @@ class GroupTable:
         if self.entries == 0:
             nothing = np.empty((0, 1), np.int64)
             if self.spec.shape[0]:
-                nothing = np.full((int(self.spec[:, 1].max()) + 1, 1), kernels.NULL, np.int64)
+                nothing = np.full((int(self.spec[:, 1].max()) + 1, 1), NULL, np.int64)
             self._accumulate(nothing, np.zeros(1, np.int64), 0, 1)
-        self.old[0, 0] = kernels.NULL
+        self.old[0, 0] = NULL
 
     def emit(self, single_time: bool) -> tuple[Words, Words, Words]:
         """The change of the output rows: (data, diff, entry of each)."""
@@ -193,7 +198,7 @@ class GroupTable:
         """Give every touched group the accumulators it had before the step."""
         entries = self.entries
         touched, old = self.touched[:entries][::-1], self.old[:entries][::-1]
-        fresh = old[:, 0] == kernels.NULL
+        fresh = old[:, 0] == NULL
         self.table[touched, 1 + self.key :] = np.where(fresh[:, None], 0, old) if fresh.any() else old
         if self.key:
             kernels.purge(

@@ -17,6 +17,7 @@ from kpg.runtime.kernels import differences, groups
 from kpg.runtime.kernels import history as kernels
 from kpg.runtime.kernels import rounds as splitting
 from kpg.runtime.kernels import slots as hashing
+from kpg.runtime.kernels.accumulators import NULL
 from kpg.runtime.state.groups import Accumulator, GroupTable
 from kpg.runtime.trace.updates import ONE, Updates
 
@@ -210,7 +211,7 @@ class HistoryTable:
         """Make the one key of no columns exist at the epoch and round 0."""
         width = max((accumulator[1] + 1 for accumulator in self.spec.tolist()), default=0)
         time = np.array([[epoch], *([0] for _ in range(self.depth - 1))], np.int64)
-        nothing = np.full((width, 1), groups.NULL, np.int64)
+        nothing = np.full((width, 1), NULL, np.int64)
         self._accumulate(Updates(nothing, time, 0 * ONE), 0, 1)
 
     def contents(self) -> Iterator[tuple[Words, Words]]:
@@ -219,7 +220,7 @@ class HistoryTable:
             n = numbers.shape[0]
             nothing = np.zeros_like(totals)
             if self.key == 0:
-                nothing[:, 0] = groups.NULL
+                nothing[:, 0] = NULL
             out = np.empty((self.key + self.spec.shape[0], 2 * n), np.int64)
             diff, entry = np.empty((2, 2 * n), np.int64)
             n = groups.emit(numbers, nothing, totals, n, self.keys, self.key, self.spec, out, diff, entry)

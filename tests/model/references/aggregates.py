@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kpg.runtime.kernels import groups as kernels
+from kpg.runtime.kernels.accumulators import COUNT, SUM, SUM_DOUBLE
 from kpg.runtime.state.groups import Accumulator, GroupTable
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import ERROR, NULL, float_to_word, word_to_float
@@ -15,7 +16,7 @@ from tests.model.references import Arguments, Case, Random, reference
 from tests.model.references.words import Row, Words, fits, size, spread, tuples, words
 
 UNIT = Fraction(1, 2**1074)
-KINDS = (kernels.COUNT, kernels.SUM, kernels.SUM_DOUBLE)
+KINDS = (COUNT, SUM, SUM_DOUBLE)
 
 
 @dataclass
@@ -32,9 +33,9 @@ class Total:
         if word == NULL:
             return
         self.count += diff
-        if self.kind == kernels.SUM:
+        if self.kind == SUM:
             self.sum += word * diff
-        elif self.kind == kernels.SUM_DOUBLE:
+        elif self.kind == SUM_DOUBLE:
             value = word_to_float(word)
             if value != value or abs(value) == float("inf"):
                 self.special[0 if value != value else 1 if value > 0 else 2] += diff
@@ -48,11 +49,11 @@ class Total:
 
     def word(self) -> int:
         """The aggregate's result."""
-        if self.kind == kernels.COUNT:
+        if self.kind == COUNT:
             return self.count
         if self.count == 0:
             return NULL
-        if self.kind == kernels.SUM:
+        if self.kind == SUM:
             return int(self.sum) if ERROR < self.sum < 2**63 else ERROR
         nan, positive, negative = self.special
         if nan > 0 or (positive > 0 and negative > 0):
@@ -100,9 +101,9 @@ def decoded(accumulators: list[int], spec: list[list[int]]) -> Group:
     for kind, _, offset in spec:
         count, *rest = accumulators[offset : offset + 1 + {0: 0, 1: 2, 2: 71}[kind]]
         total = Total(kind, count)
-        if kind == kernels.SUM:
+        if kind == SUM:
             total.sum = Fraction((rest[0] % 2**64) + (rest[1] << 64))
-        elif kind == kernels.SUM_DOUBLE:
+        elif kind == SUM_DOUBLE:
             total.special = rest[:3]
             total.sum = sum((limb << 32 * i for i, limb in enumerate(rest[3:])), 0) * UNIT
         totals.append(total)
@@ -115,7 +116,7 @@ def some_accumulators(
     """Of columns behind the key, or, for a count, of none."""
     found = []
     for kind in random.choice(kinds, int(random.integers(0, 4))).tolist():
-        none = kind == kernels.COUNT and random.random() < 0.5
+        none = kind == COUNT and random.random() < 0.5
         found.append(Accumulator(kind, -1 if none else int(random.integers(key, width))))
     return tuple(found)
 

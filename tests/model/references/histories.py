@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kpg.runtime.kernels import groups as aggregates
 from kpg.runtime.kernels import history as kernels
+from kpg.runtime.kernels.accumulators import COUNT, LOW, SUM, SUM_DOUBLE
 from kpg.runtime.state.groups import Accumulator
 from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.updates import Updates
@@ -16,7 +16,7 @@ from tests.model.references.words import Row, Words, size, tuples
 
 Record = tuple[Row, Group]
 """A time, whose epoch is -1 if it is of closed ones, and what came at it."""
-COUNTED = (aggregates.COUNT, aggregates.SUM)
+COUNTED = (COUNT, SUM)
 
 
 def records_of(number: int, nk: int, rounds: int, keys: Words, records: Words, spec: Words) -> list[Record]:
@@ -75,7 +75,7 @@ def take(table: HistoryTable, step: list[tuple[Row, Updates]]) -> None:
 
 
 def some_table(
-    random: Random, kinds: tuple[int, ...] = (*COUNTED, aggregates.SUM_DOUBLE), depth: int | None = None
+    random: Random, kinds: tuple[int, ...] = (*COUNTED, SUM_DOUBLE), depth: int | None = None
 ) -> tuple[HistoryTable, int]:
     """A table after some steps, and how wide its rows are."""
     key = int(random.integers(1, 4))
@@ -105,7 +105,7 @@ def begun(random: Random, kinds: tuple[int, ...] = COUNTED) -> tuple[HistoryTabl
 
 
 def accumulate_cases(random: Random) -> Iterator[Arguments]:
-    table, _, updates = begun(random, (*COUNTED, aggregates.SUM_DOUBLE))
+    table, _, updates = begun(random, (*COUNTED, SUM_DOUBLE))
     n = updates.data.shape[1]
     table._reserve(n)
     yield (
@@ -170,7 +170,7 @@ def rehash_cases(random: Random) -> Iterator[Arguments]:
 
 def numbers_in(slots: Words) -> list[int]:
     """The keys' numbers that can be found."""
-    return sorted((slot & kernels.LOW) - 1 for slot in found_slots(slots))
+    return sorted((slot & LOW) - 1 for slot in found_slots(slots))
 
 
 @reference("history.rehash", rehash_cases, lambda result, keys, used, nk, slots: numbers_in(slots))

@@ -1,10 +1,15 @@
 """The history table's kernels at sizes at which they grow, reuse, and work in portions."""
 
+import ast
+from pathlib import Path
+from types import ModuleType
+
 import numpy as np
 import pytest
 
-from kpg.runtime.kernels import differences, groups
+from kpg.runtime.kernels import accumulators, differences, layout
 from kpg.runtime.kernels import history as kernels
+from kpg.runtime.kernels.accumulators import COUNT, SUM
 from kpg.runtime.state.groups import Accumulator
 from kpg.runtime.state.history import PORTION, HistoryTable
 from kpg.runtime.trace.updates import Updates
@@ -92,7 +97,7 @@ def test_rollback_of_a_large_load_leaves_an_empty_table() -> None:
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_aggregates_come_in_portions(epochs: int) -> None:
     n = PORTION + 100
-    table = HistoryTable(1, (Accumulator(groups.COUNT, -1), Accumulator(groups.SUM, 1)), 2)
+    table = HistoryTable(1, (Accumulator(COUNT, -1), Accumulator(SUM, 1)), 2)
     times = np.stack((np.repeat(np.arange(epochs), n), np.zeros(n * epochs, np.int64)))
     data = np.tile(np.stack((np.arange(n), np.arange(n) * 2)), epochs)
     table.accumulate(Updates.of(data, times if epochs > 1 else (0, 0), 1), (0,))
@@ -104,7 +109,7 @@ def test_aggregates_come_in_portions(epochs: int) -> None:
 
 def test_one_key_may_need_more_than_a_portion() -> None:
     epochs = PORTION + 5
-    table = HistoryTable(1, (Accumulator(groups.COUNT, -1),), 2)
+    table = HistoryTable(1, (Accumulator(COUNT, -1),), 2)
     times = np.stack((np.arange(epochs), np.zeros(epochs, np.int64)))
     table.accumulate(Updates.of(np.zeros((1, epochs)), times, 1), (0,))
     updates = table.evaluate((0,))
@@ -134,12 +139,26 @@ def test_keys_with_chains_commit_side_by_side() -> None:
     assert set(table.evaluate_threshold((5,), True).data[0].tolist()) == {key for (key,) in present}
 
 
-def test_layouts_agree() -> None:
-    shared = ("CURRENT", "STEP_RECORDS", "FIRST_EPOCH", "LAST_EPOCH", "MIXED", "ENTRIES", "OWED")
-    for name in (*shared, "FREE", "LIMBS"):
-        assert getattr(differences, name) == getattr(kernels, name)
-    assert (kernels.COUNT, kernels.SUM, kernels.LIMBS) == (groups.COUNT, groups.SUM, groups.LIMBS)
-    assert kernels.NULL == groups.NULL == differences.NULL
+COMMON = {"BLOCK", "NULL", "ERROR", "FLIP", "LOW"}
+
+
+def written(file: Path) -> set[str]:
+    """The constants that a file gives values to."""
+    found = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    names = (one for node in found if isinstance(node, ast.Assign) for one in ast.walk(node.targets[0]))
+    return {one.id for one in names if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+
+@pytest.mark.parametrize("home", [accumulators, layout, kernels], ids=lambda home: home.__name__)
+def test_a_layout_is_written_once(home: ModuleType) -> None:
+    """Whoever reads what another file lays out imports its constants.
+
+    ``COMMON``, words that every type has and how many rows are taken at once, are everybody's own.
+    """
+    files = [file for file in Path(home.__file__ or "").parent.glob("*.py") if file.stem != "text"]
+    own = {one for one in written(Path(home.__file__ or "")) if one.isupper()} - COMMON
+    others = [written(file) for file in files if str(file) != home.__file__]
+    assert own and not own & set().union(*others)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,29 @@ def test_all_others_are_not(table: Table, rows: list[Any]) -> None:
     assert table.encoded(rows) is None
 
 
+def test_keys_are_encoded_one_by_one(db: Database, table: Table) -> None:
+    words = table.encoded_keys([(1,), (7,)])
+    assert words is not None and words.tolist() == [[1, 7]]
+    assert table.encoded_keys([(1, "x")]) is None and table.encoded_keys([("1",)]) is None
+    db.sql("create table k (a integer primary key); create table n (a integer, b integer)")
+    assert db._engine.table("k").encoded_keys([(1,)]) is None
+    assert db._engine.table("n").encoded_keys([(1,)]) is None
+
+
+def test_rows_are_deleted_by_key_and_whole(db: Database, table: Table) -> None:
+    db.insert("t", [(number, str(number)) for number in range(6)])
+    assert db.delete("t", [(4,), (2,)]) == 2
+    assert db.delete("t", [(1, "1")]) == 1
+    assert db.delete("t", [{"a": 5}]) == 1
+    with pytest.raises(IntegrityError, match=r"table t has no row \(a = 4\) to delete"):
+        db.delete("t", [(3,), (4,)])
+    with pytest.raises(IntegrityError, match=r"row \(a = 3\) of table t is deleted twice"):
+        db.delete("t", [(3,), (3,)])
+    with pytest.raises(IntegrityError, match=r"table t has no row \(a = 3, b = '4'\) to delete"):
+        db.delete("t", [(3, "4")])
+    assert db.query("select a from t order by a").fetchall() == [(0,), (3,)]
+
+
 def test_what_is_wrong_is_said_with_its_place(db: Database, table: Table) -> None:
     with pytest.raises(DataError, match=r"row 2, column b: value 'long' does not fit VARCHAR\(3\)"):
         db.insert("t", [(1, "x"), (2, "long")])

@@ -9,12 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpg.runtime.errors import DataError
-from kpg.runtime.kernels import groups as kernels
+from kpg.runtime.kernels.accumulators import COUNT, SUM, SUM_DOUBLE
 from kpg.runtime.state.groups import Accumulator, GroupTable
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import ERROR, NULL, float_to_word, word_to_float
 
-COUNT_AND_SUM = (Accumulator(kernels.COUNT, -1), Accumulator(kernels.COUNT, 1), Accumulator(kernels.SUM, 1))
+COUNT_AND_SUM = (
+    Accumulator(COUNT, -1),
+    Accumulator(COUNT, 1),
+    Accumulator(SUM, 1),
+)
 
 
 def feed(table: GroupTable, rows: list[tuple[int, ...]], diffs: list[int]) -> dict[tuple[int, ...], int]:
@@ -73,7 +77,7 @@ def test_each_time_of_a_step_gets_its_own_change() -> None:
 
 
 def test_the_global_group_exists_over_nothing() -> None:
-    table = GroupTable(0, (Accumulator(kernels.COUNT, -1), Accumulator(kernels.SUM, 0)))
+    table = GroupTable(0, (Accumulator(COUNT, -1), Accumulator(SUM, 0)))
     table.touch_empty()
     assert emitted(table) == {(0, NULL): 1}
     table.commit()
@@ -93,7 +97,7 @@ def test_the_global_group_exists_over_nothing() -> None:
     ],
 )
 def test_sums_are_exact_in_128_bits(values: list[int], diffs: list[int], expected: int) -> None:
-    table = GroupTable(0, (Accumulator(kernels.SUM, 0),))
+    table = GroupTable(0, (Accumulator(SUM, 0),))
     table.accumulate(Updates.of([values], (1,), diffs))
     data, _, _ = table.emit(True)
     assert sum(diffs) < 0 or data[0, -1] == expected
@@ -108,7 +112,7 @@ diffs = st.integers(-3, 3) | st.sampled_from([2**28 + 1, -(2**30), 2**33, -(2**4
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(finite, diffs), min_size=1, max_size=12))
 def test_float_sums_are_correctly_rounded(terms: list[tuple[float, int]]) -> None:
-    table = GroupTable(0, (Accumulator(kernels.SUM_DOUBLE, 0),))
+    table = GroupTable(0, (Accumulator(SUM_DOUBLE, 0),))
     terms = [*terms, (0.5, 1 + abs(sum(diff for _, diff in terms)))]
     words = [float_to_word(value) for value, _ in terms]
     table.accumulate(Updates.of([words], (1,), [diff for _, diff in terms]))
@@ -135,7 +139,7 @@ def test_more_rows_than_64_bits_count_are_refused(times: object) -> None:
 
 
 def test_a_retracted_float_leaves_no_trace() -> None:
-    table = GroupTable(1, (Accumulator(kernels.SUM_DOUBLE, 1),))
+    table = GroupTable(1, (Accumulator(SUM_DOUBLE, 1),))
     small, large = float_to_word(0.1), float_to_word(1e300)
     feed(table, [(1, small)], [1])
     table.commit()
@@ -158,7 +162,7 @@ def test_a_retracted_float_leaves_no_trace() -> None:
     ],
 )
 def test_sums_of_special_floats(values: list[float], expected: float | None) -> None:
-    table = GroupTable(0, (Accumulator(kernels.SUM_DOUBLE, 0),))
+    table = GroupTable(0, (Accumulator(SUM_DOUBLE, 0),))
     table.accumulate(Updates.of([[float_to_word(v) for v in values]], (1,), [1] * len(values)))
     data, _, _ = table.emit(True)
     result = word_to_float(int(data[0, -1]))

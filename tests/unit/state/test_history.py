@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpg.runtime.errors import InternalError
-from kpg.runtime.kernels import groups as kernels
+from kpg.runtime.kernels.accumulators import COUNT, SUM, SUM_DOUBLE
 from kpg.runtime.state.groups import Accumulator
 from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.updates import Updates
@@ -28,10 +28,10 @@ Output = Callable[[int, Counter[Row]], Counter[Row]]
 """What the rows of one key of so many columns make."""
 
 SPEC = (
-    Accumulator(kernels.COUNT, -1),
-    Accumulator(kernels.COUNT, 1),
-    Accumulator(kernels.SUM, 1),
-    Accumulator(kernels.SUM_DOUBLE, 2),
+    Accumulator(COUNT, -1),
+    Accumulator(COUNT, 1),
+    Accumulator(SUM, 1),
+    Accumulator(SUM_DOUBLE, 2),
 )
 DOUBLES = (0.1, 1e300, -1e300, math.inf, 2.5)
 
@@ -238,7 +238,7 @@ def test_aggregates_match_brute_force(key: int, depth: int) -> None:
 
 
 def test_an_output_is_owed_at_the_least_upper_bound_of_two_inputs() -> None:
-    run = Run(HistoryTable(1, (Accumulator(kernels.COUNT, -1),), 2), reduced)
+    run = Run(HistoryTable(1, (Accumulator(COUNT, -1),), 2), reduced)
     run.step([(0, (1,), (7,), 1)])
     run.step([(1, (0,), (7,), 1)])
     assert run.visited == [(0,), (1,)]
@@ -248,7 +248,7 @@ def test_an_output_is_owed_at_the_least_upper_bound_of_two_inputs() -> None:
 
 
 def test_the_global_row_over_nothing_appears_once() -> None:
-    run = Run(HistoryTable(0, (Accumulator(kernels.COUNT, -1), Accumulator(kernels.SUM, 1)), 2), reduced)
+    run = Run(HistoryTable(0, (Accumulator(COUNT, -1), Accumulator(SUM, 1)), 2), reduced)
     run.step([(3, (1,), (0, 5), 2)], hydrating=3)
     assert run.outputs == [((3, 0), (0, NULL), 1), ((3, 1), (0, NULL), -1), ((3, 1), (2, 10), 1)]
     run.step([(4, (1,), (0, 5), -2)])
@@ -278,7 +278,7 @@ def test_a_key_that_stays_present_is_not_owed_round_after_round() -> None:
 
 
 def test_each_key_is_owed_one_round_at_a_time() -> None:
-    run = Run(HistoryTable(1, (Accumulator(kernels.COUNT, -1),), 2), reduced)
+    run = Run(HistoryTable(1, (Accumulator(COUNT, -1),), 2), reduced)
     run.step([(0, (r,), (7,), 1) for r in (0, 3, 9)])
     run.step([(1, (1,), (7,), 1)])
     assert run.visited == [(1,), (3,), (9,)]
@@ -324,7 +324,7 @@ def test_updates_behind_an_evaluation_are_refused() -> None:
 
 
 def test_many_epochs_of_one_key() -> None:
-    run = Run(HistoryTable(0, (Accumulator(kernels.COUNT, -1),), 2), reduced)
+    run = Run(HistoryTable(0, (Accumulator(COUNT, -1),), 2), reduced)
     run.step([], hydrating=0)
     epochs = 20_000
     order = np.random.default_rng(0).permutation(epochs)
