@@ -39,7 +39,7 @@ print(*(after - before for before, after in zip(marks, marks[1:])))
 
 def start(cache: Path) -> dict[str, float]:
     """Run the program with the kernels of ``cache``; the seconds of its stages and of the process."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "KPG_CACHE_DIR": str(cache)}
     output: list[str] = []
 
     def work() -> None:
@@ -55,7 +55,7 @@ def start(cache: Path) -> dict[str, float]:
 
 def help_text(cache: Path) -> None:
     """``kpg --help``."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "KPG_CACHE_DIR": str(cache)}
     command = [sys.executable, "-m", "kpg", "--help"]
     subprocess.run(command, env=environment, check=True, capture_output=True)
 

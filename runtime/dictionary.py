@@ -20,8 +20,8 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 ROWS_AT_ONCE = 1 << 16
 NO_NULLS: Bytes = np.empty(0, dtype=np.uint8)
 FEW = 256
-"""So many strings are encoded one by one: to take a list, pyarrow first imports pandas where there is one, which
-takes longer than a small program."""
+"""So many strings are encoded one by one: before pyarrow takes a list it imports pandas where there is one,
+which takes longer than a small program."""
 LARGEST_STRING_ARRAY = 2**31 - 1
 
 

@@ -1,8 +1,8 @@
 """The compiled loops.
 
 A kernel takes contiguous int64 arrays and returns counts; it knows no Python object.
-``@kernel("int64(int64[:, ::1], ...)")`` declares one signature; a function that kernels of the same file call is
-declared ``@device``. How they come to be machine code is in ``runtime/native``.
+``@kernel("int64(int64[:, ::1], ...)")`` declares one signature; a function that kernels of the same file call
+is declared ``@device``. How they come to be machine code is in ``runtime/native``.
 """
 
 from kpg.runtime.native.catalog import every_kernel

@@ -1,5 +1,6 @@
 """The system's C compiler: objects to shared libraries, and ``call.c`` to the module that calls kernels."""
 
+import ctypes
 import os
 import shlex
 import shutil
@@ -10,6 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from kpg.runtime.errors import InternalError
 from kpg.runtime.native.identity import HERE
 
 
@@ -28,17 +30,25 @@ def compiler() -> list[str]:
     for command in [given] if given else [["cc"], ["gcc"], ["clang"]]:
         if shutil.which(command[0]):
             return command
-    raise CannotLink("no C compiler (cc, gcc or clang)")
+    raise CannotLink(f"no C compiler: {' '.join(given) or 'cc, gcc, clang'} not found")
 
 
 def link(objects: Sequence[bytes], target: Path) -> None:
-    """Make a shared library of objects; it is there whole or not at all. Raises ``CannotLink``."""
+    """Make a shared library of objects; it is there whole or not at all.
+
+    Raises ``CannotLink``, and ``InternalError`` if they need what ``support.c`` and Python do not have.
+    """
     with tempfile.TemporaryDirectory(prefix="kpg-link-") as name:
         files = []
         for number, code in enumerate(objects):
             files.append(Path(name) / f"{number}.o")
             files[-1].write_bytes(code)
         _make(["-O2", *map(str, files), str(HERE / "support.c"), "-lm"], target)
+    try:
+        ctypes.CDLL(str(target))
+    except OSError as error:
+        target.unlink()
+        raise InternalError(f"a kernel uses what compiled code does not have: {error}") from error
 
 
 def build_call(target: Path) -> None:
