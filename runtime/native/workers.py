@@ -33,6 +33,9 @@ _logger = logging.getLogger("kpg")
 MOST_PROCESSES: Final = 8
 """More would wait for each other: a few kernels take most of the time."""
 
+WIDTH: Final = 60
+"""Of the line on a terminal."""
+
 USUAL: Final = (
     "vm.run",
     "groups.accumulate",
@@ -67,6 +70,7 @@ class Workers:
         self._processes: list[subprocess.Popen[str]] = []
         self._finished = 0
         self._stopping = False
+        self._watched = False
         atexit.register(self._stop)
 
     def wait(self, kernel: Kernel) -> None:
@@ -78,7 +82,14 @@ class Workers:
         (job,) = self._order([kernel], first=True)
         if not job.done:
             self.begin(usual())
-        job.wait()
+        self._watched = True
+        try:
+            self._show()
+            job.wait()
+        finally:
+            self._watched = False
+            if sys.stderr.isatty():
+                print(f"\r{'':{WIDTH}}\r", end="", file=sys.stderr, flush=True)
 
     def begin(self, kernels: Iterable[Kernel]) -> list[Job]:
         """Have kernels compiled that are not in the cache, in this order; does not wait for them."""
@@ -161,15 +172,12 @@ class Workers:
             raise InternalError(f"kernel {kernel.symbol} is not compiled: {error}")
 
     def _show(self) -> None:
-        """Say how far it is: on a terminal in a line that goes away, else in the log."""
-        total = len(self._jobs)
-        message = f"kpg compiles kernels, once on a machine: {self._finished} of {total}"
+        """Say how far it is: on a terminal, while somebody waits, in a line that goes; else in the log."""
+        message = f"kpg compiles kernels, once on a machine: {self._finished} of {len(self._jobs)}"
         if not sys.stderr.isatty():
             _logger.info(message)
-        elif self._finished < total:
+        elif self._watched:
             print(f"\r{message}", end="", file=sys.stderr, flush=True)
-        else:
-            print(f"\r{'':{len(message)}}\r", end="", file=sys.stderr, flush=True)
 
     def _stop(self) -> None:
         """End the processes. One that is just being started ends with its input, as soon as this one does."""
