@@ -1,13 +1,10 @@
-"""The system's C compiler: objects to shared libraries, and ``call.c`` to the module that calls kernels."""
+"""The system's C compiler: objects to shared libraries, and ``call.c`` to the module that calls kernels.
 
-import ctypes
+What only compiling needs is imported where it does: every start imports this file.
+"""
+
 import os
-import shlex
-import shutil
-import subprocess
 import sys
-import sysconfig
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +21,9 @@ def compiler() -> list[str]:
 
     Raises ``CannotLink``.
     """
+    import shlex
+    import shutil
+
     if not (sys.platform.startswith("linux") or sys.platform == "darwin"):
         raise CannotLink(f"kernels are not compiled ahead of time on {sys.platform}")
     given = shlex.split(os.environ.get("CC", ""))
@@ -38,6 +38,9 @@ def link(objects: Sequence[bytes], target: Path) -> None:
 
     Raises ``CannotLink``, and ``InternalError`` if they need what ``support.c`` and Python do not have.
     """
+    import ctypes
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="kpg-link-") as name:
         files = []
         for number, code in enumerate(objects):
@@ -53,6 +56,8 @@ def link(objects: Sequence[bytes], target: Path) -> None:
 
 def build_call(target: Path) -> None:
     """Compile ``call.c`` for the Python that runs. Raises ``CannotLink``."""
+    import sysconfig
+
     import numpy
 
     headers = [sysconfig.get_paths()["include"], sysconfig.get_paths()["platinclude"], numpy.get_include()]
@@ -61,6 +66,8 @@ def build_call(target: Path) -> None:
 
 def _make(rest: Sequence[str], target: Path) -> None:
     """Run the C compiler for a shared library, and put that into its place at once."""
+    import subprocess
+
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{os.getpid()}")
     undefined = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []

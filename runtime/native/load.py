@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import sys
-import sysconfig
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -24,7 +23,8 @@ from kpg.runtime.native.signature import parse
 _logger = logging.getLogger("kpg")
 SHIPPED: Final = identity.HERE / "shipped"
 """Where a wheel has a library for each processor, and ``kernels.json``: what they were compiled from."""
-SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
+SUFFIX: Final = importlib.machinery.EXTENSION_SUFFIXES[0]
+"""Of a module for this Python on this platform."""
 
 
 def compiled(kernel: Kernel) -> Callable[..., Any]:

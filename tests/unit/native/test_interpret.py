@@ -8,7 +8,8 @@ from pathlib import Path
 from tests.markdown import blocks
 
 ROOT = Path(__file__).parents[3]
-TESTS = ("tests/unit/kernels/test_history.py", "tests/unit/kernels/test_merge.py", "tests/unit/data")
+TESTS = ("tests/unit/data", "tests/unit/kernels/test_merge.py", "-k", "not many_equal_rows and not compacted")
+"""Tests of kernels that take a second or two in Python."""
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -35,7 +36,7 @@ def test_the_readme_s_example() -> None:
 
 
 def test_hashes_wrap_around() -> None:
-    """Interning hashes with products of 64 bits: the interpreted kernel finds what the compiled one put in."""
+    """Interning hashes with products of 64 bits: interpreted, a string is where compiled code put it."""
     program = """
 import numpy as np
 from kpg.runtime.kernels import text
