@@ -2,7 +2,8 @@
 
     python benchmarks/cold_start.py --json cold_start.json
 
-In a checkout, ``first`` starts with an empty cache of compiled kernels, ``second`` with the cache that the first left.
+In a checkout, ``first`` starts with an empty cache of compiled kernels, ``second`` with the cache that the
+first left.
 Times within the process are its own; ``process`` is from outside, the interpreter's start included.
 """
 

@@ -9,6 +9,7 @@ Whoever asks may be interrupted at any place: asking takes no lock, and may be d
 """
 
 import atexit
+import importlib
 import json
 import logging
 import os
@@ -17,13 +18,13 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 from functools import cache
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.native.catalog import every_kernel
 from kpg.runtime.native.declare import Kernel
-from kpg.runtime.native.identity import HERE
 from kpg.runtime.native.job import Job
 from kpg.runtime.native.link import compiler
 from kpg.runtime.native.load import cached, call, processor
@@ -144,7 +145,8 @@ class Workers:
 
     def _start(self) -> subprocess.Popen[str]:
         """A process that reads kernels' names and compiles them; it ends with its input."""
-        path = os.pathsep.join([str(HERE.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+        root = Path(str(importlib.import_module("kpg").__file__)).parents[1]
+        path = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
         process = subprocess.Popen(
             [sys.executable, "-m", "kpg.runtime.native"],
             stdin=subprocess.PIPE,
