@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say of a build: it compiles the kernels, and refuses a tree without its links."""
+"""What pyproject.toml cannot say of a build: it compiles the kernels, refuses a tree without its links."""
 
 import os
 import shutil

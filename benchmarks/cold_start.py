@@ -2,7 +2,8 @@
 
     python benchmarks/cold_start.py --json cold_start.json
 
-``first`` starts with an empty cache of compiled kernels, ``second`` with the cache that the first left.
+In a checkout, ``first`` starts with an empty cache of compiled kernels, ``second`` with the cache that the
+first left.
 Times within the process are its own; ``process`` is from outside, the interpreter's start included.
 """
 
@@ -39,7 +40,7 @@ print(*(after - before for before, after in zip(marks, marks[1:])))
 
 def start(cache: Path) -> dict[str, float]:
     """Run the program with the kernels of ``cache``; the seconds of its stages and of the process."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "KPG_CACHE_DIR": str(cache)}
     output: list[str] = []
 
     def work() -> None:
@@ -55,7 +56,7 @@ def start(cache: Path) -> dict[str, float]:
 
 def help_text(cache: Path) -> None:
     """``kpg --help``."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "KPG_CACHE_DIR": str(cache)}
     command = [sys.executable, "-m", "kpg", "--help"]
     subprocess.run(command, env=environment, check=True, capture_output=True)
 

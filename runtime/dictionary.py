@@ -21,8 +21,8 @@ ROWS_AT_ONCE = 1 << 16
 """Room is made as if all strings of a portion were new: it bounds what repeated strings waste."""
 NO_NULLS: Bytes = np.empty(0, dtype=np.uint8)
 FEW = 256
-"""So many strings are encoded one by one: to take a list, pyarrow first imports pandas where there is one, which
-takes longer than a small program."""
+"""So many strings are encoded one by one: before pyarrow takes a list it imports pandas where there is one,
+which takes longer than a small program."""
 LARGEST_STRING_ARRAY = 2**31 - 1
 """Bytes of text that 32-bit offsets, which most readers of Arrow expect, can address."""
 

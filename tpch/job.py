@@ -10,7 +10,7 @@ from rich.console import Console
 
 from kpg import connect
 from kpg.runtime.errors import Error, InterfaceError
-from kpg.runtime.kernels import every_kernel
+from kpg.runtime.native import ahead
 from kpg.tpch.compare import Order, difference, without_limit
 from kpg.tpch.engine import Engine, apply
 from kpg.tpch.generate import data_folder, generate, is_complete, table_path
@@ -44,6 +44,7 @@ def run(
         raise InterfaceError(
             f"scale factor {scale:g} is too small: partsupp's primary key needs {SMALLEST_SCALE:g} or more"
         )
+    ahead.begin()  # beside the generation of data and Spark's start
     folder = data_folder(scale, data)
     with ExitStack() as until_loaded:
         if obstacle() is None:
@@ -51,7 +52,6 @@ def run(
         prepare(scale, folder, console)
         stream = RefreshStream(folder, seed=seed, orders=batch)
         report = JobReport(scale, seed, stream.orders)
-        compile_kernels(console)
         with Oracle(folder) as oracle:
             job = Job(connect(), oracle, report, console)
             job.load(folder)
@@ -73,15 +73,6 @@ def prepare(scale: float, folder: Path, console: Console) -> None:
     with stage(console, f"generate scale factor {scale:g}", 1) as advance:
         advance("tpchgen-cli")
         generate(scale, folder)
-
-
-def compile_kernels(console: Console) -> None:
-    """Compile the kernels before anything is timed: half a minute on a new machine, then they are cached."""
-    kernels = every_kernel()
-    with stage(console, "compile kernels, once per machine", len(kernels)) as advance:
-        for kernel in kernels:
-            advance(kernel.__name__)
-            kernel.prepare()
 
 
 class Job:

@@ -1,4 +1,4 @@
-"""The process that compiles: reads orders, one JSON list a line, and answers each with a line: null, or the error.
+"""The process that compiles: reads orders, a JSON list a line, and answers each: null, or the error.
 
 An order is (module, kernel, processor, target).
 """
@@ -43,7 +43,7 @@ def _serve(kernel: Kernel, processor: str, target: Path) -> str | None:
 
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
-    """Hold the lock for a target: a byte of a file that all have in common, which is free when its holder dies."""
+    """Hold the lock for a target: a byte of a file that all have in common, free when its holder dies."""
     import fcntl
 
     target.parent.mkdir(parents=True, exist_ok=True)

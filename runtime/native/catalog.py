@@ -1,4 +1,4 @@
-"""Which kernels there are: those of the files in ``runtime/kernels``, which is above this package and found by name."""
+"""Which kernels there are: those of the files in ``runtime/kernels``, found by name: they are above."""
 
 import importlib
 import pkgutil

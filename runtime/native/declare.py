@@ -3,7 +3,6 @@
 Nothing here imports numba: a kernel is loaded, or compiled, when it is first called.
 """
 
-import threading
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -68,7 +67,6 @@ class Kernel:
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self._compiled: Callable[..., Any] | None = None
-        self._lock = threading.Lock()
 
     @cached_property
     def file(self) -> str:
@@ -89,9 +87,7 @@ class Kernel:
     def prepare(self) -> None:
         """Load or compile the kernel now, if it is not; may be interrupted, and be called again then."""
         if self._compiled is None:
-            with self._lock:
-                if self._compiled is None:
-                    self._compiled = self.compile()
+            self._compiled = self.compile()
             namespace = self.function.__globals__
             if namespace.get(self.__name__) is self:
                 namespace[self.__name__] = self._compiled

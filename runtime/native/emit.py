@@ -1,6 +1,6 @@
 """Kernels to object code: numba infers and lowers, LLVM optimises once, for the processor that is asked for.
 
-Runs in processes that do nothing else (``workers.py``, a wheel's build): numba's own code generation, which would
+Runs in processes that do nothing else (``__main__``, ``ship``): numba's own code generation, which would
 compile each device function for this machine before anything calls it, is switched off for the whole process.
 
 An object has one symbol: ``int32 kpg_NAME(int64 *slots)`` reads the arguments from ``slots`` (see
@@ -96,8 +96,8 @@ done:
   ret void
 }
 """
-"""What numba's code calls for the arrays that it allocates: a count, three words (the third is the address of the
-data), the data. A kernel's arrays do not leave its thread, so counting need not be atomic."""
+"""What numba's code calls for the arrays that it allocates: a count, two unused words, the data's address,
+two unused words, the data. A kernel's arrays do not leave its thread, so counting need not be atomic."""
 
 _COUNTING = """
 declare void @NRT_incref(i8*)
@@ -131,7 +131,7 @@ def prepare() -> None:
 
 
 class _NoReferences:
-    """In the place of numba's library that counts references: has nothing but declarations, for ours to be linked."""
+    """In the place of numba's library that counts references: declarations, so that ours is linked."""
 
     def __init__(self, library: Any) -> None:
         self._reload_init: set[str] = set()

@@ -1,7 +1,7 @@
 """What a kernel's machine code depends on, as a key: code with another key is never run.
 
-A key covers the text of the kernel's file and of the kernel files it imports, its signature, this package's own
-text, the versions of kpg and numba, and the processor it is compiled for.
+A key covers the text of the kernel's file and of the kernel files it imports, its signature, this package's
+own text, the versions of kpg and numba, and the processor it is compiled for.
 """
 
 import hashlib
@@ -22,13 +22,14 @@ EMITTERS: Final = ("emit.py", "memory.py", "signature.py", "support.c")
 PROCESSORS: Final = {3: "x86-64-v3", 2: "x86-64-v2", 0: "generic"}
 """LLVM's name of the processor to compile for, by what ``call.c`` calls the level of one.
 
-Level 4 (AVX-512) gained nothing over 3 in any kernel that was measured; 2 costs a filter of integers 1.7 times.
+Level 4 (AVX-512) gained nothing over 3 in any kernel that was measured; at level 2 a filter of integers takes
+1.7 times as long.
 """
 _IMPORT: Final = re.compile(r"^(?:from|import) kpg\.runtime\.kernels(?:\.(\w+)| import (.+))", re.MULTILINE)
 
 
 def key(kernel: Kernel, processor: str) -> str:
-    """The key of a kernel's machine code for one of ``PROCESSORS``, made by the numba that is installed here."""
+    """The key of a kernel's machine code for one of ``PROCESSORS``, made by the numba that is here."""
     return _digest(content(kernel), numba_version(), processor)
 
 

@@ -4,36 +4,34 @@ The way where there is no C compiler. The compiler runs in a thread of its own: 
 main thread, so that none of them can stop it midway, which numba does not survive.
 """
 
-import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import cache
 from typing import Any
 
 from kpg.runtime.native.declare import Kernel, build_devices
-
-_logger = logging.getLogger("kpg")
+from kpg.runtime.native.job import Job
 
 
 def jit(kernel: Kernel) -> Callable[..., Any]:
     """The function that numba makes of the kernel. Whoever waits may be interrupted; compiling goes on."""
-    return _started(kernel).result()
+    compiled: Callable[..., Any] = _started(kernel).wait()
+    return compiled
 
 
 @cache
-def _started(kernel: Kernel) -> Future[Callable[..., Any]]:
+def _started(kernel: Kernel) -> Job:
     """The compilation of the kernel, begun."""
-    future: Future[Callable[..., Any]] = Future()
+    job = Job()
 
     def work() -> None:
         try:
-            future.set_result(_compile(kernel))
+            job.finish(_compile(kernel))
         except BaseException as error:
-            future.set_exception(error)
+            job.fail(error)
 
     threading.Thread(target=work, name=f"kpg compiles {kernel.symbol}").start()
-    return future
+    return job
 
 
 def _compile(kernel: Kernel) -> Callable[..., Any]:

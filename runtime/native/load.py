@@ -1,6 +1,6 @@
 """From a kernel to its machine code: the wheel's, the cache's, or compiled now.
 
-``KPG_KERNELS`` in the environment says otherwise: ``numba`` compiles within the process, ``python`` does not compile.
+``KPG_KERNELS`` in the environment says otherwise: ``numba`` compiles in the process, ``python`` not at all.
 """
 
 import importlib.machinery
@@ -8,7 +8,7 @@ import importlib.util
 import json
 import logging
 import os
-import sysconfig
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -22,8 +22,9 @@ from kpg.runtime.native.signature import parse
 
 _logger = logging.getLogger("kpg")
 SHIPPED: Final = identity.HERE / "shipped"
-"""Where a wheel has a library for each processor, and ``kernels.json`` that says what they were compiled from."""
-SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
+"""Where a wheel has a library for each processor, and ``kernels.json``: what they were compiled from."""
+SUFFIX: Final = importlib.machinery.EXTENSION_SUFFIXES[0]
+"""Of a module for this Python on this platform."""
 
 
 def compiled(kernel: Kernel) -> Callable[..., Any]:
@@ -68,7 +69,13 @@ def _jit(kernel: Kernel) -> Callable[..., Any]:
 
 @cache
 def _tell_no_linker(why: str) -> None:
-    _logger.warning("kernels are compiled by numba in every process that needs a new one: %s", why)
+    message = (
+        f"kpg's kernels are compiled by numba, one at a time, and numba is imported at every start: {why}"
+    )
+    if sys.stderr.isatty():
+        print(message, file=sys.stderr, flush=True)
+    else:
+        _logger.warning(message)
 
 
 def _from_wheel(kernel: Kernel) -> Callable[..., Any] | None:
@@ -81,6 +88,11 @@ def _from_wheel(kernel: Kernel) -> Callable[..., Any] | None:
         return None
     path = SHIPPED / f"{processor()}.so"
     return _open(path, kernel) if path.is_file() else None
+
+
+def is_shipped() -> bool:
+    """Whether this is a wheel that has compiled kernels."""
+    return bool(_shipped_contents())
 
 
 @cache
@@ -107,7 +119,7 @@ def _library(path: Path) -> Any:
 
 @cache
 def call() -> Any:
-    """The module of ``call.c``: the wheel's, or one that is compiled for this Python. Raises ``CannotLink``."""
+    """The module of ``call.c``: the wheel's, or one compiled for this Python. Raises ``CannotLink``."""
     name = "kpg.runtime.native._call"
     path = identity.HERE / f"_call{SUFFIX}"
     if not path.is_file():

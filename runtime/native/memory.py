@@ -1,4 +1,4 @@
-"""Reading memory behind an address: as numba's intrinsics, and in plain Python for kernels that are not compiled."""
+"""Reading memory behind an address: as numba's intrinsics, and in plain Python for kernels not compiled."""
 
 import ctypes
 from typing import Any

@@ -1,7 +1,7 @@
 """Compiles all kernels for a wheel: ``python -m kpg.runtime.native.ship FOLDER``.
 
-The folder, which is to be this package in the wheel, gets the module of ``call.c`` and ``shipped/``: a library for each
-processor, and ``kernels.json``, which says what each kernel was compiled from.
+The folder, which is to be this package in the wheel, gets the module of ``call.c`` and ``shipped/``: a
+library for each processor, and ``kernels.json``, which says what each kernel was compiled from.
 """
 
 import json

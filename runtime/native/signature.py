@@ -1,7 +1,7 @@
 """A kernel's signature, without numba: what its arguments are, and the slots they take in compiled code.
 
-A slot is a word: an integer, a double's bits, or 0 and 1 for a boolean take one; an array takes its address and
-then its shape.
+A slot is a word: an integer, a double's bits, or 0 and 1 for a boolean take one; an array takes its address
+and then its shape.
 """
 
 import re

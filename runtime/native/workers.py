@@ -1,27 +1,31 @@
 """Kernels compiled in processes of their own, several at a time.
 
-The first kernel that is missing starts the processes, and has them compile what nearly every program
-needs (``USUAL``) beside it; who needs another kernel puts that before the rest. A process that compiles holds a lock for
-the kernel, so that programs that start together share the work, and puts its result into the cache in one piece: so it
-matters to nobody when it is stopped, and signals to the program do not reach it.
+The first kernel that is missing starts the processes, and has them compile what nearly every program needs
+(``USUAL``) beside it; who needs another kernel puts that before the rest. A process that compiles holds a
+lock for the kernel, so that programs that start together share the work, and puts its result into the cache
+in one piece, so that stopping it harms nobody. Signals to the program do not reach it.
+
+Whoever asks may be interrupted at any place: asking takes no lock, and may be done again.
 """
 
 import atexit
+import importlib
 import json
 import logging
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
-from concurrent.futures import Future
+from collections.abc import Iterable, Sequence
 from functools import cache
+from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.native.catalog import every_kernel
 from kpg.runtime.native.declare import Kernel
-from kpg.runtime.native.identity import HERE
+from kpg.runtime.native.job import Job
 from kpg.runtime.native.link import compiler
 from kpg.runtime.native.load import cached, call, processor
 
@@ -29,6 +33,9 @@ _logger = logging.getLogger("kpg")
 
 MOST_PROCESSES: Final = 8
 """More would wait for each other: a few kernels take most of the time."""
+
+WIDTH: Final = 60
+"""Of the line on a terminal."""
 
 USUAL: Final = (
     "vm.run",
@@ -56,12 +63,15 @@ class Workers:
     """Processes that compile, and for each a thread that feeds it; they start when there is work."""
 
     def __init__(self) -> None:
-        self._lock = threading.Condition()
+        self._jobs: dict[str, Job] = {}
+        self._orders: SimpleQueue[tuple[Kernel, bool]] = SimpleQueue()
+        self._among_threads = threading.Lock()
         self._waiting: list[Kernel] = []
-        self._jobs: dict[str, Future[None]] = {}
         self._threads: list[threading.Thread] = []
         self._processes: list[subprocess.Popen[str]] = []
         self._finished = 0
+        self._stopping = False
+        self._watched = False
         atexit.register(self._stop)
 
     def wait(self, kernel: Kernel) -> None:
@@ -70,62 +80,73 @@ class Workers:
         Raises ``CannotLink`` if there is no C compiler, ``InternalError`` if numba refuses the kernel.
         """
         compiler()
-        job = self._begin(kernel, first=True)
-        if not job.done():
+        (job,) = self._order([kernel], first=True)
+        if not job.done:
             self.begin(usual())
-        job.result()
+        self._watched = True
+        try:
+            self._show()
+            job.wait()
+        finally:
+            self._watched = False
+            if sys.stderr.isatty():
+                print(f"\r{'':{WIDTH}}\r", end="", file=sys.stderr, flush=True)
 
-    def begin(self, kernels: Iterable[Kernel]) -> list[Future[None]]:
+    def begin(self, kernels: Iterable[Kernel]) -> list[Job]:
         """Have kernels compiled that are not in the cache, in this order; does not wait for them."""
         target = processor()
-        return [self._begin(kernel) for kernel in kernels if not cached(kernel, target).is_file()]
+        return self._order([kernel for kernel in kernels if not cached(kernel, target).is_file()])
 
-    def _begin(self, kernel: Kernel, first: bool = False) -> Future[None]:
-        with self._lock:
-            job = self._jobs.get(kernel.symbol)
-            if job is None:
-                job = self._jobs[kernel.symbol] = Future()
-                self._waiting.append(kernel)
-            if first and kernel in self._waiting:
-                self._waiting.remove(kernel)
-                self._waiting.insert(0, kernel)
-            self._grow()
-            self._lock.notify()
-        return job
-
-    def _grow(self) -> None:
-        """Have as many threads as there is work for, and processors."""
-        most = min(MOST_PROCESSES, processors())
-        if len(self._threads) < min(most, len(self._waiting)):
+    def _order(self, kernels: Sequence[Kernel], first: bool = False) -> list[Job]:
+        jobs = []
+        for kernel in kernels:
+            jobs.append(self._jobs.setdefault(kernel.symbol, Job()))
+            self._orders.put((kernel, first))  # again if it was before: that may have been interrupted
+        for _ in range(len(self._threads), min(MOST_PROCESSES, processors(), len(self._jobs))):
             thread = threading.Thread(target=self._feed, name="kpg compiles", daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
+        return jobs
+
+    def _next(self) -> tuple[Kernel, Job]:
+        """What to compile next: the order of the threads that compile, which nothing interrupts."""
+        while True:
+            with self._among_threads:
+                try:
+                    while True:
+                        kernel, first = self._orders.get_nowait()
+                        self._waiting.insert(0 if first else len(self._waiting), kernel)
+                except Empty:
+                    pass
+                while self._waiting:
+                    kernel = self._waiting.pop(0)
+                    job = self._jobs.get(kernel.symbol)
+                    if job is not None and not job.begun:
+                        job.begun = True
+                        return kernel, job
+            self._orders.put(self._orders.get())  # waits
 
     def _feed(self) -> None:
-        """Give one process kernels to compile, as long as there are some."""
+        """Give one process kernels to compile, for good."""
         process = self._start()
-        while True:
-            with self._lock:
-                while not self._waiting:
-                    self._lock.wait()
-                kernel = self._waiting.pop(0)
-            job = self._jobs[kernel.symbol]
+        while not self._stopping:
+            kernel, job = self._next()
             try:
                 self._compile(process, kernel)
             except BaseException as error:
-                with self._lock:
-                    del self._jobs[kernel.symbol]  # may be tried again
-                job.set_exception(error)
-                if process.poll() is not None:
+                del self._jobs[kernel.symbol]  # may be tried again
+                job.fail(error)
+                if process.poll() is not None and not self._stopping:
                     process = self._start()
             else:
-                job.set_result(None)
+                job.finish(None)
             self._finished += 1
             self._show()
 
     def _start(self) -> subprocess.Popen[str]:
         """A process that reads kernels' names and compiles them; it ends with its input."""
-        path = os.pathsep.join([str(HERE.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+        root = Path(str(importlib.import_module("kpg").__file__)).parents[1]
+        path = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
         process = subprocess.Popen(
             [sys.executable, "-m", "kpg.runtime.native"],
             stdin=subprocess.PIPE,
@@ -153,20 +174,18 @@ class Workers:
             raise InternalError(f"kernel {kernel.symbol} is not compiled: {error}")
 
     def _show(self) -> None:
-        """Say how far it is: on a terminal in a line that goes away, else in the log."""
-        total = len(self._jobs)
-        message = f"kpg compiles kernels, once on a machine: {self._finished} of {total}"
+        """Say how far it is: on a terminal, while somebody waits, in a line that goes; else in the log."""
+        message = f"kpg compiles kernels, once on a machine: {self._finished} of {len(self._jobs)}"
         if not sys.stderr.isatty():
             _logger.info(message)
-        elif self._finished < total:
+        elif self._watched:
             print(f"\r{message}", end="", file=sys.stderr, flush=True)
-        else:
-            print(f"\r{'':{len(message)}}\r", end="", file=sys.stderr, flush=True)
 
     def _stop(self) -> None:
-        for process in self._processes:
+        """End the processes. One that is just being started ends with its input, as soon as this one does."""
+        self._stopping = True
+        for process in list(self._processes):
             process.terminate()
-        for process in self._processes:
             process.wait()
 
 

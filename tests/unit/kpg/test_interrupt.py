@@ -7,7 +7,6 @@ import pytest
 
 from kpg.database import Database
 from kpg.feed import Change, Feed
-from kpg.runtime.kernels import Kernel
 from kpg.runtime.operators.reduce import Reduce
 from kpg.runtime.trace.updates import Updates
 
@@ -111,20 +110,3 @@ def test_what_a_callback_commits_is_told_after_what_it_was_told(db: Database) ->
     db.view("v").subscribe(told.extend)
     db.sql("insert into t values (1)")
     assert told == [((1,), 1, 1), ((2,), 2, 1), ((3,), 3, 1)]
-
-
-def test_while_a_kernel_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiler is not left midway: Ctrl-C is noticed when it has finished."""
-    done: list[str] = []
-
-    def compiling(self: Kernel) -> Callable[..., int]:
-        signal.raise_signal(signal.SIGINT)
-        done.append("compiled")
-        return lambda: 7
-
-    monkeypatch.setattr(Kernel, "compile", compiling)
-    kernel = Kernel(lambda: 7, "int64()")
-    with pytest.raises(KeyboardInterrupt):
-        kernel()
-    assert done == ["compiled"]
-    assert kernel() == 7
