@@ -7,7 +7,7 @@ through :meth:`Table.drain`, once, in its net form.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +27,14 @@ Words = NDArray[np.int64]
 NO_KEY = (np.empty(0, np.int64), np.empty(0, np.int64), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """Rows that appeared (``diff`` +1) or went (``diff`` -1)."""
 
     rowids: Words
     diff: int
 
 
-@dataclass(frozen=True, slots=True)
-class Savepoint:
+class Savepoint(NamedTuple):
     """A state of a table to return to: its rowids in use, and what it had told the dataflow."""
 
     count: int
