@@ -7,6 +7,7 @@ through :meth:`Table.drain`, once, in its net form.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +35,8 @@ class Change(NamedTuple):
     diff: int
 
 
-class Savepoint(NamedTuple):
+@dataclass(slots=True)
+class Savepoint:
     """A state of a table to return to: its rowids in use, and what it had told the dataflow."""
 
     count: int
