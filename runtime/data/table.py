@@ -8,6 +8,7 @@ through :meth:`Table.drain`, once, in its net form.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,18 +25,20 @@ from kpg.runtime.types import Schema
 
 Words = NDArray[np.int64]
 
+MOST_ROWIDS: Final = 1 << 40
+"""What an entry of an index has room for (see ``kernels.rows``)."""
+
 NO_KEY = (np.empty(0, np.int64), np.empty(0, np.int64), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """Rows that appeared (``diff`` +1) or went (``diff`` -1)."""
 
     rowids: Words
     diff: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Savepoint:
     """A state of a table to return to: its rowids in use, and what it had told the dataflow."""
 
@@ -136,6 +139,8 @@ class Table:
     def _insert(self, words: Words) -> Words:
         start, end = self.count, self.count + words.shape[1]
         if end > self.groups.capacity:
+            if end > MOST_ROWIDS:
+                raise ProgrammingError(f"table {self.name} has had 2^40 rows", hint="copy it to a new table")
             self.groups.reserve(end, start)
         index = self._key
         key, highest, known = NO_KEY if index is None else (index.key, index.highest.copy(), index.known)
@@ -245,8 +250,8 @@ class Table:
         if self._vacuum.waits and not self._untold and self._told == self.count:
             with self._interrupt:
                 given_up = self._vacuum.run(self.count)
-            self.dead -= given_up
-            self.reclaimed += given_up
+                self.dead -= given_up
+                self.reclaimed += given_up
 
     @property
     def pending(self) -> list[Change]:
