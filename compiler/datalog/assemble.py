@@ -9,7 +9,7 @@ from kpg.compiler.datalog.desugaring.desugar import Desugar
 from kpg.compiler.datalog.desugaring.ground import ground
 from kpg.compiler.datalog.desugaring.normal import NormalLiteral, NormalRule
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.relations import RelationInfo
+from kpg.compiler.datalog.typing.relations import RelationInfo
 from kpg.compiler.datalog.typing.types import NUMBER
 from kpg.compiler.rules.core import (
     Atom,

@@ -10,17 +10,17 @@ from kpg.compiler.catalog import Catalog
 from kpg.compiler.datalog.assemble import Assembly
 from kpg.compiler.datalog.checks.depth import check_depth
 from kpg.compiler.datalog.checks.monotone import check_monotone
-from kpg.compiler.datalog.checks.plans import MADE_UP, check_versions
 from kpg.compiler.datalog.checks.stratified import check_stratified
 from kpg.compiler.datalog.clauses import Clauses
 from kpg.compiler.datalog.desugaring.inline import inline
+from kpg.compiler.datalog.desugaring.plans import MADE_UP, check_versions
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.relations import Relations
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.components import instantiate
 from kpg.compiler.datalog.syntax.parse import parse
 from kpg.compiler.datalog.syntax.preprocess import Read, preprocess
 from kpg.compiler.datalog.syntax.source import File
+from kpg.compiler.datalog.typing.relations import Relations
 from kpg.compiler.datalog.typing.types import declare_types
 from kpg.compiler.rules.core import Program
 from kpg.runtime.errors import Diagnostic, Span

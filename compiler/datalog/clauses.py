@@ -4,17 +4,17 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from kpg.compiler.catalog import ViewEntry
-from kpg.compiler.datalog.desugaring.flatten import LOCAL, FlatRule, flatten, flatten_goal
 from kpg.compiler.datalog.desugaring.normal import NormalRule, normalize
 from kpg.compiler.datalog.desugaring.structures import encode
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
-from kpg.compiler.datalog.functors import CONSTRAINTS
-from kpg.compiler.datalog.relations import OLD_TRANSFERS, RelationInfo, Relations
 from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.flatten import LOCAL, FlatRule, flatten, flatten_goal
 from kpg.compiler.datalog.syntax.walk import all_variables, literal_expressions, literals, walk
 from kpg.compiler.datalog.typing.aggregates import head_aggregate, takes_value
 from kpg.compiler.datalog.typing.constraints import Typing
+from kpg.compiler.datalog.typing.functors import CONSTRAINTS
 from kpg.compiler.datalog.typing.infer import infer
+from kpg.compiler.datalog.typing.relations import OLD_TRANSFERS, RelationInfo, Relations
 from kpg.compiler.datalog.typing.subtypes import check_declared_types
 from kpg.compiler.rules.core import Constant, Direction, Kind, Parameter, Query, Transfer, Update, Value
 from kpg.runtime.errors import Span

@@ -1,1 +1,1 @@
-"""What is checked of a whole program: stratification, monotone recursion, depth, the user's join orders."""
+"""What is checked of a whole program: stratification, monotone recursion, depth."""

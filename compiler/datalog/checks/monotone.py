@@ -34,7 +34,7 @@ from kpg.runtime.errors import Span
 from kpg.runtime.types import word_to_float
 
 
-class Trend(enum.Enum):
+class Movement(enum.Enum):
     """How a value changes as the aggregates that it comes from get better."""
 
     DOWN = "gets smaller"
@@ -42,9 +42,9 @@ class Trend(enum.Enum):
     UNKNOWN = "changes"
 
 
-OPPOSITE = {Trend.DOWN: Trend.UP, Trend.UP: Trend.DOWN, Trend.UNKNOWN: Trend.UNKNOWN}
-WANTED = {functions.Trend.DOWN: Trend.DOWN, functions.Trend.UP: Trend.UP}
-BETTER = {Trend.DOWN: "smaller", Trend.UP: "larger"}
+OPPOSITE = {Movement.DOWN: Movement.UP, Movement.UP: Movement.DOWN, Movement.UNKNOWN: Movement.UNKNOWN}
+WANTED = {functions.Trend.DOWN: Movement.DOWN, functions.Trend.UP: Movement.UP}
+BETTER = {Movement.DOWN: "smaller", Movement.UP: "larger"}
 RISING = frozenset({"add", "least", "greatest", "cast", "trunc", "floor", "ceil", "round", "$unsigned"})
 """Functions that are not decreasing in any of their arguments."""
 ORDERED = {"lt": False, "le": False, "gt": True, "ge": True}
@@ -57,9 +57,9 @@ Column = tuple[str, int]
 class _Flow:
     """What is known of a variable: its trend, and the aggregate that it comes from."""
 
-    trend: Trend
+    trend: Movement
     source: str
-    better: Trend
+    better: Movement
     """Where the aggregate's value goes."""
 
 
@@ -109,8 +109,8 @@ class _Stratum:
             if flow is None or key in self.aggregates:
                 continue
             old = self.columns.get(key)
-            if old is None or old.trend not in (flow.trend, Trend.UNKNOWN):
-                self.columns[key] = flow if old is None else replace(old, trend=Trend.UNKNOWN)
+            if old is None or old.trend not in (flow.trend, Movement.UNKNOWN):
+                self.columns[key] = flow if old is None else replace(old, trend=Movement.UNKNOWN)
                 changed = True
         return changed
 
@@ -157,7 +157,7 @@ class _Stratum:
                 f"as {flow.source} gets {BETTER[flow.better]}, what {function} is taken of {flow.trend.value}"
             )
             self._error(message, span)
-        elif function is not None and flow.trend is Trend.UNKNOWN:
+        elif function is not None and flow.trend is Movement.UNKNOWN:
             self._warn(f"as {flow.source} changes, what {function} is taken of may get worse", span)
 
     def _literal(self, one: Literal, flows: Flows) -> None:
@@ -185,9 +185,9 @@ class _Stratum:
             if flow is None:
                 continue
             rising = ORDERED.get(one.function)
-            if rising is None or flow.trend is Trend.UNKNOWN:
+            if rising is None or flow.trend is Movement.UNKNOWN:
                 self._warn(f"{flow.source} is tested here: it may pass and then no more", one.span)
-            elif (flow.trend is Trend.UP) is not (rising is is_left) or one.negated:
+            elif (flow.trend is Movement.UP) is not (rising is is_left) or one.negated:
                 self._error(f"{flow.source} is tested here, and fails as it {flow.trend.value}", one.span)
 
     def _joined(self, rule: Rule, flows: Flows) -> Iterator[tuple[str, str]]:
@@ -206,13 +206,13 @@ class _Stratum:
         self.diagnostics.warning("aggregation", f"perhaps not monotone: {message}", span, hint=hint)
 
 
-def _wanted(function: str | None) -> Trend | None:
+def _wanted(function: str | None) -> Movement | None:
     """Where the values of an aggregate go that may stand in a recursion."""
     trend = functions.aggregate_named(function).trend if function and in_recursion(function) else None
     return None if trend is None else WANTED[trend]
 
 
-def _turns(trend: Trend, function: str) -> bool:
+def _turns(trend: Movement, function: str) -> bool:
     """Whether values with the trend make an aggregate's worse."""
     wanted = _wanted(function)
     return wanted is not None and trend is OPPOSITE[wanted]
@@ -238,7 +238,7 @@ def _flow(expression: Expression, flows: Flows) -> _Flow | None:
             return None
 
 
-def _trend(function: str, args: Sequence[Expression], trends: Sequence[Trend | None]) -> Trend:
+def _trend(function: str, args: Sequence[Expression], trends: Sequence[Movement | None]) -> Movement:
     """The trend of a call; of a product with what may be negative, that of a positive factor."""
     if function == "sub":
         trends = [trends[0], None if trends[1] is None else OPPOSITE[trends[1]]]
@@ -249,9 +249,9 @@ def _trend(function: str, args: Sequence[Expression], trends: Sequence[Trend | N
         if _is_negative(factor):
             trends = [trend and OPPOSITE[trend] for trend in trends]
     elif function not in RISING:
-        return Trend.UNKNOWN
+        return Movement.UNKNOWN
     different = {trend for trend in trends if trend is not None}
-    return different.pop() if len(different) == 1 else Trend.UNKNOWN
+    return different.pop() if len(different) == 1 else Movement.UNKNOWN
 
 
 def _is_negative(expression: Expression) -> bool:

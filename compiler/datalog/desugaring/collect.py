@@ -5,7 +5,6 @@ from typing import Protocol
 
 from kpg.compiler.datalog.desugaring import structures, substitute
 from kpg.compiler.datalog.desugaring.equate import equate
-from kpg.compiler.datalog.desugaring.flatten import LOCAL, written
 from kpg.compiler.datalog.desugaring.normal import (
     INLINED,
     Collected,
@@ -14,6 +13,7 @@ from kpg.compiler.datalog.desugaring.normal import (
     NormalLiteral,
     Range,
 )
+from kpg.compiler.datalog.syntax.flatten import LOCAL, written
 from kpg.compiler.datalog.typing.types import TypeTable
 from kpg.compiler.rules.aggregates import counts_repeats
 from kpg.compiler.rules.core import Atom, BodyAggregate, Expression, Variable, Wildcard, variables

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from kpg.compiler.datalog.checks.plans import orders
 from kpg.compiler.datalog.desugaring import structures
 from kpg.compiler.datalog.desugaring.collect import named
 from kpg.compiler.datalog.desugaring.constants import integer
 from kpg.compiler.datalog.desugaring.ground import GroundRule
 from kpg.compiler.datalog.desugaring.normal import UNNAMED, Collected, Grounded, Range
+from kpg.compiler.datalog.desugaring.plans import orders
 from kpg.compiler.datalog.desugaring.substitute import bound_by
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.functors import build
+from kpg.compiler.datalog.typing.functors import build
 from kpg.compiler.datalog.typing.types import TypeTable, kind_of_stored
 from kpg.compiler.rules.aggregates import counts_repeats
 from kpg.compiler.rules.core import (

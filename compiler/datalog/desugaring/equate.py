@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from kpg.compiler.datalog.desugaring import substitute
-from kpg.compiler.datalog.desugaring.flatten import LOCAL
 from kpg.compiler.datalog.desugaring.normal import NormalAggregate, NormalLiteral, Range
 from kpg.compiler.datalog.desugaring.structures import is_structure
+from kpg.compiler.datalog.syntax.flatten import LOCAL
 from kpg.compiler.rules.core import Call, Comparison, Constant, Expression, Parameter, Variable, variables
 from kpg.compiler.rules.substitute import replacing
 

@@ -11,7 +11,6 @@ from itertools import count
 from kpg.compiler.datalog.desugaring import structures, substitute
 from kpg.compiler.datalog.desugaring.collect import collect, values_of
 from kpg.compiler.datalog.desugaring.equate import equate
-from kpg.compiler.datalog.desugaring.flatten import written
 from kpg.compiler.datalog.desugaring.normal import (
     UNNAMED,
     Grounded,
@@ -21,6 +20,7 @@ from kpg.compiler.datalog.desugaring.normal import (
     Range,
 )
 from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.syntax.flatten import written
 from kpg.compiler.datalog.typing.types import TypeTable
 from kpg.compiler.rules.core import (
     Assignment,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count, product
 
 from kpg.compiler.datalog.desugaring import substitute
-from kpg.compiler.datalog.desugaring.flatten import written
 from kpg.compiler.datalog.desugaring.normal import INLINED, NormalAggregate, NormalLiteral, NormalRule
 from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.syntax.flatten import written
 from kpg.compiler.rules.core import (
     Atom,
     Comparison,

@@ -10,14 +10,14 @@ from itertools import count
 
 from kpg.compiler.datalog.desugaring import structures
 from kpg.compiler.datalog.desugaring.constants import NIL, OutOfRange, literal
-from kpg.compiler.datalog.desugaring.flatten import FlatRule
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.functors import CONSTRAINTS, SQL_NAMES, build, cast
-from kpg.compiler.datalog.relations import RelationInfo
 from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.flatten import FlatRule
 from kpg.compiler.datalog.syntax.walk import FlatLiteral, alternatives
 from kpg.compiler.datalog.typing.aggregates import Result, head_aggregate, result_of, takes_value
 from kpg.compiler.datalog.typing.constraints import Typing
+from kpg.compiler.datalog.typing.functors import CONSTRAINTS, SQL_NAMES, build, cast
+from kpg.compiler.datalog.typing.relations import RelationInfo
 from kpg.compiler.datalog.typing.types import TypeKind, TypeTable
 from kpg.compiler.rules.aggregates import is_total
 from kpg.compiler.rules.core import (

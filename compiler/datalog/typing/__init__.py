@@ -1,6 +1,6 @@
 """The types of a program's expressions.
 
-``types`` has what is declared: kinds, subtypes, records. ``infer`` unifies ``kinds`` over a rule's
-expressions, noting what has to wait (``constraints``), which ``solve`` settles; ``subtypes`` then checks
-the declared names.
+``types`` and ``relations`` have what is declared; ``functors`` and ``aggregates`` what can be called.
+``infer`` unifies ``kinds`` over a rule's expressions, noting what has to wait (``constraints``), which
+``solve`` settles; ``subtypes`` then checks the declared names.
 """

@@ -4,10 +4,10 @@ more.
 
 from dataclasses import dataclass, field
 
-from kpg.compiler.datalog.desugaring.flatten import written
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.functors import NUMERIC, Functor
 from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.flatten import written
+from kpg.compiler.datalog.typing.functors import NUMERIC, Functor
 from kpg.compiler.datalog.typing.kinds import Kinds, Reason
 from kpg.compiler.datalog.typing.types import FLOAT, NUMBER, SYMBOL, UNSIGNED, TypeKind, TypeTable
 from kpg.compiler.rules.core import Domain

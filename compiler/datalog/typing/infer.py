@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from kpg.compiler.catalog import did_you_mean
-from kpg.compiler.datalog.desugaring.flatten import FlatRule
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
-from kpg.compiler.datalog.functors import CONSTRAINTS, FUNCTORS, NUMERIC, WHOLE, Scheme
-from kpg.compiler.datalog.relations import RelationInfo
 from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.flatten import FlatRule
 from kpg.compiler.datalog.syntax.walk import FlatLiteral, literals
 from kpg.compiler.datalog.typing.aggregates import (
     Result,
@@ -18,7 +16,9 @@ from kpg.compiler.datalog.typing.aggregates import (
     takes_value,
 )
 from kpg.compiler.datalog.typing.constraints import Compared, Registered, Same, Stored, Structured, Typing
+from kpg.compiler.datalog.typing.functors import CONSTRAINTS, FUNCTORS, NUMERIC, WHOLE, Scheme
 from kpg.compiler.datalog.typing.kinds import Reason
+from kpg.compiler.datalog.typing.relations import RelationInfo
 from kpg.compiler.datalog.typing.solve import LITERALS, solve
 from kpg.compiler.datalog.typing.types import CONDITION, FLOAT, SYMBOL, UNSIGNED, TypeTable
 from kpg.compiler.rules.core import Domain

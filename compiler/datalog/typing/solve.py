@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from kpg.compiler.catalog import did_you_mean
-from kpg.compiler.datalog.functors import EXTREMES, FUNCTORS, SQL_NAMES
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.typing.constraints import (
     Compared,
@@ -17,6 +16,7 @@ from kpg.compiler.datalog.typing.constraints import (
     Typing,
     describe,
 )
+from kpg.compiler.datalog.typing.functors import EXTREMES, FUNCTORS, SQL_NAMES
 from kpg.compiler.datalog.typing.kinds import Reason
 from kpg.compiler.datalog.typing.types import NUMBER, TypeKind, kind_of_stored
 from kpg.compiler.rules.core import Domain

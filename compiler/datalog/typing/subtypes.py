@@ -4,13 +4,13 @@ gets no other.
 
 from dataclasses import dataclass, field
 
-from kpg.compiler.datalog.desugaring.flatten import FlatRule
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.relations import RelationInfo
 from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.flatten import FlatRule
 from kpg.compiler.datalog.syntax.walk import FlatLiteral, literal_expressions, literals, walk
 from kpg.compiler.datalog.typing.aggregates import head_aggregate, selects
 from kpg.compiler.datalog.typing.constraints import Typing, describe
+from kpg.compiler.datalog.typing.relations import RelationInfo
 from kpg.compiler.datalog.typing.types import Branch, TypeTable
 from kpg.runtime.errors import Span
 

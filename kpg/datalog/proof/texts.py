@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from kpg.compiler.datalog.desugaring.flatten import written
-from kpg.compiler.datalog.functors import CONSTRAINTS
+from kpg.compiler.datalog.syntax.flatten import written
 from kpg.compiler.datalog.syntax.source import blank_comments
+from kpg.compiler.datalog.typing.functors import CONSTRAINTS
 from kpg.compiler.rules import core
 from kpg.compiler.rules.substitute import replacing
 from kpg.compiler.rules.text import OPERATORS, expression_text, literal_text, rule_text
