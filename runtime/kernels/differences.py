@@ -21,8 +21,8 @@ NULL = -(2**63)
 LOW = 0xFFFFFFFF
 MOST = 2**63 - 1
 FREE = -2
-BLOCK = 64
-FEW = 32
+BLOCK = 64  # entries that are read ahead, so that their cache misses overlap
+FEW = 32  # records of a key that are added up without calls
 
 CURRENT, STEP_RECORDS, FIRST_EPOCH, LAST_EPOCH, MIXED, ENTRIES, OWED, SINK = range(7, 15)
 

@@ -25,13 +25,13 @@ from kpg.runtime.kernels import device, kernel
 COUNT = 0
 SUM = 1
 SUM_DOUBLE = 2
-LIMBS = 68
+LIMBS = 68  # of 32 bits: the 2,098 bits of all doubles, and 63 for sums of as many as there can be
 SUM_DOUBLE_WORDS = LIMBS + 4
 NULL = -(2**63)
 ERROR = NULL + 1
 LOW = 0xFFFFFFFF
 MOST_AMOUNT = 1 << 28  # products of 33 bits with it are added to limbs
-BLOCK = 64
+BLOCK = 64  # rows whose groups are read ahead, so that their cache misses overlap
 OVERFLOW = 5
 NAN_WORD = 0x7FF8000000000000
 FLIP = 0x7FFFFFFFFFFFFFFF

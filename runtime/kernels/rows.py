@@ -20,9 +20,9 @@ Flags = NDArray[np.uint8]
 EMPTY = 0
 REMOVED = -1
 NULL = -(2**63)
-ROW_BITS = 40
+ROW_BITS = 40  # 10^12 rows; 24 bits of a slot are left for the key's tag
 ROW_MASK = (1 << ROW_BITS) - 1
-BLOCK = 128
+BLOCK = 128  # keys that are looked for ahead, so that their cache misses overlap
 
 
 @device

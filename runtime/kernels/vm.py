@@ -25,7 +25,7 @@ MIN_WORD = NULL + 2
 MAX_WORD = 2**63 - 1
 NAN_WORD = 0x7FF8000000000000
 SIGN_FLIP = 0x7FFFFFFFFFFFFFFF
-CHUNK = 1024
+CHUNK = 1024  # rows of a register: 8 KB, so that a program's registers stay in the cache
 
 LOAD = 0  # input column b
 FETCH = 1  # column c of source b at rowid a
