@@ -22,9 +22,9 @@ UNEQUAL = 1
 OVERFLOW = 2
 """Flag of ``merge_rows`` and ``merge_histories``, added to the other."""
 
-INSERTION = 32
-BLOCK = 64
-SHORT_BLOCK = 8
+INSERTION = 32  # updates up to which insertion sort is quicker than a heap
+BLOCK = 64  # rows that are chosen before they are copied, column by column
+SHORT_BLOCK = 8  # rows below which a run is not worth a copy of its own
 
 
 @device

@@ -53,7 +53,7 @@ COUNTED = 6  # whether a match may have a diff other than 1
 PATIENCE = 7
 EARLIEST = 8  # the earliest of the stream's times, coordinate by coordinate
 
-BLOCK = 64
+BLOCK = 64  # stream rows whose places are found together, so that their cache misses overlap
 
 MOST_WORK = 1 << 24
 """Units of work, one for each pair tried, after which matching lets its caller look up."""

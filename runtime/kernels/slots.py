@@ -4,7 +4,7 @@ import numpy as np
 
 from kpg.runtime.kernels import kernel
 
-BLOCK = 64
+BLOCK = 64  # slots that are sorted out from empty ones at a time
 
 
 @kernel("void(int64[::1], int64[::1])")
