@@ -67,10 +67,10 @@ def meet(
     """The updates that stream rows and the rows of layers with the same key make; their number, or -1.
 
     ``columns`` are three counts, then the stream's key columns, its columns to keep, and the layers' to
-    keep. The rest up to ``origin`` is as ``seek.match`` takes it. There is room for so many updates: ``buffer``
-    is ``int64[1 + (kept + 3 + depth) * room]``, and begins with what there is to tell, TIMES or ONE_TIME and
-    DIFFS. Then come the data ``int64[kept, n]``, and, from ``1 + kept * room`` on, the diffs ``int64[n]`` and,
-    ``room`` later, the times ``int64[depth, n]``, if they are told of.
+    keep. The rest up to ``origin`` is as ``seek.match`` takes it. There is ``room`` for so many updates:
+    ``buffer`` is ``int64[1 + (kept + 3 + depth) * room]``, and begins with what there is to tell, TIMES or
+    ONE_TIME and DIFFS. Then come the data ``int64[kept, n]``, and, from ``1 + kept * room`` on, the diffs
+    ``int64[n]`` and, ``room`` later, the times ``int64[depth, n]``, if they are told of.
     -1 if there are more, if a layer should have a directory first, or if a product of diffs overflows:
     nothing is to be used then.
     """

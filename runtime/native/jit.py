@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from kpg.runtime.native import identity
 from kpg.runtime.native.declare import Kernel, build_devices
 from kpg.runtime.native.job import Job
 
@@ -39,8 +40,13 @@ def _compile(kernel: Kernel) -> Callable[..., Any]:
 
     with _one_at_a_time():
         build_devices(kernel.function.__globals__)
-        compiled: Callable[..., Any] = numba.njit(kernel.signature, cache=True, nogil=True)(kernel.function)
-    return compiled
+        compiled: Any = numba.njit(cache=True, nogil=True)(kernel.function)
+        # numba's cache would look at the kernel's own file only, not at those that it imports from.
+        compiled._cache._cache_file._source_stamp = identity.content(kernel)
+        compiled.compile(kernel.signature)
+        compiled.disable_compile()
+    found: Callable[..., Any] = compiled
+    return found
 
 
 @cache
