@@ -163,6 +163,11 @@ def wake(numbers, bits, current, state) -> object:
     return list(dict.fromkeys([*current[: state[kernels.CURRENT]].tolist(), *numbers.tolist()]))
 
 
+def numbers_in(slots: Words) -> list[int]:
+    """The keys' numbers that can be found."""
+    return sorted((slot & kernels.LOW) - 1 for slot in found_slots(slots))
+
+
 def committed_cases(random: Random) -> Iterator[Arguments]:
     table, width = some_table(random)
     take(table, some_step(random, table, width, int(random.integers(1, 4))))
