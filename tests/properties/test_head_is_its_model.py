@@ -1,4 +1,4 @@
-"""A trace that steps append to holds what was put in, in the midst of a step, after it, and after taking it back.
+"""A trace that steps append to holds what was put in: in the midst of a step, after it, and after a rollback.
 
 Random histories with limits so small that each part of the machinery is passed through: heads that grow, are
 sealed in a step, are crowded, or whose hash does not tell keys apart; steps that batch and steps that do not.
@@ -51,7 +51,7 @@ class History:
         self.width, self.depth = rng.choice((0, 1, 2, 2, 3)), rng.choice((1, 1, 2))
         self.kind = rng.choice(("edges", "hot", "unfit", "plain"))
         self.counts = rng.choice(([1], [1, 1, -1], [-2, 1, 3]))
-        self.spine = Spine(self.width, self.depth, key=rng.randint(0, self.width))
+        self.spine = Spine(self.width, self.depth, key=rng.choice((1, self.width)))
         self.handle = TraceHandle(self.spine)
         self.others: list[TraceHandle] = []
         self.parts: list[Updates] = []
