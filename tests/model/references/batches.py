@@ -72,6 +72,7 @@ def describe(data, time, diff, known, description) -> object:
     expected[layout.TIME], expected[layout.TIME_STRIDE] = time.ctypes.data, time.shape[1] != 1
     expected[layout.DIFF], expected[layout.DIFF_STRIDE] = diff.ctypes.data, diff.shape[0] != 1
     expected[layout.WIDTH], expected[layout.DEPTH] = data.shape[0], time.shape[0]
+    expected[layout.STRIDE], expected[layout.SLOTS] = n, 0
     expected[layout.OFFSETS] = expected[layout.OFFSETS_LENGTH] = expected[layout.PROBES] = 0
     if not known:
         latest = [max([0, *column]) if n else 0 for column in time.tolist()]

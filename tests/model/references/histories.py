@@ -163,19 +163,9 @@ def wake(numbers, bits, current, state) -> object:
     return list(dict.fromkeys([*current[: state[kernels.CURRENT]].tolist(), *numbers.tolist()]))
 
 
-def rehash_cases(random: Random) -> Iterator[Arguments]:
-    table, _ = some_table(random)
-    yield table.keys, int(table.state[kernels.KEYS]), table.key, np.zeros_like(table.slots)
-
-
 def numbers_in(slots: Words) -> list[int]:
     """The keys' numbers that can be found."""
     return sorted((slot & LOW) - 1 for slot in found_slots(slots))
-
-
-@reference("history.rehash", rehash_cases, lambda result, keys, used, nk, slots: numbers_in(slots))
-def rehash(keys, used, nk, slots) -> object:
-    return [number for number in range(used) if keys[number, 1 + nk] != kernels.FREE]
 
 
 def committed_cases(random: Random) -> Iterator[Arguments]:

@@ -14,15 +14,9 @@ ELSEWHERE = {
     "vm.run": "an interpreter: model/scalar.py is its reference, in unit/program/test_model.py",
     **dict.fromkeys(
         [
-            "rows.first_null",
-            "rows.append",
-            "rows.ascending",
-            "rows.highest_key",
             "rows.key_insert",
             "rows.key_remove",
             "rows.key_find",
-            "rows.claim",
-            "rows.kill",
             "rows.bag_insert",
             "rows.bag_remove",
             "rows.bag_match",
