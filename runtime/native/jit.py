@@ -15,35 +15,38 @@ from kpg.runtime.native.job import Job
 
 def jit(kernel: Kernel) -> Callable[..., Any]:
     """The function that numba makes of the kernel. Whoever waits may be interrupted; compiling goes on."""
-    compiled: Callable[..., Any] = _started(kernel).wait()
+    job = _jobs().setdefault(kernel, Job())
+    if not job.begun:  # a thread whose start was interrupted may be about to; one of them returns
+        threading.Thread(target=_work, args=(kernel, job), name=f"kpg compiles {kernel.symbol}").start()
+    compiled: Callable[..., Any] = job.wait()
     return compiled
 
 
-@cache
-def _started(kernel: Kernel) -> Job:
-    """The compilation of the kernel, begun."""
-    job = Job()
-
-    def work() -> None:
+def _work(kernel: Kernel, job: Job) -> None:
+    with _one_at_a_time():
+        if job.begun:
+            return
+        job.begun = True
         try:
             job.finish(_compile(kernel))
         except BaseException as error:
             job.fail(error)
 
-    threading.Thread(target=work, name=f"kpg compiles {kernel.symbol}").start()
-    return job
-
 
 def _compile(kernel: Kernel) -> Callable[..., Any]:
     import numba
 
-    with _one_at_a_time():
-        namespace = kernel.function.__globals__
-        for name, value in list(namespace.items()):
-            if isinstance(value, Device):
-                namespace[name] = value.build()
-        compiled: Callable[..., Any] = numba.njit(kernel.signature, cache=True, nogil=True)(kernel.function)
+    namespace = kernel.function.__globals__
+    for name, value in list(namespace.items()):
+        if isinstance(value, Device):
+            namespace[name] = value.build()
+    compiled: Callable[..., Any] = numba.njit(kernel.signature, cache=True, nogil=True)(kernel.function)
     return compiled
+
+
+@cache
+def _jobs() -> dict[Kernel, Job]:
+    return {}
 
 
 @cache
