@@ -16,37 +16,40 @@ from kpg.runtime.native.job import Job
 
 def jit(kernel: Kernel) -> Callable[..., Any]:
     """The function that numba makes of the kernel. Whoever waits may be interrupted; compiling goes on."""
-    compiled: Callable[..., Any] = _started(kernel).wait()
+    job = _jobs().setdefault(kernel, Job())
+    if not job.begun:  # a thread whose start was interrupted may be about to; one of them returns
+        threading.Thread(target=_work, args=(kernel, job), name=f"kpg compiles {kernel.symbol}").start()
+    compiled: Callable[..., Any] = job.wait()
     return compiled
 
 
-@cache
-def _started(kernel: Kernel) -> Job:
-    """The compilation of the kernel, begun."""
-    job = Job()
-
-    def work() -> None:
+def _work(kernel: Kernel, job: Job) -> None:
+    with _one_at_a_time():
+        if job.begun:
+            return
+        job.begun = True
         try:
             job.finish(_compile(kernel))
         except BaseException as error:
             job.fail(error)
 
-    threading.Thread(target=work, name=f"kpg compiles {kernel.symbol}").start()
-    return job
-
 
 def _compile(kernel: Kernel) -> Callable[..., Any]:
     import numba
 
-    with _one_at_a_time():
-        build_devices(kernel.function.__globals__)
-        compiled: Any = numba.njit(cache=True, nogil=True)(kernel.function)
-        # numba's cache would look at the kernel's own file only, not at those that it imports from.
-        compiled._cache._cache_file._source_stamp = identity.content(kernel)
-        compiled.compile(kernel.signature)
-        compiled.disable_compile()
+    build_devices(kernel.function.__globals__)
+    compiled: Any = numba.njit(cache=True, nogil=True)(kernel.function)
+    # numba's cache would look at the kernel's own file only, not at those that it imports from.
+    compiled._cache._cache_file._source_stamp = identity.content(kernel)
+    compiled.compile(kernel.signature)
+    compiled.disable_compile()
     found: Callable[..., Any] = compiled
     return found
+
+
+@cache
+def _jobs() -> dict[Kernel, Job]:
+    return {}
 
 
 @cache
