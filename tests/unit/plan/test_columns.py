@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.unit.sql.test_queries import GROUPS, JOINS, SETS, SIMPLE, SUBQUERIES, TABLES, WITH, random_data
 
 import kpg
 from kpg.compiler.algebra.rel import types as rel_types
@@ -40,6 +39,16 @@ from kpg.tpch.schema import QUERIES, create_statements, query_text
 from tests.datadriven import read_cases
 from tests.unit.compiler.physical.tiny import tiny_data
 from tests.unit.compiler.sql.oracle import catalog_of
+from tests.unit.compiler.sql.test_queries import (
+    GROUPS,
+    JOINS,
+    SETS,
+    SIMPLE,
+    SUBQUERIES,
+    TABLES,
+    WITH,
+    random_data,
+)
 
 TPCH = catalog_of("; ".join(create_statements().values()))
 SMALL = catalog_of(TABLES)
