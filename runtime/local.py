@@ -5,7 +5,7 @@ from typing import Final
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.executor import Executor
 from kpg.runtime.interrupts import DeferredInterrupt
-from kpg.runtime.trace.spine import EFFORT
+from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.worker import Worker
 
 MERGE_EFFORTS: Final = {"eager": 1 << 40, "default": EFFORT, "lazy": 1}

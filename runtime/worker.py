@@ -29,7 +29,7 @@ from kpg.runtime.plan import Mfp, Plan
 from kpg.runtime.program import Program
 from kpg.runtime.render import Rendered, disconnect, render, with_inputs
 from kpg.runtime.shutdown import detach, release, with_empty_frontier
-from kpg.runtime.trace.spine import EFFORT
+from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
 

@@ -33,11 +33,10 @@ VOCABULARY = {
     "functions": "names and types of SQL's functions",
     "interrupts": "Ctrl-C comes where the face is",
     "local": "makes an executor",
-    "plan": "what is asked of an executor",
+    "plan": "what is asked of an executor, users' functions in it",
     "scalar": "expressions of plans",
     "spark": "loads from outside, to Arrow",
     "types": "types of columns, and their words",
-    "user": "users' functions in plans",
 }
 """What the face may know of the runtime, and why."""
 NOT_FACE = {"__init__", "__main__", "compiler", "grammars", "runtime", "tpch"}

@@ -11,7 +11,7 @@ from kpg.runtime.native import memory
 
 
 class Device:
-    """A function callable from the kernels of its file and those that import it; compiled into each of them."""
+    """A function callable from the kernels of its file, and of those that import it; compiled into each."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function

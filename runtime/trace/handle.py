@@ -2,17 +2,8 @@
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.trace.holds import Hold
 from kpg.runtime.trace.spine import Spine
-
-
-class Hold:
-    """The two frontiers that a spine respects while this object lives."""
-
-    __slots__ = ("__weakref__", "logical", "physical")
-
-    def __init__(self, logical: Antichain, physical: Antichain) -> None:
-        self.logical = logical
-        self.physical = physical
 
 
 class TraceHandle:

@@ -1,9 +1,8 @@
-"""A trace: the batches of one collection, merged geometrically with bounded effort.
+"""A trace: the batches of one collection, and after them the head, what came lately.
 
-The batches are adjacent (each one's ``upper`` is the next one's ``lower``), oldest first. Two neighbours
-are merged when the older is not larger than ``factor`` times all that is newer; so, once merges are
-done, sizes fall geometrically and there are O(log n) batches. Merging is done in :meth:`Spine.work`,
-in proportion to what was inserted. In a loop one step inserts a batch a round: these, and no older ones,
+The batches are adjacent (each one's ``upper`` is the next one's ``lower``), oldest first. Those of steps
+that are over are merged by :meth:`Spine.work`, in proportion to what was inserted
+(``runtime/trace/tiers.py``). In a loop one step inserts a batch a round: these, and no older ones,
 merge with each other when they are looked up, so that :meth:`Spine.truncate` can take the step back.
 
 What comes in small steps goes to the *head* first (``runtime/trace/head.py``), the newest part of the trace:
@@ -12,39 +11,20 @@ when a second reader holds the trace (whose frontier may be where no batch ends)
 crowded.
 """
 
-import math
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels.head import UNFIT
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.batch import Batch, Layers, Sought
-from kpg.runtime.trace.folding import (
-    ROUND_FACTOR,
-    TINY,
-    TINY_BATCHES,
-    combined,
-    comparable,
-    meet,
-    settled,
-    tiny_tail,
-)
+from kpg.runtime.trace.folding import ROUND_FACTOR, TINY_BATCHES, combined, settled, tiny_tail
 from kpg.runtime.trace.head import MOST, Head
+from kpg.runtime.trace.holds import Hold, Holds
 from kpg.runtime.trace.merge import Merge
+from kpg.runtime.trace.tiers import EFFORT, FACTOR, Tiers
 from kpg.runtime.trace.updates import Updates
-
-if TYPE_CHECKING:
-    from kpg.runtime.trace.handle import Hold
-
-FACTOR: Final = 1
-"""A batch outweighs all that is newer, or is merged: sizes at least halve. 2 merges more for hardly fewer."""
-EFFORT: Final = 4
-"""A merge of a and b must be done within a rows: (a + b) / EFFORT <= a, as b <= 3a (see ARCHITECTURE.md)."""
-LEAST_FUEL: Final = 256
-"""So many rows take 2 us, less than the call that merges them: fewer at a time would save nothing."""
 
 SMALL_STEP: Final = MOST // 16
 """A step of more rows makes a batch: sorted at once it is as cheap."""
@@ -96,21 +76,15 @@ class Spine:
         self._churned_at = CHURN
         self.depth = depth
         self.upper = Antichain.minimum(depth)
-        self.since = Antichain.minimum(depth)
         self.inserted_rows = 0
-        self.merged_rows = 0
-        self._factor = factor
-        self._effort = effort
-        self._nodes: list[Batch | Merge] = []
+        self._holds = Holds()
+        self._tiers = Tiers(depth, self._holds, factor, effort)
         self._pending: list[Batch] = []
         self._owed = 0
         self._unfolded = 0
         self._unfolded_rows = 0
-        self._settled = True
-        self._merging = False
         self._marks = 0
         self._mark: _Mark | None = None
-        self._holds: list[weakref.ref[Hold]] = []
         self._layers: Layers | None = None
         self._layers_before: Layers | None = None
         self._newer: list[Batch] = []
@@ -165,9 +139,9 @@ class Spine:
         held = size if mark is None else mark.held
         if held:
             middle = upper if mark is None or held == size else mark.upper
-            frontier = self._frontier() if compact else None
+            frontier = self._holds.logical() if compact else None
             if frontier:
-                self.since = self.since.join(frontier)
+                self._tiers.since = self._tiers.since.join(frontier)
             self._push(settled(head.updates(0, held), self.upper, middle, frontier))
         if held < size:
             batch = Batch.build(head.updates(held, size), self.upper, upper)
@@ -238,28 +212,18 @@ class Spine:
         count = min(self._unfolded, len(batches))
         if count > 1:
             batches[-count:] = [combined(batches[-count:], None)]
-            self.merged_rows += len(batches[-1])
+            self._tiers.merged_rows += len(batches[-1])
         while len(batches) > 1 and len(batches[-2]) <= ROUND_FACTOR * len(batches[-1]):
             merge = Merge(batches[-2], batches[-1], None)
             while merge.result is None:
-                self.merged_rows += merge.advance(len(merge) + 1)
+                self._tiers.merged_rows += merge.advance(len(merge) + 1)
             batches[-2:] = [merge.result]
         self._pending[position:] = batches
         self._unfolded = self._unfolded_rows = 0
         self._forget_layers()
 
-    def _whole_nodes(self) -> list[Batch]:
-        """The batches that are or were absorbed, the sources of unfinished merges among them."""
-        batches: list[Batch] = []
-        for node in self._nodes:
-            if isinstance(node, Merge):
-                batches += (node.older, node.newer)
-            else:
-                batches.append(node)
-        return batches
-
     def _all_batches(self) -> list[Batch]:
-        return self._whole_nodes() + self._pending
+        return self._tiers.batches() + self._pending
 
     def layers(self, through: Antichain | None = None) -> Layers:
         """The batches that hold updates, oldest first; with ``through``, those before that frontier.
@@ -327,21 +291,32 @@ class Spine:
     @property
     def bytes(self) -> int:
         """Bytes of all batches with their directories, and of unfinished merges."""
-        unfinished = sum(node.nbytes for node in self._nodes if isinstance(node, Merge))
-        return unfinished + sum(batch.nbytes for batch in self._all_batches()) + self._head.nbytes
+        batches = sum(batch.nbytes for batch in self._all_batches())
+        return self._tiers.unfinished_bytes + batches + self._head.nbytes
 
-    def hold(self, hold: "Hold") -> None:
+    def hold(self, hold: Hold) -> None:
         """Respect a reader's frontiers for as long as the object lives."""
-        self._holds.append(weakref.ref(hold, self._holds.remove))
+        self._holds.add(hold)
 
-    def release(self, hold: "Hold") -> None:
+    def release(self, hold: Hold) -> None:
         """Forget a reader's frontiers."""
-        self._holds[:] = [reference for reference in self._holds if reference() is not hold]
+        self._holds.remove(hold)
+
+    @property
+    def since(self) -> Antichain:
+        """The frontier up to which times have been compacted."""
+        return self._tiers.since
+
+    @property
+    def merged_rows(self) -> int:
+        """Rows of work done on merging."""
+        return self._tiers.merged_rows
 
     @property
     def absorbed(self) -> Antichain:
         """The frontier up to which batches may have been merged."""
-        return self._nodes[-1].upper if self._nodes else Antichain.minimum(self.depth)
+        nodes = self._tiers.nodes
+        return nodes[-1].upper if nodes else Antichain.minimum(self.depth)
 
     def rest(self) -> bool:
         """Whether nothing needs to be done after a step: it came to the head, and little work is owed as yet.
@@ -362,28 +337,13 @@ class Spine:
         if self._crowded:
             self._mark = None
             self.seal()
-        elif self._settled and not self._pending and not self._merging:
+        elif self._tiers.settled and not self._pending and not self._tiers.merging:
             self._mark, self._owed = None, 0
             return 0
         self._absorb()
-        due = max(LEAST_FUEL, self._effort * self._owed)
-        self._owed = 0
-        spent = 0
-        served: set[Merge] = set()
-        while fuel is None or spent < fuel:
-            self._begin_merges()
-            merges = [node for node in self._nodes if isinstance(node, Merge) and node not in served]
-            if not merges:
-                break
-            for merge in merges:
-                if fuel is None:
-                    spent += merge.advance(due)
-                    served.add(merge)
-                else:
-                    spent += merge.advance(max(1, (fuel - spent) // len(merges)))
-            self._install()
-        self._merging = any(isinstance(node, Merge) for node in self._nodes)
-        self.merged_rows += spent
+        inserted, self._owed = self._owed, 0
+        spent = self._tiers.work(inserted, fuel)
+        self._read_anew()
         return spent
 
     def compact(self) -> None:
@@ -391,32 +351,14 @@ class Spine:
         self._mark = None
         self.seal()
         self._absorb()
-        while True:
-            for node in self._nodes:
-                if isinstance(node, Merge):
-                    while node.result is None:
-                        self.merged_rows += node.advance(len(node) + 1)
-            self._install()
-            if len(self._nodes) < 2:
-                break
-            self._begin(len(self._nodes) - 2)
-        if self._nodes:
-            self._compact_times()
+        self._tiers.compact()
+        self._read_anew()
 
-    def _compact_times(self) -> None:
-        """Compact the times of the only batch."""
-        (batch,) = self._nodes
-        frontier = self._frontier()
-        assert isinstance(batch, Batch)
-        if not frontier or frontier.dominates(batch.since):
-            return
-        nothing = Updates.empty(self.width, self.depth)
-        merge = Merge(batch, Batch(nothing, batch.upper, batch.upper, batch.since), frontier)
-        while merge.result is None:
-            self.merged_rows += merge.advance(len(merge) + 1)
-        self.since = self.since.join(frontier)
-        self._nodes = [merge]
-        self._install()
+    def _read_anew(self) -> None:
+        """Forget batches that gave way to others."""
+        if self._tiers.replaced:
+            self._tiers.replaced = False
+            self._forget_layers()
 
     def _absorb(self) -> None:
         """Let go of the boundaries between pending batches that no reader's physical frontier needs."""
@@ -425,94 +367,12 @@ class Spine:
         self._mark = None
         if not self._pending:
             return
-        physical = meet(hold.physical for hold in self._live_holds())
+        physical = self._holds.physical()
         if physical is self.upper:
             physical = None  # which holds back nothing that is pending
-        count, large = 0, False
-        for batch in self._pending:
-            if physical is not None and not batch.upper.dominates(physical):
-                break
-            self._nodes.append(batch)
-            large |= not 0 < len(batch) <= TINY
-            count += 1
+        count = len(self._pending)
+        if physical is not None:
+            ready = (batch.upper.dominates(physical) for batch in self._pending)
+            count = next((position for position, one in enumerate(ready) if not one), count)
+        self._tiers.add(self._pending[:count])
         del self._pending[:count]
-        if large or (count and tiny_tail(self._nodes) >= TINY_BATCHES):
-            self._settled = False
-
-    def _live_holds(self) -> "list[Hold]":
-        return [hold for reference in self._holds if (hold := reference()) is not None]
-
-    def _frontier(self) -> Antichain | None:
-        """The frontier to compact to: no reader reads at times that are not in advance of it."""
-        return meet(hold.logical for hold in self._live_holds())
-
-    def _begin_merges(self) -> None:
-        """Begin every merge that is due, cheapest neighbours first."""
-        if self._settled:
-            return
-        self._fold_empty()
-        tiny = tiny_tail(self._nodes)
-        if tiny >= TINY_BATCHES:
-            self._combine(comparable(self._nodes[-tiny:]))
-            tiny = tiny_tail(self._nodes)
-        while (index := self._next_pair(len(self._nodes) - tiny)) is not None:
-            self._begin(index)
-        self._settled = True
-
-    def _combine(self, count: int) -> None:
-        """Make one batch of the newest ``count`` at once: merging in steps would cost more than the rows."""
-        batches = [node for node in self._nodes[-count:] if isinstance(node, Batch)]
-        frontier = self._frontier()
-        self._nodes[-count:] = [combined(batches, frontier)]
-        self.merged_rows += sum(len(batch) for batch in batches)
-        if frontier:
-            self.since = self.since.join(frontier)
-        self._forget_layers()
-
-    def _begin(self, index: int) -> None:
-        older, newer = self._nodes[index], self._nodes[index + 1]
-        assert isinstance(older, Batch) and isinstance(newer, Batch)
-        frontier = self._frontier()
-        if frontier:
-            self.since = self.since.join(frontier)
-        self._nodes[index : index + 2] = [Merge(older, newer, frontier)]
-        self._merging = True
-
-    def _next_pair(self, end: int) -> int | None:
-        """Position, before ``end``, of two batches to merge: due, and no dearer than the due pairs beside it.
-
-        That order makes a row of small batches before a large one merge with each other first.
-        """
-        nodes = self._nodes
-        costs: list[float] = [math.inf] * (len(nodes) + 1)  # of pair (i, i + 1) at i + 1; infinite if not due
-        newer = 0
-        for index in range(len(nodes) - 2, -1, -1):
-            newer += len(nodes[index + 1])
-            if len(nodes[index]) <= self._factor * newer:
-                costs[index + 1] = len(nodes[index]) + len(nodes[index + 1])
-        for index in range(end - 2, -1, -1):
-            cost = costs[index + 1]
-            whole = isinstance(nodes[index], Batch) and isinstance(nodes[index + 1], Batch)
-            if whole and cost < math.inf and cost <= min(costs[index], costs[index + 2]):
-                return index
-        return None
-
-    def _install(self) -> None:
-        """Put the results of finished merges in the place of their sources."""
-        for index, node in enumerate(self._nodes):
-            if isinstance(node, Merge) and node.result is not None:
-                self._nodes[index] = node.result
-                self._forget_layers()
-                self._settled = False
-
-    def _fold_empty(self) -> None:
-        """Let neighbours of batches without rows cover their frontiers."""
-        index = 0
-        while index + 1 < len(self._nodes):
-            older, newer = self._nodes[index], self._nodes[index + 1]
-            if isinstance(older, Batch) and isinstance(newer, Batch) and not (len(older) and len(newer)):
-                kept = newer if len(newer) else older
-                self._nodes[index : index + 2] = [kept.covering(older.lower, newer.upper)]
-                self._forget_layers()
-            else:
-                index += 1

@@ -14,7 +14,7 @@ EVERYWHERE = (
     "kpg/database.py",
     "kpg/cli/__init__.py",
     "kpg/compiler/sql/parse.py",
-    "kpg/compiler/datalog/magic/__init__.py",
+    "kpg/compiler/rules/magic/__init__.py",
     "kpg/runtime/worker.py",
     "kpg/runtime/kernels/vm.py",
     "kpg/runtime/native/call.c",

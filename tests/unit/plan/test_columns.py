@@ -6,9 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.unit.physical.tiny import tiny_data
-from tests.unit.sql.oracle import catalog_of
-from tests.unit.sql.test_queries import GROUPS, JOINS, SETS, SIMPLE, SUBQUERIES, TABLES, WITH, random_data
 
 import kpg
 from kpg.compiler.algebra.rel import types as rel_types
@@ -40,6 +37,18 @@ from kpg.runtime.types import (
 )
 from kpg.tpch.schema import QUERIES, create_statements, query_text
 from tests.datadriven import read_cases
+from tests.unit.compiler.physical.tiny import tiny_data
+from tests.unit.compiler.sql.oracle import catalog_of
+from tests.unit.compiler.sql.test_queries import (
+    GROUPS,
+    JOINS,
+    SETS,
+    SIMPLE,
+    SUBQUERIES,
+    TABLES,
+    WITH,
+    random_data,
+)
 
 TPCH = catalog_of("; ".join(create_statements().values()))
 SMALL = catalog_of(TABLES)
@@ -69,7 +78,7 @@ def check_plan(columns: Columns) -> None:
             for variable in (one for one in node.body if isinstance(one, plan.Variable)):
                 result = inner.types[node.results[variable.index]]
                 assert all(map(agrees, result, variable.types)) and len(result) == len(variable.types)
-                assert ROWID not in variable.types  # nobody would rename them after a vacuum
+                assert ROWID not in variable.types  # what recurs are values
             check_plan(inner)
 
 
@@ -114,7 +123,7 @@ def test_columns_of_small_queries(text: str) -> None:
 
 def check_data(db: Database, name: str, query: Plan) -> int:
     """The words that a plan's operators hold are what their columns are said to be; how often texts."""
-    worker = db._engine.worker
+    worker = db._engine.executor
     columns = Columns(query.nodes)
     names = Identities(columns, worker).names
     operators = {one.place.fingerprint: one for one in worker.views[name].operators}
@@ -133,9 +142,9 @@ def check_data(db: Database, name: str, query: Plan) -> int:
 def all_are(words: NDArray[np.int64], type_: Type, db: Database) -> bool:
     match type_.kind:
         case Kind.CHAR | Kind.VARCHAR:
-            low, high = 0, len(db._engine.worker.dictionary)
+            low, high = 0, len(db._engine.executor.dictionary)
         case Kind.ROWID if type_.table:
-            low, high = 0, db._engine.worker.tables[type_.table].columns.shape[1]
+            low, high = 0, db._engine.executor.tables[type_.table].count
         case Kind.BOOLEAN:
             low, high = 0, 2
         case Kind.NULL | Kind.ROWID:
@@ -173,7 +182,7 @@ def test_data_of_small_queries() -> None:
         catalog = db._engine.catalog
         for place, text in enumerate(SMALL_QUERIES):
             query = compile_bound(lower_query(parse_query(text), catalog), catalog).plan
-            db._engine.worker.install(f"v{place}", query)
+            db._engine.executor.install(f"v{place}", query)
             check_data(db, f"v{place}", query)
 
 
