@@ -2,8 +2,8 @@
 
 A kernel takes contiguous int64 arrays and returns counts; it knows no Python object.
 ``@kernel("int64(int64[:, ::1], ...)")`` declares one signature; a function that kernels call is declared
-``@device``: of the same file, or of one whose devices and constants are for others, from which it is imported by
-name. How they come to be machine code is in ``runtime/native``.
+``@device``: of the same file, or of one whose devices and constants are for others, from which it is
+imported by name. How they come to be machine code is in ``runtime/native``.
 """
 
 from kpg.runtime.native.catalog import every_kernel
