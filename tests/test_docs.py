@@ -54,6 +54,53 @@ def test_document_examples(path: Path) -> None:
     assert finished.returncode == 0, finished.stderr
 
 
+FOLDERS = (".ci", "benchmarks", "build_backend", "compiler", "datalog_examples", "docs", "grammars", "kpg")
+FOLDERS += ("runtime", "tests", "tpch")
+EVERYTHING = [
+    path.relative_to(ROOT).as_posix()
+    for path in (*ROOT.iterdir(), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*")))
+    if "__pycache__" not in path.parts
+]
+"""The files and folders, as paths from the root."""
+MADE_UP = {"expr", "idx", "ARRANGEMENTS", "test_t44_..."}
+"""Names that documents mention as bad ones, as words of SQL, or as forms of names."""
+FILE = re.compile(r"[a-z_.][\w.-]*(/[\w.-]+)*\.(py|c|lark|sql|toml|md)|[a-z][\w.]*(/[\w.-]+)+/?")
+NAME = re.compile(r"[A-Za-z_][\w.]*(\(\w*\))?")
+
+
+def words() -> set[str]:
+    """All words of the sources, tests, grammars and settings."""
+    files = [ROOT / path for path in EVERYTHING if re.search(r"\.(py|c|lark|toml)$|Makefile$", path)]
+    return {word for file in files for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
+
+
+def spans(path: Path) -> list[str]:
+    """What stands between backticks in the text of a document."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *documents()], ids=lambda path: path.name)
+def test_files_that_are_named_exist(path: Path) -> None:
+    """Whole paths as they are written; a file without its folder is the end of some path."""
+    tops = {name.partition("/")[0] for name in EVERYTHING}
+    known = {*EVERYTHING, *(f"kpg/{name}" for name in EVERYTHING)}
+    for name in (span.rstrip("/") for span in spans(path) if FILE.fullmatch(span)):
+        if "/" in name and name.partition("/")[0] in tops:
+            assert name in known
+        elif "." in name:
+            assert any(f"/{one}".endswith(f"/{name}") for one in EVERYTHING), name
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/performance.md"])
+def test_names_of_code_exist(name: str) -> None:
+    known = words() | MADE_UP
+    for span in filter(NAME.fullmatch, spans(ROOT / name)):
+        assert span in known or set(re.findall(r"\w+", span)) <= known, span
+        if span.startswith(("compiler.", "runtime.")):
+            pkgutil.resolve_name(f"kpg.{span}")
+
+
 @pytest.mark.parametrize("path", [ROOT / "README.md", *documents()], ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):

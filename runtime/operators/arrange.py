@@ -1,4 +1,4 @@
-"""``plan.Arrange``: the input as batches, and the trace they form, shared by all its readers."""
+"""``plan.Arrange``: the input as a trace, shared by all its readers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ RUN = 1 << 21
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Arrange(Operator):
-    """Sorts each step's updates into one batch, adds it to the trace and streams it on.
+    """Adds each step's updates to the trace, and streams them on.
 
-    Reads between steps, and in the step after this operator's flush, see the batch.
+    Reads between steps, and in the step after this operator's flush, see them.
     """
 
     key: int
