@@ -17,23 +17,20 @@ class Hold:
 
 
 class Holds:
-    """The holds of all readers of a trace, none of which is kept alive by it."""
+    """The holds of all readers of a trace, by weak ``references``: none is kept alive by it."""
 
-    __slots__ = ("_references",)
+    __slots__ = ("references",)
 
     def __init__(self) -> None:
-        self._references: list[weakref.ref[Hold]] = []
-
-    def __len__(self) -> int:
-        return len(self._references)
+        self.references: list[weakref.ref[Hold]] = []
 
     def add(self, hold: Hold) -> None:
         """Respect a hold for as long as it lives."""
-        self._references.append(weakref.ref(hold, self._references.remove))
+        self.references.append(weakref.ref(hold, self.references.remove))
 
     def remove(self, hold: Hold) -> None:
         """Forget a hold."""
-        self._references[:] = [reference for reference in self._references if reference() is not hold]
+        self.references[:] = [reference for reference in self.references if reference() is not hold]
 
     def logical(self) -> Antichain | None:
         """The frontier to compact to: no reader reads at times that are not in advance of it."""
@@ -44,4 +41,4 @@ class Holds:
         return meet(hold.physical for hold in self._alive())
 
     def _alive(self) -> list[Hold]:
-        return [hold for reference in self._references if (hold := reference()) is not None]
+        return [hold for reference in self.references if (hold := reference()) is not None]

@@ -96,7 +96,7 @@ class Spine:
         Returns them, consolidated if that can make them fewer or if they are in a batch; without any left the
         trace stays as it was. DataError where a sum of diffs does not fit 64 bits.
         """
-        if self._direct or len(updates) > SMALL_STEP or len(self._holds) != 1:
+        if self._direct or len(updates) > SMALL_STEP or len(self._holds.references) != 1:
             self._direct = max(0, self._direct - 1)
             self.seal()
             updates = updates.consolidate()
@@ -334,15 +334,16 @@ class Spine:
         Without ``fuel``: what is due after the insertions since the last call, ``effort`` times their rows
         on each unfinished merge. With ``fuel``: about so many rows in all, shared by the unfinished merges.
         """
+        tiers = self._tiers
         if self._crowded:
             self._mark = None
             self.seal()
-        elif self._tiers.settled and not self._pending and not self._tiers.merging:
+        elif tiers.settled and not self._pending and not tiers.merging:
             self._mark, self._owed = None, 0
             return 0
         self._absorb()
         inserted, self._owed = self._owed, 0
-        spent = self._tiers.work(inserted, fuel)
+        spent = tiers.work(inserted, fuel)
         self._read_anew()
         return spent
 
