@@ -85,11 +85,10 @@ class Arrange(Operator):
         self.mark = None
         if self.changed:
             self.changed = False
-            if self.spine.rest():
-                return
-            self.handle.advance_logical(self.step.beginning)
             self.handle.advance_physical(self.spine.upper)
-            self.spine.work()
+            if not self.spine.rest():
+                self.handle.advance_logical(self.step.beginning)
+                self.spine.work()
 
     @property
     def rows(self) -> int:

@@ -1,6 +1,7 @@
 """What readers of a trace still need of it: two frontiers each."""
 
 import weakref
+from collections.abc import Iterator
 
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.folding import meet
@@ -39,6 +40,10 @@ class Holds:
     def physical(self) -> Antichain | None:
         """The frontier up to which batches may be merged: no reader cuts the trace before it."""
         return meet(hold.physical for hold in self._alive())
+
+    def physicals(self) -> Iterator[Antichain]:
+        """The frontiers at which readers may cut the trace."""
+        return (hold.physical for hold in self._alive())
 
     def _alive(self) -> list[Hold]:
         return [hold for reference in self.references if (hold := reference()) is not None]

@@ -13,6 +13,7 @@ crowded.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Final
 
 from kpg.runtime.errors import InternalError
@@ -71,6 +72,7 @@ class Spine:
         self.width = width
         self._head = Head(width, depth, key)
         self._head_lower = Antichain.minimum(depth)
+        self._ends: list[tuple[Antichain, int]] = []
         self._crowded = False
         self._direct = 0
         self._churned_at = CHURN
@@ -109,6 +111,7 @@ class Spine:
         if count:
             self._append(updates, count)
             self.upper = upper
+            self._ends.append((upper, self._head.size))
         return updates
 
     def _append(self, updates: Updates, count: int) -> None:
@@ -137,23 +140,38 @@ class Spine:
             return
         upper, self.upper = self.upper, self._head_lower
         held = size if mark is None else mark.held
-        if held:
-            middle = upper if mark is None or held == size else mark.upper
-            frontier = self._holds.logical() if compact else None
-            if frontier:
-                self._tiers.since = self._tiers.since.join(frontier)
-            self._push(settled(head.updates(0, held), self.upper, middle, frontier))
-        if held < size:
-            batch = Batch.build(head.updates(held, size), self.upper, upper)
-            self._push(batch)
-            if self.depth > 1:
-                self._unfolded += 1
-                self._unfolded_rows += len(batch)
+        frontier = self._holds.logical() if compact else None
+        first = settled_batches = 0
+        for end, last in self._cuts(size, upper):
+            if last <= held:
+                if frontier:
+                    self._tiers.since = self._tiers.since.join(frontier)
+                self._push(settled(head.updates(first, last), self.upper, end, frontier))
+                settled_batches += 1
+            else:
+                batch = Batch.build(head.updates(first, last), self.upper, end)
+                self._push(batch)
+                if self.depth > 1:
+                    self._unfolded += 1
+                    self._unfolded_rows += len(batch)
+            first = last
         if mark is not None:
-            self._mark = replace(mark, held=0, position=mark.position + (held > 0))
+            self._mark = replace(mark, held=0, position=mark.position + settled_batches)
         head.clear()
+        self._ends.clear()
         self._crowded = False
         self._churned_at = CHURN
+
+    def _cuts(self, size: int, upper: Antichain) -> list[tuple[Antichain, int]]:
+        """Where batches of the head end, in order: at the mark, at readers' physical frontiers, last."""
+        cuts = [(upper, size)]
+        mark = self._mark
+        if mark is not None and 0 < mark.held < size:
+            cuts.insert(0, (mark.upper, mark.held))
+        for physical in self._holds.physicals():
+            if all(physical is not end and physical != end for end, _ in cuts):
+                cuts += [(end, last) for end, last in self._ends if end == physical and 0 < last < size]
+        return sorted(cuts, key=itemgetter(1))
 
     def _push(self, batch: Batch) -> None:
         """Let a batch be the newest."""
@@ -201,6 +219,8 @@ class Spine:
             raise InternalError("a trace was merged or marked again before it was taken back to a mark")
         if self._head.size > marked.held:
             self._head.truncate(marked.held)
+            while self._ends and self._ends[-1][1] > marked.held:
+                self._ends.pop()
         del self._pending[marked.position :]
         self.upper, self.inserted_rows, self._owed = marked.upper, marked.inserted_rows, marked.owed
         self._unfolded = self._unfolded_rows = 0

@@ -187,3 +187,15 @@ def test_a_sum_of_diffs_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(DataError, match="multiplicity overflow"):
         made.append(Updates.of([[1, 1], [2, 2]], (0,), [2**62, 2**62]), end(1))
     assert (made.rows, made.upper) == (0, end(0))
+
+
+def test_no_batch_of_a_head_spans_a_frontier_at_which_a_reader_may_cut() -> None:
+    spine = Spine(1, 1)
+    reader = TraceHandle(spine)
+    for epoch in range(3):
+        spine.append(Updates.of([[epoch]], (epoch,), 1), Antichain.of((epoch + 1,)))
+        if epoch < 2:
+            reader.advance_physical(spine.upper)
+    (before,) = spine.layers(reader.physical)
+    assert before.data.tolist() == [[0, 1]] and before.upper.elements == ((2,),)
+    assert [layer.data.tolist() for layer in spine.layers()] == [[[0, 1]], [[2]]]
