@@ -97,6 +97,10 @@ class LoopScope(Scope):
 
     def deliver(self, operator: "Operator", port: int, updates: Updates) -> None:
         """Hand over the updates of the present rounds, hold back the others until theirs."""
+        if self.active and self.step.bears(updates.time):
+            operator.accept(port, updates)
+            Scope.enqueue(self, operator)
+            return
         if updates.time.shape[1] == 1:
             self._deliver(operator, port, updates, tuple(updates.time.ravel().tolist()[1:]))
         else:

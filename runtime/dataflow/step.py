@@ -49,6 +49,10 @@ class Step:
             self._stamp = np.array(((self.upper - 1,), *((r,) for r in self.rounds)), np.int64)
         return self._stamp
 
+    def bears(self, time: NDArray[np.int64]) -> bool:
+        """Whether times are this very step's ``stamp``, as most are that its operators make."""
+        return time is self._stamp
+
     @property
     def after(self) -> Antichain:
         """The frontier behind all updates up to this step or, in a loop, this round of it."""

@@ -21,6 +21,10 @@ Words = NDArray[np.int64]
 Rounds = tuple[int, ...]
 
 
+FEW_GROUPS = 8
+"""So many groups are looked up at once rather than asking each layer first whether it has anything later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Corners:
     """The corners of the cube below a time, as what to subtract from its coordinates, and their signs."""
@@ -78,8 +82,7 @@ class Owed:
         if step.single_time:
             everyone = np.arange(prefix.shape[1], dtype=np.int64)
             now = everyone, np.full(prefix.shape[1], step.time, np.int64)
-            # What is not in the layers' times is round 0, which is not later.
-            if not any(any(map(gt, layer.latest[1:], step.rounds)) for layer in layers):
+            if prefix.shape[1] > FEW_GROUPS and not _has_later(layers, step.rounds):
                 return *now, []
             at, group = later_rounds(layers, prefix, np.array(step.rounds, np.int64))
             if not group.shape[0]:
@@ -116,6 +119,11 @@ class Owed:
             self.groups.setdefault(rounds, []).append(prefix[:, owed[0, order[start:end]]])
             found.append(rounds)
         return found
+
+
+def _has_later(layers: Layers, rounds: Rounds) -> bool:
+    """Whether there may be later rounds; what is not in the layers' times is round 0, which is not later."""
+    return any(any(map(gt, layer.latest[1:], rounds)) for layer in layers)
 
 
 def distinct_columns(array: Words) -> Words:

@@ -43,6 +43,10 @@ def distinct_prefixes(pending: Sequence[Updates], owed: Sequence[Words], group: 
     """The distinct first ``group`` columns of updates, and of prefixes that are owed, in order."""
     if group == 0:
         return np.empty((0, 1), np.int64)
+    if not owed and len(pending) == 1 and pending[0].data.shape[1] == 1:
+        return np.ascontiguousarray(pending[0].data[:group])
+    if not pending and len(owed) == 1 and owed[0].shape[1] == 1:
+        return owed[0]
     if len(pending) == 1 and pending[0].ordered and not owed:
         data = pending[0].data
         out = np.empty((group, data.shape[1]), np.int64)

@@ -73,9 +73,7 @@ class Spine:
         self._head = Head(width, depth, key)
         self._head_lower = Antichain.minimum(depth)
         self._ends: list[tuple[Antichain, int]] = []
-        self._crowded = False
-        self._direct = 0
-        self._churned_at = CHURN
+        self._crowded, self._direct, self._churned_at = False, 0, CHURN
         self.depth = depth
         self.upper = Antichain.minimum(depth)
         self.inserted_rows = 0
@@ -100,10 +98,11 @@ class Spine:
         """
         if self._direct or len(updates) > SMALL_STEP or len(self._holds.references) != 1:
             self._direct = max(0, self._direct - 1)
-            self.seal()
+            if self._head.size:
+                self.seal()
             updates = updates.consolidate()
-            if len(updates):
-                self.insert(Batch(updates, self.upper, upper, Antichain.minimum(self.depth)))
+            if updates.data.shape[1]:
+                self._insert(Batch(updates, self.upper, upper, Antichain.minimum(self.depth)))
             return updates
         if not updates.constant_diff:
             updates = updates.consolidate()
@@ -164,10 +163,9 @@ class Spine:
 
     def _cuts(self, size: int, upper: Antichain) -> list[tuple[Antichain, int]]:
         """Where batches of the head end, in order: at the mark, at readers' physical frontiers, last."""
-        cuts = [(upper, size)]
-        mark = self._mark
+        cuts, mark = [(upper, size)], self._mark
         if mark is not None and 0 < mark.held < size:
-            cuts.insert(0, (mark.upper, mark.held))
+            cuts.append((mark.upper, mark.held))
         for physical in self._holds.physicals():
             if all(physical is not end and physical != end for end, _ in cuts):
                 cuts += [(end, last) for end, last in self._ends if end == physical and 0 < last < size]
@@ -192,6 +190,9 @@ class Spine:
         if batch.lower is not self.upper and batch.lower != self.upper:
             raise InternalError(f"batch from {batch.lower.elements} does not follow {self.upper.elements}")
         self.seal()
+        self._insert(batch)
+
+    def _insert(self, batch: Batch) -> None:
         self._push(batch)
         if self.depth > 1 and self._mark is not None:
             self._unfolded += 1
