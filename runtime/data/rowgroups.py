@@ -168,11 +168,11 @@ class RowGroups:
     def _describe(self, number: int, group: _Group) -> None:
         entry = self.directory[1 + number]
         entry[kernels.COLUMNS] = group.columns.ctypes.data
-        entry[kernels.STRIDE] = group.columns.shape[1]
+        entry[kernels.COLUMN_STRIDE] = group.columns.shape[1]
         entry[kernels.CHART] = 0 if group.chart is None else group.chart.ctypes.data
         entry[kernels.LIVE] = group.live.ctypes.data
-        entry[kernels.LINKS] = 0 if group.links is None else group.links.ctypes.data
-        entry[kernels.ROWS] = group.columns.shape[1]
+        entry[kernels.NEIGHBOURS] = 0 if group.links is None else group.links.ctypes.data
+        entry[kernels.POSITIONS] = group.columns.shape[1]
 
 
 def _parts(rows: int) -> int:

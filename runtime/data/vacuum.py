@@ -53,7 +53,7 @@ class Vacuum:
         while self._queue and self._credit >= 0:
             number = self._queue.popleft()
             entry = directory[1 + number]
-            rows, dead = int(entry[kernels.ROWS]), int(entry[kernels.DEAD])
+            rows, dead = int(entry[kernels.POSITIONS]), int(entry[kernels.DEAD])
             self._groups.rewrite(number, rows - dead)
             self._credit -= rows - dead
             self.copied += rows - dead
@@ -74,7 +74,7 @@ class Vacuum:
         full = count >> self._groups.bits
         for number in range(self._full, full):
             entry = self._groups.directory[1 + number]
-            if 2 * entry[kernels.DEAD] > entry[kernels.ROWS]:
+            if 2 * entry[kernels.DEAD] > entry[kernels.POSITIONS]:
                 entry[kernels.WAITING] = 1
                 self._queue.append(number)
         self._full = full

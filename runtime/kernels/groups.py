@@ -40,7 +40,7 @@ DOUBTFUL = 6
 MOST_DECIMAL = 10**18 - 1
 SUMS = 0  # what a refresh puts out: key and aggregates
 SIGNS = 1  # each key with a positive count, once
-COUNTS = 2  # or as often as it counts
+MULTIPLICITIES = 2  # or as often as it counts
 
 
 @device
@@ -384,8 +384,8 @@ def put_multiplicities(entries, touched, old, rows, nk, distinct, out, diff):
 def refresh(data, diff, what, nk, spec, slots, rows, marker, free, touched, old, state, out, out_diff):
     """Add all rows of a step, the first of it, and put out what changes: ``accumulate`` and ``emit`` in one.
 
-    ``what`` is SUMS, SIGNS or COUNTS. ``out`` has room for two rows of each row's group; it then begins with
-    the changes ``int64[width, n]``. Returns n.
+    ``what`` is SUMS, SIGNS or MULTIPLICITIES. ``out`` has room for two rows of each row's group; it then
+    begins with the changes ``int64[width, n]``. Returns n.
     """
     add_rows(data, diff, 0, data.shape[1], nk, spec, slots, rows, marker, free, touched, old, state)
     entries = state[2]

@@ -30,13 +30,13 @@ FIELDS = 8
 BYTES = 64  # of a row of the directory
 REWRITTEN = 1  # in the first row: 1 if some group has a chart
 COLUMNS = 0  # address of int64[width, stride]
-STRIDE = 1
+COLUMN_STRIDE = 1
 CHART = 2  # address of the chart, or 0
 LIVE = 3  # address of the bits that tell which positions hold live rows
-ROWS = 4  # positions in use, of a group that is full
+POSITIONS = 4  # positions in use, of a group that is full
 DEAD = 5  # of them, rows whose deletion is final
 WAITING = 6  # 1 if the group waits for being rewritten
-LINKS = 7  # address of int64[2, stride], the neighbours of a row in its list of equal rows, or 0
+NEIGHBOURS = 7  # address of int64[2, stride], the neighbours of a row in its list of equal rows, or 0
 
 load = load_intrinsic()
 
@@ -185,7 +185,7 @@ def append(
         group, position = locate(root, start + done)
         part = min(n - done, size - position)
         for j in range(width):
-            target = load(group, COLUMNS) + 8 * (j * load(group, STRIDE) + position)
+            target = load(group, COLUMNS) + 8 * (j * load(group, COLUMN_STRIDE) + position)
             source = words.ctypes.data + 8 * (j * n + done)
             if required[j] == 0:
                 copy_words(source, target, part)
@@ -216,7 +216,7 @@ def gather(directory: Words, columns: Words, rowids: Words, out: Words) -> int:
             if position < 0:
                 out[k, i] = NULL
             else:
-                out[k, i] = load(load(group, COLUMNS), column * load(group, STRIDE) + position)
+                out[k, i] = load(load(group, COLUMNS), column * load(group, COLUMN_STRIDE) + position)
     return columns.shape[0] * rowids.shape[0]
 
 
@@ -326,7 +326,7 @@ def claim(directory: Words, given: Words, rowids: Words) -> int:
         equal = position >= 0 and is_set(load(group, LIVE), position)
         for j in range(width):
             if equal:
-                equal = load(load(group, COLUMNS), j * load(group, STRIDE) + position) == given[j, i]
+                equal = load(load(group, COLUMNS), j * load(group, COLUMN_STRIDE) + position) == given[j, i]
         if equal:
             clear_bit(load(group, LIVE), position)
         else:
@@ -352,7 +352,7 @@ def bury(directory: Words, full: int, rowids: Words, out: Words) -> int:
         group = rowids[i] >> bits
         entry = directory[1 + group]
         entry[DEAD] += 1
-        if group < full and entry[WAITING] == 0 and 2 * entry[DEAD] > entry[ROWS]:
+        if group < full and entry[WAITING] == 0 and 2 * entry[DEAD] > entry[POSITIONS]:
             entry[WAITING] = 1
             out[found] = group
             found += 1
@@ -384,12 +384,12 @@ def rewrite(directory: Words, number: int, columns: Words, live: Words, chart: W
             live[found >> 6] |= 1 << (found & 63)
             found += 1
             there &= there - 1
-    stride = load(group, STRIDE)
+    stride = load(group, COLUMN_STRIDE)
     for j in range(columns.shape[0]):
         for i in range(found):
             columns[j, i] = load(load(group, COLUMNS), j * stride + chosen[i])
     if links.shape[1] > 0:
         for j in range(2):
             for i in range(found):
-                links[j, i] = load(load(group, LINKS), j * stride + chosen[i])
+                links[j, i] = load(load(group, NEIGHBOURS), j * stride + chosen[i])
     return found

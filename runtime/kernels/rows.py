@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from kpg.runtime.kernels import device, kernel, load_intrinsic, save_intrinsic
 from kpg.runtime.kernels.rowgroups import (
     CHART,
+    COLUMN_STRIDE,
     COLUMNS,
-    LINKS,
-    STRIDE,
+    NEIGHBOURS,
     locate,
 )
 
@@ -45,7 +45,7 @@ def hash_rows(root: int, columns: Words, rows: Words, mask: int, homes: Words, t
     for i in range(rows.shape[0]):
         group, position = locate(root, rows[i])
         base = load(group, COLUMNS) + 8 * position
-        stride = load(group, STRIDE)
+        stride = load(group, COLUMN_STRIDE)
         state = np.uint64(0x9E3779B97F4A7C15)
         for j in range(width - 1):
             state = (state ^ np.uint64(load(base, columns[j] * stride))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -67,7 +67,7 @@ def read_homes(slots: Words, homes: Words, tags: Words, root: int, column: int, 
         slot = scratch[i]
         if slot != EMPTY and slot != REMOVED and slot >> ROW_BITS == tags[i] >> ROW_BITS:
             group, position = locate(root, (slot & ROW_MASK) - 1)
-            scratch[i] = load(load(group, COLUMNS), column * load(group, STRIDE) + position)
+            scratch[i] = load(load(group, COLUMNS), column * load(group, COLUMN_STRIDE) + position)
 
 
 @device
@@ -92,8 +92,8 @@ def slot_of_key(
             asked = load(given_group, COLUMNS) + 8 * given_place
             equal = True
             for k in range(key.shape[0]):
-                word = load(stored, key[k] * load(group, STRIDE))
-                equal = equal and word == load(asked, given_key[k] * load(given_group, STRIDE))
+                word = load(stored, key[k] * load(group, COLUMN_STRIDE))
+                equal = equal and word == load(asked, given_key[k] * load(given_group, COLUMN_STRIDE))
             if equal:
                 return position, free
         position = (position + 1) & mask
@@ -135,7 +135,7 @@ def describe_given(given: Words, asked: Words) -> int:
     """Have ``asked int64[2, FIELDS]`` be the directory of given rows ``int64[ncols, n]``; its address."""
     asked[0, 0] = ROW_BITS
     asked[1, COLUMNS] = given.ctypes.data
-    asked[1, STRIDE] = given.shape[1]
+    asked[1, COLUMN_STRIDE] = given.shape[1]
     asked[1, CHART] = 0
     return asked.ctypes.data
 
@@ -213,13 +213,13 @@ def key_find(
 def neighbour(root: int, rowid: int, side: int) -> int:
     """The row (+ 1, or 0) after (``FOLLOWING``) or before (``PRECEDING``) a row in its list of equals."""
     group, position = locate(root, rowid)
-    return load(load(group, LINKS), side * load(group, STRIDE) + position)
+    return load(load(group, NEIGHBOURS), side * load(group, COLUMN_STRIDE) + position)
 
 
 @device
 def set_neighbour(root: int, rowid: int, side: int, entry: int) -> None:
     group, position = locate(root, rowid)
-    save(load(group, LINKS), side * load(group, STRIDE) + position, entry)
+    save(load(group, NEIGHBOURS), side * load(group, COLUMN_STRIDE) + position, entry)
 
 
 @device

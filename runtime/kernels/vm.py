@@ -46,7 +46,7 @@ from kpg.runtime.kernels.plain import (
     plain_compare,
     result_bounds,
 )
-from kpg.runtime.kernels.rowgroups import BYTES, CHART, COLUMNS, REWRITTEN, STRIDE, locate
+from kpg.runtime.kernels.rowgroups import BYTES, CHART, COLUMN_STRIDE, COLUMNS, REWRITTEN, locate
 from kpg.runtime.kernels.words import (
     ERROR,
     MIN_WORD,
@@ -137,7 +137,7 @@ def column_of_group(root: int, rowid: int, column: int) -> int:
     group, position = locate(root, rowid)
     if load(group, CHART) != 0:
         return 0
-    return load(group, COLUMNS) + 8 * (column * load(group, STRIDE) + position)
+    return load(group, COLUMNS) + 8 * (column * load(group, COLUMN_STRIDE) + position)
 
 
 @device
@@ -158,7 +158,7 @@ def fetch(rowids: int, root: int, column: int, out: int, rows: int, differing: i
             p = load(rowids, i)
             if p >= 0:
                 group = root + BYTES * (1 + (p >> bits))
-                place = column * load(group, STRIDE) + (p & mask)
+                place = column * load(group, COLUMN_STRIDE) + (p & mask)
                 p = load(load(group, COLUMNS), place)
             save(out, i, p)
         return
@@ -168,7 +168,7 @@ def fetch(rowids: int, root: int, column: int, out: int, rows: int, differing: i
             group, position = locate(root, p)
             p = NULL
             if position >= 0:
-                p = load(load(group, COLUMNS), column * load(group, STRIDE) + position)
+                p = load(load(group, COLUMNS), column * load(group, COLUMN_STRIDE) + position)
         save(out, i, p)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device
+from kpg.runtime.kernels.accumulators import NAN_WORD
 from kpg.runtime.kernels.opcodes import (
     ADD,
     ADD_DOUBLE,
@@ -43,7 +44,6 @@ NULL = -(2**63)
 ERROR = NULL + 1
 MIN_WORD = NULL + 2
 MAX_WORD = 2**63 - 1
-NAN_WORD = 0x7FF8000000000000
 SIGN_FLIP = 0x7FFFFFFFFFFFFFFF
 
 

@@ -74,7 +74,11 @@ def _namespace(path: Path, name: str) -> dict[str, Any]:
         if isinstance(value, Intrinsic):
             namespace[key] = value.plain
         elif isinstance(value, Device):
-            namespace[key] = value.function
+            function = value.function
+            if function.__module__ != name:  # imported from another file, which is read again as well
+                home = Path(function.__code__.co_filename)
+                function = _namespace(home, function.__module__)[function.__name__]
+            namespace[key] = function
     return namespace
 
 

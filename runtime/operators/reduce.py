@@ -164,7 +164,7 @@ class Distinct(Grouped):
 
     @property
     def output(self) -> int:
-        return groups.SIGNS if self.distinct else groups.COUNTS
+        return groups.SIGNS if self.distinct else groups.MULTIPLICITIES
 
     def changes(self, single_time: bool) -> tuple[Words, Words, Words]:
         return self.table.emit_threshold(single_time, self.distinct)

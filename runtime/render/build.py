@@ -9,7 +9,8 @@ from kpg.runtime import plan
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
-from kpg.runtime.kernels.accumulators import COUNT, SUM, SUM_DOUBLE
+from kpg.runtime.functions import AccumulatorKind, aggregate_named
+from kpg.runtime.kernels import groups as group_kernels
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.basic import BasicReduce, evaluators
 from kpg.runtime.operators.history import LoopDistinct, LoopReduce
@@ -129,9 +130,14 @@ def _constant(node: plan.Constant, dictionary: Dictionary) -> NDArray[np.int64]:
 
 def _accumulator(aggregate: plan.Aggregate) -> Accumulator:
     """The state of one aggregate; ``count(*)`` reads the group's own count through column -1."""
-    if aggregate.function == "count":
-        return Accumulator(COUNT, -1 if aggregate.argument is None else aggregate.argument)
-    if aggregate.function != "sum" or aggregate.argument is None:
-        raise InternalError(f"{aggregate.function} is not an accumulable aggregate")
-    kind = SUM_DOUBLE if aggregate.type.is_float else SUM
-    return Accumulator(kind, aggregate.argument)
+    argument = -1 if aggregate.argument is None else aggregate.argument
+    match aggregate_named(aggregate.function).accumulator:
+        case AccumulatorKind.COUNT:
+            return Accumulator(group_kernels.COUNT, argument)
+        case AccumulatorKind.SUM:
+            kind = group_kernels.SUM_DOUBLE if aggregate.type.is_float else group_kernels.SUM
+            return Accumulator(kind, argument)
+        case None:
+            raise InternalError(f"{aggregate.function} is not an accumulable aggregate")
+        case accumulator:
+            assert_never(accumulator)

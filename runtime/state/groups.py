@@ -94,7 +94,8 @@ class GroupTable:
     def refresh(self, updates: Updates, what: int) -> tuple[Words, Words]:
         """Add all updates of a step, few and at one time, and say what changes: (data, diff).
 
-        ``what`` is ``kernels.SUMS``, ``SIGNS`` or ``COUNTS``. DataError if a count does not fit 64 bits.
+        ``what`` is ``kernels.SUMS``, ``SIGNS`` or ``MULTIPLICITIES``. DataError if a count does
+        not fit 64 bits.
         """
         n = updates.data.shape[1]
         self._reserve(n)

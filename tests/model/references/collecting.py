@@ -162,6 +162,41 @@ def group_times(known, layers, depth, prefix, group, closed, start, *out) -> obj
     return len(names), sorted(found)
 
 
+def later_cases(random: Random) -> Iterator[Case]:
+    depth = int(random.integers(1, 4))
+    width = int(random.integers(1, 4))
+    known = some_layers(random, width, depth, least=1)
+    group = int(random.integers(0, width + 1))
+    prefix = columns(prefixes(random, known, group, 3), group)
+    rounds = random.integers(0, 4, int(random.integers(max(1, depth - 1), 4)))
+    room = sum(map(len, known.updates)) * prefix.shape[1] + 2
+    out, task = np.empty((len(rounds), room), np.int64), np.empty(room, np.int64)
+    state = np.zeros(1, np.int64)
+    yield Case((known.layers.descriptions, depth, prefix, rounds, 0, out, task, state), known)
+
+
+def seen_later(result, layers, depth, prefix, rounds, start, out, task, state) -> object:
+    n = int(state[0])
+    return result, sorted(zip(task[:n].tolist(), tuples(out[:, :n], n), strict=True))
+
+
+@reference("collect.later_rounds", later_cases, seen_later, knows=True)
+def later_rounds(known, layers, depth, prefix, rounds, start, *out) -> object:
+    names, now = tuples(prefix), tuple(rounds.tolist())
+    found = set()
+    for task, one in enumerate(names):
+        lacking = (0,) * (len(now) + 1 - depth)
+        whens = [
+            tuple(map(max, (*when[1:], *lacking), now))
+            for layer in known.updates
+            for row, when, _ in layer
+            if row[: len(prefix)] == one
+        ]
+        later = {when for when in whens if when != now}
+        found |= {(task, when) for when in ({min(later)} if len(now) == 1 and later else later)}
+    return len(names), sorted(found)
+
+
 def range_cases(random: Random) -> Iterator[Case]:
     width = int(random.integers(1, 4))
     key = int(random.integers(0, width))

@@ -201,19 +201,18 @@ def meet_cases(random: Random) -> Iterator[Case]:
             np.array([keys, *map(len, kept), *key, *kept[0], *kept[1]], np.int64),
             Sought(met.batches.layers, met.head).addresses,
             int(random.choice([seek.ANY, seek.THROUGH, seek.BEFORE])), ordered, closed, floor, origin * depth,
-            np.empty((2, room), np.int64), np.empty(sum(map(len, kept)) * room, np.int64),
-            np.empty((1 + stream.depth) * room, np.int64), np.full(1, -1, np.int64),
+            room, np.full(1 + (sum(map(len, kept)) + 3 + stream.depth) * room, -1, np.int64),
         ),
         met,
     )  # fmt: skip
 
 
 def seen_meeting(result: int, *arguments: Any) -> object:
-    _, time, diff, counts, *_, pairs, out, beside, told = arguments
+    _, time, diff, counts, *_, room, buffer = arguments
     if result < 0:
         return "not here"
-    width, depth, room, flags = int(counts[1] + counts[2]), time.shape[0], pairs.shape[1], int(told[0])
-    data = out[: width * result].reshape(width, result)
+    width, depth, flags = int(counts[1] + counts[2]), time.shape[0], int(buffer[0])
+    data, beside = buffer[1 : 1 + width * result].reshape(width, result), buffer[1 + width * room :]
     if flags & (meeting.TIMES | meeting.ONE_TIME):
         time = beside[room : room + depth * result].reshape(depth, result)
         varied = len(set(tuples(time, result))) > 1
@@ -225,7 +224,7 @@ def seen_meeting(result: int, *arguments: Any) -> object:
 
 @reference("meet.meet", meet_cases, seen_meeting, knows=True)
 def meet(
-    met: Met, data, time, diff, counts, layers, order, ordered, closed, floor, origin, pairs, *rest
+    met: Met, data, time, diff, counts, layers, order, ordered, closed, floor, origin, room, buffer
 ) -> object:
     keys, kept, _ = counts[:3].tolist()
     columns = counts[3:].tolist()
@@ -241,6 +240,6 @@ def meet(
             padded = when + (0,) * (len(at) - len(when))
             joined = tuple(row[c] for c in keep) + tuple(other[c] for c in others)
             made.append((joined, tuple(map(max, at, padded)), amount * count))
-    if len(made) > pairs.shape[1] or any(abs(amount) >= 2**63 for _, _, amount in made):
+    if len(made) > room or any(abs(amount) >= 2**63 for _, _, amount in made):
         return "not here"
     return sorted(made)

@@ -24,7 +24,7 @@ MOST = 10**18 - 1
 
 def refresh_cases(random: Random) -> Iterator[Arguments]:
     key, width, accumulators = shape(random)
-    what = int(random.choice([kernels.SUMS, kernels.SIGNS, kernels.COUNTS]))
+    what = int(random.choice([kernels.SUMS, kernels.SIGNS, kernels.MULTIPLICITIES]))
     table = some_table(random, key, accumulators, width)
     n = size(random)
     data, diff = operands(random, key, width, n), amounts(random, n)

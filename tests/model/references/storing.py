@@ -119,7 +119,8 @@ def row_at(directory: Words, row: int, width: int) -> Row | None:
     group, position = place_of(directory, row)
     if position is None:
         return None
-    return tuple(word_at(group[kernels.COLUMNS], c * group[kernels.STRIDE] + position) for c in range(width))
+    stride = group[kernels.COLUMN_STRIDE]
+    return tuple(word_at(group[kernels.COLUMNS], c * stride + position) for c in range(width))
 
 
 def live_of(directory: Words, rows: list[int]) -> list[bool]:
@@ -136,9 +137,8 @@ def append_cases(random: Random) -> Iterator[Case]:
     if store.groups.directory[0, kernels.REWRITTEN]:
         store.groups.capacity = max(store.groups.capacity, 1 << store.groups.bits)
     store.groups.reserve(start + n, start)
-    required, key = (
-        random.permutation(width)[: int(random.integers(0, width + 1))].astype(np.int64) for _ in range(2)
-    )
+    required = random.integers(0, 2, width).astype(np.uint8)
+    key = random.permutation(width)[: int(random.integers(0, width + 1))].astype(np.int64)
     data = words(random, width, n)
     if random.random() < 0.5:
         data[data == NULL] = 7
@@ -150,18 +150,19 @@ def append_cases(random: Random) -> Iterator[Case]:
 
 def seen_append(result, directory, given, start, required, key, highest, known) -> object:
     width, n = given.shape
+    if result < 0:
+        column, row = divmod(-1 - result, n)
+        return "NULL" if required[column] and given[column, row] == NULL else "no NULL"
     places = range(start, start + n)
-    rows = [row_at(directory, row, width) for row in places] if result >= 0 else []
+    rows = [row_at(directory, row, width) for row in places]
     return result, rows, live_of(directory, [*range(start), *places]), highest.tolist()
 
 
 @reference("rowgroups.append", append_cases, seen_append, knows=True)
 def append(store, directory, given, start, required, key, highest, known) -> object:
     n = given.shape[1]
-    for column in required.tolist():
-        for row, word in enumerate(given[column].tolist()):
-            if word == NULL:
-                return -1 - (column * n + row), [], store.live + [False] * n, highest.tolist()
+    if (given[required == 1] == NULL).any():
+        return "NULL"
     rows = tuples(given, n)
     keys = [tuple(row[column] for column in key.tolist()) for row in rows]
     every = [tuple(highest.tolist())] * bool(known) + keys
@@ -321,7 +322,7 @@ def bury(directory, full, rowids, out) -> object:
         if (
             number < full
             and not groups[number][1]
-            and 2 * groups[number][0] > directory[1 + number, kernels.ROWS]
+            and 2 * groups[number][0] > directory[1 + number, kernels.POSITIONS]
         ):
             groups[number][1] = 1
             told.append(number)
@@ -367,6 +368,6 @@ def rewrite(store, directory, number, columns, live, chart, links) -> object:
         for row in kept:
             group, position = place_of(directory, row)
             for side in range(2):
-                index = side * group[kernels.STRIDE] + position
-                neighbours[side].append(word_at(group[kernels.LINKS], index))
+                index = side * group[kernels.COLUMN_STRIDE] + position
+                neighbours[side].append(word_at(group[kernels.NEIGHBOURS], index))
     return count, [store.rows[row] for row in kept], bits, list(zip(masks, before, strict=True)), neighbours
