@@ -7,43 +7,15 @@ a small step: fixed costs are what it consists of.
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import device, kernel, view_intrinsic
-from kpg.runtime.kernels.layout import DATA, DEPTH, DIFF, DIFF_STRIDE, STRIDE, TIME, TIME_STRIDE, WIDTH
-from kpg.runtime.kernels.pairs import gather_columns, gather_diffs, gather_times, varies
+from kpg.runtime.kernels import kernel
+from kpg.runtime.kernels.pairs import gather_layers, varies
 from kpg.runtime.kernels.seek import COUNTED, EARLIEST, LATE, LAYER, match_layers
 
 Words = NDArray[np.int64]
 
-view = view_intrinsic()
-
 TIMES = 1  # of what is told of a meeting: each update has a time of its own
 ONE_TIME = 2  # all have one, which is not the stream's
 DIFFS = 4
-
-
-@device
-def gather_layers(
-    stream: Words, stream_time: Words, stream_diff: Words, keep_stream: Words, keep_batch: Words,
-    layers: Words, starts: Words, pairs: Words, timed: bool, counted: bool, data: Words, times: Words,
-    diffs: Words,
-) -> bool:  # fmt: skip
-    """Updates of the pairs of all layers; whether a product of diffs overflowed."""
-    overflow = False
-    for layer in range(layers.shape[0]):
-        first, last = starts[layer], starts[layer + 1]
-        if first == last:
-            continue
-        batch = view(layers[layer], 1, STRIDE + 1)[0]
-        rows = batch[STRIDE]
-        batch_data = view(batch[DATA], batch[WIDTH], rows)
-        gather_columns(stream, keep_stream, batch_data, keep_batch, pairs, first, last, data, 0)
-        if timed:
-            batch_time = view(batch[TIME], batch[DEPTH], rows if batch[TIME_STRIDE] > 0 else 1)
-            gather_times(stream_time, batch_time, pairs, first, last, times, 0)
-        if counted:
-            batch_diff = view(batch[DIFF], 1, rows if batch[DIFF_STRIDE] > 0 else 1)[0]
-            overflow |= gather_diffs(stream_diff, batch_diff, pairs, first, last, diffs, 0)
-    return overflow
 
 
 @kernel(
@@ -100,7 +72,7 @@ def meet(
     times = buffer[beside + room : beside + room + depth * count].reshape((depth, count))
     if gather_layers(
         stream, stream_time, stream_diff, keep_stream, keep_batch, layers, starts, pairs, timed, counted,
-        data, times, diffs,
+        data, times, diffs, 0,
     ):  # fmt: skip
         return -1
     if timed:

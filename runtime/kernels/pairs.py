@@ -80,6 +80,31 @@ def varies(target: Words, start: int, end: int) -> bool:
     return False
 
 
+@device
+def gather_layers(
+    stream: Words, stream_time: Words, stream_diff: Words, keep_stream: Words, keep_batch: Words,
+    layers: Words, starts: Words, pairs: Words, timed: bool, counted: bool, data: Words, times: Words,
+    diffs: Words, start: int,
+) -> bool:  # fmt: skip
+    """Updates of the pairs of all layers, from position ``start`` on; whether a product overflowed."""
+    overflow = False
+    for layer in range(layers.shape[0]):
+        first, last = starts[layer], starts[layer + 1]
+        if first == last:
+            continue
+        batch = view(layers[layer], 1, STRIDE + 1)[0]
+        rows = batch[STRIDE]
+        batch_data = view(batch[DATA], batch[WIDTH], rows)
+        gather_columns(stream, keep_stream, batch_data, keep_batch, pairs, first, last, data, start)
+        if timed:
+            batch_time = view(batch[TIME], batch[DEPTH], rows if batch[TIME_STRIDE] > 0 else 1)
+            gather_times(stream_time, batch_time, pairs, first, last, times, start)
+        if counted:
+            batch_diff = view(batch[DIFF], 1, rows if batch[DIFF_STRIDE] > 0 else 1)[0]
+            overflow |= gather_diffs(stream_diff, batch_diff, pairs, first, last, diffs, start)
+    return overflow
+
+
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
     " int64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int64)"
@@ -104,22 +129,12 @@ def gather(
     Times and diffs only if ``wanted`` has TIMES or DIFFS. The result has OVERFLOW if a product of diffs does
     not fit 64 bits, and VARIED if a time differs from the one at position 0.
     """
-    result = 0
-    for layer in range(layers.shape[0]):
-        first, last = starts[layer], starts[layer + 1]
-        if first == last:
-            continue
-        batch = view(layers[layer], 1, STRIDE + 1)[0]
-        rows = batch[STRIDE]
-        batch_data = view(batch[DATA], batch[WIDTH], rows)
-        gather_columns(stream, keep_stream, batch_data, keep_batch, pairs, first, last, data, start)
-        if wanted & TIMES:
-            batch_time = view(batch[TIME], batch[DEPTH], rows if batch[TIME_STRIDE] > 0 else 1)
-            gather_times(stream_time, batch_time, pairs, first, last, times, start)
-        if wanted & DIFFS:
-            batch_diff = view(batch[DIFF], 1, rows if batch[DIFF_STRIDE] > 0 else 1)[0]
-            if gather_diffs(stream_diff, batch_diff, pairs, first, last, diffs, start):
-                result |= OVERFLOW
+    timed, counted = wanted & TIMES != 0, wanted & DIFFS != 0
+    overflow = gather_layers(
+        stream, stream_time, stream_diff, keep_stream, keep_batch, layers, starts, pairs, timed, counted,
+        data, times, diffs, start,
+    )  # fmt: skip
+    result = OVERFLOW if overflow else 0
     if wanted & TIMES and varies(times, start, start + starts[layers.shape[0]]):
         result |= VARIED
     return result

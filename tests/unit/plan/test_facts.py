@@ -39,7 +39,7 @@ class Surroundings:
 def name(node: AnyNode) -> str:
     """The identity of the operator of a node at the end of the examples' plan, or of a loop's body."""
     nodes = (*BASE, body(node) if isinstance(node, plan.Enter | plan.Variable | user.EnterAt) else node)
-    return Identities(Columns(nodes), Surroundings()).names[-1]  # type: ignore[arg-type]
+    return Identities(Columns(nodes), Surroundings()).names[-1]
 
 
 def test_there_is_an_example_of_every_kind() -> None:
@@ -51,7 +51,7 @@ def test_there_is_an_example_of_every_kind() -> None:
 def test_every_kind_has_facts(node: AnyNode) -> None:
     assert set(plan.streams(node)) <= set(plan.inputs(node))
     assert isinstance(plan.kept(node), Kept) and isinstance(plan.holds_rows(node), bool)
-    assert describe(node, BASE, None)  # type: ignore[arg-type]
+    assert describe(node, BASE, None)
     there = plan.moved(node, lambda ref: ref + 100)
     assert plan.inputs(there) == tuple(ref + 100 for ref in plan.inputs(node))
     assert plan.moved(there, lambda ref: ref - 100) == node

@@ -11,7 +11,7 @@ PATHS = (*BASE, plan.DeltaJoin((11, 12)))
 
 
 def test_the_paths_of_a_join() -> None:
-    there, back = plan.paths_of(PATHS, PATHS[-1])  # type: ignore[arg-type]
+    there, back = plan.paths_of(PATHS, PATHS[-1])
     assert (there.refs, there.delta.input, [half.relation for half in there.half_joins]) == ((6, 11), 0, [1])
     assert (back.refs, back.delta.input, [half.relation for half in back.half_joins]) == ((7, 12), 1, [0])
     assert plan.sources(PATHS, PATHS[-1]) == (0, 1, 10, 9)
