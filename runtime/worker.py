@@ -6,11 +6,13 @@ everything. Views are installed and dropped between steps.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 from weakref import WeakValueDictionary
 
 from kpg.runtime.access import Access
+from kpg.runtime.chain import FEW, Chain, ready
 from kpg.runtime.data.table import Change, Savepoint, Table
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
@@ -32,6 +34,10 @@ from kpg.runtime.shutdown import detach, release, with_empty_frontier
 from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
+
+
+USUAL: Final = 2
+"""After so many small steps since operators came or went, a chain is made for those that follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,8 @@ class Worker(Access):
         self._interrupt = interrupt or DeferredInterrupt()
         self.scope = Scope(Step(0, 1), self._interrupt)
         self.inputs = Inputs()
+        self._chain: Chain | None = None
+        self._small_steps = 0
         self.stepping = False
         """Whether operators run, and with them perhaps functions of the user's."""
 
@@ -121,6 +129,7 @@ class Worker(Access):
         """
         if self.has_pending and not isolated:
             raise InternalError("a view cannot be installed while changes are pending")
+        self._unchain()
         start = time.perf_counter()
         rendered = render(plan, {} if isolated else self._registry, self)
         self._hydrate(rendered)
@@ -143,6 +152,7 @@ class Worker(Access):
         view = self.views.get(installed.name)
         if view is not installed:
             return
+        self._unchain()
         del self.views[view.name]
         orphans = self._disown(view.name, view.operators)
         if view.capture is not None:
@@ -151,6 +161,7 @@ class Worker(Access):
 
     def close(self) -> None:
         """Drop every view: their memory is given back at once."""
+        self._unchain()
         for installed in self.views.values():
             release(installed.operators)
             installed.operators = ()
@@ -171,6 +182,7 @@ class Worker(Access):
 
     def retire(self) -> None:
         """Free what only made arrangements that can never change again; these keep their contents."""
+        self._unchain()
         detach(with_empty_frontier(operator for view in self.views.values() for operator in view.operators))
         orphans = []
         for view in self.views.values():
@@ -183,6 +195,7 @@ class Worker(Access):
         """Start capturing the view's changes."""
         view = self.views[installed.name]
         if view.capture is None:
+            self._unchain()
             output = view.output
             place = Place("", f"Capture {view.name}", self.next_position(), (output,), self.scope, ())
             capture = Capture(place)
@@ -193,6 +206,7 @@ class Worker(Access):
         """Stop capturing the view's changes, and forget those not drained."""
         view = self.views.get(installed.name)
         if view is not None and view.capture is not None:
+            self._unchain()
             disconnect((view.capture,))
             view.capture = None
 
@@ -238,7 +252,7 @@ class Worker(Access):
         with self._interrupt:
             try:
                 self._drain()
-                self._feed()
+                self._feed(step, None)
                 self._run(step)
                 self._interrupt.check()
                 return Updates.concat([Updates.empty(view.output.width, 1), *view.capture.uncommitted])
@@ -266,9 +280,10 @@ class Worker(Access):
         # Ctrl-C is noticed between operators and a join's chunks; during a commit or a rollback it waits.
         with self._interrupt:
             try:
-                self._feed()
+                chain = self._chain_for(step)
+                self._feed(step, chain)
                 self.inputs.release(step.upper)
-                self._run(step)
+                self._run(step, chain)
                 self._interrupt.check()
             except BaseException:
                 self._undo(step)
@@ -290,6 +305,17 @@ class Worker(Access):
                 table.rollback(self._savepoints[name])
             self._closed.clear()
             self._open_epoch = self.epoch + 1
+
+    def _unchain(self) -> None:
+        """Operators come or go: a chain is made anew when small steps have."""
+        if self._chain is not None:
+            self._chain.tally()
+        self._chain, self._small_steps = None, 0
+
+    def _all_operators(self) -> Iterator[Operator]:
+        if self._chain is not None:
+            self._chain.tally()
+        return Access._all_operators(self)
 
     def _register(self, operators: tuple[Operator, ...]) -> None:
         for operator in operators:
@@ -319,20 +345,42 @@ class Worker(Access):
             operator.maintain()
         step.visited.clear()
 
-    def _feed(self) -> None:
-        """Hand each table's closed changes to its source, if some view reads the table."""
-        for closed in self._closed:
-            source = self._sources.get(closed.table)
-            if source is not None:
-                for change in closed.changes:
-                    source.change(closed.epoch, change.rowids, change.diff)
+    def _chain_for(self, step: Step) -> Chain | None:
+        """The chain that a step goes through, if it is small, like some before it."""
+        rows = sum(change.rowids.shape[0] for closed in self._closed for change in closed.changes)
+        if rows > FEW or not step.single_time:
+            return None
+        if self._chain is None:
+            self._small_steps += 1
+            if self._small_steps < USUAL or not ready():
+                return None
+            operators = {op for view in self.views.values() for op in view.operators}
+            self._chain = Chain(op for op in operators if op.place.scope is self.scope)
+        return self._chain
 
-    def _run(self, step: Step) -> None:
+    def _feed(self, step: Step, chain: Chain | None) -> None:
+        """Hand each table's closed changes to its source, if some view reads the table."""
+        found = [(self._sources[one.table], one) for one in self._closed if one.table in self._sources]
+        if chain is not None:
+            chain.begin(step, [(source, closed.changes) for source, closed in found])
+            return
+        for source, closed in found:
+            for change in closed.changes:
+                source.change(closed.epoch, change.rowids, change.diff)
+
+    def _run(self, step: Step, chain: Chain | None = None) -> None:
         clock = time.perf_counter
         self.stepping = True
         try:
-            while (operator := step.next()) is not None:
+            while True:
+                if chain is not None:
+                    chain.advance(step)
+                operator = step.next()
+                if operator is None:
+                    break
                 self._interrupt.check()
+                if chain is not None:
+                    chain.hand_over(operator)
                 start = clock()
                 operator.flush()
                 elapsed = clock() - start

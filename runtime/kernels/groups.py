@@ -6,9 +6,9 @@ that a group is one place in memory. The probe is written out in the loops that 
 with arrays costs reference counting, many times the probe's own cost.
 What ``spec`` says of the accumulators, and how they add up, is in ``accumulators``.
 
-``state int64[7]``: groups allotted, free group numbers, entries, live groups, a sink for prefetches; at
-``OVERFLOW``, whether the rows of a group came to be more than 64 bits can count; and at ``DOUBTFUL`` whether
-an output word may be out of its type's range.
+``state int64[STATE_FIELDS]``: groups allotted, free group numbers, entries, live groups, a sink for
+prefetches; at ``OVERFLOW``, whether the rows of a group came to be more than 64 bits can count; at ``DOUBTFUL``,
+whether an output word may be out of its type's range; and at ``MARKER`` what tells this step from others.
 """
 
 import numpy as np
@@ -37,6 +37,8 @@ FEWER = 8  # groups, in a table of at most which a block of keys is compared wit
 LARGE = 1024  # rows of a block then
 OVERFLOW = 5
 DOUBTFUL = 6
+MARKER = 7
+STATE_FIELDS = 8
 MOST_DECIMAL = 10**18 - 1
 SUMS = 0  # what a refresh puts out: key and aggregates
 SIGNS = 1  # each key with a positive count, once

@@ -2,6 +2,7 @@
  *
  * open(path)                                  -> handle of a shared library
  * function(handle, symbol, name, signature)   -> callable; the signature is that of signature.py
+ * CLOCK                                       -> address of a function that writes nanoseconds to its slot
  * level()                                     -> 1 to 3: the x86-64 level of this processor, 0 for another one
  *
  * A kernel knows no Python object, so the interpreter is let go while it runs.
@@ -17,6 +18,7 @@
 #endif
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #define MOST_ARGUMENTS 40
 #define MOST_SLOTS (3 * MOST_ARGUMENTS)
@@ -194,6 +196,19 @@ function_repr(PyObject *object)
     return PyUnicode_FromFormat("<compiled kernel %U>", ((Function *)object)->name);
 }
 
+static PyObject *
+function_address(PyObject *object, void *nothing)
+{
+    int64_t address = 0;
+    memcpy(&address, &((Function *)object)->kernel, sizeof(kernel_t));
+    return PyLong_FromLongLong(address);
+}
+
+static PyGetSetDef function_computed[] = {
+    {"address", function_address, NULL, "Of the compiled code, which takes the address of slots.", NULL},
+    {NULL},
+};
+
 static PyMemberDef function_members[] = {
     {"__name__", T_OBJECT, offsetof(Function, name), READONLY, NULL},
     {NULL},
@@ -209,6 +224,7 @@ static PyTypeObject FunctionType = {
     .tp_vectorcall_offset = offsetof(Function, call),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_members = function_members,
+    .tp_getset = function_computed,
     .tp_doc = "A compiled kernel.",
 };
 
@@ -304,6 +320,16 @@ level(PyObject *module, PyObject *nothing)
     return PyLong_FromLong(found);
 }
 
+/* As a kernel: nanoseconds since some time to the first slot. */
+static int32_t
+read_clock(int64_t *slots)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    slots[0] = (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+    return 0;
+}
+
 static PyMethodDef methods[] = {
     {"open", open_library, METH_O, "Open a shared library of kernels."},
     {"function", make_function, METH_VARARGS, "A callable for a kernel in a library."},
@@ -319,5 +345,15 @@ PyInit__call(void)
     import_array();
     if (PyType_Ready(&FunctionType) < 0)
         return NULL;
-    return PyModule_Create(&definition);
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL)
+        return NULL;
+    kernel_t clock = read_clock;
+    int64_t address = 0;
+    memcpy(&address, &clock, sizeof clock);
+    if (PyModule_AddObject(module, "CLOCK", PyLong_FromLongLong(address)) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
 }

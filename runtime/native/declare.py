@@ -144,3 +144,11 @@ def view_intrinsic() -> Intrinsic:
 def small_view_intrinsic() -> Intrinsic:
     """``small_view(address, length)``: the ``int32[length]`` at an address."""
     return Intrinsic(memory.make_small_view, memory.plain_small_view)
+
+
+def invoke_intrinsic() -> Intrinsic:
+    """``invoke(function, slots)``: call the compiled kernel at an address; other than 0 is an exception.
+
+    ``slots`` is the address of its arguments as compiled code takes them; its result comes in the first.
+    """
+    return Intrinsic(memory.make_invoke, memory.plain_invoke)

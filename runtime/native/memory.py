@@ -68,6 +68,24 @@ def make_lowest_bit() -> Any:
     return lowest_bit
 
 
+def make_invoke() -> Any:
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def invoke(typing_context: Any, function: Any, slots: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            words = ir.IntType(64).as_pointer()
+            kernel = builder.inttoptr(args[0], ir.FunctionType(ir.IntType(32), [words]).as_pointer())
+            status = builder.call(kernel, [builder.inttoptr(args[1], words)])
+            return builder.zext(status, ir.IntType(64))
+
+        return types.int64(types.int64, types.int64), generate
+
+    return invoke
+
+
 def _make_pointer() -> Any:
     from llvmlite import ir
     from numba import types
@@ -111,6 +129,10 @@ def plain_load(address: int, index: int) -> Any:
 
 def plain_save(address: int, index: int, word: int) -> None:
     ctypes.c_int64.from_address(int(address) + 8 * int(index)).value = int(word)
+
+
+def plain_invoke(function: int, slots: int) -> Any:
+    return np.int64(ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(int(function))(int(slots)))
 
 
 def plain_bit_count(word: int) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.trace.batch import Layers, Sought
 from kpg.runtime.trace.handle import TraceHandle
-from kpg.runtime.trace.multiplicity import bound_with
+from kpg.runtime.trace.multiplicity import MOST, bound_of, bound_with
 from kpg.runtime.trace.spine import Spine
 from kpg.runtime.trace.updates import Updates
 
@@ -51,6 +51,17 @@ class Arrange(Operator):
         if len(updates):
             self.changed = True
             self.emit(updates)
+
+    def appended(self, verdict: int, count: int, added: int) -> None:
+        """Take note of a step's updates that a kernel has appended to the trace's head (see ``kernels.chain``)."""
+        if self.mark is None:
+            self.mark = self.spine.mark()
+        self.spine.head.size += count
+        self.spine.appended(count, verdict, self.step.after)
+        self.changed = True
+        self.bound += added
+        if self.bound >= MOST:
+            self.bound = bound_of(self.spine.parts())
 
     @property
     def layers(self) -> Layers:

@@ -12,7 +12,7 @@ from kpg.runtime.plan import Mfp
 from kpg.runtime.program.errors import failure
 from kpg.runtime.program.lower import Sources
 from kpg.runtime.program.memo import Context
-from kpg.runtime.program.segment import Segment, conjuncts
+from kpg.runtime.program.segment import Machine, Segment, conjuncts
 from kpg.runtime.scalar import Column, Scalar, columns, remap, walk
 from kpg.runtime.types import ERROR
 
@@ -57,6 +57,16 @@ class Program:
         self._first = Segment(Sources(context), early, [types[column] for column in needed])
         rest, results = ([remap(s, place.__getitem__) for s in part] for part in (late, outputs))
         self._last = Segment(Sources(context), rest, results)
+
+    @property
+    def selected(self) -> Words | None:
+        """The columns that it selects, if that is all it does."""
+        return self._selected
+
+    @property
+    def machine(self) -> Machine | None:
+        """What runs all of it at once, if it can be run so."""
+        return self._last.machine if self._simple and self._last is not None else None
 
     def run(self, data: Words) -> tuple[Words, Words | None]:
         """Maps, filters and projects rows ``data int64[w, n]``.

@@ -62,10 +62,8 @@ class Machine:
 
     def __init__(self, sources: Sources, code: Code) -> None:
         self.code = code
-        self._sources = sources
-        self._instructions = code.instructions
-        self._constants = code.constants
-        self._status = np.zeros(3, dtype=np.int64)
+        self.sources = sources
+        self.status = np.zeros(3, dtype=np.int64)
         self._reads_sources = bool(sources.entries)
 
     def run(self, data: Words) -> tuple[Words, Words, int]:
@@ -81,8 +79,8 @@ class Machine:
             passed = self._run_with_sources(data, out, kept)
         else:
             passed = vm.run(
-                self._instructions,
-                self._constants,
+                code.instructions,
+                code.constants,
                 data,
                 NO_PAIRS,
                 NO_BYTES,
@@ -90,12 +88,12 @@ class Machine:
                 out,
                 kept,
                 NO_PAIRS,
-                self._status,
+                self.status,
             )
         flags = 0
         if passed < 0:
             passed = -1 - passed
-            flags = int(self._status[1] + 2 * self._status[2])
+            flags = int(self.status[1] + 2 * self.status[2])
         if passed != total:
             out = out.reshape(-1)[: code.outputs * passed].reshape(code.outputs, passed)
             kept = kept[:passed]
@@ -105,14 +103,14 @@ class Machine:
 
     def _run_with_sources(self, data: Words, out: Words, kept: Words) -> int:
         """Runs until no memo lacks an entry: each pass finds the strings that the next level needs."""
-        sources, dictionary = self._sources, self._sources.context.dictionary
-        room = data.shape[1] * sources.memos if self.code.memos else 0
+        code, sources, dictionary = self.code, self.sources, self.sources.context.dictionary
+        room = data.shape[1] * sources.memos if code.memos else 0
         missing = np.empty((2, room), dtype=np.int64) if room else NO_PAIRS
         while True:
             addresses = sources.refresh()
             passed = vm.run(
-                self._instructions,
-                self._constants,
+                code.instructions,
+                code.constants,
                 data,
                 addresses,
                 dictionary.arena,
@@ -120,11 +118,11 @@ class Machine:
                 out,
                 kept,
                 missing,
-                self._status,
+                self.status,
             )
-            if passed >= 0 or self._status[0] == 0:
+            if passed >= 0 or self.status[0] == 0:
                 return int(passed)
-            sources.fill(missing[:, : self._status[0]])
+            sources.fill(missing[:, : self.status[0]])
 
 
 def conjuncts(predicate: Scalar) -> list[Scalar]:

@@ -54,8 +54,10 @@ class GroupTable:
         self.slots = np.zeros(MINIMUM * 2, np.int64)
         self.table: Words = np.empty((MINIMUM, 1 + key + self.words), np.int64)
         self.free = np.empty(MINIMUM, np.int64)
-        self.state = np.zeros(7, np.int64)
-        self.marker = 1
+        self.state = np.zeros(kernels.STATE_FIELDS, np.int64)
+        self.state[kernels.MARKER] = 1
+        self.version = 0
+        """Changes whenever one of the arrays is replaced."""
         self.touched = np.empty(MINIMUM, np.int64)
         self.old: Words = np.empty((MINIMUM, self.words), np.int64)
         self.new: Words = np.empty((0, self.words), np.int64)
@@ -64,6 +66,11 @@ class GroupTable:
     def __len__(self) -> int:
         """The number of groups held."""
         return int(self.state[3])
+
+    @property
+    def marker(self) -> int:
+        """What tells the step in progress from others."""
+        return int(self.state[kernels.MARKER])
 
     @property
     def bytes(self) -> int:
@@ -83,13 +90,18 @@ class GroupTable:
             last = min(first + PORTION, n)
             self._reserve(last - first)
             self._accumulate(updates.data, updates.diff, first, last)
-        self._check()
+        self.check()
 
     def _accumulate(self, data: Words, diff: Words, first: int, last: int) -> None:
         kernels.accumulate(
             data, diff, first, last, self.key, self.spec, self.slots, self.table,
             self.marker, self.free, self.touched, self.old, self.state,
         )  # fmt: skip
+
+    def check(self) -> None:
+        """DataError if a count of the step does not fit 64 bits."""
+        if self.state[kernels.OVERFLOW]:
+            raise multiplicity_overflow()
 
     def refresh(self, updates: Updates, what: int) -> tuple[Words, Words]:
         """Add all updates of a step, few and at one time, and say what changes: (data, diff).
@@ -105,7 +117,7 @@ class GroupTable:
             updates.data, updates.diff, what, self.key, self.spec, self.slots, self.table, self.marker,
             self.free, self.touched, self.old, self.state, out, diff,
         )  # fmt: skip
-        self._check()
+        self.check()
         return out[: width * count].reshape(width, count), diff[:count]
 
     @property
@@ -124,15 +136,11 @@ class GroupTable:
         order = np.lexsort(times[::-1])
         self.new = np.empty((n, self.words), np.int64)
         self.when = np.empty(n, np.int64)
-        self.marker = kernels.accumulate_times(
+        self.state[kernels.MARKER] = kernels.accumulate_times(
             updates.data, times, updates.diff, order, self.key, self.spec, self.slots, self.table,
             self.marker, self.free, self.touched, self.old, self.new, self.when, self.state,
         )  # fmt: skip
-        self._check()
-
-    def _check(self) -> None:
-        if self.state[kernels.OVERFLOW]:
-            raise multiplicity_overflow()
+        self.check()
 
     def touch_empty(self) -> None:
         """Make the one group of an empty key exist, as not yet output."""
@@ -210,13 +218,14 @@ class GroupTable:
 
     def _finish(self) -> None:
         self.state[2] = self.state[kernels.OVERFLOW] = 0
-        self.marker += 1
+        self.state[kernels.MARKER] += 1
         if self.when.shape[0]:
             self.new = np.empty((0, self.words), np.int64)
             self.when = np.empty(0, np.int64)
         if self.touched.shape[0] > 1 << 16:
             self.touched = np.empty(MINIMUM, np.int64)
             self.old = np.empty((MINIMUM, self.words), np.int64)
+            self.version += 1
 
     def _reserve(self, n: int) -> None:
         """Room for n more groups and n more entries."""
@@ -225,14 +234,17 @@ class GroupTable:
             capacity = max(4 * allotted, allotted + n) + n
             self.table = _grown(self.table, capacity, allotted)
             self.free = _grown(self.free, capacity, int(self.state[1]))
+            self.version += 1
         if 2 * (live + n) > self.slots.shape[0]:
             slots = np.zeros(1 << (4 * (live + n) - 1).bit_length(), np.int64)
             kernels.rebuild(self.slots, slots, self.table, self.key)
             self.slots = slots
+            self.version += 1
         if entries + n > self.touched.shape[0]:
             capacity = max(2 * self.touched.shape[0], entries + n)
             self.touched = _grown(self.touched, capacity, entries)
             self.old = _grown(self.old, capacity, entries)
+            self.version += 1
 
 
 def _grown(array: Words, capacity: int, used: int) -> Words:

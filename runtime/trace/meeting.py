@@ -18,14 +18,16 @@ LEAST_ROOM: Final = 64
 class Meeting:
     """The columns by which a stream meets a trace, and those that are kept of both; see ``lookup``."""
 
-    __slots__ = ("_columns", "_key", "_leading", "_width")
+    __slots__ = ("columns", "key", "leading", "width")
 
     def __init__(self, key: tuple[int, ...], keep_stream: Words, keep_batch: Words) -> None:
         counts = [len(key), keep_stream.shape[0], keep_batch.shape[0]]
-        self._columns: Words = np.array([*counts, *key, *keep_stream, *keep_batch], np.int64)
-        self._key = len(key)
-        self._leading = bool(key) and key == tuple(range(len(key)))
-        self._width = counts[1] + counts[2]
+        self.columns: Words = np.array([*counts, *key, *keep_stream, *keep_batch], np.int64)
+        """As ``kernels.meet`` takes them."""
+        self.key = len(key)
+        self.leading = bool(key) and key == tuple(range(len(key)))
+        """Whether a stream that is sorted is sorted by the key."""
+        self.width = counts[1] + counts[2]
 
     def of(
         self, stream: Updates, sought: Sought, order: Order, closed: int, floor: int, origin: int
@@ -36,12 +38,12 @@ class Meeting:
         if n > FEW:
             return None
         if sought.head is not None:
-            sought.head.serve(self._key)
-        room, width = 2 * n + LEAST_ROOM, self._width
+            sought.head.serve(self.key)
+        room, width = 2 * n + LEAST_ROOM, self.width
         buffer = np.empty(1 + (width + 3 + depth) * room, np.int64)
         count = kernels.meet(
-            data, time, stream.diff, self._columns, sought.addresses, order.value,
-            self._leading and stream.ordered, closed, floor, origin, room, buffer,
+            data, time, stream.diff, self.columns, sought.addresses, order.value,
+            self.leading and stream.ordered, closed, floor, origin, room, buffer,
         )  # fmt: skip
         if count < 0:
             return None

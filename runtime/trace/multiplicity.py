@@ -39,11 +39,15 @@ def bound_with(bound: int, held: Callable[[], Iterable[Updates]], more: Updates)
     DataError if one does.
     """
     after = bound + most_added(more)
-    if after >= MOST:
-        after = largest(Updates.concat([*held(), more]))
-        if after >= MOST:
-            raise multiplicity_overflow()
-    return after
+    return after if after < MOST else bound_of([*held(), more])
+
+
+def bound_of(held: Iterable[Updates]) -> int:
+    """A bound for the multiplicities of what is ``held``, by its rows. DataError if one comes to ``MOST``."""
+    found = largest(Updates.concat([*held]))
+    if found >= MOST:
+        raise multiplicity_overflow()
+    return found
 
 
 def largest(updates: Updates) -> int:

@@ -96,7 +96,7 @@ class Spine:
         Returns them, consolidated if that can make them fewer or if they are in a batch; without any left the
         trace stays as it was. DataError where a sum of diffs does not fit 64 bits.
         """
-        if self._direct or len(updates) > SMALL_STEP or len(self._holds.references) != 1:
+        if len(updates) > SMALL_STEP or not self.appendable:
             self._direct = max(0, self._direct - 1)
             if self._head.size:
                 self.seal()
@@ -108,18 +108,27 @@ class Spine:
             updates = updates.consolidate()
         count = updates.data.shape[1]
         if count:
-            self._append(updates, count)
-            self.upper = upper
-            self._ends.append((upper, self._head.size))
+            if self._head.size + count > MOST:
+                self.seal()
+            verdict = self._head.append(updates)
+            self.appended(count, verdict, upper)
         return updates
 
-    def _append(self, updates: Updates, count: int) -> None:
+    @property
+    def appendable(self) -> bool:
+        """Whether a small step's updates go to the head."""
+        return not self._direct and len(self._holds.references) == 1
+
+    @property
+    def head(self) -> Head:
+        """What came lately: who appends to it says so by :meth:`appended`."""
+        return self._head
+
+    def appended(self, count: int, verdict: int, upper: Antichain) -> None:
+        """So many updates, up to ``upper``, are in the head now; ``verdict`` is as ``Head.append`` gives it."""
         head = self._head
-        if head.size + count > MOST:
-            self.seal()
-        if not head.size:
+        if head.size == count:
             self._head_lower = self.upper
-        verdict = head.append(updates)
         if verdict:
             self._crowded = True
             if verdict == UNFIT:
@@ -130,6 +139,8 @@ class Spine:
             self._churned_at = max(2 * head.size, batches)
         self.inserted_rows += count
         self._owed += count
+        self.upper = upper
+        self._ends.append((upper, head.size))
 
     def seal(self, *, compact: bool = True) -> None:
         """Make batches of the head: one of what is there for good, one of what came since the mark."""

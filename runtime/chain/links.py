@@ -1,0 +1,295 @@
+"""Operators as links of a chain: what ``kernels.chain`` is to know of each.
+
+An operator that has no links runs in Python; so does one of those that have, where a link says so.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.kernels import chain as kernels
+from kpg.runtime.kernels import groups, head, meet, sort, vm
+from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.join import Join, JoinPath, Stage
+from kpg.runtime.operators.linear import Concat, Linear, Negate
+from kpg.runtime.operators.reduce import Distinct, Reduce
+from kpg.runtime.operators.source import Source
+from kpg.runtime.program import Program
+from kpg.runtime.program.segment import Machine
+from kpg.runtime.state.groups import GroupTable
+from kpg.runtime.trace.batch import Sought
+from kpg.runtime.trace.lookup import Order
+from kpg.runtime.trace.spine import Spine
+
+Words = NDArray[np.int64]
+
+NONE: Final = np.zeros(1, np.int64)
+"""Where nothing is read or written."""
+
+
+@dataclass(slots=True, eq=False)
+class Looked:
+    """A trace that links look keys up in, and the templates of their slots."""
+
+    spine: Spine
+    templates: list[Words] = field(default_factory=list)
+    sought: Sought | None = None
+
+    def renew(self) -> None:
+        """Bring the templates up to date."""
+        sought = self.spine.sought()
+        if sought is not self.sought:
+            self.sought = sought
+            for template in self.templates:
+                template[10], template[11] = sought.addresses.ctypes.data, sought.addresses.shape[0]
+
+
+@dataclass(slots=True, eq=False)
+class Refreshed:
+    """A group table and the template of the slots of the link that refreshes it."""
+
+    table: GroupTable
+    template: Words
+    version: int = -1
+
+    def renew(self) -> None:
+        """Bring the template up to date with arrays that were replaced."""
+        table, template = self.table, self.template
+        if table.version != self.version:
+            self.version = table.version
+            arrays = (table.spec, table.slots, table.table)
+            at = 7
+            for array in arrays:
+                at = fill(template, at, array)
+            for at, array in ((16, table.free), (18, table.touched), (20, table.old), (23, table.state)):
+                fill(template, at, array)
+
+
+def fill(template: Words, at: int, array: NDArray[Any]) -> int:
+    """Let the slots from ``at`` on be an array's; the slot behind them."""
+    template[at] = array.ctypes.data
+    template[at + 1 : at + 1 + array.ndim] = array.shape
+    return at + 1 + array.ndim
+
+
+@dataclass(slots=True, eq=False)
+class Links:
+    """The links of operators, in order, and what they refer to."""
+
+    operators: list[Operator] = field(default_factory=list)
+    """Of each link."""
+    rows: list[list[int]] = field(default_factory=list)
+    streams: dict[Operator, int] = field(default_factory=dict)
+    """The output of each operator."""
+    inputs: dict[Operator, tuple[int, ...]] = field(default_factory=dict)
+    """The streams of each operator's ports."""
+    ends: dict[Operator, int] = field(default_factory=dict)
+    """The number of the link after an operator's last one."""
+    looked: dict[Spine, Looked] = field(default_factory=dict)
+    refreshed: list[Refreshed] = field(default_factory=list)
+    arranged: list[tuple[int, Spine]] = field(default_factory=list)
+    """The links that append to heads, with their traces."""
+    machines: list[tuple[Machine, Words]] = field(default_factory=list)
+    """Those that read what may be replaced, with their templates."""
+    kept: list[NDArray[Any]] = field(default_factory=list)
+    """What links have the addresses of."""
+    count: int = 0
+    """Of streams."""
+
+    def add(self, operator: Operator) -> None:
+        """Make the operator's links, if it is one of those that can have any, behind those there are."""
+        maker = MAKERS.get(type(operator))
+        if maker is None or not can(operator):
+            return
+        first = len(self.rows)
+        self.inputs[operator] = inputs = tuple(self.stream(one) for one in read_by(operator))
+        maker(self, operator)
+        last = self.rows[-1]
+        last[kernels.READ] = self.array([len(inputs), *inputs])
+        self.ends[operator] = len(self.rows)
+        self.operators += [operator] * (len(self.rows) - first)
+
+    def stream(self, operator: Operator) -> int:
+        """The number of an operator's output."""
+        if operator not in self.streams:
+            self.streams[operator] = self.new_stream()
+        return self.streams[operator]
+
+    def new_stream(self) -> int:
+        """The number of one more stream."""
+        self.count += 1
+        return self.count - 1
+
+    def array(self, values: Iterable[int]) -> int:
+        """The address of these words, which are kept."""
+        return self.address(np.array([*values], np.int64))
+
+    def address(self, array: NDArray[Any]) -> int:
+        """The address of an array, which is kept."""
+        self.kept.append(array)
+        return array.ctypes.data
+
+    def template(self) -> Words:
+        """Slots to be filled in; they are kept."""
+        template = np.zeros(kernels.MOST_SLOTS, np.int64)
+        self.kept.append(template)
+        return template
+
+    def link(
+        self, kind: int, source: int, target: int, *, kernel: Any = None, slots: Words = NONE, extra: int = 0
+    ) -> None:
+        """Append a link; its position and who hears it are put in later."""
+        row = [0] * kernels.LINK_FIELDS
+        row[kernels.KIND], row[kernels.INPUT], row[kernels.OUTPUT] = kind, source, target
+        row[kernels.FUNCTION] = 0 if kernel is None else kernel.address
+        row[kernels.SLOTS], row[kernels.EXTRA] = slots.ctypes.data, extra
+        self.rows.append(row)
+
+
+def can(operator: Operator) -> bool:
+    """Whether all that an operator runs can be in links."""
+    match operator:
+        case Linear(program=program):
+            return simple(program)
+        case Join(paths=paths):
+            return all(
+                simple(path.program) and all(simple(stage.program) for stage in path.stages) for path in paths
+            )
+        case _:
+            return True
+
+
+def simple(program: Program) -> bool:
+    """Whether a program only selects columns, or runs on the machine at once."""
+    return program.selected is not None or program.machine is not None
+
+
+def read_by(operator: Operator) -> tuple[Operator, ...]:
+    """The operators that push to one, port by port."""
+    match operator:
+        case Source():
+            return (operator,)
+        case Join(streams=streams):
+            return streams
+        case _:
+            return operator.inputs
+
+
+def link_source(links: Links, operator: Source) -> None:
+    stream = links.stream(operator)
+    links.link(kernels.PASS, stream, stream)
+
+
+def link_linear(links: Links, operator: Linear) -> None:
+    width = operator.inputs[0].width
+    link_program(links, operator.program, width, links.inputs[operator][0], links.stream(operator))
+
+
+def link_program(links: Links, program: Program, width: int, source: int, target: int) -> None:
+    """One link for a program over rows of ``width`` columns."""
+    selected, machine = program.selected, program.machine
+    if selected is not None:
+        if selected.tolist() == list(range(width)):
+            links.link(kernels.PASS, source, target)
+        else:
+            extra = links.array([selected.shape[0], *selected.tolist()])
+            links.link(kernels.SELECT, source, target, extra=extra)
+        return
+    assert machine is not None
+    template, code = links.template(), machine.code
+    fill(template, 0, code.instructions)
+    fill(template, 3, code.constants)
+    template[10] = 2
+    template[16] = code.outputs
+    template[19] = int(code.filters)
+    template[21], template[22] = 2, machine.sources.memos if code.memos else 0
+    fill(template, 23, machine.status)
+    links.kept.append(code.constants)
+    if machine.sources.entries or code.text:
+        links.machines.append((machine, template))
+    links.link(kernels.PROGRAM, source, target, kernel=vm.run, slots=template)
+
+
+def link_concat(links: Links, operator: Concat) -> None:
+    link_gather(links, links.inputs[operator], links.stream(operator))
+
+
+def link_gather(links: Links, sources: tuple[int, ...], target: int) -> None:
+    """One link for all of several streams."""
+    extra = links.array([len(sources), *sources])
+    links.link(kernels.GATHER, sources[0], target, extra=extra)
+
+
+def link_negate(links: Links, operator: Negate) -> None:
+    links.link(kernels.NEGATE, links.inputs[operator][0], links.stream(operator))
+
+
+def link_arrange(links: Links, operator: Arrange) -> None:
+    tidied = links.new_stream()
+    (source,) = links.inputs[operator]
+    links.link(kernels.TIDY, source, tidied, kernel=sort.consolidate_few, slots=links.template())
+    template, description = links.template(), operator.spine.head.description
+    template[8], template[9] = description.ctypes.data, description.shape[0]
+    extra = links.array([0] * kernels.APPENDED_FIELDS)
+    links.arranged.append((len(links.rows), operator.spine))
+    links.link(
+        kernels.APPEND, tidied, links.stream(operator), kernel=head.append, slots=template, extra=extra
+    )
+
+
+def link_join(links: Links, operator: Join) -> None:
+    ends = tuple(link_path(links, operator, path) for path in operator.paths)
+    link_gather(links, ends, links.stream(operator))
+
+
+def link_path(links: Links, operator: Join, path: JoinPath) -> int:
+    """The links of a path; the stream that comes of it."""
+    source = links.inputs[operator][path.relation]
+    width = operator.streams[path.relation].width
+    found = links.new_stream()
+    link_program(links, path.program, width, source, found)
+    for stage in path.stages:
+        matched, mapped = links.new_stream(), links.new_stream()
+        link_stage(links, stage, stage.relation < path.relation, found, matched)
+        link_program(links, stage.program, stage.meeting.width, matched, mapped)
+        found = mapped
+    return found
+
+
+def link_stage(links: Links, stage: Stage, through: bool, source: int, target: int) -> None:
+    """One link for a look-up, which meets updates of the same time if it is to go ``through`` them."""
+    template, meeting, spine = links.template(), stage.meeting, stage.arrangement.spine
+    fill(template, 8, meeting.columns)
+    template[12] = (Order.THROUGH if through else Order.BEFORE).value
+    template[13] = int(meeting.leading)
+    template[18] = meeting.width
+    spine.head.serve(meeting.key)
+    links.looked.setdefault(spine, Looked(spine)).templates.append(template)
+    links.link(kernels.MEET, source, target, kernel=meet.meet, slots=template)
+
+
+def link_reduce(links: Links, operator: Reduce | Distinct) -> None:
+    template, table, what = links.template(), operator.table, operator.output
+    template[5], template[6] = what, table.key
+    template[26] = table.key + (table.spec.shape[0] if what == groups.SUMS else 0)
+    links.refreshed.append(Refreshed(table, template))
+    state = table.state.ctypes.data
+    source, target = links.inputs[operator][0], links.stream(operator)
+    links.link(kernels.REFRESH, source, target, kernel=groups.refresh, slots=template, extra=state)
+
+
+MAKERS: Final[dict[type[Operator], Callable[[Links, Any], None]]] = {
+    Source: link_source,
+    Linear: link_linear,
+    Concat: link_concat,
+    Negate: link_negate,
+    Arrange: link_arrange,
+    Join: link_join,
+    Reduce: link_reduce,
+    Distinct: link_reduce,
+}
+"""How links are made of operators of each class."""
