@@ -35,7 +35,6 @@ from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
 
-
 USUAL: Final = 2
 """After so many small steps since operators came or went, a chain is made for those that follow."""
 

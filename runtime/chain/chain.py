@@ -1,6 +1,7 @@
 """A chain: the operators of the outermost scope that small steps run through in one compiled call."""
 
 from collections.abc import Iterable, Sequence
+from operator import is_
 from typing import Any, Final
 
 import numpy as np
@@ -10,14 +11,14 @@ from kpg.runtime.chain.links import Links
 from kpg.runtime.data.table import Change
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.step import Step
-from kpg.runtime.kernels import chain as kernels
 from kpg.runtime.kernels import Kernel, groups, head, meet, sort, vm
+from kpg.runtime.kernels import chain as kernels
 from kpg.runtime.native.load import call
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.reduce import Grouped
 from kpg.runtime.operators.source import Source
-from kpg.runtime.program.lower import Sources
 from kpg.runtime.program.memo import Memo
+from kpg.runtime.program.segment import Machine
 from kpg.runtime.trace.updates import ONE, Updates
 
 Words = NDArray[np.int64]
@@ -50,22 +51,14 @@ class Chain:
         self._hear()
         self._table: Words = np.array(links.rows, np.int64).reshape(-1, kernels.LINK_FIELDS)
         self._streams: Words = np.zeros((max(1, links.count), kernels.STREAM_FIELDS), np.int64)
-        self._changed, self._told = np.empty((2, len(links.rows)), np.int64)
+        self._changed: Words = np.empty((len(links.rows), kernels.CHANGE_FIELDS), np.int64)
+        self._told = np.empty(len(links.rows), np.int64)
         self._state = np.zeros(kernels.STATE_FIELDS, np.int64)
-        self._time = np.zeros((1, 1), np.int64)
-        self._state[kernels.TIME] = self._time.ctypes.data
         self._state[kernels.CLOCK] = call().CLOCK
-        self._signs = np.array([1, -1], np.int64)
         self._memory = np.empty(MEMORY, np.int64)
         self._older: list[Words] = []
-        self._looked = list(links.looked.values())
-        self._read: list[tuple[Any, Any]] = []
-        self._sources: list[Sources] = list({id(m.sources): m.sources for m, _ in links.machines}.values())
-        self._entries = list({id(e): e for sources in self._sources for e in sources.entries}.values())
-        self._arrays: list[Any] = [None] * len(self._entries)
-        self._dictionary = links.machines[0][0].sources.context.dictionary if links.machines else None
-        self._arena: Any = None
-        self._offsets: Any = None
+        self._traced = list(links.traced.values())
+        self._read = Read([machine for machine, _ in links.machines])
 
     def _hear(self) -> None:
         """Note who, of those that have no links, reads what; whose output nobody hears is not told of."""
@@ -79,40 +72,13 @@ class Chain:
 
     def begin(self, step: Step, changes: Iterable[tuple[Source, Sequence[Change]]]) -> None:
         """Take a step's changes of tables."""
-        state = self._state
-        self._time[0, 0] = step.time
-        state[kernels.NEXT] = 0
-        state[kernels.CLOSED], state[kernels.FLOOR] = step.lower, step.floor
-        self._streams[:, kernels.ROWS] = 0
         self._older.clear()
-        at = 0
+        kernels.begin(self._streams, self._state, self._memory, step.time, step.lower, step.floor)
         for source, found in changes:
-            at = self._feed(source, found, at)
-        self._rest(at)
-
-    def _rest(self, at: int) -> None:
-        """Let the memory from a word on be free."""
-        base = self._memory.ctypes.data
-        self._state[kernels.FREE] = base + 8 * at
-        self._state[kernels.END] = base + 8 * self._memory.shape[0]
-
-    def _feed(self, source: Source, changes: Sequence[Change], at: int) -> int:
-        memory = self._memory
-        start, base = at, memory.ctypes.data
-        for change in changes:
-            end = at + change.rowids.shape[0]
-            memory[at:end] = change.rowids
-            at = end
-        rows = at - start
-        diff, diffs = self._signs.ctypes.data + (8 if changes[0].diff < 0 else 0), 1
-        if len(changes) > 1:
-            diff, diffs = base + 8 * at, rows
-            for change in changes:
-                end = at + change.rowids.shape[0]
-                memory[at:end] = change.diff
-                at = end
-        self._streams[self._links.streams[source]] = (base + 8 * start, 1, rows, diff, diffs, 1)
-        return at
+            stream = self._links.streams[source]
+            for rowids, diff in found:
+                while not kernels.feed(self._streams, self._state, stream, rowids, diff):
+                    self._widen()
 
     def advance(self, step: Step) -> None:
         """Run links until one of the operators that are queued in the step must run first, or to the end."""
@@ -120,7 +86,6 @@ class Chain:
         while True:
             self._renew()
             state[kernels.LIMIT] = step.queue[0][0] if step.queue else kernels.NOBODY
-            state[kernels.CHANGED] = state[kernels.TOLD] = 0
             verdict = kernels.run(self._table, self._streams, state, self._changed, self._told)
             self._settle(step)
             if verdict >= 0:
@@ -136,34 +101,22 @@ class Chain:
     def _widen(self) -> None:
         """Make memory for what the next link needs, and for as much again."""
         self._older.append(self._memory)
-        self._memory = np.empty(2 * (self._memory.shape[0] + int(self._state[kernels.WANTED])), np.int64)
-        self._rest(0)
+        words = 2 * (self._memory.shape[0] + int(self._state[kernels.WANTED]))
+        self._memory = np.empty(words, np.int64)
+        base = self._memory.ctypes.data
+        self._state[kernels.FREE], self._state[kernels.END] = base, base + 8 * words
 
     def _renew(self) -> None:
         """Bring templates up to date with arrays that were replaced since."""
-        for looked in self._looked:
-            looked.renew()
+        for traced in self._traced:
+            if traced.version != traced.spine.version:
+                traced.renew(self._table)
         for refreshed in self._links.refreshed:
-            refreshed.renew()
-        for link, spine in self._links.arranged:
-            self._table[link, kernels.SKIPPED] = not spine.appendable
-        self._renew_machines()
-
-    def _renew_machines(self) -> None:
-        replaced = False
-        for number, entry in enumerate(self._entries):
-            array = entry.words if isinstance(entry, Memo) else entry.directory
-            if array is not self._arrays[number]:
-                self._arrays[number] = array
-                replaced = True
-        dictionary = self._dictionary
-        if dictionary is None:
-            return
-        if dictionary.arena is not self._arena or dictionary.offsets is not self._offsets:
-            self._arena, self._offsets = dictionary.arena, dictionary.offsets
-            replaced = True
-        if replaced:
+            if refreshed.version != refreshed.table.version:
+                refreshed.renew()
+        if self._read.replaced():
             for machine, template in self._links.machines:
+                dictionary = machine.sources.context.dictionary
                 addresses = machine.sources.refresh()
                 template[8], template[9] = addresses.ctypes.data, addresses.shape[0]
                 template[11], template[12] = dictionary.arena.ctypes.data, dictionary.arena.shape[0]
@@ -171,24 +124,19 @@ class Chain:
 
     def _settle(self, step: Step) -> None:
         """Tell operators what links have done for them, and hand on what others hear."""
-        state, operators = self._state, self._links.operators
-        for link in self._changed[: state[kernels.CHANGED]].tolist():
+        operators = self._links.operators
+        _, _, _, _, _, _, _, changed, told, *_ = self._state.tolist()
+        for link, verdict, count, added in self._changed[:changed].tolist():
             operator = operators[link]
             step.visited.append(operator)
             if isinstance(operator, Arrange):
-                extra = self._extra(link)
-                operator.appended(*extra)
-        for link in self._told[: state[kernels.TOLD]].tolist():
+                operator.appended(verdict, count, added)
+        for link in self._told[:told].tolist():
             operator = operators[link]
             updates = self._updates(int(self._table[link, kernels.OUTPUT]), step)
             for consumer, port in operator.consumers:
                 if consumer not in self._links.ends:
                     consumer.push(port, updates)
-
-    def _extra(self, link: int) -> list[int]:
-        out = np.empty(kernels.APPENDED_FIELDS, np.int64)
-        kernels.take(int(self._table[link, kernels.EXTRA]), out)
-        return out.tolist()
 
     def _updates(self, stream: int, step: Step) -> Updates:
         """A stream as updates of the step."""
@@ -227,6 +175,28 @@ class Chain:
             counters.updates_out += int(row[kernels.UPDATES_OUT])
             counters.seconds += 1e-9 * int(row[kernels.NANOSECONDS])
             row[kernels.UPDATES_IN :] = 0
+
+
+class Read:
+    """The arrays that programs read by address: of tables, of memos, and of the dictionary's texts."""
+
+    def __init__(self, machines: Sequence[Machine]) -> None:
+        entries = {id(entry): entry for machine in machines for entry in machine.sources.entries}
+        self._stores = [entry for entry in entries.values() if not isinstance(entry, Memo)]
+        self._memos = [entry for entry in entries.values() if isinstance(entry, Memo)]
+        self._dictionaries = [machine.sources.context.dictionary for machine in machines[:1]]
+        self._arrays: list[Any] = []
+
+    def replaced(self) -> bool:
+        """Whether one of the arrays is not the one that it was at the last call."""
+        arrays: list[Any] = [store.directory for store in self._stores]
+        arrays += [memo.words for memo in self._memos]
+        for dictionary in self._dictionaries:
+            arrays += (dictionary.arena, dictionary.offsets)
+        if len(arrays) == len(self._arrays) and all(map(is_, arrays, self._arrays)):
+            return False
+        self._arrays = arrays
+        return True
 
 
 def ready() -> bool:

@@ -32,20 +32,28 @@ NONE: Final = np.zeros(1, np.int64)
 
 
 @dataclass(slots=True, eq=False)
-class Looked:
-    """A trace that links look keys up in, and the templates of their slots."""
+class Traced:
+    """A trace that links append to or look keys up in."""
 
     spine: Spine
     templates: list[Words] = field(default_factory=list)
+    """Of the slots of links that look keys up."""
+    appends: int = -1
+    """The link that appends to the head; -1 if none does."""
+    version: int = -1
     sought: Sought | None = None
 
-    def renew(self) -> None:
-        """Bring the templates up to date."""
-        sought = self.spine.sought()
-        if sought is not self.sought:
-            self.sought = sought
+    def renew(self, table: Words) -> None:
+        """Bring the links, rows of ``table``, up to date with a trace that has changed."""
+        spine = self.spine
+        if self.templates:
+            sought = self.sought = spine.sought()
+            address, length = sought.addresses.ctypes.data, sought.addresses.shape[0]
             for template in self.templates:
-                template[10], template[11] = sought.addresses.ctypes.data, sought.addresses.shape[0]
+                template[10], template[11] = address, length
+        if self.appends >= 0:
+            table[self.appends, kernels.SKIPPED] = not spine.appendable
+        self.version = spine.version
 
 
 @dataclass(slots=True, eq=False)
@@ -58,15 +66,12 @@ class Refreshed:
 
     def renew(self) -> None:
         """Bring the template up to date with arrays that were replaced."""
-        table, template = self.table, self.template
-        if table.version != self.version:
-            self.version = table.version
-            arrays = (table.spec, table.slots, table.table)
-            at = 7
-            for array in arrays:
-                at = fill(template, at, array)
-            for at, array in ((16, table.free), (18, table.touched), (20, table.old), (23, table.state)):
-                fill(template, at, array)
+        table, template, at = self.table, self.template, 7
+        for array in (table.spec, table.slots, table.table):
+            at = fill(template, at, array)
+        for at, array in ((16, table.free), (18, table.touched), (20, table.old), (23, table.state)):
+            fill(template, at, array)
+        self.version = table.version
 
 
 def fill(template: Words, at: int, array: NDArray[Any]) -> int:
@@ -89,10 +94,8 @@ class Links:
     """The streams of each operator's ports."""
     ends: dict[Operator, int] = field(default_factory=dict)
     """The number of the link after an operator's last one."""
-    looked: dict[Spine, Looked] = field(default_factory=dict)
+    traced: dict[Spine, Traced] = field(default_factory=dict)
     refreshed: list[Refreshed] = field(default_factory=list)
-    arranged: list[tuple[int, Spine]] = field(default_factory=list)
-    """The links that append to heads, with their traces."""
     machines: list[tuple[Machine, Words]] = field(default_factory=list)
     """Those that read what may be replaced, with their templates."""
     kept: list[NDArray[Any]] = field(default_factory=list)
@@ -123,6 +126,10 @@ class Links:
         """The number of one more stream."""
         self.count += 1
         return self.count - 1
+
+    def trace(self, spine: Spine) -> Traced:
+        """What is known of a trace."""
+        return self.traced.setdefault(spine, Traced(spine))
 
     def array(self, values: Iterable[int]) -> int:
         """The address of these words, which are kept."""
@@ -234,11 +241,8 @@ def link_arrange(links: Links, operator: Arrange) -> None:
     links.link(kernels.TIDY, source, tidied, kernel=sort.consolidate_few, slots=links.template())
     template, description = links.template(), operator.spine.head.description
     template[8], template[9] = description.ctypes.data, description.shape[0]
-    extra = links.array([0] * kernels.APPENDED_FIELDS)
-    links.arranged.append((len(links.rows), operator.spine))
-    links.link(
-        kernels.APPEND, tidied, links.stream(operator), kernel=head.append, slots=template, extra=extra
-    )
+    links.trace(operator.spine).appends = len(links.rows)
+    links.link(kernels.APPEND, tidied, links.stream(operator), kernel=head.append, slots=template)
 
 
 def link_join(links: Links, operator: Join) -> None:
@@ -266,9 +270,9 @@ def link_stage(links: Links, stage: Stage, through: bool, source: int, target: i
     fill(template, 8, meeting.columns)
     template[12] = (Order.THROUGH if through else Order.BEFORE).value
     template[13] = int(meeting.leading)
-    template[18] = meeting.width
+    template[17], template[18] = 2, meeting.width
     spine.head.serve(meeting.key)
-    links.looked.setdefault(spine, Looked(spine)).templates.append(template)
+    links.trace(spine).templates.append(template)
     links.link(kernels.MEET, source, target, kernel=meet.meet, slots=template)
 
 

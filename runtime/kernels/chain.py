@@ -13,10 +13,19 @@ its operator then runs in Python.
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import device, invoke_intrinsic, kernel, load_intrinsic, save_intrinsic, view_intrinsic
+from kpg.runtime.kernels import (
+    device,
+    invoke_intrinsic,
+    kernel,
+    load_intrinsic,
+    save_intrinsic,
+    view_intrinsic,
+)
 from kpg.runtime.kernels.groups import DOUBTFUL, MARKER, OVERFLOW
 from kpg.runtime.kernels.layout import ROWS as HEAD_ROWS
 from kpg.runtime.kernels.layout import STRIDE
+from kpg.runtime.kernels.meet import DIFFS as COUNTS
+from kpg.runtime.kernels.meet import FULL, ONE_TIME, TIMES
 
 Words = NDArray[np.int64]
 Table = NDArray[np.int64]
@@ -43,7 +52,7 @@ OUTPUT = 3  # the stream it writes
 HEARD = 4  # the least position of an operator outside of the chain that reads the output, or NOBODY
 FUNCTION = 5  # address of the kernel
 SLOTS = 6  # address of the template int64[MOST_SLOTS]
-EXTRA = 7  # address of what else there is to know, as the kind has it
+EXTRA = 7  # address of what else there is to know, as the kind has it, see below
 SKIPPED = 8  # whether the operator is to run in Python
 READ = 9  # address of the operator's streams, their number first, in its last link; 0 in others
 UPDATES_IN = 10  # counted in the last link of an operator
@@ -59,14 +68,15 @@ MEET = 3  # meet.meet
 GATHER = 4  # all of several streams: EXTRA is their number, and which
 NEGATE = 5
 TIDY = 6  # sort.consolidate_few
-APPEND = 7  # head.append: EXTRA is int64[APPENDED_FIELDS]
+APPEND = 7  # head.append
 REFRESH = 8  # groups.refresh: EXTRA is the address of the table's state
 
-# Of what an APPEND leaves behind.
-VERDICT = 0
-APPENDED = 1
-ADDED = 2  # how much any row's multiplicity may have grown
-APPENDED_FIELDS = 3
+# Of what is told of a change of state.
+LINK = 0
+VERDICT = 1  # of head.append
+APPENDED = 2  # updates
+ADDED = 3  # how much any row's multiplicity may have grown
+CHANGE_FIELDS = 4
 
 # Of the state.
 NEXT = 0  # the link to run next
@@ -97,6 +107,7 @@ FEW_ROWS = 48  # as sort.FEW: more are not tidied
 SMALL = 2048  # as trace.spine.SMALL_STEP
 MANY = 8192  # as trace.updates.MANY, and trace.meeting.FEW
 SLACK = 64  # as trace.meeting.LEAST_ROOM
+MOST_ROOM = 1 << 16  # as trace.meeting.MOST_ROOM
 MOST_MULTIPLICITY = 2**62
 
 
@@ -181,34 +192,43 @@ def select(link: Words, streams: Table, state: Words) -> int:
 
 @device
 def meet(link: Words, streams: Table, state: Words, slots: Words) -> int:
-    """``meet.meet``: a half-join."""
+    """``meet.meet``: a half-join. The template has in slot 17 for how many matches of a row to make room."""
     stream = streams[link[INPUT]]
     rows = stream[ROWS]
     if rows > MANY:
         return FAILED
-    copy_template(link[SLOTS], slots)
-    width = slots[18]
-    room = 2 * rows + SLACK
-    words = 1 + (width + 4) * room
-    memory = reserve(state, words)
-    if memory == 0:
-        return NARROW
-    slots[0], slots[1], slots[2] = stream[ADDRESS], stream[WIDTH], rows
-    slots[3], slots[4], slots[5] = state[TIME], 1, 1
-    slots[6], slots[7] = stream[DIFF], stream[DIFFS]
-    slots[13] = slots[13] & stream[ORDERED]
-    slots[14], slots[15], slots[16] = state[CLOSED], state[FLOOR], 0
-    slots[17], slots[18], slots[19] = room, memory, words
-    if invoke(link[FUNCTION], slots.ctypes.data) != 0:
-        return FAILED
-    count = slots[0]
+    template = link[SLOTS]
+    width = load(template, 18)
+    memory = 0
+    room = 0
+    count = FULL
+    while count == FULL:
+        room = load(template, 17) * rows + SLACK
+        words = 1 + (width + 4) * room
+        memory = reserve(state, words)
+        if memory == 0:
+            return NARROW
+        copy_template(template, slots)
+        slots[0], slots[1], slots[2] = stream[ADDRESS], stream[WIDTH], rows
+        slots[3], slots[4], slots[5] = state[TIME], 1, 1
+        slots[6], slots[7] = stream[DIFF], stream[DIFFS]
+        slots[13] = slots[13] & stream[ORDERED]
+        slots[14], slots[15], slots[16] = state[CLOSED], state[FLOOR], 0
+        slots[17], slots[18], slots[19] = room, memory, words
+        if invoke(link[FUNCTION], slots.ctypes.data) != 0:
+            return FAILED
+        count = slots[0]
+        if count == FULL:
+            if room >= MOST_ROOM:
+                return FAILED
+            save(template, 17, 4 * load(template, 17))
     told = load(memory, 0)
-    if count < 0 or (count > 0 and told & 3 != 0):
+    if count < 0 or (count > 0 and told & (TIMES | ONE_TIME) != 0):
         return FAILED
     data = memory + 8
     diff, diffs = stream[DIFF], stream[DIFFS]
     end = data + 8 * width * count
-    if count > 0 and told & 4 != 0:
+    if count > 0 and told & COUNTS != 0:
         beside = memory + 8 * (1 + width * room)
         for i in range(count):
             save(end, i, load(beside, i))
@@ -322,7 +342,7 @@ def tidy(link: Words, streams: Table, state: Words, slots: Words) -> int:
 
 
 @device
-def append(link: Words, streams: Table, state: Words, slots: Words) -> int:
+def append(link: Words, streams: Table, state: Words, slots: Words, change: Words) -> int:
     """``head.append``, if the step is small and the head has room."""
     stream = streams[link[INPUT]]
     rows = stream[ROWS]
@@ -340,9 +360,7 @@ def append(link: Words, streams: Table, state: Words, slots: Words) -> int:
     slots[8], slots[9] = head, load(link[SLOTS], 9)
     if invoke(link[FUNCTION], slots.ctypes.data) != 0:
         return FAILED
-    save(link[EXTRA], VERDICT, slots[0])
-    save(link[EXTRA], APPENDED, rows)
-    save(link[EXTRA], ADDED, largest * rows)
+    change[VERDICT], change[APPENDED], change[ADDED] = slots[0], rows, largest * rows
     streams[link[OUTPUT]] = stream
     return FINE
 
@@ -378,7 +396,7 @@ def refresh(link: Words, streams: Table, state: Words, slots: Words) -> int:
 
 
 @device
-def run_link(link: Words, streams: Table, state: Words, slots: Words) -> int:
+def run_link(link: Words, streams: Table, state: Words, slots: Words, change: Words) -> int:
     """FINE, DOUBTS when it is done, or FAILED or NARROW when nothing has changed."""
     kind = link[KIND]
     if kind == PROGRAM:
@@ -394,7 +412,7 @@ def run_link(link: Words, streams: Table, state: Words, slots: Words) -> int:
     if kind == TIDY:
         return tidy(link, streams, state, slots)
     if kind == APPEND:
-        return append(link, streams, state, slots)
+        return append(link, streams, state, slots, change)
     if kind == REFRESH:
         return refresh(link, streams, state, slots)
     streams[link[OUTPUT]] = streams[link[INPUT]]
@@ -421,16 +439,18 @@ def count_updates(link: Words, streams: Table) -> None:
         link[UPDATES_OUT] += streams[link[OUTPUT], ROWS]
 
 
-@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1])")
-def run(links: Table, streams: Table, state: Words, changed: Words, told: Words) -> int:
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[::1])")
+def run(links: Table, streams: Table, state: Words, changed: Table, told: Words) -> int:
     """Run links from NEXT on, while their operators' positions are below LIMIT.
 
-    ``changed int64[links]`` and ``told int64[links]`` take the numbers of links that appended to a head or
-    refreshed groups, and of links whose output somebody outside hears, who lowers LIMIT.
+    ``changed int64[links, CHANGE_FIELDS]`` takes what links did that appended to a head or refreshed groups,
+    ``told int64[links]`` the numbers of links whose output somebody outside hears, who lowers LIMIT.
 
     Returns WAITS, NARROW, DOUBTS, or the link whose operator is to run in Python: NEXT is that link then.
     """
     slots = np.empty(MOST_SLOTS, np.int64)
+    state[CHANGED] = 0
+    state[TOLD] = 0
     before = now(state, slots)
     while state[NEXT] < links.shape[0]:
         at = state[NEXT]
@@ -441,7 +461,7 @@ def run(links: Table, streams: Table, state: Words, changed: Words, told: Words)
         if link[KIND] == GATHER or streams[link[INPUT], ROWS] > 0:
             if link[SKIPPED] != 0:
                 return int(at)
-            verdict = run_link(link, streams, state, slots)
+            verdict = run_link(link, streams, state, slots, changed[state[CHANGED]])
             if verdict == FAILED:
                 return int(at)
             if verdict == NARROW:
@@ -451,7 +471,7 @@ def run(links: Table, streams: Table, state: Words, changed: Words, told: Words)
             before = after
             link[CALLS] += 1
             if link[KIND] == APPEND or link[KIND] == REFRESH:
-                changed[state[CHANGED]] = at
+                changed[state[CHANGED], LINK] = at
                 state[CHANGED] += 1
             if link[HEARD] != NOBODY and streams[link[OUTPUT], ROWS] > 0:
                 told[state[TOLD]] = at
@@ -463,6 +483,48 @@ def run(links: Table, streams: Table, state: Words, changed: Words, told: Words)
         if verdict == DOUBTS:
             return DOUBTS
     return WAITS
+
+
+@kernel("void(int64[:, ::1], int64[::1], int64[::1], int64, int64, int64)")
+def begin(streams: Table, state: Words, memory: Words, epoch: int, closed: int, floor: int) -> None:
+    """Let all streams be empty, all memory free, and a step begin whose updates bear the time ``epoch``."""
+    for stream in range(streams.shape[0]):
+        streams[stream, ROWS] = 0
+    memory[0] = epoch
+    state[TIME] = memory.ctypes.data
+    state[FREE] = memory.ctypes.data + 8
+    state[END] = memory.ctypes.data + 8 * memory.shape[0]
+    state[CLOSED] = closed
+    state[FLOOR] = floor
+    state[NEXT] = 0
+
+
+@kernel("boolean(int64[:, ::1], int64[::1], int64, int64[::1], int64)")
+def feed(streams: Table, state: Words, number: int, rows: Words, diff: int) -> bool:
+    """Add rows of one column with the same diff to a stream; False if there is no memory for them."""
+    stream = streams[number]
+    before, count = stream[ROWS], rows.shape[0]
+    memory = reserve(state, 2 * (before + count))
+    if memory == 0:
+        return False
+    for i in range(before):
+        save(memory, i, load(stream[ADDRESS], i))
+    for i in range(count):
+        save(memory, before + i, rows[i])
+    diffs = memory + 8 * (before + count)
+    if before == 0:
+        save(diffs, 0, diff)
+        state[FREE] = diffs + 8
+        put(streams, number, memory, 1, count, diffs, 1)
+        streams[number, ORDERED] = 1
+        return True
+    for i in range(before):
+        save(diffs, i, load(stream[DIFF], i if stream[DIFFS] > 1 else 0))
+    for i in range(count):
+        save(diffs, before + i, diff)
+    state[FREE] = diffs + 8 * (before + count)
+    put(streams, number, memory, 1, before + count, diffs, before + count)
+    return True
 
 
 @kernel("void(int64, int64[::1])")

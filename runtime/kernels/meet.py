@@ -17,6 +17,8 @@ TIMES = 1  # of what is told of a meeting: each update has a time of its own
 ONE_TIME = 2  # all have one, which is not the stream's
 DIFFS = 4
 
+FULL = -2  # instead of a number: there was too little room
+
 
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64, boolean, int64, int64,"
@@ -36,14 +38,14 @@ def meet(
     room: int,
     buffer: Words,
 ) -> int:
-    """The updates that stream rows and the rows of layers with the same key make; their number, or -1.
+    """The updates that stream rows and the rows of layers with the same key make; their number, or less than 0.
 
     ``columns`` are three counts, then the stream's key columns, its columns to keep, and the layers' to
     keep. The rest up to ``origin`` is as ``seek.match`` takes it. There is ``room`` for so many updates:
     ``buffer`` is ``int64[1 + (kept + 3 + depth) * room]``, and begins with what there is to tell, TIMES or
     ONE_TIME and DIFFS. Then come the data ``int64[kept, n]``, and, from ``1 + kept * room`` on, the diffs
     ``int64[n]`` and, ``room`` later, the times ``int64[depth, n]``, if they are told of.
-    -1 if there are more, if a layer should have a directory first, or if a product of diffs overflows:
+    FULL if there are more; -1 if a layer should have a directory first, or if a product of diffs overflows:
     nothing is to be used then.
     """
     depth = stream_time.shape[0]
@@ -60,6 +62,8 @@ def meet(
     count = match_layers(
         stream, key, stream_time, origin, layers, order, ordered, closed, floor, state, starts, pairs
     )
+    if count == room and state[LAYER] < layers.shape[0]:
+        return FULL
     if count < 0 or state[LAYER] < layers.shape[0]:
         return -1
     buffer[0] = 0

@@ -10,15 +10,18 @@ from kpg.runtime.trace.lookup import Order
 from kpg.runtime.trace.updates import Updates, Words
 
 FEW: Final = 1 << 13
-"""Stream rows for which room for two matches each is given without asking how many there are."""
+"""Stream rows for which room for their matches is made without asking how many there are."""
 
 LEAST_ROOM: Final = 64
+
+MOST_ROOM: Final = 1 << 16
+"""More matches than that are made piece by piece, by ``lookup``."""
 
 
 class Meeting:
     """The columns by which a stream meets a trace, and those that are kept of both; see ``lookup``."""
 
-    __slots__ = ("columns", "key", "leading", "width")
+    __slots__ = ("_each", "columns", "key", "leading", "width")
 
     def __init__(self, key: tuple[int, ...], keep_stream: Words, keep_batch: Words) -> None:
         counts = [len(key), keep_stream.shape[0], keep_batch.shape[0]]
@@ -28,6 +31,8 @@ class Meeting:
         self.leading = bool(key) and key == tuple(range(len(key)))
         """Whether a stream that is sorted is sorted by the key."""
         self.width = counts[1] + counts[2]
+        self._each = 2
+        """Matches of a stream row for which room is made: about as many as there were."""
 
     def of(
         self, stream: Updates, sought: Sought, order: Order, closed: int, floor: int, origin: int
@@ -39,12 +44,17 @@ class Meeting:
             return None
         if sought.head is not None:
             sought.head.serve(self.key)
-        room, width = 2 * n + LEAST_ROOM, self.width
-        buffer = np.empty(1 + (width + 3 + depth) * room, np.int64)
-        count = kernels.meet(
-            data, time, stream.diff, self.columns, sought.addresses, order.value,
-            self.leading and stream.ordered, closed, floor, origin, room, buffer,
-        )  # fmt: skip
+        width = self.width
+        while True:
+            room = self._each * n + LEAST_ROOM
+            buffer = np.empty(1 + (width + 3 + depth) * room, np.int64)
+            count = kernels.meet(
+                data, time, stream.diff, self.columns, sought.addresses, order.value,
+                self.leading and stream.ordered, closed, floor, origin, room, buffer,
+            )  # fmt: skip
+            if count != kernels.FULL or room >= MOST_ROOM:
+                break
+            self._each *= 4
         if count < 0:
             return None
         found = buffer[1 : 1 + width * count].reshape(width, count)

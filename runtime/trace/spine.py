@@ -89,6 +89,8 @@ class Spine:
         self._layers_before: Layers | None = None
         self._newer: list[Batch] = []
         self._sought: Sought | None = None
+        self.version = 0
+        """Changes whenever look-ups go through other arrays, or small steps through another place."""
 
     def append(self, updates: Updates, upper: Antichain) -> Updates:
         """Add a step's updates, in any order, up to ``upper``: few to the head, many as a batch.
@@ -98,6 +100,7 @@ class Spine:
         """
         if len(updates) > SMALL_STEP or not self.appendable:
             self._direct = max(0, self._direct - 1)
+            self.version += 1
             if self._head.size:
                 self.seal()
             updates = updates.consolidate()
@@ -133,6 +136,7 @@ class Spine:
             self._crowded = True
             if verdict == UNFIT:
                 self._direct = DIRECT
+                self.version += 1
         elif head.size > self._churned_at:
             batches = sum(len(batch) for batch in self._sorted())
             self._crowded = head.counts and head.size > batches
@@ -189,6 +193,7 @@ class Spine:
         if self._layers_before is not None:
             self._newer.append(batch)
         self._sought = None
+        self.version += 1
         self._pending.append(batch)
         self.upper = batch.upper
 
@@ -266,6 +271,7 @@ class Spine:
         if self._head.size:
             self.seal(compact=False)
             self._direct = DIRECT
+            self.version += 1
         if through is not None and through is not self.upper and through != self.upper:
             return self._layers_through(through)
         return self._sorted()
@@ -299,6 +305,7 @@ class Spine:
     def _forget_layers(self) -> None:
         """What was read is not the beginning of what there is any more."""
         self._layers = self._layers_before = self._sought = None
+        self.version += 1
         self._newer = []
 
     def _layers_through(self, through: Antichain) -> Layers:
@@ -329,10 +336,12 @@ class Spine:
     def hold(self, hold: Hold) -> None:
         """Respect a reader's frontiers for as long as the object lives."""
         self._holds.add(hold)
+        self.version += 1
 
     def release(self, hold: Hold) -> None:
         """Forget a reader's frontiers."""
         self._holds.remove(hold)
+        self.version += 1
 
     @property
     def since(self) -> Antichain:
