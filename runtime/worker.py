@@ -222,8 +222,7 @@ class Worker(Access):
         """Take the tables' pending changes as those of the open epoch; whether there are any."""
         before = len(self._closed)
         for name, table in self.tables.items():
-            changes = table.drain()
-            if changes:
+            if table.has_pending and (changes := table.drain()):
                 self._closed.append(Closed(self._open_epoch, name, changes))
         return len(self._closed) > before
 

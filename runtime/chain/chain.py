@@ -182,21 +182,27 @@ class Read:
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         entries = {id(entry): entry for machine in machines for entry in machine.sources.entries}
-        self._stores = [entry for entry in entries.values() if not isinstance(entry, Memo)]
         self._memos = [entry for entry in entries.values() if isinstance(entry, Memo)]
+        self._stores = [groups_of(entry) for entry in entries.values() if not isinstance(entry, Memo)]
         self._dictionaries = [machine.sources.context.dictionary for machine in machines[:1]]
         self._arrays: list[Any] = []
 
     def replaced(self) -> bool:
         """Whether one of the arrays is not the one that it was at the last call."""
         arrays: list[Any] = [store.directory for store in self._stores]
-        arrays += [memo.words for memo in self._memos]
+        if self._memos:
+            arrays += [memo.words for memo in self._memos]
         for dictionary in self._dictionaries:
             arrays += (dictionary.arena, dictionary.offsets)
         if len(arrays) == len(self._arrays) and all(map(is_, arrays, self._arrays)):
             return False
         self._arrays = arrays
         return True
+
+
+def groups_of(store: Any) -> Any:
+    """What has a row store's directory: a table's row groups, which it keeps for good."""
+    return getattr(store, "groups", store)
 
 
 def ready() -> bool:

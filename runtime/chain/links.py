@@ -23,7 +23,7 @@ from kpg.runtime.program.segment import Machine
 from kpg.runtime.state.groups import GroupTable
 from kpg.runtime.trace.batch import Sought
 from kpg.runtime.trace.lookup import Order
-from kpg.runtime.trace.spine import Spine
+from kpg.runtime.trace.spine import Place, Spine
 
 Words = NDArray[np.int64]
 
@@ -52,7 +52,7 @@ class Traced:
             for template in self.templates:
                 template[10], template[11] = address, length
         if self.appends >= 0:
-            table[self.appends, kernels.SKIPPED] = not spine.appendable
+            table[self.appends, kernels.SKIPPED] = spine.place(1) is not Place.HEAD
         self.version = spine.version
 
 
@@ -158,8 +158,12 @@ class Links:
 
 
 def can(operator: Operator) -> bool:
-    """Whether all that an operator runs can be in links."""
+    """Whether all that an operator runs can be in links; what reads nothing any more has none."""
     match operator:
+        case Source():
+            return True
+        case _ if not operator.inputs:
+            return False
         case Linear(program=program):
             return simple(program)
         case Join(paths=paths):
@@ -239,7 +243,7 @@ def link_arrange(links: Links, operator: Arrange) -> None:
     tidied = links.new_stream()
     (source,) = links.inputs[operator]
     links.link(kernels.TIDY, source, tidied, kernel=sort.consolidate_few, slots=links.template())
-    template, description = links.template(), operator.spine.head.description
+    template, description = links.template(), operator.spine.recent.head.description
     template[8], template[9] = description.ctypes.data, description.shape[0]
     links.trace(operator.spine).appends = len(links.rows)
     links.link(kernels.APPEND, tidied, links.stream(operator), kernel=head.append, slots=template)
@@ -271,7 +275,7 @@ def link_stage(links: Links, stage: Stage, through: bool, source: int, target: i
     template[12] = (Order.THROUGH if through else Order.BEFORE).value
     template[13] = int(meeting.leading)
     template[17], template[18] = 2, meeting.width
-    spine.head.serve(meeting.key)
+    spine.recent.head.serve(meeting.key)
     links.trace(spine).templates.append(template)
     links.link(kernels.MEET, source, target, kernel=meet.meet, slots=template)
 

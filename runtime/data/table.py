@@ -254,6 +254,11 @@ class Table:
                 self.reclaimed += given_up
 
     @property
+    def has_pending(self) -> bool:
+        """Whether there may be a change since the last :meth:`drain`."""
+        return self._told < self.count or bool(self._untold)
+
+    @property
     def pending(self) -> list[Change]:
         """The net change since the last :meth:`drain`, without rows that came and went in between."""
         told, count = self._told, self.count

@@ -47,7 +47,7 @@ class Arrange(Operator):
             self.mark = self.spine.mark()
         updates = Updates.concat(pending)
         self.bound = bound_with(self.bound, self.spine.parts, updates)
-        updates = self.spine.append(updates, self.step.after)
+        updates = self.spine.append(updates, self.step.after, alone=self.step.single_time)
         if len(updates):
             self.changed = True
             self.emit(updates)
@@ -56,7 +56,6 @@ class Arrange(Operator):
         """Take note of a step's updates that a kernel has appended to the trace's head (see ``kernels.chain``)."""
         if self.mark is None:
             self.mark = self.spine.mark()
-        self.spine.head.size += count
         self.spine.appended(count, verdict, self.step.after)
         self.changed = True
         self.bound += added

@@ -80,6 +80,8 @@ class Antichain:
         """Whether this frontier is at or before ``other``: all that is in advance of other is of this."""
         own, others = self.elements, other.elements
         if len(own) == 1 and len(others) == 1:
+            if len(own[0]) == 1:
+                return own[0][0] <= others[0][0]
             return precedes(own[0], others[0])
         return own == others or all(self.less_equal(time) for time in others)
 

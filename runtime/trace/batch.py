@@ -15,6 +15,7 @@ from kpg.runtime.kernels import directory as kernels
 from kpg.runtime.kernels import layout
 from kpg.runtime.progress.antichain import Antichain, Time
 from kpg.runtime.trace.head import Head
+from kpg.runtime.trace.tail import Tail
 from kpg.runtime.trace.updates import Updates, Words
 
 SMALL: Final = 64
@@ -234,16 +235,17 @@ class Layers(tuple[Batch, ...]):
 
 
 class Sought:
-    """What look-ups of keys go through: sorted batches, then perhaps a head."""
+    """What look-ups of keys go through: sorted batches, then perhaps a tail and a head."""
 
-    __slots__ = ("addresses", "batches", "head")
+    __slots__ = ("addresses", "batches", "head", "tail")
 
-    def __init__(self, batches: Layers, head: Head | None) -> None:
+    def __init__(self, batches: Layers, head: Head | None, tail: Tail | None = None) -> None:
         self.batches = batches
+        self.tail = tail
         self.head = head
-        addresses = batches.addresses
-        self.addresses: Words = addresses if head is None else np.append(addresses, head.address)
+        last = [one.address for one in (tail, head) if one is not None]
+        self.addresses: Words = np.append(batches.addresses, np.array(last, np.int64))
 
     def __bool__(self) -> bool:
         """Whether there are updates."""
-        return bool(self.batches) or (self.head is not None and self.head.size > 0)
+        return bool(self.batches) or any(one.size > 0 for one in (self.tail, self.head) if one is not None)

@@ -18,7 +18,7 @@ Slots = NDArray[np.int32]
 FIRST: Final = 64
 """Rows for which there is room at first: most traces of a program's rules stay small."""
 
-MOST: Final = 1 << 15
+MOST: Final = 1 << 17
 """Rows at which a head is sealed. A row then goes through five merges less than one that came in a batch of
 a thousand, the head stays within the second-level cache, and sorting it stalls a step by under a
 millisecond."""

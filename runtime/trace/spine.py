@@ -1,40 +1,29 @@
-"""A trace: the batches of one collection, and after them the head, what came lately.
+"""A trace: the batches of one collection, and after them what came lately.
 
 The batches are adjacent (each one's ``upper`` is the next one's ``lower``), oldest first. Those of steps
 that are over are merged by :meth:`Spine.work`, in proportion to what was inserted
 (``runtime/trace/tiers.py``). In a loop one step inserts a batch a round: these, and no older ones,
 merge with each other when they are looked up, so that :meth:`Spine.truncate` can take the step back.
 
-What comes in small steps goes to the *head* first (``runtime/trace/head.py``), the newest part of the trace:
-all batches precede it. It is sealed into a batch when it is large, when somebody reads the trace in order,
-when a second reader holds the trace (whose frontier may be where no batch ends), or when look-ups find it
-crowded.
+What comes in small steps goes to the *head* first (``runtime/trace/head.py``), or to the *tail*
+(``runtime/trace/tail.py``) where somebody reads the trace in order: the newest part of the trace, which all
+batches precede. It is sealed into a batch when it is large, when the other one is to be used, when a second
+reader holds the trace (whose frontier may be where no batch ends), or when look-ups find the head crowded.
 """
 
+import enum
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from kpg.runtime.errors import InternalError
-from kpg.runtime.kernels.head import UNFIT
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.batch import Batch, Layers, Sought
 from kpg.runtime.trace.folding import ROUND_FACTOR, TINY_BATCHES, combined, settled, tiny_tail
-from kpg.runtime.trace.head import MOST, Head
 from kpg.runtime.trace.holds import Hold, Holds
 from kpg.runtime.trace.merge import Merge
+from kpg.runtime.trace.recent import DIRECT, SMALL_FOR_TAIL, SMALL_STEP, Recent
 from kpg.runtime.trace.tiers import EFFORT, FACTOR, Tiers
 from kpg.runtime.trace.updates import Updates
-
-SMALL_STEP: Final = MOST // 16
-"""A step of more rows makes a batch: sorted at once it is as cheap."""
-
-DIRECT: Final = 64
-"""So many steps make a batch each once somebody has read the trace in order: sealing tiny heads is dearer."""
-
-CHURN: Final = 64
-"""A head of more rows, and more than all batches have, is sealed if rows went: they may cancel."""
 
 DEFERRED: Final = 1 << 12
 """Rows that may come to the head before work that is owed for them is done: the fixed cost of a step of all
@@ -44,8 +33,15 @@ RUN: Final = 1 << 20
 """Batches of one step are made one when they have more rows than this together."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class Place(enum.Enum):
+    """Where the updates of a step go."""
+
+    HEAD = enum.auto()
+    TAIL = enum.auto()
+    BATCH = enum.auto()
+
+
+class _Mark(NamedTuple):
     """What a spine was when it was marked: ``position`` among the pending batches."""
 
     number: int
@@ -70,10 +66,8 @@ class Spine:
         self, width: int, depth: int, *, key: int = 1, factor: float = FACTOR, effort: int = EFFORT
     ) -> None:
         self.width = width
-        self._head = Head(width, depth, key)
-        self._head_lower = Antichain.minimum(depth)
-        self._ends: list[tuple[Antichain, int]] = []
-        self._crowded, self._direct, self._churned_at = False, 0, CHURN
+        self.recent = Recent(width, depth, key)
+        """Who appends to it says so by :meth:`appended`."""
         self.depth = depth
         self.upper = Antichain.minimum(depth)
         self.inserted_rows = 0
@@ -92,99 +86,88 @@ class Spine:
         self.version = 0
         """Changes whenever look-ups go through other arrays, or small steps through another place."""
 
-    def append(self, updates: Updates, upper: Antichain) -> Updates:
-        """Add a step's updates, in any order, up to ``upper``: few to the head, many as a batch.
+    def append(self, updates: Updates, upper: Antichain, *, alone: bool = False) -> Updates:
+        """Add a step's updates, in any order, up to ``upper``: few to the head or the tail, many as a batch.
 
-        Returns them, consolidated if that can make them fewer or if they are in a batch; without any left the
+        ``alone``: they are all that the step adds, so that what they join need not be told from them.
+        Returns them, consolidated if that can make them fewer or if they are in order; without any left the
         trace stays as it was. DataError where a sum of diffs does not fit 64 bits.
         """
-        if len(updates) > SMALL_STEP or not self.appendable:
-            self._direct = max(0, self._direct - 1)
-            self.version += 1
-            if self._head.size:
-                self.seal()
+        recent, place = self.recent, self.place(len(updates))
+        if place is Place.TAIL and not (alone and self.depth == 1 and updates.constant_time):
+            place = Place.BATCH
+        if place is not Place.HEAD or not updates.constant_diff:
             updates = updates.consolidate()
-            if updates.data.shape[1]:
-                self._insert(Batch(updates, self.upper, upper, Antichain.minimum(self.depth)))
-            return updates
-        if not updates.constant_diff:
-            updates = updates.consolidate()
+        if recent.direct:
+            recent.direct -= 1
+            self.version += not recent.direct
         count = updates.data.shape[1]
-        if count:
-            if self._head.size + count > MOST:
-                self.seal()
-            verdict = self._head.append(updates)
-            self.appended(count, verdict, upper)
+        if not count:
+            return updates
+        if place is Place.BATCH:
+            self.seal()
+            self._insert(Batch(updates, self.upper, upper, Antichain.minimum(self.depth)))
+            return updates
+        if recent.is_mixed or not recent.has_room(count):
+            self.seal()
+        if place is Place.TAIL and recent.tail is None:
+            recent.make_tail()
+            self._forget_layers()
+        recent.add(updates, self.upper, upper, self._batched())
+        self._note(count, upper)
         return updates
 
-    @property
-    def appendable(self) -> bool:
-        """Whether a small step's updates go to the head."""
-        return not self._direct and len(self._holds.references) == 1
-
-    @property
-    def head(self) -> Head:
-        """What came lately: who appends to it says so by :meth:`appended`."""
-        return self._head
+    def place(self, count: int) -> Place:
+        """Where so many updates of a step go."""
+        if count > SMALL_STEP or len(self._holds.references) != 1:
+            return Place.BATCH
+        if not self.recent.direct:
+            return Place.HEAD
+        return Place.TAIL if count <= SMALL_FOR_TAIL else Place.BATCH
 
     def appended(self, count: int, verdict: int, upper: Antichain) -> None:
-        """So many updates, up to ``upper``, are in the head now; ``verdict`` is as ``Head.append`` gives it."""
-        head = self._head
-        if head.size == count:
-            self._head_lower = self.upper
-        if verdict:
-            self._crowded = True
-            if verdict == UNFIT:
-                self._direct = DIRECT
-                self.version += 1
-        elif head.size > self._churned_at:
-            batches = sum(len(batch) for batch in self._sorted())
-            self._crowded = head.counts and head.size > batches
-            self._churned_at = max(2 * head.size, batches)
+        """So many updates, up to ``upper``, were appended to the head; ``verdict`` as ``Head.append`` gives it."""
+        self.recent.head.size += count
+        self.recent.appended(count, verdict, self.upper, upper, self._batched())
+        self._note(count, upper)
+
+    def inserted(self, count: int, upper: Antichain) -> None:
+        """So many updates, up to ``upper``, were merged into the tail."""
+        self.recent.inserted(count, self.upper)
+        self._note(count, upper)
+
+    def _note(self, count: int, upper: Antichain) -> None:
         self.inserted_rows += count
         self._owed += count
         self.upper = upper
-        self._ends.append((upper, head.size))
+
+    def _batched(self) -> int:
+        return sum(len(batch) for batch in self._sorted())
 
     def seal(self, *, compact: bool = True) -> None:
-        """Make batches of the head: one of what is there for good, one of what came since the mark."""
-        head, mark = self._head, self._mark
-        size = head.size
-        if not size:
+        """Make batches of what came lately: one of what is there for good, one of what came since the mark."""
+        recent, mark = self.recent, self._mark
+        if not recent.size:
             return
-        upper, self.upper = self.upper, self._head_lower
-        held = size if mark is None else mark.held
+        upper, self.upper = self.upper, recent.lower
         frontier = self._holds.logical() if compact else None
-        first = settled_batches = 0
-        for end, last in self._cuts(size, upper):
-            if last <= held:
+        held, marked = (None, upper) if mark is None else (mark.held, mark.upper)
+        final = 0
+        for piece in recent.pieces(upper, held, marked, self._holds.physicals()):
+            if piece.final:
                 if frontier:
                     self._tiers.since = self._tiers.since.join(frontier)
-                self._push(settled(head.updates(first, last), self.upper, end, frontier))
-                settled_batches += 1
-            else:
-                batch = Batch.build(head.updates(first, last), self.upper, end)
-                self._push(batch)
-                if self.depth > 1:
-                    self._unfolded += 1
-                    self._unfolded_rows += len(batch)
-            first = last
+                self._push(settled(piece.updates, self.upper, piece.upper, frontier))
+                final += 1
+                continue
+            batch = Batch.build(piece.updates, self.upper, piece.upper)
+            self._push(batch)
+            if self.depth > 1:
+                self._unfolded += 1
+                self._unfolded_rows += len(batch)
+        self.upper = upper
         if mark is not None:
-            self._mark = replace(mark, held=0, position=mark.position + settled_batches)
-        head.clear()
-        self._ends.clear()
-        self._crowded = False
-        self._churned_at = CHURN
-
-    def _cuts(self, size: int, upper: Antichain) -> list[tuple[Antichain, int]]:
-        """Where batches of the head end, in order: at the mark, at readers' physical frontiers, last."""
-        cuts, mark = [(upper, size)], self._mark
-        if mark is not None and 0 < mark.held < size:
-            cuts.append((mark.upper, mark.held))
-        for physical in self._holds.physicals():
-            if all(physical is not end and physical != end for end, _ in cuts):
-                cuts += [(end, last) for end, last in self._ends if end == physical and 0 < last < size]
-        return sorted(cuts, key=itemgetter(1))
+            self._mark = mark._replace(held=0, position=mark.position + final)
 
     def _push(self, batch: Batch) -> None:
         """Let a batch be the newest."""
@@ -222,7 +205,7 @@ class Spine:
         """A token for the present contents, valid until the next mark, :meth:`work` or :meth:`compact`."""
         self._marks += 1
         self._mark = _Mark(
-            self._marks, len(self._pending), self.upper, self.inserted_rows, self._owed, self._head.size
+            self._marks, len(self._pending), self.upper, self.inserted_rows, self._owed, self.recent.head.size
         )
         return self._marks
 
@@ -234,10 +217,7 @@ class Spine:
         marked = self._mark
         if marked is None or marked.number != mark:
             raise InternalError("a trace was merged or marked again before it was taken back to a mark")
-        if self._head.size > marked.held:
-            self._head.truncate(marked.held)
-            while self._ends and self._ends[-1][1] > marked.held:
-                self._ends.pop()
+        self.recent.truncate(marked.held, marked.upper)
         del self._pending[marked.position :]
         self.upper, self.inserted_rows, self._owed = marked.upper, marked.inserted_rows, marked.owed
         self._unfolded = self._unfolded_rows = 0
@@ -268,26 +248,32 @@ class Spine:
         ``through`` must not be before a physical frontier that the caller has given up. Whoever reads in
         order will do so again: there is no head for a while.
         """
-        if self._head.size:
+        recent = self.recent
+        if recent.head.size:
             self.seal(compact=False)
-            self._direct = DIRECT
+        if not recent.direct:
             self.version += 1
+        recent.direct = DIRECT
         if through is not None and through is not self.upper and through != self.upper:
+            self.seal(compact=False)
             return self._layers_through(through)
-        return self._sorted()
+        found = self._sorted()
+        if recent.tail is not None and recent.tail.size:
+            late = Batch(recent.tail.view(), recent.lower, self.upper, Antichain.minimum(self.depth))
+            found = Layers((*found, late))
+        return found
 
     def sought(self) -> Sought:
         """What look-ups go through, all updates in whatever order."""
         if self._sought is None:
-            self._sought = Sought(self._sorted(), self._head)
+            self._sought = Sought(self._sorted(), self.recent.head, self.recent.tail)
         return self._sought
 
     def parts(self) -> Iterator[Updates]:
         """All updates, part by part, in no particular order."""
         for batch in self._sorted():
             yield batch.updates
-        if self._head.size:
-            yield self._head.updates()
+        yield from self.recent.parts()
 
     def _sorted(self) -> Layers:
         """The batches that hold updates, oldest first."""
@@ -319,19 +305,19 @@ class Spine:
 
     @property
     def batches(self) -> int:
-        """Number of batches a reader sees, the head, if it has rows, among them."""
-        return len(self._sorted()) + (self._head.size > 0)
+        """Number of batches a reader sees, what came lately as one of them."""
+        return len(self._sorted()) + (self.recent.size > 0)
 
     @property
     def rows(self) -> int:
-        """Updates in all batches and the head."""
-        return sum(len(batch) for batch in self._sorted()) + self._head.size
+        """Updates in all batches, and those that came lately."""
+        return self._batched() + self.recent.size
 
     @property
     def bytes(self) -> int:
         """Bytes of all batches with their directories, and of unfinished merges."""
         batches = sum(batch.nbytes for batch in self._all_batches())
-        return self._tiers.unfinished_bytes + batches + self._head.nbytes
+        return self._tiers.unfinished_bytes + batches + self.recent.nbytes
 
     def hold(self, hold: Hold) -> None:
         """Respect a reader's frontiers for as long as the object lives."""
@@ -360,11 +346,11 @@ class Spine:
         return nodes[-1].upper if nodes else Antichain.minimum(self.depth)
 
     def rest(self) -> bool:
-        """Whether nothing needs to be done after a step: it came to the head, and little work is owed as yet.
+        """Whether nothing needs to be done after a step: it made no batch, and little work is owed as yet.
 
         Then the step is final, as after ``work``.
         """
-        if self._pending or self._crowded or self._owed >= DEFERRED:
+        if self._pending or self.recent.crowded or self._owed >= DEFERRED:
             return False
         self._mark = None
         return True
@@ -376,7 +362,7 @@ class Spine:
         on each unfinished merge. With ``fuel``: about so many rows in all, shared by the unfinished merges.
         """
         tiers = self._tiers
-        if self._crowded:
+        if self.recent.crowded:
             self._mark = None
             self.seal()
         elif tiers.settled and not self._pending and not tiers.merging:

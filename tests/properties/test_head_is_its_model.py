@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kpg.runtime.progress.antichain import Antichain
-from kpg.runtime.trace import head, spine
+from kpg.runtime.trace import head, recent, spine
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.meeting import Meeting
@@ -23,10 +23,13 @@ from tests.model import kernels as model
 EDGES = (NULL, ERROR, MIN_WORD, -1, 0, 1, MAX_WORD)
 SIZES = (0, 1, 1, 2, 3, 7, 20, 65)
 LIMITS = {
-    "MOST": (4, 32, 100, 1 << 15),
-    "SMALL_STEP": (0, 2, 20, 2048),
-    "DIRECT": (0, 1, 64),
-    "CHURN": (1, 8, 64),
+    (recent, "MOST"): (4, 32, 100, 1 << 15),
+    (recent, "MOST_IN_TAIL"): (4, 32, 100, 1 << 10),
+    (spine, "SMALL_STEP"): (0, 2, 20, 2048),
+    (spine, "SMALL_FOR_TAIL"): (0, 2, 20, 512),
+    (spine, "DIRECT"): (0, 1, 64),
+    (recent, "DIRECT"): (0, 1, 64),
+    (recent, "CHURN"): (1, 8, 64),
 }
 
 
@@ -84,10 +87,13 @@ class History:
             if attempt:
                 self.take_back(mark, number)
                 assert self.spine.upper == before
-            for turn in range(rng.randint(1, 4) if self.depth == 2 else rng.randint(0, 2)):
+            turns = rng.randint(1, 4) if self.depth == 2 else rng.randint(0, 2)
+            alone = turns == 1 and rng.random() < 0.8
+            for turn in range(turns):
                 given = self.some_updates(lower, upper, turn)
                 elements = ((lower, turn + 1), (upper, 0)) if self.depth == 2 else ((upper,),)
-                shown = self.spine.append(given, Antichain(elements) if len(given) else self.spine.upper)
+                upto = Antichain(elements) if len(given) else self.spine.upper
+                shown = self.spine.append(given, upto, alone=alone)
                 assert model.contents([shown]) == model.contents([given])
                 if len(given):
                     self.parts.append(given)
@@ -171,8 +177,8 @@ class History:
 def run(seed: int, patch: pytest.MonkeyPatch, steps: int = 25) -> Spine:
     """A history of so many steps; the trace in the end."""
     rng = random.Random(-seed)
-    for name, values in LIMITS.items():
-        patch.setattr(spine, name, rng.choice(values))
+    for (owner, name), values in LIMITS.items():
+        patch.setattr(owner, name, rng.choice(values))
     patch.setattr(head, "FIRST", rng.choice((1, 8, 64)))
     history = History(seed)
     for _ in range(steps):

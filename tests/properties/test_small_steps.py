@@ -13,7 +13,8 @@ import pytest
 from kpg.runtime.errors import DataError
 from kpg.runtime.operators import reduce
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.trace import meeting, spine
+from kpg.runtime import worker
+from kpg.runtime.trace import meeting, recent, spine
 from kpg.runtime.worker import Worker
 from tests.properties import loops
 from tests.properties.engine import Engine, Row, change_randomly
@@ -24,15 +25,26 @@ SMALL: Limits = {
     (owner, name): getattr(owner, name)
     for owner, name in (
         (spine, "SMALL_STEP"),
-        (spine, "MOST"),
+        (spine, "SMALL_FOR_TAIL"),
         (spine, "DIRECT"),
-        (spine, "CHURN"),
+        (recent, "MOST"),
+        (recent, "MOST_IN_TAIL"),
+        (recent, "DIRECT"),
+        (recent, "CHURN"),
         (meeting, "FEW"),
         (reduce, "MANY"),
+        (worker, "FEW"),
+        (worker, "USUAL"),
     )
 }
 """As they are: all that these tests do is small."""
-BATCHES: Limits = {**SMALL, (spine, "SMALL_STEP"): -1, (meeting, "FEW"): -1, (reduce, "MANY"): 0}
+BATCHES: Limits = {
+    **SMALL,
+    (spine, "SMALL_STEP"): -1,
+    (meeting, "FEW"): -1,
+    (reduce, "MANY"): 0,
+    (worker, "FEW"): -1,
+}
 """Nothing is small."""
 CHOICES = (-1, 0, 1, 3, 10, 100)
 FAILING = "failing"

@@ -133,7 +133,7 @@ def test_a_large_step_is_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_full_head_is_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spines, "MOST", 3)
+    monkeypatch.setattr(recent, "MOST", 3)
     made, _handle = trace()
     for epoch in range(5):
         made.append(rows((epoch, 0), time=epoch), end(epoch + 1))

@@ -81,7 +81,7 @@ def test_without_a_match_there_are_no_updates() -> None:
 
 
 def test_too_many_pairs_take_a_lookup() -> None:
-    many = Updates.of([[1] * 200, range(200)], (3,), 1)
+    many = Updates.of([[1] * (MOST_ROOM + 1), range(MOST_ROOM + 1)], (3,), 1)
     assert met(Updates.of([[1], [0]], (4,), 1), Sought(Layers(), head_of(many))) is None
 
 

@@ -1,0 +1,184 @@
+"""What came to a trace lately, in small steps: in its head, or, for those that read in order, in its tail.
+
+One of the two is in use at a time. Both come after all batches of the trace.
+"""
+
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kpg.runtime.kernels.head import UNFIT
+from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.trace.head import MOST, Head
+from kpg.runtime.trace.tail import MOST as MOST_IN_TAIL
+from kpg.runtime.trace.tail import Tail
+from kpg.runtime.trace.updates import Updates
+
+DIRECT: Final = 64
+"""So many steps go to the tail, or make a batch each, once somebody has read the trace in order."""
+
+CHURN: Final = 64
+"""A head of more rows, and more than all batches have, is sealed if rows went: they may cancel."""
+
+SMALL_STEP: Final = 1 << 11
+"""A step of more rows makes a batch: sorted at once it is as cheap."""
+
+SMALL_FOR_TAIL: Final = MOST_IN_TAIL // 2
+"""A step of more rows would fill the tail, and have it sealed, every other time."""
+
+
+class Piece(NamedTuple):
+    """Updates that make one batch, up to ``upper``; ``final`` if no rollback takes them away."""
+
+    updates: Updates
+    upper: Antichain
+    final: bool
+
+
+class Recent:
+    """The head and the tail of a trace, and when they are to be sealed."""
+
+    __slots__ = ("_churned_at", "_depth", "_ends", "_width", "crowded", "direct", "head", "lower", "tail")
+
+    def __init__(self, width: int, depth: int, key: int) -> None:
+        self._width, self._depth = width, depth
+        self.head = Head(width, depth, key)
+        self.tail: Tail | None = None
+        self.lower = Antichain.minimum(depth)
+        """Where what is here begins."""
+        self.crowded = False
+        """Whether it is to be sealed after the step."""
+        self.direct = 0
+        """So many steps will not go to the head."""
+        self._ends: list[tuple[Antichain, int]] = []
+        self._churned_at = CHURN
+
+    @property
+    def size(self) -> int:
+        """Updates in either."""
+        return self.head.size if self.tail is None else self.head.size + self.tail.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.head.nbytes + (self.tail.nbytes if self.tail is not None else 0)
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many updates more have a place where they would go."""
+        if self.direct:
+            return self.tail is None or self.tail.size + count <= MOST_IN_TAIL
+        return self.head.size + count <= MOST
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether there are updates where others do not go any more."""
+        if self.direct:
+            return self.head.size > 0
+        return self.tail is not None and self.tail.size > 0
+
+    def add(self, updates: Updates, before: Antichain, upper: Antichain, batched: int) -> None:
+        """Take a small step's updates, from ``before`` up to ``upper``, with ``batched`` rows in batches.
+
+        What goes to the tail, which there must be, must be consolidated, and all of it at one time.
+        """
+        if not self.direct:
+            verdict = self.head.append(updates)
+            self.appended(len(updates), verdict, before, upper, batched)
+            return
+        assert self.tail is not None
+        self.tail.insert(updates)
+        self.inserted(len(updates), before)
+
+    def make_tail(self) -> None:
+        """Have a tail from now on."""
+        self.tail = Tail(self._width, self._depth)
+
+    def appended(self, count: int, verdict: int, before: Antichain, upper: Antichain, batched: int) -> None:
+        """Take note of updates that are in the head now; ``verdict`` is what ``Head.append`` gives."""
+        size = self.head.size
+        if size == count:
+            self.lower = before
+        if verdict:
+            self.crowded = True
+            if verdict == UNFIT:
+                self.direct = DIRECT
+        elif size > self._churned_at:
+            self.crowded = self.head.counts and size > batched
+            self._churned_at = max(2 * size, batched)
+        self._ends.append((upper, size))
+
+    def inserted(self, count: int, before: Antichain) -> None:
+        """Take note of updates that are in the tail now."""
+        assert self.tail is not None
+        if self.tail.size == count:
+            self.lower = before
+        if self.tail.size > MOST_IN_TAIL - SMALL_FOR_TAIL // 4:
+            self.crowded = True
+
+    def truncate(self, held: int, upper: Antichain) -> None:
+        """Go back to ``held`` updates in the head, and in the tail to those before ``upper``."""
+        if self.head.size > held:
+            self.head.truncate(held)
+            while self._ends and self._ends[-1][1] > held:
+                self._ends.pop()
+        if self.tail is not None and self.tail.size:
+            before, _ = self._split(upper)
+            self.tail.clear()
+            self.tail.insert(before)
+
+    def pieces(
+        self, upper: Antichain, held: int | None, marked: Antichain, physicals: Iterable[Antichain]
+    ) -> Iterator[Piece]:
+        """All updates, oldest first, cut where batches end; then nothing is here.
+
+        They are up to ``upper``; ``held``, if not None, in the head before a mark, at ``marked``.
+        """
+        if self.tail is not None and self.tail.size:
+            final, rest = (self.tail.updates(), None) if held is None else self._split(marked)
+            if len(final):
+                yield Piece(final, upper if rest is None or not len(rest) else marked, True)
+            if rest is not None and len(rest):
+                yield Piece(rest, upper, False)
+            self.tail.clear()
+        size, first = self.head.size, 0
+        if size:
+            for end, last in self._cuts(size, upper, held, marked, physicals):
+                yield Piece(self.head.updates(first, last), end, held is None or last <= held)
+                first = last
+            self.head.clear()
+        self._ends.clear()
+        self.crowded = False
+        self._churned_at = CHURN
+
+    def _cuts(
+        self,
+        size: int,
+        upper: Antichain,
+        held: int | None,
+        marked: Antichain,
+        physicals: Iterable[Antichain],
+    ) -> list[tuple[Antichain, int]]:
+        """Where batches of the head end, in order: at the mark, at readers' physical frontiers, last."""
+        cuts = [(upper, size)]
+        if held is not None and 0 < held < size:
+            cuts.append((marked, held))
+        for physical in physicals:
+            if all(physical is not end and physical != end for end, _ in cuts):
+                cuts += [(end, last) for end, last in self._ends if end == physical and 0 < last < size]
+        return sorted(cuts, key=itemgetter(1))
+
+    def _split(self, marked: Antichain) -> tuple[Updates, Updates]:
+        """The tail's updates before a frontier of one epoch, and the others."""
+        assert self.tail is not None
+        updates = self.tail.updates()
+        late = updates.time[0] >= marked.elements[0][0]
+        return updates.take(np.flatnonzero(~late)), updates.take(np.flatnonzero(late))
+
+    def parts(self) -> Iterator[Updates]:
+        """Copies of all updates."""
+        if self.tail is not None and self.tail.size:
+            yield self.tail.updates()
+        if self.head.size:
+            yield self.head.updates()
