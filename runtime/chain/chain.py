@@ -11,12 +11,13 @@ from kpg.runtime.chain.links import Links
 from kpg.runtime.data.table import Change
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.step import Step
-from kpg.runtime.kernels import Kernel, groups, head, meet, sort, vm
+from kpg.runtime.kernels import Kernel, collect, groups, head, meet, sort, tail, vm
 from kpg.runtime.kernels import chain as kernels
 from kpg.runtime.native.load import call
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.reduce import Grouped
 from kpg.runtime.operators.source import Source
+from kpg.runtime.operators.topk import TopK
 from kpg.runtime.program.memo import Memo
 from kpg.runtime.program.segment import Machine
 from kpg.runtime.trace.updates import ONE, Updates
@@ -36,6 +37,10 @@ CALLED: Final = (
     (head, "append"),
     (groups, "refresh"),
     (sort, "consolidate_few"),
+    (sort, "consolidate"),
+    (tail, "insert"),
+    (collect, "heads"),
+    (collect, "differences"),
 )
 """The kernels that links call."""
 
@@ -131,6 +136,8 @@ class Chain:
             step.visited.append(operator)
             if isinstance(operator, Arrange):
                 operator.appended(verdict, count, added)
+            elif isinstance(operator, TopK):
+                operator.walked(added)
         for link in self._told[:told].tolist():
             operator = operators[link]
             updates = self._updates(int(self._table[link, kernels.OUTPUT]), step)

@@ -12,16 +12,19 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.kernels import chain as kernels
-from kpg.runtime.kernels import groups, head, meet, sort, vm
+from kpg.runtime.kernels import collect, groups, head, layout, meet, sort, tail, vm
 from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.corners import ONCE
 from kpg.runtime.operators.join import Join, JoinPath, Stage
 from kpg.runtime.operators.linear import Concat, Linear, Negate
 from kpg.runtime.operators.reduce import Distinct, Reduce
 from kpg.runtime.operators.source import Source
+from kpg.runtime.operators.topk import TopK
 from kpg.runtime.program import Program
 from kpg.runtime.program.segment import Machine
 from kpg.runtime.state.groups import GroupTable
 from kpg.runtime.trace.batch import Sought
+from kpg.runtime.trace.collect import UNLIMITED
 from kpg.runtime.trace.lookup import Order
 from kpg.runtime.trace.spine import Place, Spine
 
@@ -39,7 +42,15 @@ class Traced:
     templates: list[Words] = field(default_factory=list)
     """Of the slots of links that look keys up."""
     appends: int = -1
-    """The link that appends to the head; -1 if none does."""
+    """The link that appends to it, behind the one that tidies; -1 if none does."""
+    appending: Words = field(default_factory=lambda: NONE)
+    """The template of its slots."""
+    place: Words = field(default_factory=lambda: np.zeros(1, np.int64))
+    """Where updates go, as links have it."""
+    tops: list[tuple[Words, Words]] = field(default_factory=list)
+    """What links that read groups know, and the templates of their slots."""
+    layers: Words = field(default_factory=lambda: NONE)
+    """What these have of the batches and the tail, ``int64[batches + 1, BEGINNING]``."""
     version: int = -1
     sought: Sought | None = None
 
@@ -51,8 +62,23 @@ class Traced:
             address, length = sought.addresses.ctypes.data, sought.addresses.shape[0]
             for template in self.templates:
                 template[10], template[11] = address, length
+        recent = spine.recent
         if self.appends >= 0:
-            table[self.appends, kernels.SKIPPED] = spine.place(1) is not Place.HEAD
+            place = spine.place(1)
+            there = recent.tail is not None if place is Place.TAIL else place is Place.HEAD
+            fits = there and not recent.is_mixed
+            if recent.tail is not None:
+                fill(self.appending, 13, recent.tail.description)
+                self.appending[15] = recent.tail.spare.ctypes.data
+            self.place[0] = kernels.TO_TAIL if place is Place.TAIL else kernels.TO_HEAD
+            table[self.appends - 1 : self.appends + 1, kernels.SKIPPED] = not fits
+        if self.tops and recent.tail is not None:
+            batches = spine.batches_in_order.descriptions
+            self.layers = np.concatenate((batches, np.zeros((1, layout.BEGINNING), np.int64)))
+            for known, template in self.tops:
+                known[kernels.TAIL] = recent.tail.address
+                known[kernels.LAST] = self.layers[-1:].ctypes.data
+                fill(template, 0, self.layers)
         self.version = spine.version
 
 
@@ -137,8 +163,12 @@ class Links:
 
     def address(self, array: NDArray[Any]) -> int:
         """The address of an array, which is kept."""
+        return self.keep(array).ctypes.data
+
+    def keep(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array, kept."""
         self.kept.append(array)
-        return array.ctypes.data
+        return array
 
     def template(self) -> Words:
         """Slots to be filled in; they are kept."""
@@ -152,9 +182,15 @@ class Links:
         """Append a link; its position and who hears it are put in later."""
         row = [0] * kernels.LINK_FIELDS
         row[kernels.KIND], row[kernels.INPUT], row[kernels.OUTPUT] = kind, source, target
-        row[kernels.FUNCTION] = 0 if kernel is None else kernel.address
+        row[kernels.FUNCTION] = 0 if kernel is None else address_of(kernel)
         row[kernels.SLOTS], row[kernels.EXTRA] = slots.ctypes.data, extra
         self.rows.append(row)
+
+
+def address_of(kernel: Any) -> int:
+    """Where a kernel's code is."""
+    address: int = kernel.address
+    return address
 
 
 def can(operator: Operator) -> bool:
@@ -170,6 +206,8 @@ def can(operator: Operator) -> bool:
             return all(
                 simple(path.program) and all(simple(stage.program) for stage in path.stages) for path in paths
             )
+        case TopK(exact=exact):
+            return exact is None
         case _:
             return True
 
@@ -242,11 +280,31 @@ def link_negate(links: Links, operator: Negate) -> None:
 def link_arrange(links: Links, operator: Arrange) -> None:
     tidied = links.new_stream()
     (source,) = links.inputs[operator]
-    links.link(kernels.TIDY, source, tidied, kernel=sort.consolidate_few, slots=links.template())
-    template, description = links.template(), operator.spine.recent.head.description
-    template[8], template[9] = description.ctypes.data, description.shape[0]
-    links.trace(operator.spine).appends = len(links.rows)
-    links.link(kernels.APPEND, tidied, links.stream(operator), kernel=head.append, slots=template)
+    traced, tidying, appending = links.trace(operator.spine), links.template(), links.template()
+    place = links.address(traced.place)
+    tidying[0] = address_of(sort.consolidate)
+    links.link(kernels.TIDY, source, tidied, kernel=sort.consolidate_few, slots=tidying, extra=place)
+    fill(appending, 8, operator.spine.recent.head.description)
+    appending[12] = address_of(tail.insert)
+    traced.appends, traced.appending = len(links.rows), appending
+    target = links.stream(operator)
+    links.link(kernels.APPEND, tidied, target, kernel=head.append, slots=appending, extra=place)
+
+
+def link_top_k(links: Links, operator: TopK) -> None:
+    traced, template = links.trace(operator.arrangement.spine), links.template()
+    known = np.zeros(kernels.TOP_FIELDS, np.int64)
+    known[kernels.HEADS] = address_of(collect.heads)
+    known[kernels.PLACE] = links.address(traced.place)
+    known[kernels.GROUP] = operator.group
+    traced.tops.append((known, template))
+    template[3], template[4] = operator.width, 1
+    fill(template, 12, links.keep(np.empty(0, np.int64)))
+    fill(template, 14, links.keep(ONCE.offsets))
+    fill(template, 17, links.keep(ONCE.signs))
+    template[19], template[20] = operator.offset, UNLIMITED if operator.limit is None else operator.limit
+    source, target, extra = links.inputs[operator][0], links.stream(operator), links.address(known)
+    links.link(kernels.TOP, source, target, kernel=collect.differences, slots=template, extra=extra)
 
 
 def link_join(links: Links, operator: Join) -> None:
@@ -299,5 +357,6 @@ MAKERS: Final[dict[type[Operator], Callable[[Links, Any], None]]] = {
     Join: link_join,
     Reduce: link_reduce,
     Distinct: link_reduce,
+    TopK: link_top_k,
 }
 """How links are made of operators of each class."""

@@ -22,8 +22,8 @@ from kpg.runtime.kernels import (
     view_intrinsic,
 )
 from kpg.runtime.kernels.groups import DOUBTFUL, MARKER, OVERFLOW
+from kpg.runtime.kernels.layout import BEGINNING, STRIDE
 from kpg.runtime.kernels.layout import ROWS as HEAD_ROWS
-from kpg.runtime.kernels.layout import STRIDE
 from kpg.runtime.kernels.meet import DIFFS as COUNTS
 from kpg.runtime.kernels.meet import FULL, ONE_TIME, TIMES
 
@@ -67,15 +67,28 @@ PROGRAM = 2  # vm.run
 MEET = 3  # meet.meet
 GATHER = 4  # all of several streams: EXTRA is their number, and which
 NEGATE = 5
-TIDY = 6  # sort.consolidate_few
-APPEND = 7  # head.append
-REFRESH = 8  # groups.refresh: EXTRA is the address of the table's state
+TIDY = 6  # sort.consolidate_few, or sort.consolidate for what goes to a tail: EXTRA is the arrangement's place
+APPEND = 7  # head.append or tail.insert: EXTRA is the arrangement's place
+REFRESH = 8  # groups.refresh: EXTRA is the table's state
+TOP = 9  # collect.differences of the groups that changed: EXTRA is int64[TOP_FIELDS]
+
+# Of the one word that says where an arrangement's updates go.
+TO_HEAD = 0
+TO_TAIL = 1
+
+# Of what a TOP knows.
+HEADS = 0  # address of collect.heads
+PLACE = 1  # address of the arrangement's place
+TAIL = 2  # address of its tail's description
+LAST = 3  # address of what layers have of the tail, int64[BEGINNING]
+GROUP = 4  # how many columns tell groups apart
+TOP_FIELDS = 5
 
 # Of what is told of a change of state.
 LINK = 0
-VERDICT = 1  # of head.append
+VERDICT = 1  # of head.append, or INSERTED
 APPENDED = 2  # updates
-ADDED = 3  # how much any row's multiplicity may have grown
+ADDED = 3  # how much any row's multiplicity may have grown; of a TOP, updates walked over in vain
 CHANGE_FIELDS = 4
 
 # Of the state.
@@ -86,7 +99,7 @@ END = 3  # where that ends
 TIME = 4  # address of the step's time int64[1, 1]
 CLOSED = 5  # as seek.match takes them
 FLOOR = 6
-CHANGED = 7  # how many links changed state, and are listed
+CHANGED = 7  # how many links that have state ran, and are listed
 TOLD = 8  # how many links have output for operators outside of the chain, and are listed
 WANTED = 9  # words that the next link needs
 CLOCK = 10  # address of a function that writes nanoseconds to its first slot; 0 if nobody counts
@@ -96,6 +109,8 @@ WAITS = -1  # nothing to do before LIMIT
 NARROW = -2  # memory is to be made for WANTED words
 DOUBTS = -3  # the operator of the link before NEXT must look at what it has put out
 
+INSERTED = -1  # instead of a verdict: they are in the tail
+
 FINE = 0  # of one link
 FAILED = 1
 
@@ -103,8 +118,10 @@ MOST_SLOTS = 32
 NOBODY = 2**62
 ALIGNED = 7
 
-FEW_ROWS = 48  # as sort.FEW: more are not tidied
-SMALL = 2048  # as trace.spine.SMALL_STEP
+FEW_ROWS = 48  # as sort.FEW: more are not tidied for a head
+SMALL = 2048  # as trace.recent.SMALL_STEP
+SMALL_FOR_TAIL = 512  # as trace.recent.SMALL_FOR_TAIL
+MOST_IN_TAIL = 1024  # as trace.tail.MOST
 MANY = 8192  # as trace.updates.MANY, and trace.meeting.FEW
 SLACK = 64  # as trace.meeting.LEAST_ROOM
 MOST_ROOM = 1 << 16  # as trace.meeting.MOST_ROOM
@@ -307,10 +324,16 @@ def negate(link: Words, streams: Table, state: Words) -> int:
 
 @device
 def tidy(link: Words, streams: Table, state: Words, slots: Words) -> int:
-    """``sort.consolidate_few``, where diffs differ and rows are few."""
+    """Consolidate what goes to a tail, and, where diffs differ and rows are few, what goes to a head."""
     stream = streams[link[INPUT]]
     rows, width = stream[ROWS], stream[WIDTH]
-    if stream[DIFFS] == 1 or rows > FEW_ROWS:
+    function = link[FUNCTION]
+    if load(link[EXTRA], 0) == TO_TAIL:
+        if rows > SMALL_FOR_TAIL:
+            return FAILED
+        if rows > FEW_ROWS:
+            function = load(link[SLOTS], 0)
+    elif stream[DIFFS] == 1 or rows > FEW_ROWS:
         streams[link[OUTPUT]] = stream
         return FINE
     memory = reserve(state, (width + 1) * rows + 2)
@@ -325,7 +348,7 @@ def tidy(link: Words, streams: Table, state: Words, slots: Words) -> int:
     slots[10], slots[11] = memory, 0
     slots[12], slots[13] = sums, rows
     slots[14], slots[15] = told, 2
-    if invoke(link[FUNCTION], slots.ctypes.data) != 0:
+    if invoke(function, slots.ctypes.data) != 0:
         return FAILED
     kept = slots[0]
     if kept < 0:
@@ -343,11 +366,24 @@ def tidy(link: Words, streams: Table, state: Words, slots: Words) -> int:
 
 @device
 def append(link: Words, streams: Table, state: Words, slots: Words, change: Words) -> int:
-    """``head.append``, if the step is small and the head has room."""
+    """``head.append`` or ``tail.insert``, if the step is small and there is room.
+
+    The template has the descriptions of both, and, in slot 12, the address of ``tail.insert``.
+    """
     stream = streams[link[INPUT]]
     rows = stream[ROWS]
-    head = load(link[SLOTS], 8)
-    if rows > SMALL or load(head, HEAD_ROWS) + rows > load(head, STRIDE):
+    template = link[SLOTS]
+    head = load(template, 8)
+    function = link[FUNCTION]
+    slots[8], slots[9] = head, load(template, 9)
+    if load(link[EXTRA], 0) == TO_TAIL:
+        tail = load(template, 13)
+        if rows > SMALL_FOR_TAIL or load(tail, HEAD_ROWS) + rows > MOST_IN_TAIL:
+            return FAILED
+        function = load(template, 12)
+        slots[8], slots[9] = tail, load(template, 14)
+        slots[10], slots[11] = load(template, 15), 3
+    elif rows > SMALL or load(head, HEAD_ROWS) + rows > load(head, STRIDE):
         return FAILED
     largest = 0
     for i in range(stream[DIFFS]):
@@ -357,12 +393,71 @@ def append(link: Words, streams: Table, state: Words, slots: Words, change: Word
     slots[0], slots[1], slots[2] = stream[ADDRESS], stream[WIDTH], rows
     slots[3], slots[4], slots[5] = state[TIME], 1, 1
     slots[6], slots[7] = stream[DIFF], stream[DIFFS]
-    slots[8], slots[9] = head, load(link[SLOTS], 9)
-    if invoke(link[FUNCTION], slots.ctypes.data) != 0:
+    if invoke(function, slots.ctypes.data) != 0:
         return FAILED
-    change[VERDICT], change[APPENDED], change[ADDED] = slots[0], rows, largest * rows
+    change[VERDICT] = slots[0] if function == link[FUNCTION] else INSERTED
+    change[APPENDED], change[ADDED] = rows, largest * rows
     streams[link[OUTPUT]] = stream
     return FINE
+
+
+@device
+def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) -> int:
+    """``collect.differences``: what the change of some groups, of sorted rows, makes of their first rows."""
+    stream = streams[link[INPUT]]
+    rows, extra = stream[ROWS], link[EXTRA]
+    if load(load(extra, PLACE), 0) != TO_TAIL or stream[ORDERED] == 0:
+        return FAILED
+    group = load(extra, GROUP)
+    width = load(link[SLOTS], 3)
+    room = 4 * rows + SLACK
+    memory = reserve(state, (width + 2) * room + (group + 2) * rows + 3)
+    if memory == 0:
+        return NARROW
+    prefix = memory + 8 * (width + 2) * room
+    tasks = 1
+    if group > 0:
+        slots[0], slots[1], slots[2] = stream[ADDRESS], stream[WIDTH], rows
+        slots[3], slots[4], slots[5] = prefix, group, rows
+        if invoke(load(extra, HEADS), slots.ctypes.data) != 0:
+            return FAILED
+        tasks = slots[0]
+        pack_columns(prefix, group, rows, tasks)
+    numbers = prefix + 8 * group * rows
+    epochs = numbers + 8 * rows
+    told = epochs + 8 * rows
+    for i in range(tasks):
+        save(numbers, i, i)
+        save(epochs, i, load(state[TIME], 0))
+    for i in range(3):
+        save(told, i, 0)
+    for i in range(BEGINNING):
+        save(load(extra, LAST), i, load(load(extra, TAIL), i))
+    copy_template(link[SLOTS], slots)
+    slots[5], slots[6], slots[7] = prefix, group, tasks
+    slots[8], slots[9] = numbers, tasks
+    slots[10], slots[11] = epochs, tasks
+    slots[22], slots[23], slots[24] = memory, width, room
+    slots[25], slots[26] = memory + 8 * width * room, room
+    slots[27], slots[28] = memory + 8 * (width + 1) * room, room
+    slots[29], slots[30] = told, 3
+    if invoke(link[FUNCTION], slots.ctypes.data) != 0 or slots[0] != tasks:
+        return FAILED
+    found = load(told, 0)
+    change[ADDED] = load(told, 1) - load(told, 2)
+    pack_columns(memory, width + 1, room, found)
+    state[FREE] = memory + 8 * (width + 1) * found
+    put(streams, link[OUTPUT], memory, width, found, memory + 8 * width * found, found)
+    return FINE
+
+
+@device
+def pack_columns(address: int, columns: int, stride: int, rows: int) -> None:
+    """Put the first ``rows`` words of columns one after another."""
+    if rows < stride:
+        for c in range(1, columns):
+            for i in range(rows):
+                save(address, c * rows + i, load(address, c * stride + i))
 
 
 @device
@@ -415,6 +510,8 @@ def run_link(link: Words, streams: Table, state: Words, slots: Words, change: Wo
         return append(link, streams, state, slots, change)
     if kind == REFRESH:
         return refresh(link, streams, state, slots)
+    if kind == TOP:
+        return top(link, streams, state, slots, change)
     streams[link[OUTPUT]] = streams[link[INPUT]]
     return FINE
 
@@ -443,7 +540,7 @@ def count_updates(link: Words, streams: Table) -> None:
 def run(links: Table, streams: Table, state: Words, changed: Table, told: Words) -> int:
     """Run links from NEXT on, while their operators' positions are below LIMIT.
 
-    ``changed int64[links, CHANGE_FIELDS]`` takes what links did that appended to a head or refreshed groups,
+    ``changed int64[links, CHANGE_FIELDS]`` takes what links did that have state,
     ``told int64[links]`` the numbers of links whose output somebody outside hears, who lowers LIMIT.
 
     Returns WAITS, NARROW, DOUBTS, or the link whose operator is to run in Python: NEXT is that link then.
@@ -470,7 +567,7 @@ def run(links: Table, streams: Table, state: Words, changed: Table, told: Words)
             link[NANOSECONDS] += after - before
             before = after
             link[CALLS] += 1
-            if link[KIND] == APPEND or link[KIND] == REFRESH:
+            if link[KIND] >= APPEND:
                 changed[state[CHANGED], LINK] = at
                 state[CHANGED] += 1
             if link[HEARD] != NOBODY and streams[link[OUTPUT], ROWS] > 0:

@@ -206,14 +206,9 @@ def identity_order(data: Words, time: Words, columns: int, order: Words) -> int:
     return result
 
 
-@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1])")
-def sort_order(data: Words, time: Words, order: Words) -> int:
-    """Fill ``order int64[n]`` with the stable permutation that sorts; returns a sum of flags about the rows.
-
-    ``IDENTITY``: they were sorted already; ``DISTINCT``: no two are equal.
-    Most significant column first: radix sort on one column, then, within runs of equal values that the
-    other columns leave unsorted, insertion sort if short, else the same again on the next column.
-    """
+@device
+def order_rows(data: Words, time: Words, order: Words) -> int:
+    """See :func:`sort_order`."""
     count = order.shape[0]
     columns = data.shape[0] + (time.shape[0] if time.shape[1] == count else 0)
     state = identity_order(data, time, columns, order)
@@ -257,6 +252,17 @@ def sort_order(data: Words, time: Words, order: Words) -> int:
                     distinct = False
             start = end
     return DISTINCT if distinct else 0
+
+
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1])")
+def sort_order(data: Words, time: Words, order: Words) -> int:
+    """Fill ``order int64[n]`` with the stable permutation that sorts; returns a sum of flags about the rows.
+
+    ``IDENTITY``: they were sorted already; ``DISTINCT``: no two are equal.
+    Most significant column first: radix sort on one column, then, within runs of equal values that the
+    other columns leave unsorted, insertion sort if short, else the same again on the next column.
+    """
+    return order_rows(data, time, order)
 
 
 @device
@@ -304,6 +310,30 @@ def group(
     return add_up(data, time, diff, order, heads, sums, state)
 
 
+@device
+def put_sums(
+    data: Words,
+    time: Words,
+    diff: Words,
+    order: Words,
+    out: Words,
+    out_time: Words,
+    sums: Words,
+    state: Words,
+) -> int:
+    """The rows whose diffs do not add up to 0, put one after another; how many."""
+    heads = np.empty(order.shape[0], np.int64)
+    kept = add_up(data, time, diff, order, heads, sums, state)
+    for c in range(data.shape[0]):
+        for k in range(kept):
+            out[c * kept + k] = data[c, heads[k]]
+    if out_time.shape[0] > 0:
+        for c in range(time.shape[0]):
+            for k in range(kept):
+                out_time[c * kept + k] = time[c, heads[k]]
+    return kept
+
+
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
 def consolidate_few(
     data: Words, time: Words, diff: Words, out: Words, out_time: Words, sums: Words, state: Words
@@ -321,16 +351,19 @@ def consolidate_few(
         return -1
     if sortedness == PERMUTED:
         insertion_sort(data, time, 0, columns, order, 0, count)
-    heads = np.empty(count, np.int64)
-    kept = add_up(data, time, diff, order, heads, sums, state)
-    for c in range(data.shape[0]):
-        for k in range(kept):
-            out[c * kept + k] = data[c, heads[k]]
-    if out_time.shape[0] > 0:
-        for c in range(time.shape[0]):
-            for k in range(kept):
-                out_time[c * kept + k] = time[c, heads[k]]
-    return kept
+    return put_sums(data, time, diff, order, out, out_time, sums, state)
+
+
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
+def consolidate(
+    data: Words, time: Words, diff: Words, out: Words, out_time: Words, sums: Words, state: Words
+) -> int:
+    """:func:`consolidate_few` for more rows, in the order that :func:`sort_order` finds."""
+    order = np.empty(data.shape[1], np.int64)
+    found = order_rows(data, time, order)
+    if found == IDENTITY + DISTINCT and np.all(diff != 0):
+        return -1
+    return put_sums(data, time, diff, order, out, out_time, sums, state)
 
 
 @kernel("void(int64[:, ::1], int64[::1], int64[:, ::1])")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.kernels.chain import INSERTED
 from kpg.runtime.trace.batch import Layers, Sought
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.multiplicity import MOST, bound_of, bound_with
@@ -53,10 +54,13 @@ class Arrange(Operator):
             self.emit(updates)
 
     def appended(self, verdict: int, count: int, added: int) -> None:
-        """Take note of a step's updates that a kernel has appended to the trace's head (see ``kernels.chain``)."""
+        """Take note of a step's updates that a kernel has added to the trace (see ``kernels.chain``)."""
         if self.mark is None:
             self.mark = self.spine.mark()
-        self.spine.appended(count, verdict, self.step.after)
+        if verdict == INSERTED:
+            self.spine.inserted(count, self.step.after)
+        else:
+            self.spine.appended(count, verdict, self.step.after)
         self.changed = True
         self.bound += added
         if self.bound >= MOST:

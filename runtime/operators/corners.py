@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise, product
 from operator import gt
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,10 @@ def _corners(both: tuple[bool, ...]) -> Corners:
     """The corners that differ in the coordinates that have both sides."""
     offsets = np.array(list(product(*((0, 1) if two else (0,) for two in both))), np.int64).T
     return Corners(np.ascontiguousarray(offsets), 1 - 2 * (offsets.sum(axis=0) % 2))
+
+
+ONCE: Final = _corners((True,))
+"""Those of a time outside of loops: the time, and the one before."""
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from kpg.runtime.operators.corners import Corners, Owed
 from kpg.runtime.operators.textorder import ExactOrder
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.collect import collect, differences
+from kpg.runtime.trace.recent import DIRECT
 from kpg.runtime.trace.updates import ONE, Updates
 
 Words = NDArray[np.int64]
@@ -235,6 +236,11 @@ class TopK(GroupReader):
         )
         self.dead += vain
         return rows, diff, task
+
+    def walked(self, vain: int) -> None:
+        """Take note that a kernel has read groups, and of the updates it walked over in vain."""
+        self.dead += vain
+        self.arrangement.spine.recent.direct = DIRECT
 
     def maintain(self) -> None:
         """Walking over cancelled updates is charged; when it adds up to a scan, compact the trace."""

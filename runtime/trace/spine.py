@@ -134,6 +134,8 @@ class Spine:
     def inserted(self, count: int, upper: Antichain) -> None:
         """So many updates, up to ``upper``, were merged into the tail."""
         self.recent.inserted(count, self.upper)
+        self.recent.direct -= 1
+        self.version += not self.recent.direct
         self._note(count, upper)
 
     def _note(self, count: int, upper: Antichain) -> None:
@@ -262,6 +264,11 @@ class Spine:
             late = Batch(recent.tail.view(), recent.lower, self.upper, Antichain.minimum(self.depth))
             found = Layers((*found, late))
         return found
+
+    @property
+    def batches_in_order(self) -> Layers:
+        """The batches that hold updates, oldest first, without what came lately."""
+        return self._sorted()
 
     def sought(self) -> Sought:
         """What look-ups go through, all updates in whatever order."""

@@ -1,6 +1,6 @@
 """A set of updates ``(row, time, diff)`` in columns: what flows along every edge of a dataflow."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -139,8 +139,8 @@ class Updates:
             return self
         if n >= MANY and (fields := self._fields()) is not None:
             return self._packed(fields)
-        if n <= sort.FEW:
-            return self._few()
+        if n < MANY:
+            return self._at_once(sort.consolidate_few if n <= sort.FEW else sort.consolidate)
         order = np.empty(n, np.int64)
         found = sort.sort_order(self.data, self.time, order)
         if found & sort.DISTINCT and self.diff.all():
@@ -184,11 +184,12 @@ class Updates:
         uniform = bool((sums[:kept] == sums[0]).all())
         return Updates(data, time, sums[: 1 if uniform else kept].copy(), ordered=True)
 
-    def _few(self) -> "Updates":
+    def _at_once(self, consolidate: Callable[..., int]) -> "Updates":
+        """Consolidated by one of the kernels that do all of it in a call."""
         (width, n), depth = self.data.shape, self.time.shape[0]
         out, sums, state = np.empty(width * n, np.int64), np.empty(n, np.int64), np.empty(2, np.int64)
         times = np.empty(0 if self.constant_time else depth * n, np.int64)
-        kept = sort.consolidate_few(self.data, self.time, self.diff, out, times, sums, state)
+        kept = consolidate(self.data, self.time, self.diff, out, times, sums, state)
         if kept < 0:
             self.ordered = True
             return self
