@@ -277,17 +277,20 @@ class Worker(Access):
         self.scope.step = step
         # Ctrl-C is noticed between operators and a join's chunks; during a commit or a rollback it waits.
         with self._interrupt:
+            chain = self._chain_for(step)
             try:
-                chain = self._chain_for(step)
                 self._feed(step, chain)
                 self.inputs.release(step.upper)
                 self._run(step, chain)
                 self._interrupt.check()
             except BaseException:
+                if chain is not None:
+                    chain.settle(step)
+                    chain.renew()
                 self._undo(step)
                 raise
             self.epoch = epoch
-            self._commit(step)
+            self._commit(step, chain)
 
     def _undo(self, step: Step) -> None:
         for operator in step.visited:
@@ -387,7 +390,11 @@ class Worker(Access):
         finally:
             self.stepping = False
 
-    def _commit(self, step: Step) -> None:
+    def _commit(self, step: Step, chain: Chain | None) -> None:
+        if chain is not None:
+            chain.commit(step)
+        elif self._chain is not None:
+            self._chain.renew()
         for operator in step.visited:
             operator.commit()
         self._settle({closed.table for closed in self._closed})

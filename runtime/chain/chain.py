@@ -25,7 +25,7 @@ from kpg.runtime.trace.updates import ONE, Updates
 Words = NDArray[np.int64]
 
 FEW: Final = 2048
-"""Rows of a step that goes through a chain: as ``trace.spine.SMALL_STEP``, beyond which heads take nothing."""
+"""Rows of a step that goes through a chain: ``trace.recent.SMALL_STEP``, beyond which heads take nothing."""
 
 MEMORY: Final = 1 << 14
 """Words for streams at first: a step of ten rows needs less."""
@@ -63,6 +63,7 @@ class Chain:
         self._memory = np.empty(MEMORY, np.int64)
         self._older: list[Words] = []
         self._traced = list(links.traced.values())
+        self._settled = True
         self._read = Read([machine for machine, _ in links.machines])
 
     def _hear(self) -> None:
@@ -92,7 +93,10 @@ class Chain:
             self._renew()
             state[kernels.LIMIT] = step.queue[0][0] if step.queue else kernels.NOBODY
             verdict = kernels.run(self._table, self._streams, state, self._changed, self._told)
-            self._settle(step)
+            self._settled = False
+            if verdict == kernels.WAITS and not step.queue and not state[kernels.TOLD]:
+                return
+            self.settle(step)
             if verdict >= 0:
                 self.hand_over(self._links.operators[verdict])
                 return
@@ -127,8 +131,27 @@ class Chain:
                 template[11], template[12] = dictionary.arena.ctypes.data, dictionary.arena.shape[0]
                 template[13], template[14] = dictionary.offsets.ctypes.data, dictionary.offsets.shape[0]
 
-    def _settle(self, step: Step) -> None:
+    def commit(self, step: Step) -> None:
+        """Tell operators what links have done for them since they were told last, for good."""
+        if self._settled:
+            return
+        self._settled = True
+        operators, after = self._links.operators, step.after
+        for link, verdict, count, added in self._changed[: self._state[kernels.CHANGED]].tolist():
+            operator = operators[link]
+            if isinstance(operator, Arrange):
+                operator.committed(verdict, count, added, after)
+                continue
+            if isinstance(operator, TopK):
+                operator.walked(added)
+            operator.commit()
+            operator.maintain()
+
+    def settle(self, step: Step) -> None:
         """Tell operators what links have done for them, and hand on what others hear."""
+        if self._settled:
+            return
+        self._settled = True
         operators = self._links.operators
         _, _, _, _, _, _, _, changed, told, *_ = self._state.tolist()
         for link, verdict, count, added in self._changed[:changed].tolist():
@@ -158,6 +181,8 @@ class Chain:
     def hand_over(self, operator: Operator) -> None:
         """Give an operator what its links would have read, if they have not: it runs in Python."""
         end = self._links.ends.get(operator)
+        if isinstance(operator, Arrange) and operator.spine in self._links.traced:
+            self._links.traced[operator.spine].version = -1
         if end is None or self._state[kernels.NEXT] >= end:
             return
         self._state[kernels.NEXT] = end
@@ -174,14 +199,25 @@ class Chain:
         if operator.table.doubtful:
             operator.check(self._updates(int(self._table[link, kernels.OUTPUT]), step).data)
 
+    def renew(self) -> None:
+        """Bring everything up to date in the next step: operators ran that the chain does not know of."""
+        for traced in self._traced:
+            traced.version = -1
+
     def tally(self) -> None:
         """Add what links have counted to their operators' counters."""
+        fresh: dict[Operator, float] = {}
         for row, operator in zip(self._table, self._links.operators, strict=True):
-            counters = operator.counters
+            counters, step = operator.counters, operator.step
             counters.updates_in += int(row[kernels.UPDATES_IN])
             counters.updates_out += int(row[kernels.UPDATES_OUT])
             counters.seconds += 1e-9 * int(row[kernels.NANOSECONDS])
-            row[kernels.UPDATES_IN :] = 0
+            row[kernels.UPDATES_IN : kernels.EPOCH] = 0
+            if row[kernels.EPOCH] == step.time:
+                operator.scheduled = step
+                fresh[operator] = fresh.get(operator, 0.0) + 1e-9 * int(row[kernels.LATEST])
+        for operator, seconds in fresh.items():
+            operator.counters.step_seconds = seconds
 
 
 class Read:

@@ -45,7 +45,9 @@ class Traced:
     """The link that appends to it, behind the one that tidies; -1 if none does."""
     appending: Words = field(default_factory=lambda: NONE)
     """The template of its slots."""
-    place: Words = field(default_factory=lambda: np.zeros(1, np.int64))
+    arrange: Arrange | None = None
+    """The operator that these links are of."""
+    place: Words = field(default_factory=lambda: np.zeros(kernels.PLACE_FIELDS, np.int64))
     """Where updates go, as links have it."""
     tops: list[tuple[Words, Words]] = field(default_factory=list)
     """What links that read groups know, and the templates of their slots."""
@@ -70,7 +72,9 @@ class Traced:
             if recent.tail is not None:
                 fill(self.appending, 13, recent.tail.description)
                 self.appending[15] = recent.tail.spare.ctypes.data
-            self.place[0] = kernels.TO_TAIL if place is Place.TAIL else kernels.TO_HEAD
+            self.place[kernels.GOES_TO] = kernels.TO_TAIL if place is Place.TAIL else kernels.TO_HEAD
+            assert self.arrange is not None
+            self.place[kernels.BOUND] = self.arrange.bound
             table[self.appends - 1 : self.appends + 1, kernels.SKIPPED] = not fits
         if self.tops and recent.tail is not None:
             batches = spine.batches_in_order.descriptions
@@ -286,7 +290,7 @@ def link_arrange(links: Links, operator: Arrange) -> None:
     links.link(kernels.TIDY, source, tidied, kernel=sort.consolidate_few, slots=tidying, extra=place)
     fill(appending, 8, operator.spine.recent.head.description)
     appending[12] = address_of(tail.insert)
-    traced.appends, traced.appending = len(links.rows), appending
+    traced.appends, traced.appending, traced.arrange = len(links.rows), appending, operator
     target = links.stream(operator)
     links.link(kernels.APPEND, tidied, target, kernel=head.append, slots=appending, extra=place)
 

@@ -57,9 +57,10 @@ SKIPPED = 8  # whether the operator is to run in Python
 READ = 9  # address of the operator's streams, their number first, in its last link; 0 in others
 UPDATES_IN = 10  # counted in the last link of an operator
 UPDATES_OUT = 11
-NANOSECONDS = 12
-CALLS = 13
-LINK_FIELDS = 14
+NANOSECONDS = 12  # in all steps
+EPOCH = 13  # of the last step in which it ran, and
+LATEST = 14  # the nanoseconds of that
+LINK_FIELDS = 15
 
 PASS = 0  # the output is the input
 SELECT = 1  # columns of the input: EXTRA is their number, and which
@@ -72,7 +73,10 @@ APPEND = 7  # head.append or tail.insert: EXTRA is the arrangement's place
 REFRESH = 8  # groups.refresh: EXTRA is the table's state
 TOP = 9  # collect.differences of the groups that changed: EXTRA is int64[TOP_FIELDS]
 
-# Of the one word that says where an arrangement's updates go.
+# Of what is known of an arrangement's place, int64[PLACE_FIELDS].
+GOES_TO = 0
+BOUND = 1  # no multiplicity is larger
+PLACE_FIELDS = 2
 TO_HEAD = 0
 TO_TAIL = 1
 
@@ -328,7 +332,7 @@ def tidy(link: Words, streams: Table, state: Words, slots: Words) -> int:
     stream = streams[link[INPUT]]
     rows, width = stream[ROWS], stream[WIDTH]
     function = link[FUNCTION]
-    if load(link[EXTRA], 0) == TO_TAIL:
+    if load(link[EXTRA], GOES_TO) == TO_TAIL:
         if rows > SMALL_FOR_TAIL:
             return FAILED
         if rows > FEW_ROWS:
@@ -376,7 +380,7 @@ def append(link: Words, streams: Table, state: Words, slots: Words, change: Word
     head = load(template, 8)
     function = link[FUNCTION]
     slots[8], slots[9] = head, load(template, 9)
-    if load(link[EXTRA], 0) == TO_TAIL:
+    if load(link[EXTRA], GOES_TO) == TO_TAIL:
         tail = load(template, 13)
         if rows > SMALL_FOR_TAIL or load(tail, HEAD_ROWS) + rows > MOST_IN_TAIL:
             return FAILED
@@ -388,7 +392,8 @@ def append(link: Words, streams: Table, state: Words, slots: Words, change: Word
     largest = 0
     for i in range(stream[DIFFS]):
         largest = max(largest, abs(load(stream[DIFF], i)))
-    if largest > MOST_MULTIPLICITY // (rows + 1):
+    bound = load(link[EXTRA], BOUND)
+    if largest > (MOST_MULTIPLICITY - bound) // (rows + 1):
         return FAILED
     slots[0], slots[1], slots[2] = stream[ADDRESS], stream[WIDTH], rows
     slots[3], slots[4], slots[5] = state[TIME], 1, 1
@@ -397,6 +402,7 @@ def append(link: Words, streams: Table, state: Words, slots: Words, change: Word
         return FAILED
     change[VERDICT] = slots[0] if function == link[FUNCTION] else INSERTED
     change[APPENDED], change[ADDED] = rows, largest * rows
+    save(link[EXTRA], BOUND, bound + largest * rows)
     streams[link[OUTPUT]] = stream
     return FINE
 
@@ -406,7 +412,7 @@ def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) 
     """``collect.differences``: what the change of some groups, of sorted rows, makes of their first rows."""
     stream = streams[link[INPUT]]
     rows, extra = stream[ROWS], link[EXTRA]
-    if load(load(extra, PLACE), 0) != TO_TAIL or stream[ORDERED] == 0:
+    if load(load(extra, PLACE), GOES_TO) != TO_TAIL or stream[ORDERED] == 0:
         return FAILED
     group = load(extra, GROUP)
     width = load(link[SLOTS], 3)
@@ -548,6 +554,7 @@ def run(links: Table, streams: Table, state: Words, changed: Table, told: Words)
     slots = np.empty(MOST_SLOTS, np.int64)
     state[CHANGED] = 0
     state[TOLD] = 0
+    epoch = load(state[TIME], 0)
     before = now(state, slots)
     while state[NEXT] < links.shape[0]:
         at = state[NEXT]
@@ -565,8 +572,11 @@ def run(links: Table, streams: Table, state: Words, changed: Table, told: Words)
                 return NARROW
             after = now(state, slots)
             link[NANOSECONDS] += after - before
+            if link[EPOCH] != epoch:
+                link[EPOCH] = epoch
+                link[LATEST] = 0
+            link[LATEST] += after - before
             before = after
-            link[CALLS] += 1
             if link[KIND] >= APPEND:
                 changed[state[CHANGED], LINK] = at
                 state[CHANGED] += 1

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.kernels.chain import INSERTED
+from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.batch import Layers, Sought
 from kpg.runtime.trace.handle import TraceHandle
-from kpg.runtime.trace.multiplicity import MOST, bound_of, bound_with
+from kpg.runtime.trace.multiplicity import bound_with
 from kpg.runtime.trace.spine import Spine
 from kpg.runtime.trace.updates import Updates
 
@@ -57,14 +58,24 @@ class Arrange(Operator):
         """Take note of a step's updates that a kernel has added to the trace (see ``kernels.chain``)."""
         if self.mark is None:
             self.mark = self.spine.mark()
-        if verdict == INSERTED:
-            self.spine.inserted(count, self.step.after)
-        else:
-            self.spine.appended(count, verdict, self.step.after)
+        self._note(verdict, count, added, self.step.after)
         self.changed = True
+
+    def _note(self, verdict: int, count: int, added: int, after: Antichain) -> None:
+        if verdict == INSERTED:
+            self.spine.inserted(count, after)
+        else:
+            self.spine.appended(count, verdict, after)
         self.bound += added
-        if self.bound >= MOST:
-            self.bound = bound_of(self.spine.parts())
+
+    def committed(self, verdict: int, count: int, added: int, after: Antichain) -> None:
+        """:meth:`appended`, :meth:`commit` and :meth:`maintain` in one, for a step that is over."""
+        self._note(verdict, count, added, after)
+        self.committed_bound = self.bound
+        self.handle.advance_physical(after)
+        if not self.spine.rest():
+            self.handle.advance_logical(self.step.beginning)
+            self.spine.work()
 
     @property
     def layers(self) -> Layers:

@@ -3,7 +3,7 @@
 One of the two is in use at a time. Both come after all batches of the trace.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -78,8 +78,10 @@ class Recent:
             return self.head.size > 0
         return self.tail is not None and self.tail.size > 0
 
-    def add(self, updates: Updates, before: Antichain, upper: Antichain, batched: int) -> None:
-        """Take a small step's updates, from ``before`` up to ``upper``, with ``batched`` rows in batches.
+    def add(
+        self, updates: Updates, before: Antichain, upper: Antichain, batched: Callable[[], int]
+    ) -> None:
+        """Take a small step's updates, from ``before`` up to ``upper``; ``batched`` counts the rows in batches.
 
         What goes to the tail, which there must be, must be consolidated, and all of it at one time.
         """
@@ -95,7 +97,9 @@ class Recent:
         """Have a tail from now on."""
         self.tail = Tail(self._width, self._depth)
 
-    def appended(self, count: int, verdict: int, before: Antichain, upper: Antichain, batched: int) -> None:
+    def appended(
+        self, count: int, verdict: int, before: Antichain, upper: Antichain, batched: Callable[[], int]
+    ) -> None:
         """Take note of updates that are in the head now; ``verdict`` is what ``Head.append`` gives."""
         size = self.head.size
         if size == count:
@@ -105,8 +109,9 @@ class Recent:
             if verdict == UNFIT:
                 self.direct = DIRECT
         elif size > self._churned_at:
-            self.crowded = self.head.counts and size > batched
-            self._churned_at = max(2 * size, batched)
+            rows = batched()
+            self.crowded = self.head.counts and size > rows
+            self._churned_at = max(2 * size, rows)
         self._ends.append((upper, size))
 
     def inserted(self, count: int, before: Antichain) -> None:

@@ -113,7 +113,7 @@ class Spine:
         if place is Place.TAIL and recent.tail is None:
             recent.make_tail()
             self._forget_layers()
-        recent.add(updates, self.upper, upper, self._batched())
+        recent.add(updates, self.upper, upper, self._batched)
         self._note(count, upper)
         return updates
 
@@ -128,7 +128,7 @@ class Spine:
     def appended(self, count: int, verdict: int, upper: Antichain) -> None:
         """So many updates, up to ``upper``, were appended to the head; ``verdict`` as ``Head.append`` gives it."""
         self.recent.head.size += count
-        self.recent.appended(count, verdict, self.upper, upper, self._batched())
+        self.recent.appended(count, verdict, self.upper, upper, self._batched)
         self._note(count, upper)
 
     def inserted(self, count: int, upper: Antichain) -> None:

@@ -8,6 +8,7 @@ from kpg.runtime.kernels import head as kernels
 from kpg.runtime.kernels import layout
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace import head as heads
+from kpg.runtime.trace import recent
 from kpg.runtime.trace import spine as spines
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.head import Head

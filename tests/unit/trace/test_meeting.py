@@ -9,7 +9,7 @@ from kpg.runtime.trace import meeting
 from kpg.runtime.trace.batch import Batch, Layers, Sought
 from kpg.runtime.trace.head import Head
 from kpg.runtime.trace.lookup import Order
-from kpg.runtime.trace.meeting import Meeting
+from kpg.runtime.trace.meeting import MOST_ROOM, Meeting
 from kpg.runtime.trace.updates import Updates
 from tests.model import kernels as model
 from tests.model.updates import updates
@@ -81,7 +81,7 @@ def test_without_a_match_there_are_no_updates() -> None:
 
 
 def test_too_many_pairs_take_a_lookup() -> None:
-    many = Updates.of([[1] * (MOST_ROOM + 1), range(MOST_ROOM + 1)], (3,), 1)
+    many = Updates.of([[1] * 3 * MOST_ROOM, range(3 * MOST_ROOM)], (3,), 1)
     assert met(Updates.of([[1], [0]], (4,), 1), Sought(Layers(), head_of(many))) is None
 
 
