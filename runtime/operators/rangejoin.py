@@ -17,10 +17,12 @@ from kpg.runtime.operators.linear import apply_all
 from kpg.runtime.program import Program
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.lookup import Order, lookup
+from kpg.runtime.trace.meeting import Meeting
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL
 
 Words = NDArray[np.int64]
+NO_KEY: Words = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,13 @@ def ranges(bounds: Updates, key: int, comparison: str) -> Iterator[Range]:
     ``bounds`` are consolidated rows (key..., v). Where a retracted and an added threshold agree on a
     row, their diffs cancel, and the row is in no range.
     """
+    if key == 0 and bounds.constant_time:
+        # Consolidated, so in order: NULL is the least word.
+        pairs = [one for one in zip(bounds.data[0].tolist(), bounds.diffs().tolist(), strict=True) if one[0] != NULL]
+        for low, high, diff in _stretches([v for v, _ in pairs], [d for _, d in pairs], comparison):
+            if diff and low < high:
+                yield Range(NO_KEY, low, high, bounds.time, diff)
+        return
     rows, times, diffs = bounds.data[: key + 1], bounds.times(), bounds.diffs()
     valid = np.flatnonzero(rows[key] != NULL)
     group_columns = np.concatenate((rows[:key, valid], times[:, valid]))
@@ -104,6 +113,8 @@ class RangeJoin(Operator):
     right: Arrange
     key: int
     comparison: str
+    meeting: Meeting
+    """Of left rows and thresholds, all columns of both."""
     pair_program: Program
     """Over left row, right row: the comparison as a predicate, and the outputs."""
     left_program: Program
@@ -135,10 +146,14 @@ class RangeJoin(Operator):
 
     def _left(self, updates: Updates) -> Iterator[Updates]:
         """Changed left rows against the thresholds of earlier times."""
+        sought, closed, floor = self.right.sought, self.step.lower, self.step.floor
+        met = self.meeting.of(updates, sought, Order.BEFORE, closed, floor, 0)
+        if met is not None:
+            yield from apply_all(self.pair_program, (met,))
+            return
         keep_left = np.arange(updates.data.shape[0], dtype=np.int64)
         keep_right = np.arange(self.right.width, dtype=np.int64)
         key = tuple(range(self.key))
-        sought, closed, floor = self.right.sought, self.step.lower, self.step.floor
         pairs = lookup(updates, key, sought, keep_left, keep_right, Order.BEFORE, closed=closed, floor=floor)
         yield from apply_all(self.pair_program, pairs)
 

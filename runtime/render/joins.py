@@ -76,6 +76,11 @@ def range_join(node: plan.RangeJoin, site: Site, built: Built, context: Context)
         right=right,
         key=node.key,
         comparison=node.comparison,
+        meeting=Meeting(
+            tuple(range(node.key)),
+            np.arange(left.width, dtype=np.int64),
+            np.arange(right.width, dtype=np.int64),
+        ),
         pair_program=Program(pair, context),
         left_program=Program(node.mfp, context),
     )
