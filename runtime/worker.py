@@ -8,11 +8,10 @@ everything. Views are installed and dropped between steps.
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 from weakref import WeakValueDictionary
 
 from kpg.runtime.access import Access
-from kpg.runtime.chain import FEW, Chain, ready
+from kpg.runtime.chain import Chain, SmallSteps
 from kpg.runtime.data.table import Change, Savepoint, Table
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
@@ -34,9 +33,6 @@ from kpg.runtime.shutdown import detach, release, with_empty_frontier
 from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
-
-USUAL: Final = 2
-"""After so many small steps since operators came or went, a chain is made for those that follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +69,7 @@ class Worker(Access):
         self._interrupt = interrupt or DeferredInterrupt()
         self.scope = Scope(Step(0, 1), self._interrupt)
         self.inputs = Inputs()
-        self._chain: Chain | None = None
-        self._small_steps = 0
+        self._small_steps = SmallSteps()
         self.stepping = False
         """Whether operators run, and with them perhaps functions of the user's."""
 
@@ -128,7 +123,7 @@ class Worker(Access):
         """
         if self.has_pending and not isolated:
             raise InternalError("a view cannot be installed while changes are pending")
-        self._unchain()
+        self._small_steps.forget()
         start = time.perf_counter()
         rendered = render(plan, {} if isolated else self._registry, self)
         self._hydrate(rendered)
@@ -151,7 +146,7 @@ class Worker(Access):
         view = self.views.get(installed.name)
         if view is not installed:
             return
-        self._unchain()
+        self._small_steps.forget()
         del self.views[view.name]
         orphans = self._disown(view.name, view.operators)
         if view.capture is not None:
@@ -160,7 +155,7 @@ class Worker(Access):
 
     def close(self) -> None:
         """Drop every view: their memory is given back at once."""
-        self._unchain()
+        self._small_steps.forget()
         for installed in self.views.values():
             release(installed.operators)
             installed.operators = ()
@@ -181,7 +176,7 @@ class Worker(Access):
 
     def retire(self) -> None:
         """Free what only made arrangements that can never change again; these keep their contents."""
-        self._unchain()
+        self._small_steps.forget()
         detach(with_empty_frontier(operator for view in self.views.values() for operator in view.operators))
         orphans = []
         for view in self.views.values():
@@ -194,7 +189,7 @@ class Worker(Access):
         """Start capturing the view's changes."""
         view = self.views[installed.name]
         if view.capture is None:
-            self._unchain()
+            self._small_steps.forget()
             output = view.output
             place = Place("", f"Capture {view.name}", self.next_position(), (output,), self.scope, ())
             capture = Capture(place)
@@ -205,7 +200,7 @@ class Worker(Access):
         """Stop capturing the view's changes, and forget those not drained."""
         view = self.views.get(installed.name)
         if view is not None and view.capture is not None:
-            self._unchain()
+            self._small_steps.forget()
             disconnect((view.capture,))
             view.capture = None
 
@@ -307,15 +302,8 @@ class Worker(Access):
             self._closed.clear()
             self._open_epoch = self.epoch + 1
 
-    def _unchain(self) -> None:
-        """Operators come or go: a chain is made anew when small steps have."""
-        if self._chain is not None:
-            self._chain.tally()
-        self._chain, self._small_steps = None, 0
-
     def _all_operators(self) -> Iterator[Operator]:
-        if self._chain is not None:
-            self._chain.tally()
+        self._small_steps.tally()
         return Access._all_operators(self)
 
     def _register(self, operators: tuple[Operator, ...]) -> None:
@@ -347,17 +335,17 @@ class Worker(Access):
         step.visited.clear()
 
     def _chain_for(self, step: Step) -> Chain | None:
-        """The chain that a step goes through, if it is small, like some before it."""
-        rows = sum(change.rowids.shape[0] for closed in self._closed for change in closed.changes)
-        if rows > FEW or not step.single_time:
-            return None
-        if self._chain is None:
-            self._small_steps += 1
-            if self._small_steps < USUAL or not ready():
-                return None
-            operators = {op for view in self.views.values() for op in view.operators}
-            self._chain = Chain(op for op in operators if op.place.scope is self.scope)
-        return self._chain
+        """What the step's operators run in, if it is small."""
+        rows = 0
+        for closed in self._closed:
+            for change in closed.changes:
+                rows += change.rowids.shape[0]
+        return self._small_steps.chain(step, rows, self._outermost)
+
+    def _outermost(self) -> set[Operator]:
+        """The operators that are in no loop."""
+        operators = {operator for view in self.views.values() for operator in view.operators}
+        return {operator for operator in operators if operator.place.scope is self.scope}
 
     def _feed(self, step: Step, chain: Chain | None) -> None:
         """Hand each table's closed changes to its source, if some view reads the table."""
@@ -393,8 +381,8 @@ class Worker(Access):
     def _commit(self, step: Step, chain: Chain | None) -> None:
         if chain is not None:
             chain.commit(step)
-        elif self._chain is not None:
-            self._chain.renew()
+        else:
+            self._small_steps.elsewhere()
         for operator in step.visited:
             operator.commit()
         self._settle({closed.table for closed in self._closed})

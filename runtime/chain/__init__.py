@@ -1,5 +1,6 @@
 """Small steps through many operators in one compiled call."""
 
-from kpg.runtime.chain.chain import FEW, Chain, ready
+from kpg.runtime.chain.chain import Chain
+from kpg.runtime.chain.small import SmallSteps
 
-__all__ = ["FEW", "Chain", "ready"]
+__all__ = ["Chain", "SmallSteps"]

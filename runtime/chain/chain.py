@@ -11,8 +11,9 @@ from kpg.runtime.chain.links import Links
 from kpg.runtime.data.table import Change
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.step import Step
-from kpg.runtime.kernels import Kernel, collect, groups, head, meet, sort, tail, vm
 from kpg.runtime.kernels import chain as kernels
+from kpg.runtime.kernels import links as tables
+from kpg.runtime.kernels import streams
 from kpg.runtime.native.load import call
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.reduce import Grouped
@@ -24,25 +25,8 @@ from kpg.runtime.trace.updates import ONE, Updates
 
 Words = NDArray[np.int64]
 
-FEW: Final = 2048
-"""Rows of a step that goes through a chain: ``trace.recent.SMALL_STEP``, beyond which heads take nothing."""
-
 MEMORY: Final = 1 << 14
 """Words for streams at first: a step of ten rows needs less."""
-
-
-CALLED: Final = (
-    (vm, "run"),
-    (meet, "meet"),
-    (head, "append"),
-    (groups, "refresh"),
-    (sort, "consolidate_few"),
-    (sort, "consolidate"),
-    (tail, "insert"),
-    (collect, "heads"),
-    (collect, "differences"),
-)
-"""The kernels that links call."""
 
 
 class Chain:
@@ -54,12 +38,12 @@ class Chain:
             links.add(operator)
         self._links = links
         self._hear()
-        self._table: Words = np.array(links.rows, np.int64).reshape(-1, kernels.LINK_FIELDS)
-        self._streams: Words = np.zeros((max(1, links.count), kernels.STREAM_FIELDS), np.int64)
-        self._changed: Words = np.empty((len(links.rows), kernels.CHANGE_FIELDS), np.int64)
+        self._table: Words = np.array(links.rows, np.int64).reshape(-1, tables.LINK_FIELDS)
+        self._streams: Words = np.zeros((max(1, links.count), tables.STREAM_FIELDS), np.int64)
+        self._changed: Words = np.empty((len(links.rows), tables.CHANGE_FIELDS), np.int64)
         self._told = np.empty(len(links.rows), np.int64)
-        self._state = np.zeros(kernels.STATE_FIELDS, np.int64)
-        self._state[kernels.CLOCK] = call().CLOCK
+        self._state = np.zeros(tables.CHAIN_FIELDS, np.int64)
+        self._state[tables.CHAIN_CLOCK] = call().CLOCK
         self._memory = np.empty(MEMORY, np.int64)
         self._older: list[Words] = []
         self._traced = list(links.traced.values())
@@ -71,19 +55,19 @@ class Chain:
         links = self._links
         for operator, end in links.ends.items():
             outside = [one.position for one, _ in operator.consumers if one not in links.ends]
-            links.rows[end - 1][kernels.HEARD] = min(outside, default=kernels.NOBODY)
+            links.rows[end - 1][tables.LINK_HEARD] = min(outside, default=tables.NOBODY)
         for row, operator in zip(links.rows, links.operators, strict=True):
-            row[kernels.POSITION] = operator.position
-            row[kernels.HEARD] = row[kernels.HEARD] or kernels.NOBODY
+            row[tables.LINK_POSITION] = operator.position
+            row[tables.LINK_HEARD] = row[tables.LINK_HEARD] or tables.NOBODY
 
     def begin(self, step: Step, changes: Iterable[tuple[Source, Sequence[Change]]]) -> None:
         """Take a step's changes of tables."""
         self._older.clear()
-        kernels.begin(self._streams, self._state, self._memory, step.time, step.lower, step.floor)
+        streams.begin(self._streams, self._state, self._memory, step.time, step.lower, step.floor)
         for source, found in changes:
             stream = self._links.streams[source]
             for rowids, diff in found:
-                while not kernels.feed(self._streams, self._state, stream, rowids, diff):
+                while not streams.feed(self._streams, self._state, stream, rowids, diff):
                     self._widen()
 
     def advance(self, step: Step) -> None:
@@ -91,29 +75,29 @@ class Chain:
         state = self._state
         while True:
             self._renew()
-            state[kernels.LIMIT] = step.queue[0][0] if step.queue else kernels.NOBODY
+            state[tables.CHAIN_LIMIT] = step.queue[0][0] if step.queue else tables.NOBODY
             verdict = kernels.run(self._table, self._streams, state, self._changed, self._told)
             self._settled = False
-            if verdict == kernels.WAITS and not step.queue and not state[kernels.TOLD]:
+            if verdict == tables.WAITS and not step.queue and not state[tables.CHAIN_TOLD]:
                 return
             self.settle(step)
             if verdict >= 0:
                 self.hand_over(self._links.operators[verdict])
                 return
-            if verdict == kernels.NARROW:
+            if verdict == tables.NARROW:
                 self._widen()
-            elif verdict == kernels.DOUBTS:
-                self._look(int(state[kernels.NEXT]) - 1, step)
+            elif verdict == tables.DOUBTS:
+                self._look(int(state[tables.CHAIN_NEXT]) - 1, step)
             else:
                 return
 
     def _widen(self) -> None:
         """Make memory for what the next link needs, and for as much again."""
         self._older.append(self._memory)
-        words = 2 * (self._memory.shape[0] + int(self._state[kernels.WANTED]))
+        words = 2 * (self._memory.shape[0] + int(self._state[tables.CHAIN_WANTED]))
         self._memory = np.empty(words, np.int64)
         base = self._memory.ctypes.data
-        self._state[kernels.FREE], self._state[kernels.END] = base, base + 8 * words
+        self._state[tables.CHAIN_FREE], self._state[tables.CHAIN_END] = base, base + 8 * words
 
     def _renew(self) -> None:
         """Bring templates up to date with arrays that were replaced since."""
@@ -137,7 +121,7 @@ class Chain:
             return
         self._settled = True
         operators, after = self._links.operators, step.after
-        for link, verdict, count, added in self._changed[: self._state[kernels.CHANGED]].tolist():
+        for link, verdict, count, added in self._changed[: self._state[tables.CHAIN_CHANGED]].tolist():
             operator = operators[link]
             if isinstance(operator, Arrange):
                 operator.committed(verdict, count, added, after)
@@ -163,7 +147,7 @@ class Chain:
                 operator.walked(added)
         for link in self._told[:told].tolist():
             operator = operators[link]
-            updates = self._updates(int(self._table[link, kernels.OUTPUT]), step)
+            updates = self._updates(int(self._table[link, tables.LINK_OUTPUT]), step)
             for consumer, port in operator.consumers:
                 if consumer not in self._links.ends:
                     consumer.push(port, updates)
@@ -172,8 +156,8 @@ class Chain:
         """A stream as updates of the step."""
         address, width, rows, diff, diffs, ordered = self._streams[stream].tolist()
         data, counts = np.empty((width, rows), np.int64), np.empty(diffs, np.int64)
-        kernels.take(address, data.reshape(-1))
-        kernels.take(diff, counts)
+        streams.take(address, data.reshape(-1))
+        streams.take(diff, counts)
         if diffs == 1 and counts[0] == 1:
             counts = ONE
         return Updates(data, step.stamp, counts, bool(ordered))
@@ -183,12 +167,12 @@ class Chain:
         end = self._links.ends.get(operator)
         if isinstance(operator, Arrange) and operator.spine in self._links.traced:
             self._links.traced[operator.spine].version = -1
-        if end is None or self._state[kernels.NEXT] >= end:
+        if end is None or self._state[tables.CHAIN_NEXT] >= end:
             return
-        self._state[kernels.NEXT] = end
+        self._state[tables.CHAIN_NEXT] = end
         step = operator.step
         for port, stream in enumerate(self._links.inputs[operator]):
-            if self._streams[stream, kernels.ROWS]:
+            if self._streams[stream, tables.STREAM_ROWS]:
                 operator.push(port, self._updates(stream, step))
 
     def _look(self, link: int, step: Step) -> None:
@@ -197,7 +181,7 @@ class Chain:
         assert isinstance(operator, Grouped)
         operator.table.check()
         if operator.table.doubtful:
-            operator.check(self._updates(int(self._table[link, kernels.OUTPUT]), step).data)
+            operator.check(self._updates(int(self._table[link, tables.LINK_OUTPUT]), step).data)
 
     def renew(self) -> None:
         """Bring everything up to date in the next step: operators ran that the chain does not know of."""
@@ -209,13 +193,13 @@ class Chain:
         fresh: dict[Operator, float] = {}
         for row, operator in zip(self._table, self._links.operators, strict=True):
             counters, step = operator.counters, operator.step
-            counters.updates_in += int(row[kernels.UPDATES_IN])
-            counters.updates_out += int(row[kernels.UPDATES_OUT])
-            counters.seconds += 1e-9 * int(row[kernels.NANOSECONDS])
-            row[kernels.UPDATES_IN : kernels.EPOCH] = 0
-            if row[kernels.EPOCH] == step.time:
+            counters.updates_in += int(row[tables.LINK_UPDATES_IN])
+            counters.updates_out += int(row[tables.LINK_UPDATES_OUT])
+            counters.seconds += 1e-9 * int(row[tables.LINK_NANOSECONDS])
+            row[tables.LINK_UPDATES_IN : tables.LINK_EPOCH] = 0
+            if row[tables.LINK_EPOCH] == step.time:
                 operator.scheduled = step
-                fresh[operator] = fresh.get(operator, 0.0) + 1e-9 * int(row[kernels.LATEST])
+                fresh[operator] = fresh.get(operator, 0.0) + 1e-9 * int(row[tables.LINK_LATEST])
         for operator, seconds in fresh.items():
             operator.counters.step_seconds = seconds
 
@@ -246,12 +230,3 @@ class Read:
 def groups_of(store: Any) -> Any:
     """What has a row store's directory: a table's row groups, which it keeps for good."""
     return getattr(store, "groups", store)
-
-
-def ready() -> bool:
-    """Whether the kernels that links call have addresses, as those have that were compiled ahead of time."""
-    for module, name in CALLED:
-        found = getattr(module, name)
-        if isinstance(found, Kernel):
-            found.prepare()
-    return all(hasattr(getattr(module, name), "address") for module, name in CALLED)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
-from kpg.runtime.kernels import chain as kernels
 from kpg.runtime.kernels import collect, groups, head, layout, meet, sort, tail, vm
+from kpg.runtime.kernels import links as tables
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.corners import ONCE
 from kpg.runtime.operators.join import Join, JoinPath, Stage
@@ -26,7 +26,8 @@ from kpg.runtime.state.groups import GroupTable
 from kpg.runtime.trace.batch import Sought
 from kpg.runtime.trace.collect import UNLIMITED
 from kpg.runtime.trace.lookup import Order
-from kpg.runtime.trace.spine import Place, Spine
+from kpg.runtime.trace.recent import Place
+from kpg.runtime.trace.spine import Spine
 
 Words = NDArray[np.int64]
 
@@ -47,7 +48,7 @@ class Traced:
     """The template of its slots."""
     arrange: Arrange | None = None
     """The operator that these links are of."""
-    place: Words = field(default_factory=lambda: np.zeros(kernels.PLACE_FIELDS, np.int64))
+    place: Words = field(default_factory=lambda: np.zeros(tables.PLACE_FIELDS, np.int64))
     """Where updates go, as links have it."""
     tops: list[tuple[Words, Words]] = field(default_factory=list)
     """What links that read groups know, and the templates of their slots."""
@@ -72,16 +73,16 @@ class Traced:
             if recent.tail is not None:
                 fill(self.appending, 13, recent.tail.description)
                 self.appending[15] = recent.tail.spare.ctypes.data
-            self.place[kernels.GOES_TO] = kernels.TO_TAIL if place is Place.TAIL else kernels.TO_HEAD
+            self.place[tables.PLACE_GOES_TO] = tables.TO_TAIL if place is Place.TAIL else tables.TO_HEAD
             assert self.arrange is not None
-            self.place[kernels.BOUND] = self.arrange.bound
-            table[self.appends - 1 : self.appends + 1, kernels.SKIPPED] = not fits
+            self.place[tables.PLACE_BOUND] = self.arrange.bound
+            table[self.appends - 1 : self.appends + 1, tables.LINK_SKIPPED] = not fits
         if self.tops and recent.tail is not None:
             batches = spine.batches_in_order.descriptions
             self.layers = np.concatenate((batches, np.zeros((1, layout.BEGINNING), np.int64)))
             for known, template in self.tops:
-                known[kernels.TAIL] = recent.tail.address
-                known[kernels.LAST] = self.layers[-1:].ctypes.data
+                known[tables.TOP_TAIL] = recent.tail.address
+                known[tables.TOP_LAST] = self.layers[-1:].ctypes.data
                 fill(template, 0, self.layers)
         self.version = spine.version
 
@@ -142,7 +143,7 @@ class Links:
         self.inputs[operator] = inputs = tuple(self.stream(one) for one in read_by(operator))
         maker(self, operator)
         last = self.rows[-1]
-        last[kernels.READ] = self.array([len(inputs), *inputs])
+        last[tables.LINK_READ] = self.array([len(inputs), *inputs])
         self.ends[operator] = len(self.rows)
         self.operators += [operator] * (len(self.rows) - first)
 
@@ -176,7 +177,7 @@ class Links:
 
     def template(self) -> Words:
         """Slots to be filled in; they are kept."""
-        template = np.zeros(kernels.MOST_SLOTS, np.int64)
+        template = np.zeros(tables.MOST_SLOTS, np.int64)
         self.kept.append(template)
         return template
 
@@ -184,10 +185,10 @@ class Links:
         self, kind: int, source: int, target: int, *, kernel: Any = None, slots: Words = NONE, extra: int = 0
     ) -> None:
         """Append a link; its position and who hears it are put in later."""
-        row = [0] * kernels.LINK_FIELDS
-        row[kernels.KIND], row[kernels.INPUT], row[kernels.OUTPUT] = kind, source, target
-        row[kernels.FUNCTION] = 0 if kernel is None else address_of(kernel)
-        row[kernels.SLOTS], row[kernels.EXTRA] = slots.ctypes.data, extra
+        row = [0] * tables.LINK_FIELDS
+        row[tables.LINK_KIND], row[tables.LINK_INPUT], row[tables.LINK_OUTPUT] = kind, source, target
+        row[tables.LINK_FUNCTION] = 0 if kernel is None else address_of(kernel)
+        row[tables.LINK_SLOTS], row[tables.LINK_EXTRA] = slots.ctypes.data, extra
         self.rows.append(row)
 
 
@@ -234,7 +235,7 @@ def read_by(operator: Operator) -> tuple[Operator, ...]:
 
 def link_source(links: Links, operator: Source) -> None:
     stream = links.stream(operator)
-    links.link(kernels.PASS, stream, stream)
+    links.link(tables.PASSING, stream, stream)
 
 
 def link_linear(links: Links, operator: Linear) -> None:
@@ -247,10 +248,10 @@ def link_program(links: Links, program: Program, width: int, source: int, target
     selected, machine = program.selected, program.machine
     if selected is not None:
         if selected.tolist() == list(range(width)):
-            links.link(kernels.PASS, source, target)
+            links.link(tables.PASSING, source, target)
         else:
             extra = links.array([selected.shape[0], *selected.tolist()])
-            links.link(kernels.SELECT, source, target, extra=extra)
+            links.link(tables.SELECTING, source, target, extra=extra)
         return
     assert machine is not None
     template, code = links.template(), machine.code
@@ -264,7 +265,7 @@ def link_program(links: Links, program: Program, width: int, source: int, target
     links.kept.append(code.constants)
     if machine.sources.entries or code.text:
         links.machines.append((machine, template))
-    links.link(kernels.PROGRAM, source, target, kernel=vm.run, slots=template)
+    links.link(tables.RUNNING, source, target, kernel=vm.run, slots=template)
 
 
 def link_concat(links: Links, operator: Concat) -> None:
@@ -274,11 +275,11 @@ def link_concat(links: Links, operator: Concat) -> None:
 def link_gather(links: Links, sources: tuple[int, ...], target: int) -> None:
     """One link for all of several streams."""
     extra = links.array([len(sources), *sources])
-    links.link(kernels.GATHER, sources[0], target, extra=extra)
+    links.link(tables.GATHERING, sources[0], target, extra=extra)
 
 
 def link_negate(links: Links, operator: Negate) -> None:
-    links.link(kernels.NEGATE, links.inputs[operator][0], links.stream(operator))
+    links.link(tables.NEGATING, links.inputs[operator][0], links.stream(operator))
 
 
 def link_arrange(links: Links, operator: Arrange) -> None:
@@ -287,20 +288,20 @@ def link_arrange(links: Links, operator: Arrange) -> None:
     traced, tidying, appending = links.trace(operator.spine), links.template(), links.template()
     place = links.address(traced.place)
     tidying[0] = address_of(sort.consolidate)
-    links.link(kernels.TIDY, source, tidied, kernel=sort.consolidate_few, slots=tidying, extra=place)
+    links.link(tables.TIDYING, source, tidied, kernel=sort.consolidate_few, slots=tidying, extra=place)
     fill(appending, 8, operator.spine.recent.head.description)
     appending[12] = address_of(tail.insert)
     traced.appends, traced.appending, traced.arrange = len(links.rows), appending, operator
     target = links.stream(operator)
-    links.link(kernels.APPEND, tidied, target, kernel=head.append, slots=appending, extra=place)
+    links.link(tables.APPENDING, tidied, target, kernel=head.append, slots=appending, extra=place)
 
 
 def link_top_k(links: Links, operator: TopK) -> None:
     traced, template = links.trace(operator.arrangement.spine), links.template()
-    known = np.zeros(kernels.TOP_FIELDS, np.int64)
-    known[kernels.HEADS] = address_of(collect.heads)
-    known[kernels.PLACE] = links.address(traced.place)
-    known[kernels.GROUP] = operator.group
+    known = np.zeros(tables.TOP_FIELDS, np.int64)
+    known[tables.TOP_HEADS] = address_of(collect.heads)
+    known[tables.TOP_PLACE] = links.address(traced.place)
+    known[tables.TOP_GROUP] = operator.group
     traced.tops.append((known, template))
     template[3], template[4] = operator.width, 1
     fill(template, 12, links.keep(np.empty(0, np.int64)))
@@ -308,7 +309,7 @@ def link_top_k(links: Links, operator: TopK) -> None:
     fill(template, 17, links.keep(ONCE.signs))
     template[19], template[20] = operator.offset, UNLIMITED if operator.limit is None else operator.limit
     source, target, extra = links.inputs[operator][0], links.stream(operator), links.address(known)
-    links.link(kernels.TOP, source, target, kernel=collect.differences, slots=template, extra=extra)
+    links.link(tables.READING_TOP, source, target, kernel=collect.differences, slots=template, extra=extra)
 
 
 def link_join(links: Links, operator: Join) -> None:
@@ -339,7 +340,7 @@ def link_stage(links: Links, stage: Stage, through: bool, source: int, target: i
     template[17], template[18] = 2, meeting.width
     spine.recent.head.serve(meeting.key)
     links.trace(spine).templates.append(template)
-    links.link(kernels.MEET, source, target, kernel=meet.meet, slots=template)
+    links.link(tables.MEETING, source, target, kernel=meet.meet, slots=template)
 
 
 def link_reduce(links: Links, operator: Reduce | Distinct) -> None:
@@ -349,7 +350,7 @@ def link_reduce(links: Links, operator: Reduce | Distinct) -> None:
     links.refreshed.append(Refreshed(table, template))
     state = table.state.ctypes.data
     source, target = links.inputs[operator][0], links.stream(operator)
-    links.link(kernels.REFRESH, source, target, kernel=groups.refresh, slots=template, extra=state)
+    links.link(tables.REFRESHING, source, target, kernel=groups.refresh, slots=template, extra=state)
 
 
 MAKERS: Final[dict[type[Operator], Callable[[Links, Any], None]]] = {

@@ -7,8 +7,9 @@ with arrays costs reference counting, many times the probe's own cost.
 What ``spec`` says of the accumulators, and how they add up, is in ``accumulators``.
 
 ``state int64[STATE_FIELDS]``: groups allotted, free group numbers, entries, live groups, a sink for
-prefetches; at ``OVERFLOW``, whether the rows of a group came to be more than 64 bits can count; at ``DOUBTFUL``,
-whether an output word may be out of its type's range; and at ``MARKER`` what tells this step from others.
+prefetches; at ``OVERFLOW``, whether the rows of a group came to be more than 64 bits can count; at
+``DOUBTFUL``, whether an output word may be out of its type's range; and at ``MARKER`` what tells this step
+from others.
 """
 
 import numpy as np

@@ -38,7 +38,7 @@ def meet(
     room: int,
     buffer: Words,
 ) -> int:
-    """The updates that stream rows and the rows of layers with the same key make; their number, or less than 0.
+    """The updates that stream rows and rows of layers with the same key make; their number, or less than 0.
 
     ``columns`` are three counts, then the stream's key columns, its columns to keep, and the layers' to
     keep. The rest up to ``origin`` is as ``seek.match`` takes it. There is ``room`` for so many updates:

@@ -43,7 +43,7 @@ def places(data: Words, rows: Words, out: Words) -> None:
 
 @device
 def weave(old: Words, new: Words, step: int, at: Words, out: Words) -> None:
-    """``out``: the words of ``old`` with those of ``new`` put in; every ``step``-th of these, 0 for the first."""
+    """``out``: the words of ``old`` with every ``step``-th of ``new``, 0 for the first only, put in."""
     start = 0
     for k in range(at.shape[0]):
         for i in range(start, at[k]):

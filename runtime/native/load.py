@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +43,22 @@ def compiled(kernel: Kernel) -> Callable[..., Any]:
             raise InterfaceError(
                 f"KPG_KERNELS is {mode!r}", hint="leave it out, or set it to native, numba or python"
             )
+
+
+def at_hand(kernels: Sequence[Kernel]) -> bool:
+    """Whether loading these kernels takes no compiler; if it does, they are compiled from now on."""
+    if os.environ.get("KPG_KERNELS", "native") != "native":
+        return False
+    try:
+        target = processor()
+        missing = [kernel for kernel in kernels if not is_shipped() and not cached(kernel, target).is_file()]
+        if missing:
+            from kpg.runtime.native.workers import workers
+
+            workers().begin(missing)
+        return not missing
+    except CannotLink:
+        return False
 
 
 def _native(kernel: Kernel) -> Callable[..., Any]:

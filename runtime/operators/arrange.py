@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kpg.runtime.dataflow.operator import Operator
-from kpg.runtime.kernels.chain import INSERTED
+from kpg.runtime.kernels.links import INSERTED
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.batch import Layers, Sought
 from kpg.runtime.trace.handle import TraceHandle

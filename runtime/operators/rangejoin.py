@@ -47,12 +47,13 @@ def ranges(bounds: Updates, key: int, comparison: str) -> Iterator[Range]:
     """
     if key == 0 and bounds.constant_time:
         # Consolidated, so in order: NULL is the least word.
-        pairs = [one for one in zip(bounds.data[0].tolist(), bounds.diffs().tolist(), strict=True) if one[0] != NULL]
-        for low, high, diff in _stretches([v for v, _ in pairs], [d for _, d in pairs], comparison):
+        values, diffs = bounds.data[0].tolist(), bounds.diffs().tolist()
+        known = 1 if values[:1] == [NULL] else 0
+        for low, high, diff in _stretches(values[known:], diffs[known:], comparison):
             if diff and low < high:
                 yield Range(NO_KEY, low, high, bounds.time, diff)
         return
-    rows, times, diffs = bounds.data[: key + 1], bounds.times(), bounds.diffs()
+    rows, times, counts = bounds.data[: key + 1], bounds.times(), bounds.diffs()
     valid = np.flatnonzero(rows[key] != NULL)
     group_columns = np.concatenate((rows[:key, valid], times[:, valid]))
     order = valid[np.lexsort(np.concatenate((rows[key : key + 1, valid], group_columns[::-1])))]
@@ -64,7 +65,7 @@ def ranges(bounds: Updates, key: int, comparison: str) -> Iterator[Range]:
         index = order[first:last]
         prefix = np.ascontiguousarray(rows[:key, index[0]])
         time = np.ascontiguousarray(times[:, index[:1]])
-        for low, high, diff in _stretches(rows[key, index].tolist(), diffs[index].tolist(), comparison):
+        for low, high, diff in _stretches(rows[key, index].tolist(), counts[index].tolist(), comparison):
             if diff and low < high:
                 yield Range(prefix, low, high, time, diff)
 

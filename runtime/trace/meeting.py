@@ -5,17 +5,13 @@ from typing import Final
 import numpy as np
 
 from kpg.runtime.kernels import meet as kernels
+from kpg.runtime.kernels.links import LEAST_ROOM, MANY, MOST_ROOM
 from kpg.runtime.trace.batch import Sought
 from kpg.runtime.trace.lookup import Order
 from kpg.runtime.trace.updates import Updates, Words
 
-FEW: Final = 1 << 13
+FEW: Final = MANY
 """Stream rows for which room for their matches is made without asking how many there are."""
-
-LEAST_ROOM: Final = 64
-
-MOST_ROOM: Final = 1 << 16
-"""More matches than that are made piece by piece, by ``lookup``."""
 
 
 class Meeting:

@@ -10,10 +10,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.kernels.links import MOST_COUNTED
 from kpg.runtime.trace.updates import Updates, Words, multiplicity_overflow
 
-MOST: Final = 2**62
-"""What no multiplicity may come to: a difference of two that stay below it fits 64 bits."""
+MOST: Final = MOST_COUNTED
+"""What no multiplicity may come to."""
 
 FEW: Final = 16
 """So many diffs are looked at without numpy."""

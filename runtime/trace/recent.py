@@ -3,6 +3,7 @@
 One of the two is in use at a time. Both come after all batches of the trace.
 """
 
+import enum
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -10,9 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kpg.runtime.kernels.head import UNFIT
+from kpg.runtime.kernels.links import MOST_IN_TAIL, SMALL_FOR_TAIL, SMALL_STEP
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.head import MOST, Head
-from kpg.runtime.trace.tail import MOST as MOST_IN_TAIL
 from kpg.runtime.trace.tail import Tail
 from kpg.runtime.trace.updates import Updates
 
@@ -22,11 +23,13 @@ DIRECT: Final = 64
 CHURN: Final = 64
 """A head of more rows, and more than all batches have, is sealed if rows went: they may cancel."""
 
-SMALL_STEP: Final = 1 << 11
-"""A step of more rows makes a batch: sorted at once it is as cheap."""
 
-SMALL_FOR_TAIL: Final = MOST_IN_TAIL // 2
-"""A step of more rows would fill the tail, and have it sealed, every other time."""
+class Place(enum.Enum):
+    """Where the updates of a step go."""
+
+    HEAD = enum.auto()
+    TAIL = enum.auto()
+    BATCH = enum.auto()
 
 
 class Piece(NamedTuple):
@@ -65,6 +68,14 @@ class Recent:
         """Bytes of the arrays."""
         return self.head.nbytes + (self.tail.nbytes if self.tail is not None else 0)
 
+    def place(self, count: int) -> Place:
+        """Where so many updates of a step go, if nobody else reads the trace."""
+        if count > SMALL_STEP:
+            return Place.BATCH
+        if not self.direct:
+            return Place.HEAD
+        return Place.TAIL if count <= SMALL_FOR_TAIL else Place.BATCH
+
     def has_room(self, count: int) -> bool:
         """Whether so many updates more have a place where they would go."""
         if self.direct:
@@ -78,10 +89,8 @@ class Recent:
             return self.head.size > 0
         return self.tail is not None and self.tail.size > 0
 
-    def add(
-        self, updates: Updates, before: Antichain, upper: Antichain, batched: Callable[[], int]
-    ) -> None:
-        """Take a small step's updates, from ``before`` up to ``upper``; ``batched`` counts the rows in batches.
+    def add(self, updates: Updates, before: Antichain, upper: Antichain, batched: Callable[[], int]) -> None:
+        """Take a small step's updates, from ``before`` up to ``upper``; ``batched`` counts rows in batches.
 
         What goes to the tail, which there must be, must be consolidated, and all of it at one time.
         """

@@ -11,7 +11,6 @@ batches precede. It is sealed into a batch when it is large, when the other one 
 reader holds the trace (whose frontier may be where no batch ends), or when look-ups find the head crowded.
 """
 
-import enum
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -21,7 +20,7 @@ from kpg.runtime.trace.batch import Batch, Layers, Sought
 from kpg.runtime.trace.folding import ROUND_FACTOR, TINY_BATCHES, combined, settled, tiny_tail
 from kpg.runtime.trace.holds import Hold, Holds
 from kpg.runtime.trace.merge import Merge
-from kpg.runtime.trace.recent import DIRECT, SMALL_FOR_TAIL, SMALL_STEP, Recent
+from kpg.runtime.trace.recent import DIRECT, Place, Recent
 from kpg.runtime.trace.tiers import EFFORT, FACTOR, Tiers
 from kpg.runtime.trace.updates import Updates
 
@@ -31,14 +30,6 @@ merges is then a thousandth of a microsecond a row, and a step stalls by what fo
 
 RUN: Final = 1 << 20
 """Batches of one step are made one when they have more rows than this together."""
-
-
-class Place(enum.Enum):
-    """Where the updates of a step go."""
-
-    HEAD = enum.auto()
-    TAIL = enum.auto()
-    BATCH = enum.auto()
 
 
 class _Mark(NamedTuple):
@@ -119,14 +110,10 @@ class Spine:
 
     def place(self, count: int) -> Place:
         """Where so many updates of a step go."""
-        if count > SMALL_STEP or len(self._holds.references) != 1:
-            return Place.BATCH
-        if not self.recent.direct:
-            return Place.HEAD
-        return Place.TAIL if count <= SMALL_FOR_TAIL else Place.BATCH
+        return self.recent.place(count) if len(self._holds.references) == 1 else Place.BATCH
 
     def appended(self, count: int, verdict: int, upper: Antichain) -> None:
-        """So many updates, up to ``upper``, were appended to the head; ``verdict`` as ``Head.append`` gives it."""
+        """So many updates, up to ``upper``, were appended to the head; ``verdict`` is ``Head.append``'s."""
         self.recent.head.size += count
         self.recent.appended(count, verdict, self.upper, upper, self._batched)
         self._note(count, upper)
@@ -147,7 +134,7 @@ class Spine:
         return sum(len(batch) for batch in self._sorted())
 
     def seal(self, *, compact: bool = True) -> None:
-        """Make batches of what came lately: one of what is there for good, one of what came since the mark."""
+        """Make batches of what came lately: of what is there for good, and of what came since the mark."""
         recent, mark = self.recent, self._mark
         if not recent.size:
             return

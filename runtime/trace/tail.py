@@ -1,23 +1,19 @@
 """The tail of a trace: what came lately in order, for those that read it so.
 
-A batch for each small step would have to be described, looked at and merged; a tail takes a step's rows in one
-call, by copying itself: up to ``MOST`` rows that costs less than the call.
+A batch for each small step would have to be described, looked at and merged; a tail takes a step's rows in
+one call, by copying itself: up to ``MOST_IN_TAIL`` rows that costs less than the call.
 """
-
-from typing import Final
 
 import numpy as np
 
 from kpg.runtime.kernels import layout
 from kpg.runtime.kernels import tail as kernels
+from kpg.runtime.kernels.links import MOST_IN_TAIL
 from kpg.runtime.trace.updates import Updates, Words
-
-MOST: Final = 1 << 10
-"""Rows at which a tail is made a batch: copying half as many takes a microsecond or two a column."""
 
 
 class Tail:
-    """Up to ``MOST`` updates of rows of ``width`` columns, sorted by row and time."""
+    """Up to ``MOST_IN_TAIL`` updates of rows of ``width`` columns, sorted by row and time."""
 
     __slots__ = ("_sides", "address", "description", "spare")
 
@@ -28,16 +24,15 @@ class Tail:
         """The addresses of the side that is not the present one."""
         # Each side: data, times, diffs.
         self._sides = [
-            tuple(np.empty(rows * MOST, np.int64) for rows in (width, depth, 1)) for _ in range(2)
+            tuple(np.empty(rows * MOST_IN_TAIL, np.int64) for rows in (width, depth, 1)) for _ in range(2)
         ]
         description = self.description
         description[layout.WIDTH], description[layout.DEPTH] = width, depth
         description[layout.TIME_STRIDE] = description[layout.DIFF_STRIDE] = 1
         description[layout.ENOUGH] = np.iinfo(np.int64).max
         places = (layout.DATA, layout.TIME, layout.DIFF)
-        for place, here, other in zip(places, *self._sides, strict=True):
-            description[place] = here.ctypes.data
-        self.spare[:] = [array.ctypes.data for array in self._sides[1]]
+        for i, place in enumerate(places):
+            description[place], self.spare[i] = (side[i].ctypes.data for side in self._sides)
 
     def insert(self, updates: Updates) -> None:
         """Take the updates of a step, for which there must be room, of one later time, and consolidated."""
@@ -54,11 +49,14 @@ class Tail:
 
     def view(self) -> Updates:
         """The updates where they are: for use before the step after next."""
-        present, rows = self.description[layout.DATA], self.size
-        data, time, diff = next(side for side in self._sides if side[0].ctypes.data == present)
+        present, rows = self.description[layout.DIFF], self.size
+        data, time, diff = next(side for side in self._sides if side[2].ctypes.data == present)
         depth, width = self.description[layout.DEPTH], self.description[layout.WIDTH]
         return Updates(
-            data[: width * rows].reshape(width, rows), time[: depth * rows].reshape(depth, rows), diff[:rows], True
+            data[: width * rows].reshape(width, rows),
+            time[: depth * rows].reshape(depth, rows),
+            diff[:rows],
+            True,
         )
 
     def updates(self) -> Updates:

@@ -8,13 +8,11 @@ from numpy.typing import NDArray
 
 from kpg.runtime.errors import DataError
 from kpg.runtime.kernels import packed, sort
+from kpg.runtime.kernels.links import MANY
 
 Words = NDArray[np.int64]
 
 ONE: Final[Words] = np.ones(1, np.int64)
-
-MANY: Final = 1 << 13
-"""From so many rows on it pays to pack them into words."""
 
 
 def multiplicity_overflow() -> DataError:

@@ -10,10 +10,10 @@ from collections import Counter
 
 import pytest
 
+from kpg.runtime.chain import small
 from kpg.runtime.errors import DataError
 from kpg.runtime.operators import reduce
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime import worker
 from kpg.runtime.trace import meeting, recent, spine
 from kpg.runtime.worker import Worker
 from tests.properties import loops
@@ -24,8 +24,8 @@ Limits = dict[tuple[object, str], int]
 SMALL: Limits = {
     (owner, name): getattr(owner, name)
     for owner, name in (
-        (spine, "SMALL_STEP"),
-        (spine, "SMALL_FOR_TAIL"),
+        (recent, "SMALL_STEP"),
+        (recent, "SMALL_FOR_TAIL"),
         (spine, "DIRECT"),
         (recent, "MOST"),
         (recent, "MOST_IN_TAIL"),
@@ -33,17 +33,17 @@ SMALL: Limits = {
         (recent, "CHURN"),
         (meeting, "FEW"),
         (reduce, "MANY"),
-        (worker, "FEW"),
-        (worker, "USUAL"),
+        (small, "FEW"),
+        (small, "USUAL"),
     )
 }
 """As they are: all that these tests do is small."""
 BATCHES: Limits = {
     **SMALL,
-    (spine, "SMALL_STEP"): -1,
+    (recent, "SMALL_STEP"): -1,
     (meeting, "FEW"): -1,
     (reduce, "MANY"): 0,
-    (worker, "FEW"): -1,
+    (small, "FEW"): -1,
 }
 """Nothing is small."""
 CHOICES = (-1, 0, 1, 3, 10, 100)

@@ -6,7 +6,8 @@ from numpy.typing import NDArray
 
 from kpg.runtime.errors import DataError
 from kpg.runtime.kernels import packed
-from kpg.runtime.trace.updates import MANY, Updates
+from kpg.runtime.kernels.links import MANY
+from kpg.runtime.trace.updates import Updates
 from tests.model.kernels import triples
 
 Words = NDArray[np.int64]

@@ -1,0 +1,81 @@
+"""When a step goes through a chain, and when there is one."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from kpg.runtime.chain.chain import Chain
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dataflow.step import Step
+from kpg.runtime.kernels import Kernel, chain, collect, groups, head, meet, sort, streams, tail, vm
+from kpg.runtime.kernels.links import SMALL_STEP
+from kpg.runtime.native.load import at_hand
+
+FEW: Final = SMALL_STEP
+"""Rows of a step that goes through a chain: more would go past heads and have operators do all the work."""
+
+USUAL: Final = 2
+"""After so many small steps since operators came or went, a chain is made for those that follow."""
+
+CALLED: Final = (
+    (chain, "run"),
+    (streams, "begin"),
+    (streams, "feed"),
+    (streams, "take"),
+    (vm, "run"),
+    (meet, "meet"),
+    (head, "append"),
+    (tail, "insert"),
+    (groups, "refresh"),
+    (sort, "consolidate_few"),
+    (sort, "consolidate"),
+    (collect, "heads"),
+    (collect, "differences"),
+)
+"""The kernels of chains, and those that links call."""
+
+
+class SmallSteps:
+    """The chain of a worker's operators: made when small steps come, forgotten when operators come or go."""
+
+    def __init__(self) -> None:
+        self._chain: Chain | None = None
+        self._seen = 0
+
+    def chain(self, step: Step, rows: int, operators: Callable[[], Iterable[Operator]]) -> Chain | None:
+        """The chain for a step that changes so many ``rows`` of tables; None if operators run one by one."""
+        if rows > FEW or not step.single_time:
+            return None
+        if self._chain is None:
+            self._seen += 1
+            if self._seen < USUAL or not ready():
+                return None
+            self._chain = Chain(operators())
+        return self._chain
+
+    def forget(self) -> None:
+        """Operators come or go."""
+        self.tally()
+        self._chain, self._seen = None, 0
+
+    def tally(self) -> None:
+        """Bring operators' counters up to date."""
+        if self._chain is not None:
+            self._chain.tally()
+
+    def elsewhere(self) -> None:
+        """Take note that operators have run one by one, in a step that is over."""
+        if self._chain is not None:
+            self._chain.renew()
+
+
+def ready() -> bool:
+    """Whether the kernels have been loaded, from machine code that was made ahead of time.
+
+    Nobody waits for what is not compiled yet: it is ordered.
+    """
+    missing: list[Any] = [getattr(module, name) for module, name in CALLED]
+    if at_hand([one for one in missing if isinstance(one, Kernel)]):
+        for one in missing:
+            if isinstance(one, Kernel):
+                one.prepare()
+    return all(hasattr(getattr(module, name), "address") for module, name in CALLED)

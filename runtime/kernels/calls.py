@@ -1,0 +1,314 @@
+"""The links of a chain that call other kernels, by address and with slots for arguments.
+
+A slot is a word; an array takes its address and its shape (see ``runtime/native/signature.py``). The numbers
+of slots below follow from the signatures of the kernels that are called.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.kernels import device, invoke_intrinsic, load_intrinsic, save_intrinsic
+from kpg.runtime.kernels.groups import DOUBTFUL, MARKER, OVERFLOW
+from kpg.runtime.kernels.layout import BEGINNING, STRIDE
+from kpg.runtime.kernels.layout import ROWS as HEAD_ROWS
+from kpg.runtime.kernels.links import (
+    CHAIN_CLOSED,
+    CHAIN_FLOOR,
+    CHAIN_FREE,
+    CHAIN_TIME,
+    CHANGE_ADDED,
+    CHANGE_APPENDED,
+    CHANGE_VERDICT,
+    DONE,
+    DOUBTS,
+    FAILED,
+    FEW_TIDIED,
+    INSERTED,
+    LEAST_ROOM,
+    LINK_EXTRA,
+    LINK_FUNCTION,
+    LINK_INPUT,
+    LINK_OUTPUT,
+    LINK_SLOTS,
+    MANY,
+    MOST_COUNTED,
+    MOST_IN_TAIL,
+    MOST_ROOM,
+    MOST_SLOTS,
+    NARROW,
+    PLACE_BOUND,
+    PLACE_GOES_TO,
+    SMALL_FOR_TAIL,
+    SMALL_STEP,
+    STREAM_DATA,
+    STREAM_DIFF,
+    STREAM_DIFFS,
+    STREAM_ORDERED,
+    STREAM_ROWS,
+    STREAM_WIDTH,
+    TO_TAIL,
+    TOP_GROUP,
+    TOP_HEADS,
+    TOP_LAST,
+    TOP_PLACE,
+    TOP_TAIL,
+)
+from kpg.runtime.kernels.meet import DIFFS as COUNTS
+from kpg.runtime.kernels.meet import FULL, ONE_TIME, TIMES
+from kpg.runtime.kernels.streams import pack_columns, put, reserve
+
+Words = NDArray[np.int64]
+Table = NDArray[np.int64]
+
+invoke = invoke_intrinsic()
+load = load_intrinsic()
+save = save_intrinsic()
+
+
+@device
+def copy_template(template: int, slots: Words) -> None:
+    for i in range(MOST_SLOTS):
+        slots[i] = load(template, i)
+
+
+@device
+def run_program(link: Words, streams: Table, state: Words, slots: Words) -> int:
+    """``vm.run``: map, filter and project."""
+    stream = streams[link[LINK_INPUT]]
+    rows = stream[STREAM_ROWS]
+    copy_template(link[LINK_SLOTS], slots)
+    filters = slots[19] != 0
+    outputs = slots[16]
+    kept_rows = rows if filters else 0
+    memory = reserve(state, (outputs + 1) * rows + 2 * slots[22] * rows)
+    if memory == 0:
+        return NARROW
+    kept = memory + 8 * outputs * rows
+    slots[5], slots[6], slots[7] = stream[STREAM_DATA], stream[STREAM_WIDTH], rows
+    slots[15], slots[17] = memory, rows
+    slots[18], slots[19] = kept, kept_rows
+    slots[20], slots[22] = kept + 8 * rows, slots[22] * rows
+    if invoke(link[LINK_FUNCTION], slots.ctypes.data) != 0:
+        return FAILED
+    passed = slots[0]
+    if passed < 0:
+        return FAILED
+    diff, diffs = stream[STREAM_DIFF], stream[STREAM_DIFFS]
+    state[CHAIN_FREE] = memory + 8 * outputs * passed
+    if diffs > 1 and passed < rows:
+        for i in range(passed):
+            save(kept, i, load(diff, load(kept, i)))
+        diff, diffs = kept, passed
+        state[CHAIN_FREE] = kept + 8 * passed
+    put(streams, link[LINK_OUTPUT], memory, outputs, passed, diff, diffs)
+    return DONE
+
+
+@device
+def meet(link: Words, streams: Table, state: Words, slots: Words) -> int:
+    """``meet.meet``: a half-join. The template has in slot 17 for how many matches of a row to make room."""
+    stream = streams[link[LINK_INPUT]]
+    rows = stream[STREAM_ROWS]
+    if rows > MANY:
+        return FAILED
+    template = link[LINK_SLOTS]
+    width = load(template, 18)
+    memory = 0
+    room = 0
+    count = FULL
+    while count == FULL:
+        room = load(template, 17) * rows + LEAST_ROOM
+        words = 1 + (width + 4) * room
+        memory = reserve(state, words)
+        if memory == 0:
+            return NARROW
+        copy_template(template, slots)
+        slots[0], slots[1], slots[2] = stream[STREAM_DATA], stream[STREAM_WIDTH], rows
+        slots[3], slots[4], slots[5] = state[CHAIN_TIME], 1, 1
+        slots[6], slots[7] = stream[STREAM_DIFF], stream[STREAM_DIFFS]
+        slots[13] = slots[13] & stream[STREAM_ORDERED]
+        slots[14], slots[15], slots[16] = state[CHAIN_CLOSED], state[CHAIN_FLOOR], 0
+        slots[17], slots[18], slots[19] = room, memory, words
+        if invoke(link[LINK_FUNCTION], slots.ctypes.data) != 0:
+            return FAILED
+        count = slots[0]
+        if count == FULL:
+            if room >= MOST_ROOM:
+                return FAILED
+            save(template, 17, 4 * load(template, 17))
+    told = load(memory, 0)
+    if count < 0 or (count > 0 and told & (TIMES | ONE_TIME) != 0):
+        return FAILED
+    data = memory + 8
+    diff, diffs = stream[STREAM_DIFF], stream[STREAM_DIFFS]
+    end = data + 8 * width * count
+    if count > 0 and told & COUNTS != 0:
+        beside = memory + 8 * (1 + width * room)
+        for i in range(count):
+            save(end, i, load(beside, i))
+        diff, diffs = end, count
+        end += 8 * count
+    state[CHAIN_FREE] = end
+    put(streams, link[LINK_OUTPUT], data, width, count, diff, diffs)
+    return DONE
+
+
+@device
+def tidy(link: Words, streams: Table, state: Words, slots: Words) -> int:
+    """Consolidate what goes to a tail, and, where diffs differ and rows are few, what goes to a head."""
+    stream = streams[link[LINK_INPUT]]
+    rows, width = stream[STREAM_ROWS], stream[STREAM_WIDTH]
+    function = link[LINK_FUNCTION]
+    if load(link[LINK_EXTRA], PLACE_GOES_TO) == TO_TAIL:
+        if rows > SMALL_FOR_TAIL:
+            return FAILED
+        if rows > FEW_TIDIED:
+            function = load(link[LINK_SLOTS], 0)
+    elif stream[STREAM_DIFFS] == 1 or rows > FEW_TIDIED:
+        streams[link[LINK_OUTPUT]] = stream
+        return DONE
+    memory = reserve(state, (width + 1) * rows + 2)
+    if memory == 0:
+        return NARROW
+    sums = memory + 8 * width * rows
+    told = sums + 8 * rows
+    slots[0], slots[1], slots[2] = stream[STREAM_DATA], width, rows
+    slots[3], slots[4], slots[5] = state[CHAIN_TIME], 1, 1
+    slots[6], slots[7] = stream[STREAM_DIFF], stream[STREAM_DIFFS]
+    slots[8], slots[9] = memory, width * rows
+    slots[10], slots[11] = memory, 0
+    slots[12], slots[13] = sums, rows
+    slots[14], slots[15] = told, 2
+    if invoke(function, slots.ctypes.data) != 0:
+        return FAILED
+    kept = slots[0]
+    if kept < 0:
+        streams[link[LINK_OUTPUT]] = stream
+        streams[link[LINK_OUTPUT], STREAM_ORDERED] = 1
+        return DONE
+    if load(told, 1) != 0:
+        return FAILED
+    state[CHAIN_FREE] = told
+    diffs = 1 if load(told, 0) != 0 else kept
+    put(streams, link[LINK_OUTPUT], memory, width, kept, sums, diffs)
+    streams[link[LINK_OUTPUT], STREAM_ORDERED] = 1
+    return DONE
+
+
+@device
+def append(link: Words, streams: Table, state: Words, slots: Words, change: Words) -> int:
+    """``head.append`` or ``tail.insert``, if the step is small and there is room.
+
+    The template has the descriptions of both, and, in slot 12, the address of ``tail.insert``.
+    """
+    stream = streams[link[LINK_INPUT]]
+    rows = stream[STREAM_ROWS]
+    template = link[LINK_SLOTS]
+    head = load(template, 8)
+    function = link[LINK_FUNCTION]
+    slots[8], slots[9] = head, load(template, 9)
+    if load(link[LINK_EXTRA], PLACE_GOES_TO) == TO_TAIL:
+        tail = load(template, 13)
+        if rows > SMALL_FOR_TAIL or load(tail, HEAD_ROWS) + rows > MOST_IN_TAIL:
+            return FAILED
+        function = load(template, 12)
+        slots[8], slots[9] = tail, load(template, 14)
+        slots[10], slots[11] = load(template, 15), 3
+    elif rows > SMALL_STEP or load(head, HEAD_ROWS) + rows > load(head, STRIDE):
+        return FAILED
+    largest = 0
+    for i in range(stream[STREAM_DIFFS]):
+        largest = max(largest, abs(load(stream[STREAM_DIFF], i)))
+    bound = load(link[LINK_EXTRA], PLACE_BOUND)
+    if largest > (MOST_COUNTED - bound) // (rows + 1):
+        return FAILED
+    slots[0], slots[1], slots[2] = stream[STREAM_DATA], stream[STREAM_WIDTH], rows
+    slots[3], slots[4], slots[5] = state[CHAIN_TIME], 1, 1
+    slots[6], slots[7] = stream[STREAM_DIFF], stream[STREAM_DIFFS]
+    if invoke(function, slots.ctypes.data) != 0:
+        return FAILED
+    change[CHANGE_VERDICT] = slots[0] if function == link[LINK_FUNCTION] else INSERTED
+    change[CHANGE_APPENDED], change[CHANGE_ADDED] = rows, largest * rows
+    save(link[LINK_EXTRA], PLACE_BOUND, bound + largest * rows)
+    streams[link[LINK_OUTPUT]] = stream
+    return DONE
+
+
+@device
+def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) -> int:
+    """``collect.differences``: what the change of some groups, of sorted rows, makes of their first rows."""
+    stream = streams[link[LINK_INPUT]]
+    rows, extra = stream[STREAM_ROWS], link[LINK_EXTRA]
+    if load(load(extra, TOP_PLACE), PLACE_GOES_TO) != TO_TAIL or stream[STREAM_ORDERED] == 0:
+        return FAILED
+    group = load(extra, TOP_GROUP)
+    width = load(link[LINK_SLOTS], 3)
+    room = 4 * rows + LEAST_ROOM
+    memory = reserve(state, (width + 2) * room + (group + 2) * rows + 3)
+    if memory == 0:
+        return NARROW
+    prefix = memory + 8 * (width + 2) * room
+    tasks = 1
+    if group > 0:
+        slots[0], slots[1], slots[2] = stream[STREAM_DATA], stream[STREAM_WIDTH], rows
+        slots[3], slots[4], slots[5] = prefix, group, rows
+        if invoke(load(extra, TOP_HEADS), slots.ctypes.data) != 0:
+            return FAILED
+        tasks = slots[0]
+        pack_columns(prefix, group, rows, tasks)
+    numbers = prefix + 8 * group * rows
+    epochs = numbers + 8 * rows
+    told = epochs + 8 * rows
+    for i in range(tasks):
+        save(numbers, i, i)
+        save(epochs, i, load(state[CHAIN_TIME], 0))
+    for i in range(3):
+        save(told, i, 0)
+    for i in range(BEGINNING):
+        save(load(extra, TOP_LAST), i, load(load(extra, TOP_TAIL), i))
+    copy_template(link[LINK_SLOTS], slots)
+    slots[5], slots[6], slots[7] = prefix, group, tasks
+    slots[8], slots[9] = numbers, tasks
+    slots[10], slots[11] = epochs, tasks
+    slots[22], slots[23], slots[24] = memory, width, room
+    slots[25], slots[26] = memory + 8 * width * room, room
+    slots[27], slots[28] = memory + 8 * (width + 1) * room, room
+    slots[29], slots[30] = told, 3
+    if invoke(link[LINK_FUNCTION], slots.ctypes.data) != 0 or slots[0] != tasks:
+        return FAILED
+    found = load(told, 0)
+    change[CHANGE_ADDED] = load(told, 1) - load(told, 2)
+    pack_columns(memory, width + 1, room, found)
+    state[CHAIN_FREE] = memory + 8 * (width + 1) * found
+    put(streams, link[LINK_OUTPUT], memory, width, found, memory + 8 * width * found, found)
+    return DONE
+
+
+@device
+def refresh(link: Words, streams: Table, state: Words, slots: Words) -> int:
+    """``groups.refresh``, if the table has room for all rows' groups."""
+    stream = streams[link[LINK_INPUT]]
+    rows = stream[STREAM_ROWS]
+    copy_template(link[LINK_SLOTS], slots)
+    table = link[LINK_EXTRA]
+    full = load(table, 0) + rows > slots[13] or 2 * (load(table, 3) + rows) > slots[11]
+    if rows >= MANY or full or load(table, 2) != 0 or rows > slots[19]:
+        return FAILED
+    width = slots[26]
+    slots[15] = load(table, MARKER)
+    memory = reserve(state, 2 * rows * (width + 1))
+    if memory == 0:
+        return NARROW
+    diff = memory + 16 * rows * width
+    slots[0], slots[1], slots[2] = stream[STREAM_DATA], stream[STREAM_WIDTH], rows
+    slots[3], slots[4] = stream[STREAM_DIFF], stream[STREAM_DIFFS]
+    slots[25], slots[26] = memory, 2 * rows * width
+    slots[27], slots[28] = diff, 2 * rows
+    if invoke(link[LINK_FUNCTION], slots.ctypes.data) != 0:
+        return FAILED
+    count = slots[0]
+    state[CHAIN_FREE] = diff + 8 * count
+    put(streams, link[LINK_OUTPUT], memory, width, count, diff, count)
+    if load(table, OVERFLOW) != 0 or load(table, DOUBTFUL) != 0:
+        return DOUBTS
+    return DONE

@@ -1,0 +1,99 @@
+"""What the links of a chain are made of: what is at each place of their tables (see ``kernels.chain``).
+
+The limits at the end are those of what runs in Python, too: what does not keep to them is done there.
+"""
+
+# Of a stream.
+STREAM_DATA = 0  # of int64[STREAM_WIDTH, STREAM_ROWS]
+STREAM_WIDTH = 1
+STREAM_ROWS = 2
+STREAM_DIFF = 3  # address of int64[STREAM_DIFFS]
+STREAM_DIFFS = 4  # 1 if all rows have the same diff, else STREAM_ROWS
+STREAM_ORDERED = 5  # whether rows are known to be sorted
+STREAM_FIELDS = 6
+
+# Of a link.
+LINK_KIND = 0
+LINK_POSITION = 1  # of its operator
+LINK_INPUT = 2  # the stream it reads
+LINK_OUTPUT = 3  # the stream it writes
+LINK_HEARD = 4  # the least position of an operator outside of the chain that reads the output, or NOBODY
+LINK_FUNCTION = 5  # address of the kernel
+LINK_SLOTS = 6  # address of the template int64[MOST_SLOTS]
+LINK_EXTRA = 7  # address of what else there is to know, as the kind has it, see below
+LINK_SKIPPED = 8  # whether the operator is to run in Python
+LINK_READ = 9  # address of the operator's streams, their number first, in its last link; 0 in others
+LINK_UPDATES_IN = 10  # counted in the last link of an operator
+LINK_UPDATES_OUT = 11
+LINK_NANOSECONDS = 12  # in all steps
+LINK_EPOCH = 13  # of the last step in which it ran, and
+LINK_LATEST = 14  # the nanoseconds of that
+LINK_FIELDS = 15
+
+PASSING = 0  # the output is the input
+SELECTING = 1  # columns of the input: LINK_EXTRA is their number, and which
+RUNNING = 2  # vm.run
+MEETING = 3  # meet.meet
+GATHERING = 4  # all of several streams: LINK_EXTRA is their number, and which
+NEGATING = 5
+TIDYING = 6  # sort.consolidate_few, for a tail sort.consolidate: LINK_EXTRA is the arrangement's place
+APPENDING = 7  # head.append or tail.insert: LINK_EXTRA is the arrangement's place
+REFRESHING = 8  # groups.refresh: LINK_EXTRA is the table's state
+READING_TOP = 9  # collect.differences of the groups that changed: LINK_EXTRA is int64[TOP_FIELDS]
+
+# Of what is known of an arrangement's place, int64[PLACE_FIELDS].
+PLACE_GOES_TO = 0
+PLACE_BOUND = 1  # no multiplicity is larger
+PLACE_FIELDS = 2
+TO_HEAD = 0
+TO_TAIL = 1
+
+# Of what a READING_TOP knows.
+TOP_HEADS = 0  # address of collect.heads
+TOP_PLACE = 1  # address of the arrangement's place
+TOP_TAIL = 2  # address of its tail's description
+TOP_LAST = 3  # address of what layers have of the tail, int64[BEGINNING]
+TOP_GROUP = 4  # how many columns tell groups apart
+TOP_FIELDS = 5
+
+# Of what is told of a change of state.
+CHANGE_LINK = 0
+CHANGE_VERDICT = 1  # of head.append, or INSERTED
+CHANGE_APPENDED = 2  # updates
+CHANGE_ADDED = 3  # how much any row's multiplicity may have grown; of READING_TOP, updates walked in vain
+CHANGE_FIELDS = 4
+
+# Of the state.
+CHAIN_NEXT = 0  # the link to run next
+CHAIN_LIMIT = 1  # operators from this position on are to wait
+CHAIN_FREE = 2  # address of memory for streams
+CHAIN_END = 3  # where that ends
+CHAIN_TIME = 4  # address of the step's time int64[1, 1]
+CHAIN_CLOSED = 5  # as seek.match takes them
+CHAIN_FLOOR = 6
+CHAIN_CHANGED = 7  # how many links that have state ran, and are listed
+CHAIN_TOLD = 8  # how many links have output for operators outside of the chain, and are listed
+CHAIN_WANTED = 9  # words that the next link needs
+CHAIN_CLOCK = 10  # address of a function that writes nanoseconds to its first slot; 0 if nobody counts
+CHAIN_FIELDS = 11
+
+WAITS = -1  # nothing to do before CHAIN_LIMIT
+NARROW = -2  # memory is to be made for CHAIN_WANTED words
+DOUBTS = -3  # the operator of the link before CHAIN_NEXT must look at what it has put out
+
+INSERTED = -1  # instead of a verdict: they are in the tail
+
+DONE = 0  # of one link
+FAILED = 1
+
+MOST_SLOTS = 32
+NOBODY = 2**62  # a position behind all operators
+
+SMALL_STEP = 1 << 11  # updates that go to a head: more are sorted at once as cheaply
+MOST_IN_TAIL = 1 << 10  # updates: to copy half as many takes a microsecond or two a column
+SMALL_FOR_TAIL = MOST_IN_TAIL >> 1  # more would fill the tail, and have it sealed, every other time
+MANY = 1 << 13  # from so many rows on it pays to pack them into words, or to ask how many matches there are
+FEW_TIDIED = 48  # updates that are consolidated for a head: more are left to who reads them
+LEAST_ROOM = 64  # for matches, besides those that a stream row is expected to have
+MOST_ROOM = 1 << 16  # more matches are made piece by piece
+MOST_COUNTED = 2**62  # what no multiplicity may come to: a difference of two below it fits 64 bits
