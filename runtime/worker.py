@@ -123,7 +123,7 @@ class Worker(Access):
         """
         if self.has_pending and not isolated:
             raise InternalError("a view cannot be installed while changes are pending")
-        self._small_steps.forget()
+        self._small_steps.come(name)
         start = time.perf_counter()
         rendered = render(plan, {} if isolated else self._registry, self)
         self._hydrate(rendered)
@@ -146,7 +146,7 @@ class Worker(Access):
         view = self.views.get(installed.name)
         if view is not installed:
             return
-        self._small_steps.forget()
+        self._small_steps.go(view.name)
         del self.views[view.name]
         orphans = self._disown(view.name, view.operators)
         if view.capture is not None:
@@ -189,7 +189,7 @@ class Worker(Access):
         """Start capturing the view's changes."""
         view = self.views[installed.name]
         if view.capture is None:
-            self._small_steps.forget()
+            self._small_steps.come(f"watch {view.name}")
             output = view.output
             place = Place("", f"Capture {view.name}", self.next_position(), (output,), self.scope, ())
             capture = Capture(place)
@@ -200,7 +200,7 @@ class Worker(Access):
         """Stop capturing the view's changes, and forget those not drained."""
         view = self.views.get(installed.name)
         if view is not None and view.capture is not None:
-            self._small_steps.forget()
+            self._small_steps.go(f"watch {view.name}")
             disconnect((view.capture,))
             view.capture = None
 

@@ -28,6 +28,7 @@ COMMANDS = "unit/cli/test_commands.py"
 ROW_STORE = "unit/data/test_table.py"
 EXPRESSIONS = "unit/program/test_model.py"
 COMPILED = "unit/native/test_compiled.py"
+CHAIN = "unit/chain/test_chain.py"
 
 ELSEWHERE: dict[str, str] = {
     # A kernel is compared with a plain reference; its own file has what that cannot reach, such as growth.
@@ -48,12 +49,17 @@ ELSEWHERE: dict[str, str] = {
                 "rowgroups",
                 "seek",
                 "slots",
+                "tail",
                 "text",
                 "weights",
             ]
         )
     },
     "runtime/kernels/rows.py": ROW_STORE,
+    # What runs in a chain is compared with operators that run one by one.
+    **{f"runtime/kernels/{name}.py": CHAIN for name in ("calls", "chain", "links", "streams")},
+    "runtime/chain/links.py": CHAIN,
+    "runtime/chain/small.py": CHAIN,
     **{f"runtime/kernels/{name}.py": EXPRESSIONS for name in ("plain", "vm", "words")},
     # Numbers that kernels and what calls them agree on: one that is wrong shows in every test of both.
     "runtime/kernels/layout.py": "unit/trace/test_lookup.py",
@@ -104,6 +110,8 @@ ELSEWHERE: dict[str, str] = {
     "runtime/trace/handle.py": "unit/trace/test_spine.py",
     "runtime/trace/holds.py": "unit/trace/test_spine.py",
     "runtime/trace/merge.py": "unit/kernels/test_merge.py",
+    "runtime/trace/recent.py": "properties/test_head_is_its_model.py",
+    "runtime/trace/tail.py": "properties/test_head_is_its_model.py",
     "runtime/trace/tiers.py": "unit/trace/test_spine.py",
     # Every function has examples, and is compared with a model inside of expressions.
     **{

@@ -40,11 +40,14 @@ class SmallSteps:
     def __init__(self) -> None:
         self._chain: Chain | None = None
         self._seen = 0
+        self._come: set[str] = set()
 
     def chain(self, step: Step, rows: int, operators: Callable[[], Iterable[Operator]]) -> Chain | None:
         """The chain for a step that changes so many ``rows`` of tables; None if operators run one by one."""
         if rows > FEW or not step.single_time:
             return None
+        if self._come:
+            self.forget()
         if self._chain is None:
             self._seen += 1
             if self._seen < USUAL or not ready():
@@ -52,10 +55,22 @@ class SmallSteps:
             self._chain = Chain(operators())
         return self._chain
 
+    def come(self, name: str) -> None:
+        """Operators, or who listens to one, have come by this name."""
+        self._come.add(name)
+
+    def go(self, name: str) -> None:
+        """What came by this name goes; a chain does not mind what came since its last step, as queries do."""
+        if name in self._come:
+            self._come.remove(name)
+        else:
+            self.forget()
+
     def forget(self) -> None:
-        """Operators come or go."""
+        """Make a chain anew when there are small steps again."""
         self.tally()
         self._chain, self._seen = None, 0
+        self._come.clear()
 
     def tally(self) -> None:
         """Bring operators' counters up to date."""

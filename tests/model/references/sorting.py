@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from kpg.runtime.kernels import sort
-from tests.model.references import Arguments, Random, reference
+from tests.model.references import Arguments, Case, Random, reference
 from tests.model.references.words import (
     Words,
     columns,
@@ -142,6 +142,19 @@ def consolidate_few(data, time, diff, out, out_time, sums, state) -> object:
     data_rows, at = tuples(data), tuples(time, n)
     shown = [at[i] for i in heads] if out_time.shape[0] else [()] * len(heads)
     return len(heads), [data_rows[i] for i in heads], shown, totals, [len(set(totals)) <= 1, overflow]
+
+
+def consolidate_cases(random: Random) -> Iterator[Arguments]:
+    data, time = rows(random)
+    n = data.shape[1]
+    out_time = np.empty(time.size if time.shape[1] == n else 0, np.int64)
+    room = np.empty(data.size, np.int64)
+    yield data, time, amounts(random, n), room, out_time, *np.zeros((2, max(n, 2)), np.int64)
+
+
+@reference("sort.consolidate", consolidate_cases, seen_few)
+def consolidate(*arguments) -> object:
+    return consolidate_few.expected(Case(arguments))
 
 
 def gather_cases(random: Random) -> Iterator[Arguments]:

@@ -13,6 +13,10 @@ from tests.model.references import Case, every_reference
 ELSEWHERE = {
     "vm.run": "an interpreter: model/scalar.py is its reference, in unit/program/test_model.py",
     **dict.fromkeys(
+        ["chain.run", "streams.begin", "streams.feed", "streams.take"],
+        "an interpreter: operators one by one are its reference, in unit/chain/test_chain.py",
+    ),
+    **dict.fromkeys(
         [
             "rows.key_insert",
             "rows.key_remove",

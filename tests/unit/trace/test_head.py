@@ -9,7 +9,6 @@ from kpg.runtime.kernels import layout
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace import head as heads
 from kpg.runtime.trace import recent
-from kpg.runtime.trace import spine as spines
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.head import Head
 from kpg.runtime.trace.lookup import Order, lookup
@@ -124,7 +123,7 @@ def test_sealing_within_a_step_keeps_apart_what_may_be_taken_back() -> None:
 
 
 def test_a_large_step_is_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spines, "SMALL_STEP", 2)
+    monkeypatch.setattr(recent, "SMALL_STEP", 2)
     made, _handle = trace()
     made.append(rows((2, 0), (1, 0)), end(1))
     assert len(made.sought().batches) == 0
