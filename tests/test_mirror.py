@@ -22,11 +22,11 @@ SHARING = "unit/collections/test_sharing.py"
 PROOFS = "unit/datalog/proof/test_explainer.py"
 FUNCTIONS = "unit/functions/test_examples.py"
 AGGREGATES = "unit/functions/test_aggregates.py"
-PROGRAMS = "unit/program/test_program.py"
+MFP = "unit/mfp/test_compiled.py"
 VIEWS = "unit/kpg/test_view.py"
 COMMANDS = "unit/cli/test_commands.py"
 ROW_STORE = "unit/data/test_table.py"
-EXPRESSIONS = "unit/program/test_model.py"
+EXPRESSIONS = "unit/mfp/test_model.py"
 COMPILED = "unit/native/test_compiled.py"
 
 ELSEWHERE: dict[str, str] = {
@@ -125,7 +125,7 @@ ELSEWHERE: dict[str, str] = {
     },
     "runtime/functions/aggregation.py": AGGREGATES,
     "runtime/functions/algorithms.py": AGGREGATES,
-    **{f"runtime/program/{name}.py": PROGRAMS for name in ("assemble", "errors", "lower", "memo", "segment")},
+    **{f"runtime/mfp/{name}.py": MFP for name in ("assemble", "errors", "lower", "memo", "segment")},
     "runtime/convert/encoding.py": "unit/convert/test_arrow.py",
     "runtime/convert/foreign.py": "unit/collections/test_rows.py",
     **{f"runtime/spark/{name}.py": "unit/spark/test_load.py" for name in ("cast", "source", "write")},
@@ -134,7 +134,7 @@ ELSEWHERE: dict[str, str] = {
     "runtime/executor.py": "unit/runtime/test_local.py",
     "runtime/plan/nodes.py": "unit/plan/test_facts.py",
     "runtime/plan/user.py": "unit/plan/test_facts.py",
-    "runtime/scalar.py": PROGRAMS,
+    "runtime/scalar.py": MFP,
     "runtime/types.py": "unit/convert/test_values.py",
     # The face is tested as users see it.
     **{

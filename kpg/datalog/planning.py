@@ -51,12 +51,12 @@ def definition(
     """
     limit = rounds(lowering.program)
 
-    def finished(node: Rel) -> Rel:
+    def kept(node: Rel) -> Rel:
         if isinstance(node, algebra.LetRec) and node.limit is None:
             return replace(node, limit=limit, error_at_limit=True)
         return _kept(node, catalog)
 
-    return transform_up(lowering.relation(name, Sources(catalog, views, names)), finished)
+    return transform_up(lowering.relation(name, Sources(catalog, views, names)), kept)
 
 
 def _kept(node: Rel, catalog: Catalog) -> Rel:

@@ -140,6 +140,6 @@ def test_aggregate_refusals_and_kinds() -> None:
 
 
 def test_the_registry_does_not_import_numba() -> None:
-    code = "import sys, kpg.runtime.functions, kpg.runtime.program; assert 'numba' not in sys.modules"
+    code = "import sys, kpg.runtime.functions, kpg.runtime.mfp; assert 'numba' not in sys.modules"
     root = Path(__file__).resolve().parents[3]
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
