@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,8 @@ def bind(statement: Query, catalog: Catalog) -> Bound:
             return change.lower_delete(statement, catalog)
         case ast.Update():
             return change.lower_update(statement, catalog)
+        case _:
+            assert_never(statement)
 
 
 def constant_words(rel: Rel, dictionary: Dictionary) -> Words | None:

@@ -6,6 +6,7 @@ A name in a component means what the component declares, else what the place of 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
@@ -90,8 +91,12 @@ class _Instantiation:
                     if name.text in scope.components:
                         self._error(f"component {name} is already defined", name, "redefinition")
                     scope.components.setdefault(name.text, statement)
-                case _:
+                case ast.Directive() | ast.Clause() | ast.Override() | ast.Pragma():
                     pass
+                case ast.Goal() | ast.Query() | ast.Update():
+                    pass
+                case _:
+                    assert_never(statement)
 
     def expand(
         self, statements: tuple[ast.Statement, ...], scope: _Scope, depth: int

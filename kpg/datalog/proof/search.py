@@ -203,8 +203,10 @@ class Search:
                     found[place] = rows.column(name)
                 case core.Parameter(name=name):
                     raise InternalError(f"parameter ${name} has no value in a rule")
-                case _:
+                case core.Variable() | core.Wildcard():
                     pass
+                case _:
+                    assert_never(term)
         if not atom.terms:
             found[0] = np.zeros(len(rows), np.int64)
         return tuple(found), np.array(list(found.values()), np.int64).reshape(len(found), len(rows))
@@ -270,13 +272,16 @@ class Search:
         for place, value in zip(places, values, strict=True):
             if not rule.head.terms:
                 continue
-            match rule.head.terms[place]:
-                case core.Constant() as term:
+            term = rule.head.terms[place]
+            match term:
+                case core.Constant():
                     fits &= value == self.evaluator.constant(term)
                 case core.Variable(name=name) if name in bound:
                     fits &= value == bound[name]
                 case core.Variable(name=name):
                     bound[name] = value
+                case _:
+                    assert_never(term)
         every = Bindings({name: i for i, name in enumerate(bound)}, np.array(list(bound.values()), np.int64))
         return every.take(fits)
 
