@@ -49,7 +49,7 @@ ELSEWHERE: dict[str, str] = {
                 "seek",
                 "slots",
                 "text",
-                "weights",
+                "thresholds",
             ]
         )
     },
@@ -57,6 +57,7 @@ ELSEWHERE: dict[str, str] = {
     **{f"runtime/kernels/{name}.py": EXPRESSIONS for name in ("plain", "vm", "words")},
     # Numbers that kernels and what calls them agree on: one that is wrong shows in every test of both.
     "runtime/kernels/layout.py": "unit/trace/test_lookup.py",
+    "runtime/kernels/historytable.py": REFERENCES,
     "runtime/kernels/opcodes.py": EXPRESSIONS,
     # How kernels are compiled shows in what kernels that were compiled do, each way in a process of its own.
     **{
