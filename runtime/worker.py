@@ -96,7 +96,7 @@ class Worker(Access):
     def create_input(self, name: str, width: int) -> Input:
         """A new input of ``width`` columns, whose time is the next epoch."""
         position = self.next_position()
-        place = Place(f"{name}#{position}", f"Input {name}", position, (), self.scope, (None,) * width)
+        place = Place(f"{name}#{position}", f"Input {name}", position, (), self.scope, width)
         return self.inputs.create(name, place, self._open_epoch)
 
     def input(self, identity: str) -> Operator:
@@ -184,7 +184,9 @@ class Worker(Access):
         view = self.views[installed.name]
         if view.capture is None:
             output = view.output
-            place = Place("", f"Capture {view.name}", self.next_position(), (output,), self.scope, ())
+            place = Place(
+                "", f"Capture {view.name}", self.next_position(), (output,), self.scope, output.width
+            )
             capture = Capture(place)
             output.consumers.append((capture, 0))
             view.capture = capture
