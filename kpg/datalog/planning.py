@@ -21,6 +21,7 @@ from kpg.runtime.types import BIGINT, ColumnDef, Schema
 ROUNDS: Final = "max-rounds"
 """The pragma that says how many rounds a recursion may take."""
 MOST_ROUNDS: Final = 100_000
+"""Rounds of a recursion, if the program does not say how many; one of more is taken for endless."""
 UNIT: Final = "unit"
 """The column, always 0, that a relation without columns is stored with."""
 

@@ -17,6 +17,9 @@ from kpg.compiler.rules.aggregates import counts_repeats
 from kpg.compiler.rules.core import Assignment, Atom, BodyAggregate, Comparison, Negation
 
 MOST_RULES = 10_000
+"""Rules that inlining may make of a program: each use of a relation of n rules makes n of a rule, so that a
+few lines stand for more than can be planned.
+"""
 MOST_LITERALS = 1_000
 """The longest body that inlining may make."""
 

@@ -31,6 +31,9 @@ from kpg.runtime.errors import Span
 
 OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 MOST_BODIES = 10_000
+"""Alternatives that may take a literal's place: those of a negation are a product, see also
+``inline.MOST_RULES``.
+"""
 
 Conjunction = tuple[NormalLiteral, ...]
 Places = dict[str, Span]

@@ -14,7 +14,9 @@ from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.rename import Renaming, rename, same
 
 DEEPEST = 100
+"""Components in each other: one that contains itself has no end."""
 MOST_STATEMENTS = 200_000
+"""Statements of a program with its components expanded: these can double with each level of them."""
 ABSOLUTE = "::"
 """Stands before a name that has been resolved, so that no inner scope takes it for its own."""
 

@@ -26,6 +26,8 @@ CHUNK: Final = 1 << 10
 """Bindings that are taken further at a time."""
 SEED: Final = "@seed"
 """The variable that says to which of the questions asked at once a binding belongs."""
+NEVER: Final = 9
+"""The cost of a literal that cannot be evaluated yet: above all others."""
 Body = Sequence[core.Literal]
 
 
@@ -314,9 +316,6 @@ class Search:
         start |= {variable.name: groups[place] for place, variable in enumerate(literal.groups)}
         words = np.array(list(start.values()), np.int64)
         return self.all_solutions(counted(literal), Bindings({n: i for i, n in enumerate(start)}, words))
-
-
-NEVER: Final = 9
 
 
 def counted(literal: core.BodyAggregate) -> list[core.Literal]:
