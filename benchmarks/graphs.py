@@ -35,7 +35,7 @@ QUERIES: dict[str, Query] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class Baseline:
     """What the single thread took, and what it found: arrays by node, -1 for none."""
 
     seconds: dict[str, Elapsed]
@@ -50,7 +50,7 @@ def by_node(keys: Words, values: Words, nodes: int) -> Words:
     return found
 
 
-def single_thread(edges: Edges, nodes: int) -> Program:
+def single_thread(edges: Edges, nodes: int) -> Baseline:
     """The hash-map programs over sorted edges."""
     src, dst = edges
     root = int(src[0])
@@ -66,11 +66,11 @@ def single_thread(edges: Edges, nodes: int) -> Program:
     answers["sssp"] = by_node(*kept.pop(), nodes)
     seconds["wcc"] = elapsed(lambda: kept.append(_hashed.components(src, dst, nodes)))
     answers["wcc"] = by_node(*kept.pop(), nodes)
-    return Program(seconds, answers)
+    return Baseline(seconds, answers)
 
 
 def dataflow(
-    edges: Edges, program: Program | None, queries: list[str], *, profile: bool = False
+    edges: Edges, baseline: Baseline | None, queries: list[str], *, profile: bool = False
 ) -> dict[str, Elapsed]:
     """Seconds to arrange the edges and to run each query; its answers are compared."""
     seconds = {}
@@ -92,8 +92,8 @@ def dataflow(
                 profiled(install, database)
             else:
                 seconds[name] = elapsed(install)
-                if program is not None:
-                    compare(name, found[0], program.answers[name])
+                if baseline is not None:
+                    compare(name, found[0], baseline.answers[name])
             found[0].close()
         note(f"{sum(one.bytes for one in worker_of(database).arrangements()) / 2**20:,.0f} MB of indexes")
     return seconds
@@ -116,12 +116,12 @@ def measure(options: argparse.Namespace) -> list[Measurement]:
     mine: dict[str, list[Elapsed]] = {name: [] for name in names}
     theirs: dict[str, list[Elapsed]] = {name: [] for name in names}
     for _ in range(options.runs):
-        program = single_thread(edges, options.nodes)
-        seconds = dataflow(edges, program, options.queries)
-        note("; ".join(_shown(name, seconds[name], program.seconds.get(name)) for name in names))
+        baseline = single_thread(edges, options.nodes)
+        seconds = dataflow(edges, baseline, options.queries)
+        note("; ".join(_shown(name, seconds[name], baseline.seconds.get(name)) for name in names))
         for name in names:
             mine[name].append(seconds[name])
-            theirs[name].append(program.seconds.get(name, NOTHING))
+            theirs[name].append(baseline.seconds.get(name, NOTHING))
     if options.profile:
         dataflow(edges, None, options.queries, profile=True)
     return [

@@ -14,8 +14,8 @@ import pyarrow as pa
 from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions import resolve
+from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.plan import Mfp
-from kpg.runtime.program import Program
 from kpg.runtime.scalar import Call, Column, Fetch, Literal, Scalar
 from kpg.runtime.types import DATE, INTEGER, ROWID, TEXT, decimal
 
@@ -83,7 +83,7 @@ def report(what: str, seconds: float, rows: int) -> None:
     print(f"{what:48}{figure}")
 
 
-def measure_programs(context: SimpleNamespace, data: "np.ndarray") -> None:
+def measure_compiled(context: SimpleNamespace, data: "np.ndarray") -> None:
     """Q6 and Q1 over inline columns and over fetched ones, and the cost of one addition."""
     types = (DATE, MONEY, MONEY, MONEY, MONEY)
     inline: list[Scalar] = [Column(i, type_) for i, type_ in enumerate(types)]
@@ -91,13 +91,13 @@ def measure_programs(context: SimpleNamespace, data: "np.ndarray") -> None:
     rowids = np.arange(ROWS, dtype=np.int64).reshape(1, -1)
     shuffled = RANDOM.permutation(ROWS).reshape(1, -1)
     one_row = np.ascontiguousarray(data[:, :1])
-    programs = {"q6": q6, "q1": q1, "one addition": lambda c: Mfp((), (call("add", c[2], c[3]),))}
-    for name, build in programs.items():
-        program, fetching = Program(build(inline), context), Program(build(fetched), context)
-        report(f"{name}, inline columns", best(lambda p=program: p.run(data), 30), ROWS)
+    queries = {"q6": q6, "q1": q1, "one addition": lambda c: Mfp((), (call("add", c[2], c[3]),))}
+    for name, build in queries.items():
+        compiled, fetching = CompiledMfp(build(inline), context), CompiledMfp(build(fetched), context)
+        report(f"{name}, inline columns", best(lambda p=compiled: p.run(data), 30), ROWS)
         report(f"{name}, fetched, rowids in order", best(lambda p=fetching: p.run(rowids), 30), ROWS)
         report(f"{name}, fetched, rowids at random", best(lambda p=fetching: p.run(shuffled), 30), ROWS)
-        report(f"{name}, one row", best(lambda p=program: p.run(one_row), 2000), 1)
+        report(f"{name}, one row", best(lambda p=compiled: p.run(one_row), 2000), 1)
         report(f"{name}, one row fetched", best(lambda p=fetching: p.run(rowids[:, :1]), 2000), 1)
 
 
@@ -116,16 +116,16 @@ def measure_text(dictionary: Dictionary) -> None:
     def cold(scalar: Scalar) -> float:
         fresh = SimpleNamespace(dictionary=Dictionary())
         words = fresh.dictionary.intern(comments).reshape(1, -1)
-        program = Program(Mfp((), (scalar,)), fresh)
+        compiled = CompiledMfp(Mfp((), (scalar,)), fresh)
         begin = time.perf_counter()
-        program.run(words)
+        compiled.run(words)
         return time.perf_counter() - begin
 
     words = dictionary.intern(comments).reshape(1, -1)
     for name, scalar in (("LIKE '%special%requests%'", like), ("substring(x, 1, 2)", prefix)):
         report(f"{name}, new strings", min(cold(scalar) for _ in range(4)), STRINGS)
-        program = Program(Mfp((), (scalar,)), SimpleNamespace(dictionary=dictionary))
-        report(f"{name}, known strings", best(lambda p=program: p.run(words), 10), STRINGS)
+        compiled = CompiledMfp(Mfp((), (scalar,)), SimpleNamespace(dictionary=dictionary))
+        report(f"{name}, known strings", best(lambda p=compiled: p.run(words), 10), STRINGS)
 
 
 def main() -> None:
@@ -133,7 +133,7 @@ def main() -> None:
     data = lineitem(ROWS)
     table = RowGroups.over(data)
     context = SimpleNamespace(dictionary=Dictionary(), store=lambda name: table)
-    measure_programs(context, data)
+    measure_compiled(context, data)
     measure_text(context.dictionary)
 
 

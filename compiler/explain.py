@@ -42,27 +42,13 @@ def cost(node: plan.AnyNode) -> str:
             return "O(group)"
         case plan.Constant():
             return "O(1)"
-        case (
-            plan.Source()
-            | plan.Import()
-            | plan.Linear()
-            | plan.Concat()
-            | plan.Negate()
-            | plan.Arrange()
-            | plan.Delta()
-            | plan.Reduce()
-            | plan.Distinct()
-            | plan.Threshold()
-            | plan.Single()
-            | plan.Enter()
-            | plan.Variable()
-            | plan.Leave()
-            | user.Input()
-            | user.Apply()
-            | user.Custom()
-            | user.Sink()
-            | user.EnterAt()
-        ):
+        case plan.Source() | plan.Import() | plan.Linear() | plan.Concat() | plan.Negate() | plan.Arrange():
+            return "O(change)"
+        case plan.Delta() | plan.Reduce() | plan.Distinct() | plan.Threshold() | plan.Single():
+            return "O(change)"
+        case plan.Enter() | plan.Variable() | plan.Leave():
+            return "O(change)"
+        case user.Input() | user.Apply() | user.Custom() | user.Sink() | user.EnterAt():
             return "O(change)"
         case plan.Loop():
             return "O(change) in each round that it reaches"

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 MAX_ROWS: Final = 20
+"""Rows of a table that are shown, the first and the last half of them: what fits on a screen."""
 NARROWEST: Final = 16
+"""Characters to which wide columns are cut to fit the screen; then columns are left out."""
 ELLIPSIS: Final = "…"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,8 @@ from kpg.compiler.catalog import Catalog, Statistics
 from kpg.compiler.explain import STAGES as COMPILER_STAGES
 from kpg.compiler.explain import explain_plan, table_key
 from kpg.compiler.sql import change
-from kpg.compiler.sql import query as front
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.query import Bound, lower_query, lower_view, named_relations
 from kpg.reading import Reader
 from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
@@ -75,13 +75,13 @@ def plan_view(
     statement: ast.CreateView | ast.CreateTableAs, catalog: Catalog, statistics: Statistics
 ) -> Planned:
     """The plan of a view's or table's query, under the column names of these."""
-    return plan_bound(front.lower_view(statement, catalog), catalog, statistics)
+    return plan_bound(lower_view(statement, catalog), catalog, statistics)
 
 
 def relations_of(rel: Rel, query: ast.Select, catalog: Catalog) -> frozenset[str]:
     """The tables and views that a query depends on: those it reads, and the views it names."""
     read = frozenset(node.name for node in walk(rel) if isinstance(node, Get))
-    return read | front.named_relations(query, catalog)
+    return read | named_relations(query, catalog)
 
 
 def table_keys(plan: ir.Plan) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -92,17 +92,19 @@ def table_keys(plan: ir.Plan) -> Iterator[tuple[str, tuple[int, ...]]]:
             yield found
 
 
-def bind(statement: Query, catalog: Catalog) -> front.Bound:
+def bind(statement: Query, catalog: Catalog) -> Bound:
     """A statement as a relation: see the functions of ``kpg.compiler.sql.query`` and ``change``."""
     match statement:
         case ast.Select():
-            return front.lower_query(statement, catalog)
+            return lower_query(statement, catalog)
         case ast.Insert():
             return change.lower_insert(statement, catalog)
         case ast.Delete():
             return change.lower_delete(statement, catalog)
         case ast.Update():
             return change.lower_update(statement, catalog)
+        case _:
+            assert_never(statement)
 
 
 def constant_words(rel: Rel, dictionary: Dictionary) -> Words | None:
@@ -120,7 +122,7 @@ def constant_words(rel: Rel, dictionary: Dictionary) -> Words | None:
 
 
 def plan_bound(
-    bound: front.Bound, catalog: Catalog, statistics: Statistics, *, restricting: bool = True
+    bound: Bound, catalog: Catalog, statistics: Statistics, *, restricting: bool = True
 ) -> Planned:
     """The plan of a bound statement; ``restricting`` as in ``pipeline.compile_bound``."""
     compiled = pipeline.compile_bound(bound, catalog, statistics, restricting=restricting)

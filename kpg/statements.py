@@ -87,8 +87,12 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
             return describe(engine, statement.name)
         case ast.VerifyView():
             return _verify(engine, statement.name)
-        case _:
+        case ast.Begin() | ast.Commit() | ast.Rollback() | ast.CreateTableAs():
             raise AssertionError(statement)
+        case ast.Insert() | ast.Delete() | ast.Update() | ast.CopyFrom():
+            raise AssertionError(statement)
+        case _:
+            assert_never(statement)
     return None
 
 

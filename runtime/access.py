@@ -12,13 +12,13 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.executor import ArrangementInfo, OperatorInfo
 from kpg.runtime.inputs import Inputs
 from kpg.runtime.installed import Installed, operator_info
+from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.loop import everything
 from kpg.runtime.plan import Mfp
-from kpg.runtime.program import Program
 
 Words = NDArray[np.int64]
-MOST_PROGRAMS = 256
+MOST_COMPILED = 256
 """Compiled expressions that are remembered: more than the rules of a program that is explained have."""
 
 
@@ -32,7 +32,7 @@ class Access:
     views: dict[str, Installed]
     inputs: Inputs
     _savepoints: dict[str, Savepoint]
-    _programs: dict[Mfp, Program]
+    _compiled: dict[Mfp, CompiledMfp]
 
     def store(self, table: str) -> Table:
         """The row store of a table."""
@@ -70,12 +70,12 @@ class Access:
 
     def evaluate(self, mfp: Mfp, rows: Words) -> tuple[Words, Words | None]:
         """Map, filter and project rows; also the positions of those that passed, None if all."""
-        program = self._programs.get(mfp)
-        if program is None:
-            if len(self._programs) >= MOST_PROGRAMS:
-                self._programs.clear()
-            program = self._programs[mfp] = Program(mfp, self)
-        return program.run(rows)
+        compiled = self._compiled.get(mfp)
+        if compiled is None:
+            if len(self._compiled) >= MOST_COMPILED:
+                self._compiled.clear()
+            compiled = self._compiled[mfp] = CompiledMfp(mfp, self)
+        return compiled.run(rows)
 
     def forget_input(self, identity: str) -> None:
         """Nobody steps an input any more, nor what it has buffered."""

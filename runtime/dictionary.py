@@ -30,7 +30,7 @@ LARGEST_STRING_ARRAY = 2**31 - 1
 class Dictionary:
     """Strings to codes and back; ``arena`` and ``offsets`` are for kernels, and replaced when they grow.
 
-    ``memos`` is where programs share the tables of functions that they have computed for codes.
+    ``memos`` is where expressions share the tables of functions that they have computed for codes.
     """
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ class Span:
         """The place of the start in its line, from 1."""
         return self.start - self.source.rfind("\n", 0, self.start)
 
-    def render(self) -> str:
+    def excerpt(self) -> str:
         """The line that holds the span's start, with carets under the span.
 
         Of a long line, only what surrounds the start, with … where something is left out.
@@ -64,7 +64,7 @@ class Error(Exception):
     def __str__(self) -> str:
         parts = [self.message]
         if self.span is not None:
-            parts.append(self.span.render())
+            parts.append(self.span.excerpt())
         if self.hint is not None:
             parts.append(f"hint: {self.hint}")
         return "\n".join(parts)
@@ -108,13 +108,13 @@ class Diagnostic:
     notes: tuple[tuple[str, Span | None], ...] = ()
     severity: str = "error"
 
-    def render(self) -> str:
+    def text(self) -> str:
         """The message, the place with a caret under it, the notes and the hint."""
         parts = [f"{self.severity}: {self.message}" if self.severity != "error" else self.message]
         if self.span is not None:
-            parts.append(self.span.render())
+            parts.append(self.span.excerpt())
         for text, span in self.notes:
-            parts.append(text if span is None else f"{text}\n{span.render()}")
+            parts.append(text if span is None else f"{text}\n{span.excerpt()}")
         if self.hint is not None:
             parts.append(f"hint: {self.hint}")
         return "\n".join(parts)
@@ -131,7 +131,7 @@ class DatalogError(ProgrammingError):
         self.diagnostics = diagnostics
 
     def __str__(self) -> str:
-        return "\n\n".join(found.render() for found in self.diagnostics if found.severity == "error")
+        return "\n\n".join(found.text() for found in self.diagnostics if found.severity == "error")
 
 
 class NotSupportedError(DatabaseError):

@@ -59,7 +59,7 @@ def first_rounds(output: Operator) -> tuple[Words, Words] | None:
     width = chain[-1].width if chain else result.width
     parts = list(result.arrangement.spine.parts())
     for linear in chain:
-        parts = list(apply_all(linear.program, parts))
+        parts = list(apply_all(linear.mfp, parts))
     return state.first_rounds(Updates.concat(parts or [Updates.empty(width, 2)]))
 
 

@@ -1,6 +1,6 @@
 """Typed scalar expressions: what SQL and Datalog expressions become, and what the runtime evaluates.
 
-Shared by the logical algebra and the dataflow IR. Pure data; ``runtime.program`` compiles them.
+Shared by the logical algebra and the dataflow IR. Pure data; ``runtime.mfp`` compiles them.
 """
 
 from collections.abc import Callable, Iterator

@@ -22,12 +22,12 @@ from kpg.runtime.executor import Installation
 from kpg.runtime.inputs import Inputs
 from kpg.runtime.installed import Capture, Installed
 from kpg.runtime.interrupts import DeferredInterrupt
+from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Input
 from kpg.runtime.operators.loop import everything
 from kpg.runtime.operators.source import Source
 from kpg.runtime.plan import Mfp, Plan
-from kpg.runtime.program import Program
 from kpg.runtime.render import Rendered, disconnect, render, with_inputs
 from kpg.runtime.shutdown import detach, release, with_empty_frontier
 from kpg.runtime.trace.tiers import EFFORT
@@ -65,7 +65,7 @@ class Worker(Access):
         self._closed: list[Closed] = []
         self._open_epoch = 1
         self._position = 0
-        self._programs: dict[Mfp, Program] = {}
+        self._compiled: dict[Mfp, CompiledMfp] = {}
         self._interrupt = interrupt or DeferredInterrupt()
         self.scope = Scope(Step(0, 1), self._interrupt)
         self.inputs = Inputs()
@@ -85,7 +85,7 @@ class Worker(Access):
     def drop_table(self, name: str) -> None:
         """Forget a table that no installed view reads."""
         del self.tables[name], self._identities[name], self._savepoints[name]
-        self._programs.clear()
+        self._compiled.clear()
 
     def source_identity(self, table: str) -> str:
         """A name that no other table, before or after this one, has."""
@@ -98,7 +98,7 @@ class Worker(Access):
     def create_input(self, name: str, width: int) -> Input:
         """A new input of ``width`` columns, whose time is the next epoch."""
         position = self.next_position()
-        place = Place(f"{name}#{position}", f"Input {name}", position, (), self.scope, (None,) * width)
+        place = Place(f"{name}#{position}", f"Input {name}", position, (), self.scope, width)
         return self.inputs.create(name, place, self._open_epoch)
 
     def input(self, identity: str) -> Operator:
@@ -191,7 +191,9 @@ class Worker(Access):
         if view.capture is None:
             self._small_steps.come(f"watch {view.name}")
             output = view.output
-            place = Place("", f"Capture {view.name}", self.next_position(), (output,), self.scope, ())
+            place = Place(
+                "", f"Capture {view.name}", self.next_position(), (output,), self.scope, output.width
+            )
             capture = Capture(place)
             output.consumers.append((capture, 0))
             view.capture = capture

@@ -22,11 +22,11 @@ SHARING = "unit/collections/test_sharing.py"
 PROOFS = "unit/datalog/proof/test_explainer.py"
 FUNCTIONS = "unit/functions/test_examples.py"
 AGGREGATES = "unit/functions/test_aggregates.py"
-PROGRAMS = "unit/program/test_program.py"
+MFP = "unit/mfp/test_compiled.py"
 VIEWS = "unit/kpg/test_view.py"
 COMMANDS = "unit/cli/test_commands.py"
 ROW_STORE = "unit/data/test_table.py"
-EXPRESSIONS = "unit/program/test_model.py"
+EXPRESSIONS = "unit/mfp/test_model.py"
 COMPILED = "unit/native/test_compiled.py"
 CHAIN = "unit/chain/test_chain.py"
 
@@ -51,7 +51,7 @@ ELSEWHERE: dict[str, str] = {
                 "slots",
                 "tail",
                 "text",
-                "weights",
+                "thresholds",
             ]
         )
     },
@@ -63,6 +63,7 @@ ELSEWHERE: dict[str, str] = {
     **{f"runtime/kernels/{name}.py": EXPRESSIONS for name in ("plain", "vm", "words")},
     # Numbers that kernels and what calls them agree on: one that is wrong shows in every test of both.
     "runtime/kernels/layout.py": "unit/trace/test_lookup.py",
+    "runtime/kernels/historytable.py": REFERENCES,
     "runtime/kernels/opcodes.py": EXPRESSIONS,
     # How kernels are compiled shows in what kernels that were compiled do, each way in a process of its own.
     **{
@@ -133,7 +134,7 @@ ELSEWHERE: dict[str, str] = {
     },
     "runtime/functions/aggregation.py": AGGREGATES,
     "runtime/functions/algorithms.py": AGGREGATES,
-    **{f"runtime/program/{name}.py": PROGRAMS for name in ("assemble", "errors", "lower", "memo", "segment")},
+    **{f"runtime/mfp/{name}.py": MFP for name in ("assemble", "errors", "lower", "memo", "segment")},
     "runtime/convert/encoding.py": "unit/convert/test_arrow.py",
     "runtime/convert/foreign.py": "unit/collections/test_rows.py",
     **{f"runtime/spark/{name}.py": "unit/spark/test_load.py" for name in ("cast", "source", "write")},
@@ -142,7 +143,7 @@ ELSEWHERE: dict[str, str] = {
     "runtime/executor.py": "unit/runtime/test_local.py",
     "runtime/plan/nodes.py": "unit/plan/test_facts.py",
     "runtime/plan/user.py": "unit/plan/test_facts.py",
-    "runtime/scalar.py": PROGRAMS,
+    "runtime/scalar.py": MFP,
     "runtime/types.py": "unit/convert/test_values.py",
     # The face is tested as users see it.
     **{

@@ -29,9 +29,13 @@ FIRST_DAY: Final = (date(1992, 1, 1) - date(1970, 1, 1)).days
 LAST_DAY: Final = (date(1998, 8, 2) - date(1970, 1, 1)).days
 CURRENT_DAY: Final = (date(1995, 6, 17) - date(1970, 1, 1)).days
 COMMENTS: Final = 4096
+"""Comments of the generated data that new rows are given at random."""
 LARGE_SHARE: Final = 0.02
+"""Of new orders, those of a quantity that q18 looks for."""
 SPECIAL_SHARE: Final = 0.1
+"""Of new orders, those with a comment that q13 leaves out."""
 HOT_SHARE: Final = 0.2
+"""Of new lines, those of parts that selective queries look for."""
 
 
 class Orders:

@@ -33,7 +33,9 @@ HOT_NATIONS: Final = (2, 3, 6, 7, 20)
 COMPLAINT: Final = "furiously ironic Customer deposits cajole Complaints above the theodolites"
 SEGMENTS: Final = ("AUTOMOBILE", "BUILDING", "FURNITURE", "HOUSEHOLD", "MACHINERY")
 CANDIDATES: Final = 50_000
+"""Rows of a table's file of which those to be changed are chosen."""
 HOT_PARTS_KEPT: Final = 256
+"""Parts that selective queries look for, the latest: new lines are given some of them."""
 
 Values = npt.NDArray[Any]
 

@@ -19,6 +19,9 @@ Key = frozenset[int]
 Bound = Mapping[str, Rel]
 
 MAX_KEYS: Final = 8
+"""Unique keys that are known of a relation, the smallest: a join has one for each combination of its
+inputs', and few are ever asked for.
+"""
 NEVER_NULL: Final = frozenset(
     {"is_null", "is_not_null", "is_distinct", "is_not_distinct", "is_true", "is_false"}
 )

@@ -25,12 +25,12 @@ def rel_text(rel: Rel) -> str:
     stack = [(rel, 0)]
     while stack:
         node, depth = stack.pop()
-        lines.append(f"{INDENT * depth}{render_node(node)}\n")
+        lines.append(f"{INDENT * depth}{node_text(node)}\n")
         stack += [(child, depth + 1) for child in reversed(children(node))]
     return "".join(lines)
 
 
-def render_node(rel: Rel) -> str:
+def node_text(rel: Rel) -> str:
     """The relation's own line, without its inputs."""
     name = type(rel).__name__
     match rel:

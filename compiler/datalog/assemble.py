@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from kpg.compiler.datalog.clauses import Clauses, NormalGoal
 from kpg.compiler.datalog.desugaring import substitute
@@ -15,6 +16,7 @@ from kpg.compiler.rules.core import (
     Atom,
     Call,
     Column,
+    Constant,
     Direction,
     Expression,
     Goal,
@@ -211,5 +213,7 @@ def _as_variables(value: Expression) -> Expression:
             return Variable(f"${name}", type_)
         case Call(args=args):
             return replace(value, args=tuple(_as_variables(arg) for arg in args))
-        case _:
+        case Variable() | Constant():
             return value
+        case _:
+            assert_never(value)

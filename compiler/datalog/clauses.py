@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from kpg.compiler.catalog import ViewEntry
 from kpg.compiler.datalog.desugaring.normal import NormalRule, normalize
@@ -9,7 +10,14 @@ from kpg.compiler.datalog.desugaring.structures import encode
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flatten import LOCAL, FlatRule, flatten, flatten_goal
-from kpg.compiler.datalog.syntax.walk import all_variables, literal_expressions, literals, walk
+from kpg.compiler.datalog.syntax.walk import (
+    FlatLiteral,
+    all_variables,
+    atom_of,
+    literal_expressions,
+    literals,
+    walk,
+)
 from kpg.compiler.datalog.typing.aggregates import head_aggregate, takes_value
 from kpg.compiler.datalog.typing.constraints import Typing
 from kpg.compiler.datalog.typing.functors import CONSTRAINTS
@@ -68,8 +76,12 @@ class Clauses:
                 for qualifier in qualifiers:
                     if qualifier.text in OLD_TRANSFERS:
                         self._directive(ast.Directive(qualifier.text, names, (), qualifier.span))
+            case ast.Subtype() | ast.UnionType() | ast.RecordType() | ast.AdtType() | ast.Pragma():
+                pass  # taken in with the declarations
+            case ast.Component() | ast.Init() | ast.Override():
+                pass  # expanded before
             case _:
-                pass
+                assert_never(statement)
 
     # Rules and facts
 
@@ -162,28 +174,26 @@ class Clauses:
             case ast.Aggregate(body=body):
                 for literal in literals(body):
                     self._names(literal)
-            case _:
+            case ast.Variable() | ast.Integer() | ast.Float() | ast.String() | ast.Nil():
                 pass
+            case ast.Record() | ast.Dollar() | ast.Call() | ast.Cast():
+                pass  # whose parts come by themselves
+            case _:
+                assert_never(part)
 
-    def _names(self, literal: ast.Body) -> None:
+    def _names(self, literal: FlatLiteral) -> None:
         """Relations exist and have the right number of arguments, inside of aggregates too."""
-        match literal:
-            case ast.Atom() | ast.Not(body=ast.Atom()):
-                atom = literal if isinstance(literal, ast.Atom) else literal.body
-                assert isinstance(atom, ast.Atom)
-                if not self._is_constraint(atom):
-                    info = self.relations.find(atom.name)
-                    if info is not None:
-                        self.used.setdefault(info.name, atom.span)
-                        self._arity(atom, info)
-            case _:
-                pass
-        if isinstance(literal, ast.Atom | ast.Not | ast.Comparison):
-            for expression in literal_expressions(literal):
-                for part in walk(expression):
-                    if isinstance(part, ast.Aggregate):
-                        for inner in literals(part.body):
-                            self._names(inner)
+        atom = atom_of(literal)
+        if atom is not None and not self._is_constraint(atom):
+            info = self.relations.find(atom.name)
+            if info is not None:
+                self.used.setdefault(info.name, atom.span)
+                self._arity(atom, info)
+        for expression in literal_expressions(literal):
+            for part in walk(expression):
+                if isinstance(part, ast.Aggregate):
+                    for inner in literals(part.body):
+                        self._names(inner)
 
     def _is_constraint(self, atom: ast.Atom) -> bool:
         name = atom.name.text

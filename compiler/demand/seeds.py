@@ -10,6 +10,9 @@ from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import Type
 
 MOST_VALUES: Final = 1000
+"""Rows of constants that recursion is restricted to: they are the product of the columns' values, and stand
+in the plan.
+"""
 Value = int | str
 
 

@@ -14,6 +14,7 @@ from kpg.compiler.catalog import Statistics
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 
 DEFAULT_ROWS: Final = 1000.0
+"""Rows of a relation of which nothing is known, and of an empty table, which will not stay so."""
 SELECTIVITY: Final = {"eq": 0.1, "is_null": 0.1, "in": 0.2, "like": 0.3, "is_not_null": 1.0, "ne": 0.9}
 COMPARISONS: Final = frozenset({"lt", "le", "gt", "ge"})
 

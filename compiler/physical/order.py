@@ -10,6 +10,7 @@ from kpg.compiler.physical.problem import Problem, Slots
 from kpg.runtime.scalar import Scalar
 
 UNKNOWN_FAN_OUT: Final = 10.0
+"""What a lookup finds if nothing is known of the values there: more than by a key, less than all."""
 LEAST_FAN_OUT: Final = 2.0
 """What a lookup by less than a unique key finds at least, as far as planning is concerned."""
 

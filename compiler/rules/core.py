@@ -391,5 +391,7 @@ def atoms(body: tuple[Literal, ...]) -> Iterator[tuple[Atom, str]]:
             case BodyAggregate(body=inner):
                 for atom, _ in atoms(inner):
                     yield atom, "aggregation"
-            case _:
+            case Comparison() | Assignment():
                 pass
+            case _:
+                assert_never(literal)

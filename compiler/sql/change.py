@@ -12,7 +12,7 @@ from kpg.compiler.sql.bind.from_clause import bind_from
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.output import stored_query
 from kpg.compiler.sql.bind.predicate import bind_condition
-from kpg.compiler.sql.bind.query import bind_query, finished, new_binding
+from kpg.compiler.sql.bind.query import bind_query, new_binding, resolved
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bind.values import bind_inserted
 from kpg.compiler.sql.query import Bound, lowered
@@ -32,7 +32,7 @@ def lower_insert(statement: ast.Insert, catalog: Catalog) -> Bound:
     binding = new_binding(statement.span.source, catalog)
     places = _insert_places(statement, schema)
     query = _inserted(binding, statement, [schema.columns[place] for place in places])
-    return lowered(finished(binding, _all_columns(binding, query, places, schema)))
+    return lowered(resolved(binding, _all_columns(binding, query, places, schema)))
 
 
 def _insert_places(statement: ast.Insert, schema: Schema) -> list[int]:
@@ -135,7 +135,7 @@ def lower_delete(statement: ast.Delete, catalog: Catalog) -> Bound:
     rowid = Column(scan.ids[-1], ROWID)
     if statement.using:
         node = Distinct(node, (rowid,))
-    return lowered(finished(binding, Query(node, (rowid,), ("rowid",))))
+    return lowered(resolved(binding, Query(node, (rowid,), ("rowid",))))
 
 
 def lower_update(statement: ast.Update, catalog: Catalog) -> Bound:
@@ -154,7 +154,7 @@ def lower_update(statement: ast.Update, catalog: Catalog) -> Bound:
     columns = (Column(scan.ids[-1], ROWID), *row)
     if statement.sources:
         node = Distinct(node, columns)
-    return lowered(finished(binding, Query(node, columns, ("rowid", *schema.names))))
+    return lowered(resolved(binding, Query(node, columns, ("rowid", *schema.names))))
 
 
 def _assigned(

@@ -248,8 +248,10 @@ def produced(node: Node) -> Ids:
             return produced(left) | produced(right)
         case Distinct(columns=kept):
             return frozenset(column.index for column in kept)
-        case _:
+        case Scan() | Shared() | Rows() | Group() | SetOperation():
             return frozenset(own_ids(node))
+        case _:
+            assert_never(node)
 
 
 def used(scalar: Scalar, subqueries: dict[int, Subquery]) -> Ids:

@@ -94,7 +94,7 @@ def run(
     with _opened(schema) as db:
         installed = db.datalog(read_script(str(program)), filename=str(program), facts=facts)
         for warning in installed.warnings:
-            print(warning.render(), file=sys.stderr)
+            print(warning.text(), file=sys.stderr)
         if transcript is not None:
             play(installed, read_script(str(transcript)), str(transcript), facts, sys.stdout)
         write_outputs(installed, output, sys.stdout)
@@ -128,7 +128,7 @@ def check(
         print(json.dumps(to_json(found), indent=2, ensure_ascii=False))
     else:
         for one in found:
-            print(one.render() if one.severity == "warning" else f"error: {one.render()}", end="\n\n")
+            print(one.text() if one.severity == "warning" else f"error: {one.text()}", end="\n\n")
         print(f"{program}: {_counted(errors, 'error')}, {_counted(len(found) - errors, 'warning')}")
     raise typer.Exit(1 if errors else 0)
 

@@ -115,7 +115,7 @@ class DatalogPrompt:
             self._program.extend(text)
             for warning in self._program.warnings:
                 if warning.span is not None and warning.span.source == text:
-                    print(warning.render(), file=sys.stderr)
+                    print(warning.text(), file=sys.stderr)
         return True
 
     def _add(self, text: str) -> None:

@@ -21,6 +21,7 @@ from kpg.runtime.types import BIGINT, ColumnDef, Schema
 ROUNDS: Final = "max-rounds"
 """The pragma that says how many rounds a recursion may take."""
 MOST_ROUNDS: Final = 100_000
+"""Rounds of a recursion, if the program does not say how many; one of more is taken for endless."""
 UNIT: Final = "unit"
 """The column, always 0, that a relation without columns is stored with."""
 
@@ -51,12 +52,12 @@ def definition(
     """
     limit = rounds(lowering.program)
 
-    def finished(node: Rel) -> Rel:
+    def kept(node: Rel) -> Rel:
         if isinstance(node, algebra.LetRec) and node.limit is None:
             return replace(node, limit=limit, error_at_limit=True)
         return _kept(node, catalog)
 
-    return transform_up(lowering.relation(name, Sources(catalog, views, names)), finished)
+    return transform_up(lowering.relation(name, Sources(catalog, views, names)), kept)
 
 
 def _kept(node: Rel, catalog: Catalog) -> Rel:

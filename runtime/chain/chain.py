@@ -14,13 +14,13 @@ from kpg.runtime.dataflow.step import Step
 from kpg.runtime.kernels import chain as kernels
 from kpg.runtime.kernels import links as tables
 from kpg.runtime.kernels import streams
+from kpg.runtime.mfp.memo import Memo
+from kpg.runtime.mfp.segment import Machine
 from kpg.runtime.native.load import call
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.reduce import Grouped
 from kpg.runtime.operators.source import Source
 from kpg.runtime.operators.topk import TopK
-from kpg.runtime.program.memo import Memo
-from kpg.runtime.program.segment import Machine
 from kpg.runtime.trace.updates import ONE, Updates
 
 Words = NDArray[np.int64]

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.kernels import collect, groups, head, layout, meet, sort, tail, vm
 from kpg.runtime.kernels import links as tables
+from kpg.runtime.mfp import CompiledMfp
+from kpg.runtime.mfp.segment import Machine
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.corners import ONCE
 from kpg.runtime.operators.join import Join, JoinPath, Stage
@@ -20,8 +22,6 @@ from kpg.runtime.operators.linear import Concat, Linear, Negate
 from kpg.runtime.operators.reduce import Distinct, Reduce
 from kpg.runtime.operators.source import Source
 from kpg.runtime.operators.topk import TopK
-from kpg.runtime.program import Program
-from kpg.runtime.program.segment import Machine
 from kpg.runtime.state.groups import GroupTable
 from kpg.runtime.trace.batch import Sought
 from kpg.runtime.trace.collect import UNLIMITED
@@ -205,21 +205,19 @@ def can(operator: Operator) -> bool:
             return True
         case _ if not operator.inputs:
             return False
-        case Linear(program=program):
-            return simple(program)
+        case Linear(mfp=mfp):
+            return simple(mfp)
         case Join(paths=paths):
-            return all(
-                simple(path.program) and all(simple(stage.program) for stage in path.stages) for path in paths
-            )
+            return all(simple(path.mfp) and all(simple(stage.mfp) for stage in path.stages) for path in paths)
         case TopK(exact=exact):
             return exact is None
         case _:
             return True
 
 
-def simple(program: Program) -> bool:
-    """Whether a program only selects columns, or runs on the machine at once."""
-    return program.selected is not None or program.machine is not None
+def simple(mfp: CompiledMfp) -> bool:
+    """Whether an mfp only selects columns, or runs on the machine at once."""
+    return mfp.selected is not None or mfp.machine is not None
 
 
 def read_by(operator: Operator) -> tuple[Operator, ...]:
@@ -240,12 +238,12 @@ def link_source(links: Links, operator: Source) -> None:
 
 def link_linear(links: Links, operator: Linear) -> None:
     width = operator.inputs[0].width
-    link_program(links, operator.program, width, links.inputs[operator][0], links.stream(operator))
+    link_mfp(links, operator.mfp, width, links.inputs[operator][0], links.stream(operator))
 
 
-def link_program(links: Links, program: Program, width: int, source: int, target: int) -> None:
-    """One link for a program over rows of ``width`` columns."""
-    selected, machine = program.selected, program.machine
+def link_mfp(links: Links, mfp: CompiledMfp, width: int, source: int, target: int) -> None:
+    """One link for an mfp over rows of ``width`` columns."""
+    selected, machine = mfp.selected, mfp.machine
     if selected is not None:
         if selected.tolist() == list(range(width)):
             links.link(tables.PASSING, source, target)
@@ -303,11 +301,10 @@ def link_top_k(links: Links, operator: TopK) -> None:
     known[tables.TOP_PLACE] = links.address(traced.place)
     known[tables.TOP_GROUP] = operator.group
     traced.tops.append((known, template))
-    template[3], template[4] = operator.width, 1
-    fill(template, 12, links.keep(np.empty(0, np.int64)))
-    fill(template, 14, links.keep(ONCE.offsets))
-    fill(template, 17, links.keep(ONCE.signs))
-    template[19], template[20] = operator.offset, UNLIMITED if operator.limit is None else operator.limit
+    known[tables.TOP_WIDTH], known[tables.TOP_SKIP] = operator.width, operator.offset
+    known[tables.TOP_LIMIT] = UNLIMITED if operator.limit is None else operator.limit
+    fill(template, 10, links.keep(ONCE.offsets))
+    fill(template, 13, links.keep(ONCE.signs))
     source, target, extra = links.inputs[operator][0], links.stream(operator), links.address(known)
     links.link(tables.READING_TOP, source, target, kernel=collect.differences, slots=template, extra=extra)
 
@@ -322,11 +319,11 @@ def link_path(links: Links, operator: Join, path: JoinPath) -> int:
     source = links.inputs[operator][path.relation]
     width = operator.streams[path.relation].width
     found = links.new_stream()
-    link_program(links, path.program, width, source, found)
+    link_mfp(links, path.mfp, width, source, found)
     for stage in path.stages:
         matched, mapped = links.new_stream(), links.new_stream()
         link_stage(links, stage, stage.relation < path.relation, found, matched)
-        link_program(links, stage.program, stage.meeting.width, matched, mapped)
+        link_mfp(links, stage.mfp, stage.meeting.width, matched, mapped)
         found = mapped
     return found
 

@@ -26,6 +26,7 @@ GROWTH: Final = 8
 """Factor by which the first group grows; memory that is not written to yet is not taken."""
 
 FIRST_GROUPS: Final = 4
+"""Groups for which the directory has room at first; it doubles."""
 
 ONE_GROUP: Final = 62
 """Bits of a group that every rowid is in."""

@@ -43,8 +43,8 @@ class Content(NamedTuple):
 class Place:
     """An operator's place in the dataflow.
 
-    ``fingerprint`` tells what it computes, ``position`` orders it after its ``inputs``, ``width`` is
-    the number of columns of its output stream, and ``rowids`` names the table whose rowids a column holds.
+    ``fingerprint`` tells what it computes, ``position`` orders it after its ``inputs``, and ``width`` is the
+    number of columns of its output stream.
     """
 
     fingerprint: str
@@ -52,14 +52,9 @@ class Place:
     position: int
     inputs: "tuple[Operator, ...]" = field(repr=False)
     scope: Scope = field(repr=False)
-    rowids: tuple[str | None, ...]
+    width: int
     content: Content | None = None
     """None for what is only known by its fingerprint."""
-
-    @property
-    def width(self) -> int:
-        """Number of columns of the output stream."""
-        return len(self.rowids)
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

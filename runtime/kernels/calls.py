@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device, invoke_intrinsic, load_intrinsic, save_intrinsic
+from kpg.runtime.kernels.collect import DEPTH as LAYERS_DEPTH
+from kpg.runtime.kernels.collect import LIMIT, ROUNDS, SKIP, THERE, WALKED, WRITTEN
 from kpg.runtime.kernels.groups import DOUBTFUL, MARKER, OVERFLOW
 from kpg.runtime.kernels.layout import BEGINNING, STRIDE
 from kpg.runtime.kernels.layout import ROWS as HEAD_ROWS
@@ -50,8 +52,11 @@ from kpg.runtime.kernels.links import (
     TOP_GROUP,
     TOP_HEADS,
     TOP_LAST,
+    TOP_LIMIT,
     TOP_PLACE,
+    TOP_SKIP,
     TOP_TAIL,
+    TOP_WIDTH,
 )
 from kpg.runtime.kernels.meet import DIFFS as COUNTS
 from kpg.runtime.kernels.meet import FULL, ONE_TIME, TIMES
@@ -242,9 +247,9 @@ def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) 
     if load(load(extra, TOP_PLACE), PLACE_GOES_TO) != TO_TAIL or stream[STREAM_ORDERED] == 0:
         return FAILED
     group = load(extra, TOP_GROUP)
-    width = load(link[LINK_SLOTS], 3)
+    width = load(extra, TOP_WIDTH)
     room = 4 * rows + LEAST_ROOM
-    memory = reserve(state, (width + 2) * room + (group + 2) * rows + 3)
+    memory = reserve(state, (width + 2) * room + (group + 2) * rows + ROUNDS)
     if memory == 0:
         return NARROW
     prefix = memory + 8 * (width + 2) * room
@@ -258,26 +263,27 @@ def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) 
         pack_columns(prefix, group, rows, tasks)
     numbers = prefix + 8 * group * rows
     epochs = numbers + 8 * rows
-    told = epochs + 8 * rows
+    reading = epochs + 8 * rows
     for i in range(tasks):
         save(numbers, i, i)
         save(epochs, i, load(state[CHAIN_TIME], 0))
-    for i in range(3):
-        save(told, i, 0)
+    for i in range(ROUNDS):
+        save(reading, i, 0)
+    save(reading, SKIP, load(extra, TOP_SKIP))
+    save(reading, LIMIT, load(extra, TOP_LIMIT))
+    save(reading, LAYERS_DEPTH, 1)
     for i in range(BEGINNING):
         save(load(extra, TOP_LAST), i, load(load(extra, TOP_TAIL), i))
     copy_template(link[LINK_SLOTS], slots)
-    slots[5], slots[6], slots[7] = prefix, group, tasks
-    slots[8], slots[9] = numbers, tasks
-    slots[10], slots[11] = epochs, tasks
-    slots[22], slots[23], slots[24] = memory, width, room
-    slots[25], slots[26] = memory + 8 * width * room, room
-    slots[27], slots[28] = memory + 8 * (width + 1) * room, room
-    slots[29], slots[30] = told, 3
+    slots[3], slots[4], slots[5] = prefix, group, tasks
+    slots[6], slots[7] = numbers, tasks
+    slots[8], slots[9] = epochs, tasks
+    slots[15], slots[16] = reading, ROUNDS
+    slots[17], slots[18], slots[19] = memory, width + 2, room
     if invoke(link[LINK_FUNCTION], slots.ctypes.data) != 0 or slots[0] != tasks:
         return FAILED
-    found = load(told, 0)
-    change[CHANGE_ADDED] = load(told, 1) - load(told, 2)
+    found = load(reading, WRITTEN)
+    change[CHANGE_ADDED] = load(reading, WALKED) - load(reading, THERE)
     pack_columns(memory, width + 1, room, found)
     state[CHAIN_FREE] = memory + 8 * (width + 1) * found
     put(streams, link[LINK_OUTPUT], memory, width, found, memory + 8 * width * found, found)

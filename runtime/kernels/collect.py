@@ -2,12 +2,25 @@
 
 ``layers int64[count, 6]`` has the beginning of each layer's description (see ``layout``). The caller keeps
 the layers alive during the call.
+
+A *reading* is an array that says what is read and how far it has come: it is for many tasks, and goes on at
+``reading[START]`` with more room if there was not enough. Each kernel returns the number of tasks, or that of
+the first for which there was no room.
 """
 
 import numpy as np
 
-from kpg.runtime.kernels import device, kernel, load_intrinsic
+from kpg.runtime.kernels import device, inlined, kernel, load_intrinsic
 from kpg.runtime.kernels.layout import DATA, DIFF, DIFF_STRIDE, ROWS, TIME, TIME_STRIDE
+
+START = 0  # the first task that is not done
+WRITTEN = 1  # columns of the output
+WALKED = 2  # updates looked at
+THERE = 3  # rows that were there
+SKIP, LIMIT = 4, 5  # the window: copies of a group's rows
+TIES = 6  # columns on which rows beyond the limit agree with the last one, if these are wanted
+DEPTH = 7  # of the layers' times
+ROUNDS = 8  # the first of the rounds read at
 
 load = load_intrinsic()
 
@@ -88,6 +101,12 @@ def take_smallest(layers, count, positions, width, depth, prefix, times, task, g
 
 
 @device
+def copy_row(layers, layer, row, out, column, width):
+    for c in range(width):
+        out[c, column] = load(layers[layer, DATA], c * layers[layer, ROWS] + row)
+
+
+@device
 def tied(layers, layer, row, out, last, ties):
     """Whether a row agrees with row ``last`` of the output on the first ``ties`` columns."""
     for c in range(ties):
@@ -96,47 +115,28 @@ def tied(layers, layer, row, out, last, ties):
     return True
 
 
-@kernel(
-    "int64(int64[:, ::1], int64, int64, int64[:, ::1], int64[:, ::1], int64[::1], int64, int64, int64, int64,"
-    " int64, int64[:, ::1], int64[::1], int64[::1], int64[::1])"
-)
-def collect(
-    layers,
-    width,
-    depth,
-    prefix,
-    times,
-    seen_layers,
-    group,
-    skip,
-    limit,
-    ties,
-    start,
-    out,
-    out_count,
-    out_task,
-    state,
-):
-    """For each task from ``start``: the live rows of its prefix at its time, after ``skip``, up to ``limit``.
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1])")
+def collect(layers, prefix, times, seen_layers, reading, out):
+    """For each task: the live rows of its prefix at its time, after ``SKIP``, up to ``LIMIT``.
 
-    ``prefix int64[group, tasks]``, ``times int64[depth, tasks]``; a task sees ``seen_layers`` layers.
-    Multiplicities go to ``out_count``, clipped to the window. With ``ties > 0`` rows beyond the limit
-    follow as long as they agree with the last on the first ``ties`` columns, and nothing is clipped.
-    ``state`` = (rows written, updates walked). Returns the first task that did not fit into ``out``, or the
-    number of tasks.
+    ``prefix int64[group, tasks]``, ``times int64[depth, tasks]``; a task sees ``seen_layers`` layers. Into
+    the columns of ``out int64[width + 2, capacity]``: a row, its multiplicity, clipped to the window, and the
+    task. With ``TIES`` rows beyond the limit follow while they agree with the last, and nothing is clipped.
     """
+    width, depth, group = out.shape[0] - 2, times.shape[0], prefix.shape[0]
+    skip, limit, ties = reading[SKIP], reading[LIMIT], reading[TIES]
     positions = np.empty(layers.shape[0], np.int64)
     result = np.empty(3, np.int64)
-    capacity = out.shape[1]
     tasks = seen_layers.shape[0]
-    for task in range(start, tasks):
-        written = state[0]
+    for task in range(reading[START], tasks):
+        reading[START] = task
+        written = reading[WRITTEN]
         count = seen_layers[task]
         for layer in range(count):
             positions[layer] = first_not_below(layers, layer, prefix, task, group)
         seen = 0
         while seen - skip < limit or ties > 0:
-            state[1] += take_smallest(
+            reading[WALKED] += take_smallest(
                 layers, count, positions, width, depth, prefix, times, task, group, result
             )
             if result[0] < 0:
@@ -150,14 +150,12 @@ def collect(
             last = seen if seen - skip <= limit or ties > 0 else skip + limit
             if last <= first:
                 continue
-            if written == capacity:
+            if written == out.shape[1]:
                 return task
-            for c in range(width):
-                out[c, written] = load(layers[result[0], DATA], c * layers[result[0], ROWS] + result[1])
-            out_count[written] = last - first
-            out_task[written] = task
+            copy_row(layers, result[0], result[1], out, written, width)
+            out[width, written], out[width + 1, written] = last - first, task
             written += 1
-        state[0] = written
+        reading[WRITTEN] = written
     return tasks
 
 
@@ -222,117 +220,108 @@ def slide(seen, net, signs, skip, limit):
     return change
 
 
+@device
+def begins(layers, layer, row, prefix, number, group):
+    """Whether there is a row and it has the prefix."""
+    return row < layers[layer, ROWS] and compare_prefix(layers, layer, row, prefix, number, group) == 0
+
+
+@inlined
+def take_next(layers, position, there, width, prefix, number, group, bounds, net, result):
+    """Advance past the smallest row at ``position`` of the layers in which one of the group is ``there``.
+
+    Its count below each bound goes to ``net``; ``result`` = (layer, row). Returns how many updates it was, 0
+    without a row.
+    """
+    best, best_row = -1, np.int64(0)
+    for layer in range(layers.shape[0]):
+        if there[layer] == 1 and (
+            best < 0 or compare_rows(layers, layer, position[layer], best, best_row, width) < 0
+        ):
+            best, best_row = layer, position[layer]
+    if best < 0:
+        return 0
+    for corner in range(net.shape[0]):
+        net[corner] = 0
+    walked = 0
+    for layer in range(layers.shape[0]):
+        row = position[layer]
+        while there[layer] == 1 and compare_rows(layers, layer, row, best, best_row, width) == 0:
+            add_visible(layers, layer, row, bounds, net)
+            walked += 1
+            row += 1
+            if row == layers[layer, ROWS]:
+                there[layer] = 0
+        position[layer] = row
+        if there[layer] == 1 and compare_prefix(layers, layer, row, prefix, number, group) != 0:
+            there[layer] = 0
+    result[0], result[1] = best, best_row
+    return walked
+
+
 @kernel(
-    "int64(int64[:, ::1], int64, int64, int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[:, ::1],"
-    " int64[::1], int64, int64, int64, int64[:, ::1], int64[::1], int64[::1], int64[::1])"
+    "int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1],"
+    " int64[:, ::1])"
 )
-def differences(
-    layers,
-    width,
-    depth,
-    prefix,
-    groups,
-    epochs,
-    rounds,
-    offsets,
-    signs,
-    skip,
-    limit,
-    start,
-    out,
-    out_diff,
-    out_task,
-    state,
-):
-    """For each task from ``start``: the mixed difference of the window ``skip .. skip + limit`` of its group.
+def differences(layers, prefix, groups, epochs, offsets, signs, reading, out):
+    """For each task: the mixed difference of the window ``SKIP .. SKIP + LIMIT`` of its group.
 
     Task i is group ``groups[i]``, ascending, at ``(epochs[i], rounds...)``; prefixes ascend too. The corners
-    are that time less ``offsets int64[1 + rounds, corners]``, of which the layers know the first ``depth``
-    coordinates. Rows come in order. ``state`` = (rows written, updates walked, rows that were there).
-    Returns the first task for which there was no room in ``out``, or the number of tasks.
+    are that time less ``offsets int64[1 + rounds, corners]``, of which the layers know the first ``DEPTH``
+    coordinates. Into the columns of ``out int64[width + 2, capacity]``, in order: row, change and task.
     """
-    count = layers.shape[0]
-    group = prefix.shape[0]
-    corners = signs.shape[0]
+    width, depth, group = out.shape[0] - 2, reading[DEPTH], prefix.shape[0]
+    skip, limit = reading[SKIP], reading[LIMIT]
+    count, corners, tasks = layers.shape[0], signs.shape[0], groups.shape[0]
     bounds = np.empty((depth, corners), np.int64)
     for c in range(1, depth):
         for corner in range(corners):
-            bounds[c, corner] = rounds[c - 1] - offsets[c, corner]
-    first = np.zeros(count, np.int64)
-    position = np.zeros(count, np.int64)
-    there = np.zeros(count, np.int64)
-    net = np.empty(corners, np.int64)
-    seen = np.empty(corners, np.int64)
-    tasks = groups.shape[0]
-    for task in range(start, tasks):
+            bounds[c, corner] = reading[ROUNDS + c - 1] - offsets[c, corner]
+    first, position, there = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
+    net, seen, result = np.empty(corners, np.int64), np.empty(corners, np.int64), np.empty(2, np.int64)
+    for task in range(reading[START], tasks):
         number = groups[task]
-        if task == start or number != groups[task - 1]:
+        if task == reading[START] or number != groups[task - 1]:
             for layer in range(count):
                 first[layer] = gallop(layers, layer, first[layer], prefix, number, group)
+        reading[START] = task
         for layer in range(count):
-            row = first[layer]
-            position[layer] = row
-            there[layer] = (
-                1
-                if row < layers[layer, ROWS]
-                and compare_prefix(layers, layer, row, prefix, number, group) == 0
-                else 0
-            )
+            position[layer] = first[layer]
+            there[layer] = 1 if begins(layers, layer, first[layer], prefix, number, group) else 0
         for corner in range(corners):
             bounds[0, corner] = epochs[task] - offsets[0, corner]
             seen[corner] = 0
-        written = state[0]
+        written = reading[WRITTEN]
         open_corners = corners
-        best_row = np.int64(0)
         while open_corners > 0:
-            best = -1
-            for layer in range(count):
-                if there[layer] == 1 and (
-                    best < 0 or compare_rows(layers, layer, position[layer], best, best_row, width) < 0
-                ):
-                    best = layer
-                    best_row = position[layer]
-            if best < 0:
+            walked = take_next(layers, position, there, width, prefix, number, group, bounds, net, result)
+            if walked == 0:
                 break
-            for corner in range(corners):
-                net[corner] = 0
-            for layer in range(count):
-                row = position[layer]
-                while there[layer] == 1 and compare_rows(layers, layer, row, best, best_row, width) == 0:
-                    add_visible(layers, layer, row, bounds, net)
-                    state[1] += 1
-                    row += 1
-                    if row == layers[layer, ROWS]:
-                        there[layer] = 0
-                position[layer] = row
-                if there[layer] == 1 and compare_prefix(layers, layer, row, prefix, number, group) != 0:
-                    there[layer] = 0
+            reading[WALKED] += walked
             change = slide(seen, net, signs, skip, limit)
             live = 0
             open_corners = 0
             for corner in range(corners):
                 live |= 1 if net[corner] > 0 else 0
                 open_corners += 1 if seen[corner] - skip < limit else 0
-            state[2] += live
+            reading[THERE] += live
             if change != 0:
                 if written == out.shape[1]:
                     return task
-                for c in range(width):
-                    out[c, written] = load(layers[best, DATA], c * layers[best, ROWS] + best_row)
-                out_diff[written] = change
-                out_task[written] = task
+                copy_row(layers, result[0], result[1], out, written, width)
+                out[width, written], out[width + 1, written] = change, task
                 written += 1
-        state[0] = written
+        reading[WRITTEN] = written
     return tasks
 
 
 @device
-def is_listed(out, task, out_task, first, written):
-    """Whether column ``written`` of ``out`` occurs before it, from ``first`` on."""
+def is_listed(out, first, written):
+    """Whether column ``written`` of ``out``, but for its last word, occurs before it, from ``first`` on."""
     row = written - 1
-    while row >= first and out_task[row] == task:
+    while row >= first:
         equal = True
-        for c in range(out.shape[0]):
+        for c in range(out.shape[0] - 1):
             if out[c, row] != out[c, written]:
                 equal = False
                 break
@@ -342,80 +331,73 @@ def is_listed(out, task, out_task, first, written):
     return False
 
 
-@kernel(
-    "int64(int64[:, ::1], int64, int64[:, ::1], int64, int64, int64, int64[:, ::1], int64[::1], int64[::1])"
-)
-def group_times(layers, depth, prefix, group, closed, start, out, out_task, state):
-    """For each group from ``start``: the distinct times of its updates.
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64, int64[::1], int64[:, ::1])")
+def group_times(layers, prefix, closed, reading, out):
+    """For each group: the distinct times of its updates.
 
-    Epochs before ``closed`` count as one, ``closed - 1``. ``prefix int64[group, tasks]``, ``out int64[depth,
-    capacity]`` with room for one more column than is listed; ``state[0]`` is the number written. Returns
-    the first group that did not fit, or the number of groups.
+    Epochs before ``closed`` count as one, ``closed - 1``. ``prefix int64[group, tasks]``. Into the columns of
+    ``out int64[depth + 1, capacity]``, with room for one more than is listed: a time and the task.
     """
-    capacity = out.shape[1] - 1
+    depth, group = out.shape[0] - 1, prefix.shape[0]
     tasks = prefix.shape[1]
-    for task in range(start, tasks):
-        first = state[0]
+    for task in range(reading[START], tasks):
+        reading[START] = task
+        first = reading[WRITTEN]
         written = first
         for layer in range(layers.shape[0]):
             row = first_not_below(layers, layer, prefix, task, group)
             stride = layers[layer, TIME_STRIDE]
             rows = layers[layer, ROWS] if stride == 1 else 1
-            while row < layers[layer, ROWS] and compare_prefix(layers, layer, row, prefix, task, group) == 0:
+            while begins(layers, layer, row, prefix, task, group):
                 for c in range(depth):
                     out[c, written] = load(layers[layer, TIME], c * rows + row * stride)
                 if out[0, written] < closed:
                     out[0, written] = closed - 1
-                if not is_listed(out, task, out_task, first, written):
-                    if written == capacity:
+                if not is_listed(out, first, written):
+                    if written == out.shape[1] - 1:
                         return task
-                    out_task[written] = task
+                    out[depth, written] = task
                     written += 1
                 row += 1
-        state[0] = written
+        reading[WRITTEN] = written
     return tasks
 
 
-@kernel(
-    "int64(int64[:, ::1], int64, int64[:, ::1], int64[::1], int64, int64[:, ::1], int64[::1], int64[::1])"
-)
-def later_rounds(layers, depth, prefix, rounds, start, out, out_task, state):
-    """For each group from ``start``: the least upper bounds of ``rounds`` and those of its updates, if later.
+@kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1])")
+def later_rounds(layers, prefix, rounds, reading, out):
+    """For each group: the least upper bounds of ``rounds`` and those of its updates, if later.
 
-    In a loop that is not nested only the first of them. ``prefix int64[group, tasks]``, ``out int64[rounds,
-    capacity]`` with room for one more column than is listed; ``state[0]`` is the number written. Rounds that
-    the layers' times of ``depth`` coordinates lack are 0. Returns the first group that did not fit, or the
-    number of groups.
+    In a loop that is not nested only the first of them. ``prefix int64[group, tasks]``. Into the columns of
+    ``out int64[k + 1, capacity]``, with room for one more than is listed: rounds and the task. Rounds that
+    the layers' times of ``DEPTH`` coordinates lack are 0.
     """
-    capacity = out.shape[1] - 1
-    tasks = prefix.shape[1]
-    group = prefix.shape[0]
-    nested = rounds.shape[0] > 1
-    for task in range(start, tasks):
-        first = state[0]
+    k, group, tasks = rounds.shape[0], prefix.shape[0], prefix.shape[1]
+    for task in range(reading[START], tasks):
+        reading[START] = task
+        first = reading[WRITTEN]
         written = first
         for layer in range(layers.shape[0]):
             row = first_not_below(layers, layer, prefix, task, group)
             stride = layers[layer, TIME_STRIDE]
             rows = layers[layer, ROWS] if stride == 1 else 1
-            while row < layers[layer, ROWS] and compare_prefix(layers, layer, row, prefix, task, group) == 0:
+            while begins(layers, layer, row, prefix, task, group):
                 later = False
-                for c in range(rounds.shape[0]):
-                    known = c + 1 < depth
+                for c in range(k):
+                    known = c + 1 < reading[DEPTH]
                     t = load(layers[layer, TIME], (c + 1) * rows + row * stride) if known else 0
                     later |= t > rounds[c]
                     out[c, written] = max(t, rounds[c])
                 row += 1
                 if not later:
                     continue
-                if not nested and written > first:
+                if k == 1 and written > first:
                     out[0, first] = min(out[0, first], out[0, written])
-                elif not nested or not is_listed(out, task, out_task, first, written):
-                    if written == capacity:
+                elif k == 1 or not is_listed(out, first, written):
+                    if written == out.shape[1] - 1:
                         return task
-                    out_task[written] = task
+                    out[k, written] = task
                     written += 1
-        state[0] = written
+        reading[WRITTEN] = written
     return tasks
 
 

@@ -1,34 +1,39 @@
-"""Kernels that change a history table: accumulators by key and time, for times (epoch, rounds...).
-
-``slots int64[capacity]`` is an open-addressing hash table; a filled slot holds 32 bits of the key's hash,
-then 32 of its number + 1, so that neither a probe that fails nor growth looks at the keys. Then there are
-
-* ``keys int64[keys, 1 + nk + 1 + k + words]``: link, key columns, then the key's first record: epoch, k
-  rounds, accumulators (see ``accumulators``);
-* ``records int64[records, 1 + 1 + k + words]``: link, then a record.
-
-A link is a record's number + 1, or 0. A record of the step in progress bears its epoch, one of closed epochs
-``COMMITTED``. From a key's link hang the step's records, latest rounds first and among equal rounds latest
-epoch first, then the committed ones in lexicographic order of rounds, each rounds once; the record in the
-key is the least committed one if there is any, else the step's first. ``bits`` marks the keys that are listed
-in ``current``, those to be evaluated.
-``state`` is indexed by the constants below: ``MIXED`` says whether the step had a diff that is not positive;
-the last word is a sink for prefetches.
-"""
+"""Kernels that change a history table; ``kernels/historytable.py`` has its layout."""
 
 import numpy as np
 
 from kpg.runtime.kernels import device, kernel
 from kpg.runtime.kernels.accumulators import LOW, add_row, add_words, is_zero
+from kpg.runtime.kernels.historytable import (
+    COLUMNS,
+    COMMITTED,
+    CURRENT,
+    FIRST_EPOCH,
+    FREE,
+    FREE_KEYS,
+    FREE_RECORDS,
+    KEYS,
+    LAST_EPOCH,
+    LIVE_KEYS,
+    LIVE_RECORDS,
+    MIXED,
+    RECORDS,
+    ROUNDS,
+    SINK,
+    STEP_RECORDS,
+    TOUCHED,
+    bits_of,
+    current_of,
+    keys_of,
+    records_of,
+    slots_of,
+    spec_of,
+    touched_of,
+)
 
 BLOCK = 64
 SEED = 0x9E3779B97F4A7C15 - 2**64
 FACTOR = 0xFF51AFD7ED558CCD
-COMMITTED = -1
-FREE = -2
-
-KEYS, FREE_KEYS, LIVE_KEYS, RECORDS, FREE_RECORDS, LIVE_RECORDS = range(6)
-TOUCHED, CURRENT, STEP_RECORDS, FIRST_EPOCH, LAST_EPOCH, MIXED, ENTRIES, OWED, SINK = range(6, 15)
 
 
 @device
@@ -51,13 +56,14 @@ def append(number, last, link, keys, records):
 
 
 @device
-def list_key(number, bits, current, state):
-    """Have the key evaluated."""
+def list_key(number, bits, current, n):
+    """Have the key evaluated, the n-th if it is not among them yet; how many they are then."""
     bit = 1 << (number & 63)
     if bits[number >> 6] & bit == 0:
         bits[number >> 6] |= bit
-        current[state[CURRENT]] = number
-        state[CURRENT] += 1
+        current[n] = number
+        n += 1
+    return n
 
 
 @device
@@ -101,157 +107,180 @@ def find_block(data, start, n, nk, slots, keys, records, homes, found):
     return sink
 
 
-@kernel(
-    "void(int64[:, ::1], int64[:, ::1], int64[::1], int64, int64, int64, int64[:, ::1], int64[::1],"
-    " int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1])"
-)
-def accumulate(
-    data, time, diff, first, last, nk, spec, slots, keys, records, bits, touched, current, state
-):  # fmt: skip
+@device
+def find_in(slots, slot, tag, keys, data, row, nk):
+    """The number of a row's key and its slot, or -1 and the empty slot for it, from ``slot`` on.
+
+    The key may have come with an earlier row of the block.
+    """
+    mask = slots.shape[0] - 1
+    while slots[slot] != 0:
+        if (slots[slot] >> 32) & LOW == tag:
+            number = (slots[slot] & LOW) - 1
+            same = True
+            for c in range(nk):
+                same = same and keys[number, 1 + c] == data[c, row]
+            if same:
+                return number, slot
+        slot = (slot + 1) & mask
+    return np.int64(-1), slot
+
+
+@device
+def add_key(data, row, nk, epoch, time, keys, table):
+    """A key with an empty record; its number."""
+    if table[FREE_KEYS] > 0:
+        number = table[FREE_KEYS] - 1
+        table[FREE_KEYS] = keys[number, 0]
+    else:
+        number = table[KEYS]
+        table[KEYS] += 1
+    table[LIVE_KEYS] += 1
+    keys[number, 0] = 0
+    for c in range(nk):
+        keys[number, 1 + c] = data[c, row]
+    keys[number, 1 + nk] = epoch
+    for i in range(1, time.shape[0]):
+        keys[number, 1 + nk + i] = time[i, 0]
+    for word in range(1 + nk + time.shape[0], keys.shape[1]):
+        keys[number, word] = 0
+    return number
+
+
+@device
+def step_record(number, base, epoch, time, keys, records):
+    """Where a key's record of the step at a time is: (if there, its link or 0, the link that it follows).
+
+    Without one the last is the link behind which it belongs, 0 for the key. Nothing else came at these rounds
+    later, so that they are before all others.
+    """
+    words = time.shape[0]
+    if keys[number, base] == epoch:
+        same = True
+        for i in range(1, words):
+            same = same and keys[number, base + i] == time[i, 0]
+        if same:
+            return True, np.int64(0), np.int64(0)
+    ahead = np.int64(0)
+    link = keys[number, 0]
+    while link > 0 and records[link - 1, 1] >= epoch:
+        same = True
+        for i in range(1, words):
+            same = same and records[link - 1, 1 + i] == time[i, 0]
+        if not same:
+            break
+        if records[link - 1, 1] == epoch:
+            return True, link, ahead
+        ahead = link
+        link = records[link - 1, 0]
+    return False, np.int64(0), ahead
+
+
+@device
+def add_record(number, ahead, epoch, time, keys, records, table):
+    """An empty record of a key, behind the link ``ahead``, or first; its link."""
+    if table[FREE_RECORDS] > 0:
+        link = table[FREE_RECORDS]
+        table[FREE_RECORDS] = records[link - 1, 0]
+    else:
+        table[RECORDS] += 1
+        link = table[RECORDS]
+    table[LIVE_RECORDS] += 1
+    if ahead == 0:
+        records[link - 1, 0] = keys[number, 0]
+        keys[number, 0] = link
+    else:
+        records[link - 1, 0] = records[ahead - 1, 0]
+        records[ahead - 1, 0] = link
+    records[link - 1, 1] = epoch
+    for i in range(1, time.shape[0]):
+        records[link - 1, 1 + i] = time[i, 0]
+    for word in range(1 + time.shape[0], records.shape[1]):
+        records[link - 1, word] = 0
+    return link
+
+
+@kernel("void(int64[:, ::1], int64[:, ::1], int64[::1], int64, int64, int64[::1])")
+def accumulate(data, time, diff, first, last, table):
     """Add rows ``first .. last``, which bear the rounds ``time[1:, 0]``, to the step's records there.
 
     Lists new keys of the step in ``touched``, and every key in ``current``.
     """
-    mask = slots.shape[0] - 1
+    nk, words = table[COLUMNS], time.shape[0]
     base = 1 + nk
-    words = time.shape[0]
+    keys, records, spec, slots = keys_of(table), records_of(table), spec_of(table), slots_of(table)
+    bits, touched, current = bits_of(table), touched_of(table), current_of(table)
     diff_step = 0 if diff.shape[0] == 1 else 1
     time_step = 0 if time.shape[1] == 1 else 1
+    homes, found = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    n_touched, n_current, n_step = table[TOUCHED], table[CURRENT], table[STEP_RECORDS]
+    earliest, latest = table[FIRST_EPOCH], table[LAST_EPOCH]
     plain = spec.shape[0] == 0
-    homes = np.empty(BLOCK, np.int64)
-    found = np.empty(BLOCK, np.int64)
-    allotted, free_keys, live_keys = state[KEYS], state[FREE_KEYS], state[LIVE_KEYS]
-    used, free_records, live_records = state[RECORDS], state[FREE_RECORDS], state[LIVE_RECORDS]
-    n_touched, n_current, n_step = state[TOUCHED], state[CURRENT], state[STEP_RECORDS]
-    earliest, latest = state[FIRST_EPOCH], state[LAST_EPOCH]
     least = 1
     sink = 0
     for start in range(first, last, BLOCK):
         stop = min(start + BLOCK, last)
         sink ^= find_block(data, start, stop - start, nk, slots, keys, records, homes, found)
         for row in range(start, stop):
-            number = found[row - start]
+            number, link, added = found[row - start], np.int64(0), True
+            epoch, change = time[0, row * time_step], diff[row * diff_step]
+            least = min(least, change)
             if number < 0:
                 tag = (homes[row - start] >> 32) & LOW
-                slot = homes[row - start] & LOW
-                while slots[slot] != 0:
-                    if (slots[slot] >> 32) & LOW == tag:
-                        number = (slots[slot] & LOW) - 1
-                        for c in range(nk):
-                            if keys[number, 1 + c] != data[c, row]:
-                                number = -1
-                                break
-                        if number >= 0:
-                            break
-                    slot = (slot + 1) & mask
-            epoch = time[0, row * time_step]
-            change = diff[row * diff_step]
-            least = min(least, change)
-            link = 0
-            if number < 0:
-                if free_keys > 0:
-                    number = free_keys - 1
-                    free_keys = keys[number, 0]
-                else:
-                    number = allotted
-                    allotted += 1
-                live_keys += 1
-                slots[slot] = (tag << 32) | (number + 1)
-                keys[number, 0] = 0
-                for c in range(nk):
-                    keys[number, 1 + c] = data[c, row]
-                keys[number, base] = epoch
-                for i in range(1, words):
-                    keys[number, base + i] = time[i, 0]
-                for word in range(base + words, keys.shape[1]):
-                    keys[number, word] = 0
-                touched[n_touched] = number
-                n_touched += 1
-                added = True
-            else:
-                head = keys[number, 0]
-                added = True
-                ahead = 0
+                number, slot = find_in(slots, homes[row - start] & LOW, tag, keys, data, row, nk)
+                if number < 0:
+                    number = add_key(data, row, nk, epoch, time, keys, table)
+                    slots[slot] = (tag << 32) | (number + 1)
+                    touched[n_touched] = number
+                    n_touched += 1
+                    link = np.int64(-1)
+            if link == 0:
+                ahead = np.int64(0)
                 if (bits[number >> 6] >> (number & 63)) & 1:  # otherwise nothing came at these rounds yet
-                    if keys[number, base] == epoch:
-                        added = False
-                        for i in range(1, words):
-                            added = added or keys[number, base + i] != time[i, 0]
-                    link = 0 if not added else head
-                    while added and link > 0 and records[link - 1, 1] >= epoch:
-                        same = True
-                        for i in range(1, words):
-                            same = same and records[link - 1, 1 + i] == time[i, 0]
-                        if not same:
-                            break
-                        if records[link - 1, 1] == epoch:
-                            added = False
-                        else:
-                            ahead = link
-                            link = records[link - 1, 0]
+                    there, link, ahead = step_record(number, base, epoch, time, keys, records)
+                    added = not there
                 if added:
+                    head = keys[number, 0]
                     if keys[number, base] < 0 and (head == 0 or records[head - 1, 1] < 0):
                         touched[n_touched] = number
                         n_touched += 1
-                    if free_records > 0:
-                        link = free_records
-                        free_records = records[link - 1, 0]
-                    else:
-                        used += 1
-                        link = used
-                    live_records += 1
-                    if ahead == 0:
-                        records[link - 1, 0] = head
-                        keys[number, 0] = link
-                    else:
-                        records[link - 1, 0] = records[ahead - 1, 0]
-                        records[ahead - 1, 0] = link
-                    records[link - 1, 1] = epoch
-                    for i in range(1, words):
-                        records[link - 1, 1 + i] = time[i, 0]
-                    for word in range(1 + words, records.shape[1]):
-                        records[link - 1, word] = 0
+                    link = add_record(number, ahead, epoch, time, keys, records, table)
             if added:
                 n_step += 1
-                earliest = min(earliest, epoch)
-                latest = max(latest, epoch)
-                if (bits[number >> 6] >> (number & 63)) & 1 == 0:
-                    bits[number >> 6] |= 1 << (number & 63)
-                    current[n_current] = number
-                    n_current += 1
-            if plain and link == 0:
+                earliest, latest = min(earliest, epoch), max(latest, epoch)
+                n_current = list_key(number, bits, current, n_current)
+            if plain and link <= 0:
                 keys[number, base + words] += change
             elif plain:
                 records[link - 1, 1 + words] += change
-            elif link == 0:
+            elif link <= 0:
                 add_row(data, row, change, keys, number, base + words, spec)
             else:
                 add_row(data, row, change, records, link - 1, 1 + words, spec)
-    state[KEYS], state[FREE_KEYS], state[LIVE_KEYS] = allotted, free_keys, live_keys
-    state[RECORDS], state[FREE_RECORDS], state[LIVE_RECORDS] = used, free_records, live_records
-    state[TOUCHED], state[CURRENT], state[STEP_RECORDS] = n_touched, n_current, n_step
-    state[FIRST_EPOCH], state[LAST_EPOCH] = earliest, latest
+    table[TOUCHED], table[CURRENT], table[STEP_RECORDS] = n_touched, n_current, n_step
+    table[FIRST_EPOCH], table[LAST_EPOCH] = earliest, latest
     if least <= 0:
-        state[MIXED] = 1
-    state[SINK] ^= sink
+        table[MIXED] = 1
+    table[SINK] ^= sink
 
 
-@kernel("void(int64[::1], int64[::1], int64[::1], int64[::1])")
-def wake(numbers, bits, current, state):
+@kernel("void(int64[::1], int64[::1])")
+def wake(numbers, table):
     """List keys in ``current``, each once."""
+    bits, current = bits_of(table), current_of(table)
     for i in range(numbers.shape[0]):
-        list_key(numbers[i], bits, current, state)
+        table[CURRENT] = list_key(numbers[i], bits, current, table[CURRENT])
 
 
 @device
-def free_record(link, records, state):
-    records[link - 1, 0] = state[FREE_RECORDS]
-    state[FREE_RECORDS] = link
-    state[LIVE_RECORDS] -= 1
+def free_record(link, records, table):
+    records[link - 1, 0] = table[FREE_RECORDS]
+    table[FREE_RECORDS] = link
+    table[LIVE_RECORDS] -= 1
 
 
 @device
-def free_key(number, nk, slots, keys, state):
+def free_key(number, nk, slots, keys, table):
     """Forget a key that has no records but its own; backward-shift deletion of its slot."""
     mask = slots.shape[0] - 1
     hole = hash_key(keys, number, nk) & mask
@@ -268,9 +297,9 @@ def free_key(number, nk, slots, keys, state):
             hole = probe
     slots[hole] = 0
     keys[number, 1 + nk] = FREE
-    keys[number, 0] = state[FREE_KEYS]
-    state[FREE_KEYS] = number + 1
-    state[LIVE_KEYS] -= 1
+    keys[number, 0] = table[FREE_KEYS]
+    table[FREE_KEYS] = number + 1
+    table[LIVE_KEYS] -= 1
 
 
 @device
@@ -299,7 +328,7 @@ def pop_step(number, keys, records):
 
 
 @device
-def fold(number, base, rounds, spec, keys, records, state):
+def fold(number, base, rounds, spec, keys, records, table):
     """Merge the step's records of a key with its committed ones."""
     step = pop_step(number, keys, records)
     link = keys[number, 0]
@@ -324,10 +353,10 @@ def fold(number, base, rounds, spec, keys, records, state):
         records[taken - 1, 1] = COMMITTED
         if last == 0 and compare(keys, number, base, records, taken - 1, 1, rounds) == 0:
             add_words(keys, number, base + 1 + rounds, records, taken - 1, 2 + rounds, spec)
-            free_record(taken, records, state)
+            free_record(taken, records, table)
         elif last > 0 and compare(records, last - 1, 1, records, taken - 1, 1, rounds) == 0:
             add_words(records, last - 1, 2 + rounds, records, taken - 1, 2 + rounds, spec)
-            free_record(taken, records, state)
+            free_record(taken, records, table)
         else:
             append(number, last, taken, keys, records)
             last = taken
@@ -335,7 +364,7 @@ def fold(number, base, rounds, spec, keys, records, state):
 
 
 @device
-def drop_zeros(number, base, rounds, spec, keys, records, state):
+def drop_zeros(number, base, rounds, spec, keys, records, table):
     """Free a key's records that are zero. Returns whether any is left."""
     last = 0
     link = keys[number, 0]
@@ -343,7 +372,7 @@ def drop_zeros(number, base, rounds, spec, keys, records, state):
         following = records[link - 1, 0]
         if is_zero(records, link - 1, 2 + rounds, spec):
             append(number, last, following, keys, records)
-            free_record(link, records, state)
+            free_record(link, records, table)
         else:
             last = link
         link = following
@@ -355,7 +384,7 @@ def drop_zeros(number, base, rounds, spec, keys, records, state):
     for word in range(records.shape[1] - 1):
         keys[number, base + word] = records[link - 1, 1 + word]
     keys[number, 0] = records[link - 1, 0]
-    free_record(link, records, state)
+    free_record(link, records, table)
     return True
 
 
@@ -411,48 +440,52 @@ def touch_chains(touched, start, n, done, keys, records, links):
     return sink
 
 
-@kernel("void(int64[::1], int64, int64, int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1])")
-def commit(touched, nk, rounds, spec, slots, keys, records, state):
+@kernel("void(int64[::1])")
+def commit(table):
     """Make the step's records committed ones, merged with those before; forget what is zero.
 
     The one key of ``nk == 0`` stays.
     """
+    nk, rounds = table[COLUMNS], table[ROUNDS]
     base = 1 + nk
+    keys, records, spec = keys_of(table), records_of(table), spec_of(table)
+    slots, touched = slots_of(table), touched_of(table)
     links = np.empty(BLOCK, np.int64)
     done = np.zeros(BLOCK, np.int64)
-    single = state[FIRST_EPOCH] == state[LAST_EPOCH]
-    for start in range(0, state[TOUCHED], BLOCK):
-        n = min(BLOCK, state[TOUCHED] - start)
+    single = table[FIRST_EPOCH] == table[LAST_EPOCH]
+    for start in range(0, table[TOUCHED], BLOCK):
+        n = min(BLOCK, table[TOUCHED] - start)
         if single:
             commit_new(touched, start, n, base, rounds, keys, records, links, done)
-        state[SINK] ^= touch_chains(touched, start, n, done, keys, records, links)
+        table[SINK] ^= touch_chains(touched, start, n, done, keys, records, links)
         for i in range(n):
             if done[i]:
                 continue
             number = touched[start + i]
-            fold(number, base, rounds, spec, keys, records, state)
-            if drop_zeros(number, base, rounds, spec, keys, records, state):
+            fold(number, base, rounds, spec, keys, records, table)
+            if drop_zeros(number, base, rounds, spec, keys, records, table):
                 continue
             if nk > 0:
-                free_key(number, nk, slots, keys, state)
+                free_key(number, nk, slots, keys, table)
             else:
                 for c in range(1, rounds + 1):
                     keys[number, base + c] = 0
 
 
-@kernel(
-    "void(int64[::1], int64[::1], int64, int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1])"
-)
-def rollback(touched, current, nk, bits, slots, keys, records, state):
+@kernel("void(int64[::1])")
+def rollback(table):
     """Forget the step's records, and the keys that have no others."""
-    for i in range(state[CURRENT]):
+    nk = table[COLUMNS]
+    keys, records, slots = keys_of(table), records_of(table), slots_of(table)
+    touched, current, bits = touched_of(table), current_of(table), bits_of(table)
+    for i in range(table[CURRENT]):
         bits[current[i] >> 6] = 0
-    for i in range(state[TOUCHED]):
+    for i in range(table[TOUCHED]):
         number = touched[i]
         step = pop_step(number, keys, records)
         while step > 0:
             following = records[step - 1, 0]
-            free_record(step, records, state)
+            free_record(step, records, table)
             step = following
         if keys[number, 1 + nk] >= 0:
-            free_key(number, nk, slots, keys, state)
+            free_key(number, nk, slots, keys, table)

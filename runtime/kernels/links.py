@@ -54,7 +54,10 @@ TOP_PLACE = 1  # address of the arrangement's place
 TOP_TAIL = 2  # address of its tail's description
 TOP_LAST = 3  # address of what layers have of the tail, int64[BEGINNING]
 TOP_GROUP = 4  # how many columns tell groups apart
-TOP_FIELDS = 5
+TOP_WIDTH = 5  # columns of a row
+TOP_SKIP = 6  # the window of rows that are read of a group
+TOP_LIMIT = 7
+TOP_FIELDS = 8
 
 # Of what is told of a change of state.
 CHANGE_LINK = 0

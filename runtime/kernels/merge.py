@@ -9,7 +9,7 @@ have room for all input rows. The kernels that add up diffs stop before a row wh
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import device, kernel
+from kpg.runtime.kernels import device, inlined, kernel
 
 Words = NDArray[np.int64]
 
@@ -334,6 +334,46 @@ def choose(a: Words, i: int, b: Words, j: int, out: Words, at: int, count: int, 
         jb += (1 - less) * b_step
 
 
+@inlined
+def note_diff(out_diff: Words, at: int, state: Words) -> None:
+    """Take account of the diff at ``at``: the first that differs has those before it written out."""
+    if out_diff[at] != out_diff[0] and state[3] & UNEQUAL == 0:
+        out_diff[1:at] = out_diff[0]
+        state[3] |= UNEQUAL
+
+
+@inlined
+def is_single(rows: Words, i: int) -> bool:
+    """Whether the row after row i is another."""
+    c = 0
+    while i + 1 < rows.shape[1] and c < rows.shape[0] and rows[c, i] == rows[c, i + 1]:
+        c += 1
+    return i + 1 == rows.shape[1] or c < rows.shape[0]
+
+
+@inlined
+def copy_single(
+    rows: Words,
+    time: Words,
+    diff: Words,
+    i: int,
+    floor: Words,
+    out: Words,
+    out_time: Words,
+    out_diff: Words,
+    at: int,
+    state: Words,
+) -> None:
+    """Put a row of one update into place ``at``, its time raised to the floor."""
+    for c in range(rows.shape[0]):
+        out[c, at] = rows[c, i]
+    time_step = 1 if time.shape[1] > 1 else 0
+    for d in range(time.shape[0]):
+        out_time[d, at] = max(floor[d], time[d, i * time_step])
+    out_diff[at] = diff[i * (1 if diff.shape[0] > 1 else 0)]
+    note_diff(out_diff, at, state)
+
+
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
     " int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64)"
@@ -363,7 +403,6 @@ def merge_histories(
     a_rows = a.shape[1]
     b_rows = b.shape[1]
     width, depth = a.shape[0], out_time.shape[0]
-    a_time_step, b_time_step = int(a_time.shape[1] > 1), int(b_time.shape[1] > 1)
     a_diff_step, b_diff_step = int(a_diff.shape[0] > 1), int(b_diff.shape[0] > 1)
     same = a_diff.shape[0] == 1 and b_diff.shape[0] == 1 and a_diff[0] == b_diff[0]
     from_a = np.empty(BLOCK, np.int64)
@@ -399,39 +438,17 @@ def merge_histories(
         while sign == 0 and c < width:
             sign = int(a[c, i] > b[c, j]) - int(a[c, i] < b[c, j])
             c += 1
-        # A row with one update, as most have, is copied; written out twice, see Device.
-        if sign < 0:
-            c = 0
-            while i + 1 < a_rows and c < width and a[c, i] == a[c, i + 1]:
-                c += 1
-            if i + 1 == a_rows or c < width:
-                for c in range(width):
-                    out[c, at] = a[c, i]
-                for d in range(depth):
-                    out_time[d, at] = max(floor[d], a_time[d, i * a_time_step])
-                out_diff[at] = a_diff[i * a_diff_step]
-                if out_diff[at] != out_diff[0] and state[3] & UNEQUAL == 0:
-                    out_diff[1:at] = out_diff[0]
-                    state[3] |= UNEQUAL
-                at += 1
-                i += 1
-                continue
-        elif sign > 0:
-            c = 0
-            while j + 1 < b_rows and c < width and b[c, j] == b[c, j + 1]:
-                c += 1
-            if j + 1 == b_rows or c < width:
-                for c in range(width):
-                    out[c, at] = b[c, j]
-                for d in range(depth):
-                    out_time[d, at] = max(floor[d], b_time[d, j * b_time_step])
-                out_diff[at] = b_diff[j * b_diff_step]
-                if out_diff[at] != out_diff[0] and state[3] & UNEQUAL == 0:
-                    out_diff[1:at] = out_diff[0]
-                    state[3] |= UNEQUAL
-                at += 1
-                j += 1
-                continue
+        # A row with one update, as most have, is copied.
+        if sign < 0 and is_single(a, i):
+            copy_single(a, a_time, a_diff, i, floor, out, out_time, out_diff, at, state)
+            at += 1
+            i += 1
+            continue
+        if sign > 0 and is_single(b, j):
+            copy_single(b, b_time, b_diff, j, floor, out, out_time, out_diff, at, state)
+            at += 1
+            j += 1
+            continue
         first, to = at, at
         first_a, first_b = i, j
         overflow = False
@@ -459,9 +476,7 @@ def merge_histories(
             for c in range(a.shape[0]):
                 out[c, at] = a[c, first_a] if sign <= 0 else b[c, first_b]
             out_diff[at] = total
-            if total != out_diff[0] and state[3] & UNEQUAL == 0:
-                out_diff[1:at] = out_diff[0]
-                state[3] |= UNEQUAL
+            note_diff(out_diff, at, state)
             at += 1
         if overflow:
             i, j, at = first_a, first_b, first

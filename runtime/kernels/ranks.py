@@ -1,18 +1,18 @@
 """Kernels that read from a history table, between steps, in which round rows came to be there.
 
-The layout is that of ``kernels.history``, for times (epoch, round).
+``historytable`` has its layout, here for times (epoch, round).
 """
 
 import numpy as np
 
 from kpg.runtime.kernels import device, kernel
 from kpg.runtime.kernels.accumulators import LOW
-from kpg.runtime.kernels.history import FREE
+from kpg.runtime.kernels.historytable import COLUMNS, FREE, KEYS, keys_of, records_of, slots_of
 
 
 @device
 def hash_row(rows, row, width):
-    """As ``kernels.history.hash_row``."""
+    """As ``history.find_block`` hashes keys."""
     h = np.uint64(0x9E3779B97F4A7C15)
     for c in range(width):
         h = (h ^ np.uint64(rows[c, row])) * np.uint64(0xFF51AFD7ED558CCD)
@@ -36,10 +36,11 @@ def first_round(number, nk, keys, records, gone):
     return first if count > 0 or gone else -1
 
 
-@kernel("void(int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64, int64[::1])")
-def find(rows, slots, keys, records, gone, ranks):
+@kernel("void(int64[:, ::1], int64[::1], int64, int64[::1])")
+def find(rows, table, gone, ranks):
     """The first round of each of ``rows[nk, n]``, -1 for one that is not there (``gone``: never was)."""
     nk = rows.shape[0]
+    slots, keys, records = slots_of(table), keys_of(table), records_of(table)
     mask = slots.shape[0] - 1
     for row in range(rows.shape[1]):
         ranks[row] = -1
@@ -57,13 +58,12 @@ def find(rows, slots, keys, records, gone, ranks):
             slot = (slot + 1) & mask
 
 
-@kernel("int64(int64, int64, int64, int64[:, ::1], int64[:, ::1], int64, int64[:, ::1], int64[::1])")
-def every(first, last, nk, keys, records, gone, rows, ranks):
-    """Those of the keys ``first .. last`` that are there (``gone``: ever were), as ``rows[nk, n]``, and their
-    ranks; how many.
-    """
+@kernel("int64(int64[::1], int64, int64[:, ::1], int64[::1])")
+def every(table, gone, rows, ranks):
+    """The keys that are there (``gone``: ever were), as ``rows[nk, n]``, and their ranks; how many."""
+    nk, keys, records = table[COLUMNS], keys_of(table), records_of(table)
     n = 0
-    for number in range(first, last):
+    for number in range(table[KEYS]):
         if keys[number, 1 + nk] == FREE:
             continue
         rank = first_round(number, nk, keys, records, gone)

@@ -13,8 +13,9 @@ from kpg.runtime.native import memory
 class Device:
     """A function callable from the kernels of its file, and of those that import it; compiled into each."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, inlined: bool = False) -> None:
         self.function = function
+        self.inlined = inlined
         self.__doc__ = function.__doc__
         self._built: Callable[..., Any] | None = None
 
@@ -32,7 +33,7 @@ class Device:
         """The function as numba takes it."""
         import numba
 
-        compiled: Callable[..., Any] = numba.njit(self.function, nogil=True)
+        compiled: Callable[..., Any] = numba.njit(self.function, nogil=True, forceinline=self.inlined)
         return compiled
 
 
@@ -111,6 +112,15 @@ def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
 def device(function: Callable[..., Any]) -> Device:
     """Declare a function that kernels of the same file may call."""
     return Device(function)
+
+
+def inlined(function: Callable[..., Any]) -> Device:
+    """Declare a device whose code is to stand wherever it is called, however long it is.
+
+    For what is called for each row: a call hands over several words for each array. Of other devices LLVM
+    decides by itself.
+    """
+    return Device(function, inlined=True)
 
 
 def load_intrinsic() -> Intrinsic:

@@ -1,1 +1,1 @@
-"""One operator a file: thin shells over traces, group tables and programs."""
+"""One operator a file: thin shells over traces, group tables and compiled expressions."""

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError
 from kpg.runtime.functions import aggregate_named, aggregated
+from kpg.runtime.mfp.memo import values_of, word_of
 from kpg.runtime.operators.topk import GroupReader, Tasks
 from kpg.runtime.plan import BasicAggregate
-from kpg.runtime.program.memo import values_of, word_of
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.collect import collect
 from kpg.runtime.types import ERROR

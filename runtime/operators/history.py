@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
-from kpg.runtime.kernels.history import KEYS
-from kpg.runtime.kernels.weights import heaviest_key
+from kpg.runtime.kernels import differences
 from kpg.runtime.operators.reduce import check_sums
 from kpg.runtime.plan import Aggregate
 from kpg.runtime.state.history import HistoryTable
@@ -48,8 +47,7 @@ class Historic(Operator):
         self.bound += most_added(updates)
         if self.bound >= MOST_COUNTED:
             table = self.table
-            used = int(table.state[KEYS])
-            held = heaviest_key(table.keys, used, table.key, table.depth - 1, table.records)
+            held = differences.most_rows(table.state)
             rows = np.ascontiguousarray(updates.data[: table.key])
             # Negative, as the least int64 has no absolute value.
             more = largest(Updates(rows, np.zeros((1, 1), np.int64), -np.abs(updates.diff)))

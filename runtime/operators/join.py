@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import DataError
+from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.linear import apply_all, apply_one
-from kpg.runtime.program import Program
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.meeting import Meeting
 from kpg.runtime.trace.updates import Updates
@@ -26,14 +26,14 @@ MOST_TOUCHED = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One lookup: ``program`` sees the kept stream columns, then the kept arrangement columns."""
+    """One lookup: ``mfp`` sees the kept stream columns, then the kept arrangement columns."""
 
     arrangement: Arrange
     relation: int
     key: tuple[int, ...]
     keep_stream: NDArray[np.int64]
     keep_batch: NDArray[np.int64]
-    program: Program
+    mfp: CompiledMfp
     meeting: Meeting
 
 
@@ -42,7 +42,7 @@ class JoinPath:
     """How changes of one relation find their matches in all others."""
 
     relation: int
-    program: Program
+    mfp: CompiledMfp
     stages: tuple[Stage, ...]
 
 
@@ -80,7 +80,7 @@ class Join(Operator):
         if depth > 1 and len(path.stages) > 1:
             delta, origin = delta.with_time(np.concatenate((delta.time, delta.time))), depth
         found: Iterable[Updates] = ()
-        updates, passed = self._meet(path, apply_one(path.program, delta), origin)
+        updates, passed = self._meet(path, apply_one(path.mfp, delta), origin)
         if len(updates):
             found = (updates,)
             if passed < len(path.stages):
@@ -101,7 +101,7 @@ class Join(Operator):
             if met is None:
                 return updates, passed
             self.matched += met.data.shape[1]
-            updates = apply_one(stage.program, met)
+            updates = apply_one(stage.mfp, met)
         return updates, len(path.stages)
 
     def _pass_on(self, results: Iterable[Updates]) -> None:
@@ -130,7 +130,7 @@ class Join(Operator):
 
         ``origin`` is that of ``lookup``.
         """
-        found = apply_all(path.program, parts)
+        found = apply_all(path.mfp, parts)
         return self._match(path, path.stages, found, origin=origin, hydrating=hydrating)
 
     def _match(
@@ -149,7 +149,7 @@ class Join(Operator):
                 order = Order.ANY
             else:
                 order = Order.THROUGH if stage.relation < path.relation else Order.BEFORE
-            found = apply_all(stage.program, self._matches(stage, found, order, origin))
+            found = apply_all(stage.mfp, self._matches(stage, found, order, origin))
         return found
 
     def _matches(
@@ -196,7 +196,7 @@ class Join(Operator):
     def _touched(self, path: JoinPath, sample: Updates) -> int:
         """How many rows a sample meets on the path; it is left once they are ``MOST_TOUCHED``."""
         before = self.matched
-        # A sample may hold a row that came without its going, on which a program may fail.
+        # A sample may hold a row that came without its going, on which an expression may fail.
         with suppress(DataError):
             for _ in self._follow(path, (sample,), hydrating=True):
                 self.place.scope.interrupt.check()

@@ -8,41 +8,41 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import DataError
-from kpg.runtime.program import Program
+from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.trace.updates import Updates
 
 
-def apply(program: Program, updates: Updates) -> Updates:
-    """Rows that pass the program's predicates, mapped; times and diffs go along."""
-    data, kept = program.run(updates.data)
+def apply(compiled: CompiledMfp, updates: Updates) -> Updates:
+    """Rows that pass the predicates, mapped; times and diffs go along."""
+    data, kept = compiled.run(updates.data)
     return updates.with_data(data) if kept is None else _selected(updates, data, kept)
 
 
-def apply_one(program: Program, updates: Updates) -> Updates:
+def apply_one(compiled: CompiledMfp, updates: Updates) -> Updates:
     """As :func:`apply` on updates that are all there are: those that cancel out are none."""
     try:
-        return apply(program, updates)
+        return apply(compiled, updates)
     except DataError:
-        return apply(program, updates.consolidate())
+        return apply(compiled, updates.consolidate())
 
 
-def apply_all(program: Program, parts: Iterable[Updates]) -> Iterator[Updates]:
+def apply_all(compiled: CompiledMfp, parts: Iterable[Updates]) -> Iterator[Updates]:
     """As :func:`apply`, part by part.
 
-    Raises DataError if the program fails on a row that is there. One that came and went, whose updates
-    cancel out over all parts, is not: parts on which the program fails are looked at again together.
+    Raises DataError if the expressions fail on a row that is there. One that came and went, whose updates
+    cancel out over all parts, is not: parts on which the expressions fail are looked at again together.
     """
     failed = []
     for updates in parts:
         try:
-            result = apply(program, updates)
+            result = apply(compiled, updates)
         except DataError:
             failed.append(updates)
         else:
             if len(result):
                 yield result
     if failed:
-        yield apply(program, Updates.concat(failed).consolidate())
+        yield apply(compiled, Updates.concat(failed).consolidate())
 
 
 def _selected(updates: Updates, data: NDArray[np.int64], kept: NDArray[np.int64]) -> Updates:
@@ -63,25 +63,25 @@ class Stateless(Operator):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Linear(Stateless):
-    """``plan.Linear``: a program over every row."""
+    """``plan.Linear``: an mfp over every row."""
 
-    program: Program
+    mfp: CompiledMfp
 
     def absorb(self) -> None:
         for updates in self.take():
             try:
-                result = apply(self.program, updates)
+                result = apply(self.mfp, updates)
             except DataError:
                 self.pending.append(updates)
             else:
                 self.emit(result, more=True)
 
     def flush(self) -> None:
-        for result in apply_all(self.program, self.take()):
+        for result in apply_all(self.mfp, self.take()):
             self.emit(result)
 
     def snapshot(self) -> Iterator[Updates]:
-        yield from apply_all(self.program, self.inputs[0].snapshot())
+        yield from apply_all(self.mfp, self.inputs[0].snapshot())
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.kernels.collect import range_bounds
+from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.linear import apply_all
-from kpg.runtime.program import Program
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.meeting import Meeting
@@ -116,9 +116,9 @@ class RangeJoin(Operator):
     comparison: str
     meeting: Meeting
     """Of left rows and thresholds, all columns of both."""
-    pair_program: Program
+    pair_mfp: CompiledMfp
     """Over left row, right row: the comparison as a predicate, and the outputs."""
-    left_program: Program
+    left_mfp: CompiledMfp
     """The same outputs over the left row alone."""
     deltas: tuple[list[Updates], list[Updates]] = field(default_factory=lambda: ([], []))
     touched: int = 0
@@ -150,18 +150,18 @@ class RangeJoin(Operator):
         sought, closed, floor = self.right.sought, self.step.lower, self.step.floor
         met = self.meeting.of(updates, sought, Order.BEFORE, closed, floor, 0)
         if met is not None:
-            yield from apply_all(self.pair_program, (met,))
+            yield from apply_all(self.pair_mfp, (met,))
             return
         keep_left = np.arange(updates.data.shape[0], dtype=np.int64)
         keep_right = np.arange(self.right.width, dtype=np.int64)
         key = tuple(range(self.key))
         pairs = lookup(updates, key, sought, keep_left, keep_right, Order.BEFORE, closed=closed, floor=floor)
-        yield from apply_all(self.pair_program, pairs)
+        yield from apply_all(self.pair_mfp, pairs)
 
     def _right(self, updates: Updates, layers: Layers) -> Iterator[Updates]:
         """Changed thresholds against the left rows of times no later."""
         bounds = Updates(np.ascontiguousarray(updates.data[: self.key + 1]), updates.time, updates.diff)
-        yield from apply_all(self.left_program, self._between(bounds, layers))
+        yield from apply_all(self.left_mfp, self._between(bounds, layers))
 
     def _between(self, bounds: Updates, layers: Layers) -> Iterator[Updates]:
         for task in ranges(bounds.consolidate(), self.key, self.comparison):

@@ -11,8 +11,8 @@ from kpg.runtime.errors import DataError
 from kpg.runtime.functions import AccumulatorKind, aggregate_named
 from kpg.runtime.kernels import groups
 from kpg.runtime.kernels.links import MANY
+from kpg.runtime.mfp.errors import sum_overflow
 from kpg.runtime.plan import Aggregate
-from kpg.runtime.program.errors import sum_overflow
 from kpg.runtime.state.groups import GroupTable, chunks
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import ERROR, MAX_DECIMAL_PRECISION, NULL, Kind

@@ -106,7 +106,8 @@ class Antichain:
     def representative(self, time: Time) -> Time:
         """The time that no reader at times in advance of this frontier can tell from ``time``.
 
-        ``GLB over f of LUB(time, f)`` (K-Pg, appendix A), right for any lattice. It need not itself be
+        ``GLB over f of LUB(time, f)`` (K-Pg, appendix A), right for any lattice; of product orders, which are
+        distributive, it is the LUB of the time and the floor, by which kernels compact. It need not itself be
         in advance of the frontier. The empty frontier leaves the time as it is.
         """
         bounds = [least_upper_bound(time, element) for element in self.elements]
@@ -116,34 +117,3 @@ class Antichain:
         for bound in bounds[1:]:
             result = greatest_lower_bound(result, bound)
         return result
-
-    def fast_representative(self, time: Time) -> Time:
-        """:meth:`representative` by ``LUB(time, floor)``: equal to it as product orders are distributive."""
-        floor = self.floor()
-        return time if floor is None else least_upper_bound(time, floor)
-
-
-class MutableAntichain:
-    """A multiset of times whose minimal elements with positive count form a frontier."""
-
-    __slots__ = ("_counts", "_frontier")
-
-    def __init__(self) -> None:
-        self._counts: dict[Time, int] = {}
-        self._frontier: Antichain | None = Antichain()
-
-    def update(self, time: Time, delta: int) -> None:
-        """Add ``delta`` to the count of ``time``; counts may be negative for a while."""
-        count = self._counts.get(time, 0) + delta
-        if count:
-            self._counts[time] = count
-        else:
-            self._counts.pop(time, None)
-        self._frontier = None
-
-    @property
-    def frontier(self) -> Antichain:
-        """The minimal times with positive count."""
-        if self._frontier is None:
-            self._frontier = Antichain(tuple(time for time, count in self._counts.items() if count > 0))
-        return self._frontier

@@ -11,6 +11,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.functions import AccumulatorKind, aggregate_named
 from kpg.runtime.kernels import groups as group_kernels
+from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.basic import BasicReduce, evaluators
 from kpg.runtime.operators.history import LoopDistinct, LoopReduce
@@ -20,7 +21,6 @@ from kpg.runtime.operators.source import Source
 from kpg.runtime.operators.textorder import ExactOrder
 from kpg.runtime.operators.topk import TopK
 from kpg.runtime.plan import user
-from kpg.runtime.program import Program
 from kpg.runtime.render.context import Built, Site, arrangement_of
 from kpg.runtime.render.joins import range_join
 from kpg.runtime.render.users import build_user
@@ -40,7 +40,7 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
         case plan.Constant():
             return Constant(site.over(), data=_constant(node, context.dictionary))
         case plan.Linear(input=ref, mfp=mfp):
-            return Linear(site.over(built[ref]), program=Program(mfp, context))
+            return Linear(site.over(built[ref]), mfp=CompiledMfp(mfp, context))
         case plan.Concat(inputs=refs):
             return Concat(site.over(*(built[r] for r in refs)))
         case plan.Negate(input=ref):

@@ -50,8 +50,9 @@ class Site:
     def over(self, *inputs: Operator) -> Place:
         """The new operator's place, after what it reads."""
         position = self.context.next_position()
-        rowids = tuple(type_.table or None for type_ in self.types)
-        return Place(self.fingerprint, self.description, position, inputs, self.scope, rowids, self.content)
+        return Place(
+            self.fingerprint, self.description, position, inputs, self.scope, self.width, self.content
+        )
 
 
 def arrangement_of(operator: Operator) -> Arrange:

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from kpg.runtime import plan
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import InternalError
+from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.join import Join, JoinPath, Stage
 from kpg.runtime.operators.rangejoin import RangeJoin
 from kpg.runtime.plan import Mfp
-from kpg.runtime.program import Program
 from kpg.runtime.render.context import Built, Context, Site, arrangement_of
 from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
 from kpg.runtime.trace.meeting import Meeting
@@ -36,11 +36,11 @@ def _fused(start: int, path: plan.Path, built: Built, context: Context) -> JoinP
     for half in path.half_joins:
         arrangement = arrangement_of(built[half.arrangement])
         keep_stream, keep_batch, mfp = _compact(half.mfp, width)
-        program = Program(mfp, context)
+        compiled = CompiledMfp(mfp, context)
         meeting = Meeting(half.key, keep_stream, keep_batch)
-        stages.append(Stage(arrangement, half.relation, half.key, keep_stream, keep_batch, program, meeting))
+        stages.append(Stage(arrangement, half.relation, half.key, keep_stream, keep_batch, compiled, meeting))
         width = len(half.mfp.outputs)
-    return JoinPath(start, Program(path.delta.mfp, context), tuple(stages))
+    return JoinPath(start, CompiledMfp(path.delta.mfp, context), tuple(stages))
 
 
 def _compact(mfp: Mfp, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Mfp]:
@@ -81,6 +81,6 @@ def range_join(node: plan.RangeJoin, site: Site, built: Built, context: Context)
             np.arange(left.width, dtype=np.int64),
             np.arange(right.width, dtype=np.int64),
         ),
-        pair_program=Program(pair, context),
-        left_program=Program(node.mfp, context),
+        pair_mfp=CompiledMfp(pair, context),
+        left_mfp=CompiledMfp(node.mfp, context),
     )

@@ -19,6 +19,7 @@ Key = tuple[int, ...]
 SORTED_KINDS: Final = INTEGER_KINDS | {Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP}
 """Whose words are in the order of their values, which is Spark's order too."""
 CHUNK_ROWS: Final = 1 << 18
+"""Rows of key columns that are read at a time: a few megabytes."""
 
 
 def order_key(schema: Schema) -> Schema | None:

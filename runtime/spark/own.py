@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 WITHOUT_SPARK: Final = "or load without Spark: COPY and paths to parquet or CSV files go through pyarrow"
 SECONDS_TO_STOP: Final = 20
+"""For the JVM to end by itself; then it is killed."""
 
 SETTINGS: Final = {
     "spark.master": "local[*]",

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.errors import InternalError, OperationalError
-from kpg.runtime.kernels import differences, groups
+from kpg.runtime.kernels import differences, groups, thresholds
 from kpg.runtime.kernels import history as kernels
+from kpg.runtime.kernels import historytable as layout
 from kpg.runtime.kernels import rounds as splitting
 from kpg.runtime.kernels import slots as hashing
 from kpg.runtime.kernels.accumulators import NULL
@@ -29,6 +30,8 @@ PORTION = 1 << 14
 """Rows for which room is made, and accumulators that are turned into rows, at a time."""
 LARGE = 1 << 20
 """Bytes of an array from which on it grows sixteenfold."""
+LONG = 1 << 16
+"""Room for so many of a step's keys is kept; more, which a large step took, is given back."""
 FEW = 16
 """So many owed evaluations are parted by their rounds without numpy."""
 MOST_KEYS = 2**32 - 2
@@ -48,14 +51,16 @@ class HistoryTable:
         self.key = key
         self.depth = depth
         group = GroupTable(key, accumulators)
-        self.spec, self.words = group.spec, group.words
-        self.slots = np.zeros(2 * MINIMUM, np.int64)
-        self.keys: Words = np.empty((MINIMUM, 1 + key + depth + self.words), np.int64)
-        self.records: Words = np.empty((MINIMUM, 1 + depth + self.words), np.int64)
-        self.bits = np.zeros(MINIMUM >> 6, np.int64)
-        self.touched = np.empty(MINIMUM, np.int64)
-        self.current = np.empty(MINIMUM, np.int64)
-        self.state = np.zeros(kernels.SINK + 1, np.int64)
+        self.words = group.words
+        self.state = np.zeros(layout.LENGTH, np.int64)
+        self.state[layout.COLUMNS : layout.WORDS + 1] = key, depth - 1, self.words
+        self.spec = self._placed(layout.SPEC_AT, group.spec)
+        self.slots = self._placed(layout.SLOTS_AT, np.zeros(2 * MINIMUM, np.int64))
+        keys, records = (np.empty((MINIMUM, width + depth + self.words), np.int64) for width in (1 + key, 1))
+        self.keys = self._placed(layout.KEYS_AT, keys)
+        self.records = self._placed(layout.RECORDS_AT, records)
+        self.bits = self._placed(layout.BITS_AT, np.zeros(MINIMUM >> 6, np.int64))
+        self._list_anew()
         self.owed: list[Rounds] = []
         """Later rounds to be evaluated because of what the last evaluation met, possibly told before."""
         self._due: dict[Rounds, list[Words]] = {}
@@ -64,19 +69,29 @@ class HistoryTable:
         self._evaluated: Rounds = ()
         self._finish()
 
+    def _placed(self, place: int, array: Words) -> Words:
+        """The array, which the kernels find from now on: of those that they read, none is set otherwise."""
+        self.state[place : place + 2] = array.ctypes.data, array.shape[0]
+        return array
+
+    def _list_anew(self) -> None:
+        """Empty lists of the step's keys."""
+        self.touched = self._placed(layout.TOUCHED_AT, np.empty(MINIMUM, np.int64))
+        self.current = self._placed(layout.CURRENT_AT, np.empty(MINIMUM, np.int64))
+
     def __len__(self) -> int:
         """The number of keys held."""
-        return int(self.state[kernels.LIVE_KEYS])
+        return int(self.state[layout.LIVE_KEYS])
 
     @property
     def rows(self) -> int:
         """The number of (key, time) pairs held."""
-        return len(self) + int(self.state[kernels.LIVE_RECORDS])
+        return len(self) + int(self.state[layout.LIVE_RECORDS])
 
     @property
     def bytes(self) -> int:
         """Bytes of all state arrays that are or were in use."""
-        keys, records = int(self.state[kernels.KEYS]), int(self.state[kernels.RECORDS])
+        keys, records = int(self.state[layout.KEYS]), int(self.state[layout.RECORDS])
         used = keys * self.keys.shape[1] + records * self.records.shape[1]
         return 8 * used + self.slots.nbytes + self.bits.nbytes
 
@@ -94,10 +109,7 @@ class HistoryTable:
         if last - first > self._room:
             self._reserve(last - first)
         self._room -= last - first
-        kernels.accumulate(
-            updates.data, updates.time, updates.diff, first, last, self.key, self.spec, self.slots,
-            self.keys, self.records, self.bits, self.touched, self.current, self.state,
-        )  # fmt: skip
+        kernels.accumulate(updates.data, updates.time, updates.diff, first, last, self.state)
 
     def evaluate(self, rounds: Rounds, *, hydrating: bool = False, epoch: int = 0) -> Updates:
         """The updates at ``rounds`` of the output rows (key..., aggregates...).
@@ -112,31 +124,30 @@ class HistoryTable:
         width = self.key + self.spec.shape[0]
         if count == 0:
             return Updates.empty(width, self.depth)
+        self.state[layout.ABSENT] = absent
         state, at, owed = self.state, np.array(rounds, np.int64), np.empty((self.depth, count), np.int64)
-        most = (int(state[kernels.STEP_RECORDS]) + 1) << len(rounds)
+        most = (int(state[layout.STEP_RECORDS]) + 1) << len(rounds)
         capacity, first, parts = min(most, PORTION), 0, []
         while first < count:
-            keys, epochs = np.empty((2, capacity), np.int64)
-            old, new = np.empty((2, capacity, self.words), np.int64)
-            reached = differences.corners(
-                at, first, absent, self.key, self.spec, self.keys, self.records, self.bits, self.current,
-                keys, epochs, old, new, owed, state,
-            )  # fmt: skip
+            entries: Words = np.empty((2, capacity), np.int64)
+            sides: Words = np.empty((2 * capacity, self.words), np.int64)
+            reached = differences.corners(at, first, state, entries, sides, owed)
             if reached == first:
                 capacity = most
-            elif state[kernels.ENTRIES]:
-                parts.append(self._emit(keys, epochs, old, new, at))
+            elif state[layout.ENTRIES]:
+                parts.append(self._emit(entries, sides, at))
             first = reached
-        self._owe(owed[:, : self.state.item(kernels.OWED)])
+        self._owe(owed[:, : self.state.item(layout.OWED)])
         return Updates.concat(parts) if parts else Updates.empty(width, self.depth)
 
-    def _emit(self, keys: Words, epochs: Words, old: Words, new: Words, at: Words) -> Updates:
+    def _emit(self, entries: Words, sides: Words, at: Words) -> Updates:
         """The updates that accumulators before and after make."""
-        entries = int(self.state[kernels.ENTRIES])
-        out = np.empty((self.key + self.spec.shape[0], 2 * entries), np.int64)
-        diff, entry, when = np.empty((3, 2 * entries), np.int64)
-        n = groups.emit(keys, old, new, entries, self.keys, self.key, self.spec, out, diff, entry)
-        n = differences.cancel(out, diff, entry, keys, epochs, n, when)
+        count = int(self.state[layout.ENTRIES])
+        out = np.empty((self.key + self.spec.shape[0], 2 * count), np.int64)
+        diff, entry, when = np.empty((3, 2 * count), np.int64)
+        old, new = sides[: entries.shape[1]], sides[entries.shape[1] :]
+        n = groups.emit(entries[0], old, new, count, self.keys, self.key, self.spec, out, diff, entry)
+        n = differences.cancel(out, diff, entry, entries, n, when)
         return Updates(np.ascontiguousarray(out[:, :n]), self._times(when[:n], at), diff[:n])
 
     def evaluate_threshold(self, rounds: Rounds, distinct: bool) -> Updates:
@@ -145,16 +156,14 @@ class HistoryTable:
         if count == 0:
             return self._nothing
         most, depth, key, state = count, self.depth, self.key, self.state
-        first = state.item(kernels.FIRST_EPOCH)
-        single = first == state.item(kernels.LAST_EPOCH)
+        first = state.item(layout.FIRST_EPOCH)
+        single = first == state.item(layout.LAST_EPOCH)
         if not single:
-            most = state.item(kernels.STEP_RECORDS)
+            most = state.item(layout.STEP_RECORDS)
         stamp = np.array((first, *rounds), np.int64)
         out, owed = np.empty((key + depth + 1) * most, np.int64), np.empty((depth, count), np.int64)
-        n = differences.evaluate_threshold(
-            stamp[1:], distinct, key, self.keys, self.records, self.bits, self.current, out, most, owed, state
-        )
-        owing = state.item(kernels.OWED)
+        n = thresholds.evaluate(stamp[1:], distinct, state, out, owed)
+        owing = state.item(layout.OWED)
         if owing:
             self._owe(owed[:, :owing])
         if n == 0:
@@ -163,21 +172,21 @@ class HistoryTable:
             out = out[: (key + depth + 1) * n].copy()
         end = (key + depth) * n
         time = stamp.reshape(depth, 1) if single else out[key * n : end].reshape(depth, n)
-        diff = out[end : end + (1 if state.item(kernels.ENTRIES) else n)]
+        diff = out[end : end + (1 if state.item(layout.ENTRIES) else n)]
         return Updates(out[: key * n].reshape(key, n), time, diff)
 
     def _begin(self, rounds: Rounds) -> int:
         """List the keys that are due; the number of keys to evaluate."""
         self.owed = []
         self._evaluated = rounds
-        self.state[kernels.OWED] = 0
+        self.state[layout.OWED] = 0
         if self._due and (parts := self._due.pop(rounds, None)) is not None:
             numbers = parts[0] if len(parts) == 1 else np.concatenate(parts)
-            used, n = self.state.item(kernels.CURRENT), numbers.shape[0]
+            used, n = self.state.item(layout.CURRENT), numbers.shape[0]
             if used + n > self.current.shape[0]:
-                self.current = _grown(self.current, used, n)
-            kernels.wake(numbers, self.bits, self.current, self.state)
-        return self.state.item(kernels.CURRENT)
+                self.current = self._placed(layout.CURRENT_AT, _grown(self.current, used, n))
+            kernels.wake(numbers, self.state)
+        return self.state.item(layout.CURRENT)
 
     def _owe(self, owed: Words) -> None:
         """Note the keys that are due at later rounds."""
@@ -200,8 +209,8 @@ class HistoryTable:
 
     def _times(self, epochs: Words, at: Words) -> Words:
         """Times of the given epochs and rounds; one time if the step is of one epoch."""
-        first = self.state[kernels.FIRST_EPOCH]
-        single = first == self.state[kernels.LAST_EPOCH]
+        first = self.state[layout.FIRST_EPOCH]
+        single = first == self.state[layout.LAST_EPOCH]
         times = np.empty((self.depth, 1 if single else epochs.shape[0]), np.int64)
         times[0] = first if single else epochs
         times[1:] = at[:, None]
@@ -236,69 +245,61 @@ class HistoryTable:
 
     def _totals(self) -> Iterator[tuple[Words, Words]]:
         """Key numbers and their accumulators over all times."""
-        used = int(self.state[kernels.KEYS])
+        used = int(self.state[layout.KEYS])
         for first in range(0, used, PORTION):
             last = min(first + PORTION, used)
             numbers = np.empty(last - first, np.int64)
             totals = np.empty((last - first, self.words), np.int64)
-            n = differences.totals(
-                first, last, self.key, self.depth - 1, self.spec, self.keys, self.records, numbers, totals
-            )
+            n = differences.totals(first, last, self.state, numbers, totals)
             yield numbers[:n], totals[:n]
 
     def commit(self) -> None:
         """Keep the step's changes; forget keys and times at which nothing remains."""
-        if self.state[kernels.TOUCHED]:
-            kernels.commit(
-                self.touched, self.key, self.depth - 1, self.spec, self.slots, self.keys, self.records,
-                self.state,
-            )  # fmt: skip
+        if self.state[layout.TOUCHED]:
+            kernels.commit(self.state)
         self._finish()
 
     def rollback(self) -> None:
         """Forget the step's changes."""
-        kernels.rollback(
-            self.touched, self.current, self.key, self.bits, self.slots, self.keys, self.records, self.state
-        )
+        kernels.rollback(self.state)
         self._finish()
 
     def _finish(self) -> None:
-        self.state[kernels.TOUCHED : kernels.ENTRIES] = NO_STEP
+        self.state[layout.TOUCHED : layout.ENTRIES] = NO_STEP
         self.owed = []
         self._due.clear()
         self._evaluated = ()
-        if self.touched.shape[0] > 1 << 16:
-            self.touched, self._room = np.empty(MINIMUM, np.int64), 0
-        if self.current.shape[0] > 1 << 16:
-            self.current, self._room = np.empty(MINIMUM, np.int64), 0
+        if max(self.touched.shape[0], self.current.shape[0]) > LONG:
+            self._list_anew()
+            self._room = 0
 
     def _reserve(self, n: int) -> None:
         """Room for n more keys or records, all of them touched and current; notes how much there is."""
         state = self.state.tolist()
-        allotted, live = state[kernels.KEYS], state[kernels.LIVE_KEYS]
+        allotted, live = state[layout.KEYS], state[layout.LIVE_KEYS]
         if allotted + n > self.keys.shape[0]:
             if allotted + n > MOST_KEYS:
                 raise OperationalError(f"more than {MOST_KEYS} keys in the state of one operator of a loop")
-            self.keys = _grown(self.keys, allotted, n)
+            self.keys = self._placed(layout.KEYS_AT, _grown(self.keys, allotted, n))
             marks = np.zeros(self.keys.shape[0] // 64 + 1, np.int64)
             marks[: self.bits.shape[0]] = self.bits
-            self.bits = marks
-        if state[kernels.RECORDS] + n > self.records.shape[0]:
-            self.records = _grown(self.records, state[kernels.RECORDS], n)
+            self.bits = self._placed(layout.BITS_AT, marks)
+        if state[layout.RECORDS] + n > self.records.shape[0]:
+            self.records = self._placed(layout.RECORDS_AT, _grown(self.records, state[layout.RECORDS], n))
         if 3 * (live + n) > 2 * self.slots.shape[0]:
             slots = np.zeros(1 << (3 * (live + n) // 2).bit_length(), np.int64)
             hashing.rebuild(self.slots, slots)
-            self.slots = slots
-        if state[kernels.TOUCHED] + n > self.touched.shape[0]:
-            self.touched = _grown(self.touched, state[kernels.TOUCHED], n)
-        if state[kernels.CURRENT] + n > self.current.shape[0]:
-            self.current = _grown(self.current, state[kernels.CURRENT], n)
+            self.slots = self._placed(layout.SLOTS_AT, slots)
+        if state[layout.TOUCHED] + n > self.touched.shape[0]:
+            self.touched = self._placed(layout.TOUCHED_AT, _grown(self.touched, state[layout.TOUCHED], n))
+        if state[layout.CURRENT] + n > self.current.shape[0]:
+            self.current = self._placed(layout.CURRENT_AT, _grown(self.current, state[layout.CURRENT], n))
         self._room = min(
             self.keys.shape[0] - allotted,
-            self.records.shape[0] - state[kernels.RECORDS],
+            self.records.shape[0] - state[layout.RECORDS],
             2 * self.slots.shape[0] // 3 - live,
-            self.touched.shape[0] - state[kernels.TOUCHED],
-            self.current.shape[0] - state[kernels.CURRENT],
+            self.touched.shape[0] - state[layout.TOUCHED],
+            self.current.shape[0] - state[layout.CURRENT],
         )
 
 

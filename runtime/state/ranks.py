@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.errors import InternalError
-from kpg.runtime.kernels import history, ranks
+from kpg.runtime.kernels import historytable, ranks
 from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.updates import Updates
 
@@ -22,16 +22,16 @@ def ranks_of(table: HistoryTable, rows: Words, *, gone: bool = False) -> Words:
     """
     _check(table)
     found = np.empty(rows.shape[1], np.int64)
-    ranks.find(np.ascontiguousarray(rows), table.slots, table.keys, table.records, int(gone), found)
+    ranks.find(np.ascontiguousarray(rows), table.state, int(gone), found)
     return found
 
 
 def ranked(table: HistoryTable, *, gone: bool = False) -> tuple[Words, Words]:
     """All rows ``int64[w, n]`` of a distinct in a loop, and their ranks; ``gone`` as in :func:`ranks_of`."""
     _check(table)
-    used = int(table.state[history.KEYS])
+    used = int(table.state[historytable.KEYS])
     rows, found = np.empty((table.key, used), np.int64), np.empty(used, np.int64)
-    n = ranks.every(0, used, table.key, table.keys, table.records, int(gone), rows, found)
+    n = ranks.every(table.state, int(gone), rows, found)
     return np.ascontiguousarray(rows[:, :n]), found[:n]
 
 

@@ -27,28 +27,14 @@ def collect(
     ``visible_layers[i]`` layers; rows come in the order of the trace, clipped to ``skip`` and ``limit``, or,
     with ``ties``, followed by all that agree with the last on so many columns (then ``skip`` must be 0).
     """
-    tasks = visible_layers.shape[0]
-    description = layers.descriptions
+    tasks, description = visible_layers.shape[0], layers.descriptions
     bound = UNLIMITED if limit is None else limit
-    capacity = max(64, tasks * min(bound, 4))
-    out = np.empty((width, capacity), np.int64)
-    count, task = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-    state = np.zeros(2, np.int64)
-    start = 0
-    while True:
-        start = kernels.collect(
-            description, width, times.shape[0], prefix, times, visible_layers, prefix.shape[0], skip, bound,
-            ties, start, out, count, task, state,
-        )  # fmt: skip
-        if start == tasks:
-            break
-        capacity *= 2
-        grown = np.empty((width, capacity), np.int64)
-        grown[:, : out.shape[1]] = out
-        out = grown
-        count, task = np.resize(count, capacity), np.resize(task, capacity)
-    written = int(state[0])
-    return np.ascontiguousarray(out[:, :written]), count[:written], task[:written], int(state[1])
+    reading = np.array((0, 0, 0, 0, skip, bound, ties))
+    out: Words = np.empty((width + 2, max(64, tasks * min(bound, 4))), np.int64)
+    while kernels.collect(description, prefix, times, visible_layers, reading, out) < tasks:
+        out = _doubled(out)
+    written, walked = reading.item(kernels.WRITTEN), reading.item(kernels.WALKED)
+    return np.ascontiguousarray(out[:width, :written]), out[width, :written], out[width + 1, :written], walked
 
 
 def differences(
@@ -68,29 +54,15 @@ def differences(
     comes once for each task, in the order of the trace. The last result counts updates of rows that were not.
     """
     epochs, rounds = times
-    tasks = groups.shape[0]
-    description = layers.descriptions
-    depth = layers[0].time.shape[0]
-    capacity = 2 * tasks + 64
-    out = np.empty((width, capacity), np.int64)
-    diff, task = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-    state = np.zeros(3, np.int64)
+    tasks, description = groups.shape[0], layers.descriptions
     bound = UNLIMITED if limit is None else limit
-    start = 0
-    while True:
-        start = kernels.differences(
-            description, width, depth, prefix, groups, epochs, rounds, *corners, skip, bound, start,
-            out, diff, task, state,
-        )  # fmt: skip
-        if start == tasks:
-            break
-        capacity *= 2
-        grown = np.empty((width, capacity), np.int64)
-        grown[:, : out.shape[1]] = out
-        out = grown
-        diff, task = np.resize(diff, capacity), np.resize(task, capacity)
-    written, walked, live = state.tolist()
-    return np.ascontiguousarray(out[:, :written]), diff[:written], task[:written], walked - live
+    reading = np.array((0, 0, 0, 0, skip, bound, 0, layers[0].time.shape[0], *rounds.tolist()))
+    out: Words = np.empty((width + 2, 2 * tasks + 64), np.int64)
+    while kernels.differences(description, prefix, groups, epochs, *corners, reading, out) < tasks:
+        out = _doubled(out)
+    _, written, walked, live, *_ = reading.tolist()
+    rows = np.ascontiguousarray(out[:width, :written])
+    return rows, out[width, :written], out[width + 1, :written], walked - live
 
 
 def later_rounds(layers: Layers, prefix: Words, rounds: Words) -> tuple[Words, Words]:
@@ -99,23 +71,13 @@ def later_rounds(layers: Layers, prefix: Words, rounds: Words) -> tuple[Words, W
     In a loop that is not nested, of each group the first. ``prefix int64[group, n]``, layers of one depth (at
     least one). Returns (rounds ``int64[len(rounds), m]``, group of each, ascending).
     """
-    depth = layers[0].time.shape[0]
-    tasks = prefix.shape[1]
-    description = layers.descriptions
-    capacity = 4 * tasks + 64
-    out = np.empty((rounds.shape[0], capacity + 1), np.int64)
-    task, state = np.empty(capacity + 1, np.int64), np.zeros(1, np.int64)
-    start = 0
-    while True:
-        start = kernels.later_rounds(description, depth, prefix, rounds, start, out, task, state)
-        if start == tasks:
-            break
-        capacity *= 2
-        grown = np.empty((rounds.shape[0], capacity + 1), np.int64)
-        grown[:, : out.shape[1]] = out
-        out, task = grown, np.resize(task, capacity + 1)
-    written = int(state[0])
-    return out[:, :written], task[:written]
+    tasks, description = prefix.shape[1], layers.descriptions
+    reading = np.array((0, 0, 0, 0, 0, 0, 0, layers[0].time.shape[0]))
+    out: Words = np.empty((rounds.shape[0] + 1, 4 * tasks + 65), np.int64)
+    while kernels.later_rounds(description, prefix, rounds, reading, out) < tasks:
+        out = _doubled(out)
+    written = reading.item(kernels.WRITTEN)
+    return out[:-1, :written], out[-1, :written]
 
 
 def group_times(layers: Layers, prefix: Words, closed: int) -> tuple[Words, Words]:
@@ -124,22 +86,17 @@ def group_times(layers: Layers, prefix: Words, closed: int) -> tuple[Words, Word
     ``prefix int64[group, n]``, layers of one depth (at least one layer); epochs before ``closed`` appear
     as ``closed - 1``.
     """
-    depth = layers[0].time.shape[0]
-    tasks = prefix.shape[1]
-    description = layers.descriptions
-    capacity = 4 * tasks + 64
-    out, task = np.empty((depth, capacity + 1), np.int64), np.empty(capacity + 1, np.int64)
-    state = np.zeros(1, np.int64)
-    start = 0
-    while True:
-        start = kernels.group_times(
-            description, depth, prefix, prefix.shape[0], closed, start, out, task, state
-        )  # fmt: skip
-        if start == tasks:
-            break
-        capacity *= 2
-        grown = np.empty((depth, capacity + 1), np.int64)
-        grown[:, : out.shape[1]] = out
-        out, task = grown, np.resize(task, capacity + 1)
-    written = int(state[0])
-    return np.ascontiguousarray(out[:, :written]), task[:written]
+    tasks, description = prefix.shape[1], layers.descriptions
+    reading = np.zeros(kernels.WRITTEN + 1, np.int64)
+    out: Words = np.empty((layers[0].time.shape[0] + 1, 4 * tasks + 65), np.int64)
+    while kernels.group_times(description, prefix, closed, reading, out) < tasks:
+        out = _doubled(out)
+    written = reading.item(kernels.WRITTEN)
+    return np.ascontiguousarray(out[:-1, :written]), out[-1, :written]
+
+
+def _doubled(out: Words) -> Words:
+    """What a kernel has written, with as much room again."""
+    grown: Words = np.empty((out.shape[0], 2 * out.shape[1]), np.int64)
+    grown[:, : out.shape[1]] = out
+    return grown

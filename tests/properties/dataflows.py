@@ -7,6 +7,7 @@ from kpg.runtime.plan import (
     Aggregate,
     Arrange,
     Concat,
+    Constant,
     Delta,
     DeltaJoin,
     Distinct,
@@ -17,6 +18,7 @@ from kpg.runtime.plan import (
     Plan,
     RangeJoin,
     Reduce,
+    Single,
     Source,
     Threshold,
     TopK,
@@ -165,6 +167,24 @@ def set_truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
     return Counter(set(a)) + (Counter(a) - Counter(b))
 
 
+def single_plan() -> Plan:
+    """The number of rows of each k of a, of which there is one, and two fixed rows."""
+    nodes = (
+        Source("a"),
+        columns_of("a", 0),
+        Reduce(1, 1, (Aggregate("count", None, BIGINT),)),
+        Single(2, 1),
+        Constant(((7, 1), (7, 2)), (BIGINT, BIGINT)),
+        Concat((3, 4)),
+        Arrange(5, 2),
+    )
+    return Plan(nodes, 6)
+
+
+def single_truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
+    return Counter([*Counter(k for k, _ in a).items(), (7, 1), (7, 2)])
+
+
 def range_plan(comparison: str) -> Plan:
     """The rows of a whose v compares so with the sum of b's v (none while b is empty)."""
     nodes = (
@@ -206,5 +226,6 @@ DATAFLOWS: dict[str, tuple[Plan, Truth]] = {
     "top 2 after 1": (top_plan(2, 1), top_truth(2, 1)),
     "all after 1": (top_plan(None, 1), top_truth(None, 1)),
     "distinct and threshold": (set_plan(), set_truth),
+    "single and constant": (single_plan(), single_truth),
     **{f"v {op} threshold": (range_plan(op), range_truth(op)) for op in ("<", "<=", ">", ">=")},
 }

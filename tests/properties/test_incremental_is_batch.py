@@ -9,10 +9,12 @@ import random
 from collections import Counter
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
+from kpg.runtime import plan
 from kpg.runtime.data.table import Table
 from kpg.runtime.installed import Installed
 from kpg.runtime.worker import Worker
@@ -23,6 +25,15 @@ dataflows = module_from_spec(_spec)
 _spec.loader.exec_module(dataflows)
 DATAFLOWS = dataflows.DATAFLOWS
 Row = tuple[int, ...]
+
+
+IN_LOOPS = {plan.Enter, plan.Variable, plan.Loop, plan.Leave}
+"""What ``test_loops`` has to do with."""
+ELSEWHERE = {
+    plan.Import: "properties/test_loops.py",
+    plan.BasicReduce: "unit/functions/test_aggregates.py",
+}
+"""Nodes that more than two tables of numbers belong to, and the tests with histories that have them."""
 
 
 def contents(table: Table) -> list[Row]:
@@ -57,6 +68,11 @@ def history(view: Installed) -> dict[int, Counter[Row]]:
         for row, time, diff in rows:
             changes.setdefault(time, Counter())[row] += diff
     return changes
+
+
+def test_there_is_a_dataflow_with_every_kind_of_node() -> None:
+    used = {type(node) for query, _ in DATAFLOWS.values() for node in query.nodes}
+    assert set(get_args(plan.Node)) - used == IN_LOOPS | ELSEWHERE.keys()
 
 
 @pytest.mark.parametrize(("seed", "group_bits"), [(0, 1), (1, 2), (2, 3), (3, 3), (4, 16), (5, 16)])

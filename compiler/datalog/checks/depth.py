@@ -1,12 +1,24 @@
 """How deep the expressions of rules may be: what is done with them later goes down them by recursion."""
 
 from collections.abc import Iterable, Iterator
+from typing import assert_never
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.rules.core import Assignment, BodyAggregate, Call, Comparison, Expression, Literal, Rule
+from kpg.compiler.rules.core import (
+    Assignment,
+    Atom,
+    BodyAggregate,
+    Call,
+    Comparison,
+    Expression,
+    Literal,
+    Negation,
+    Rule,
+)
 from kpg.runtime.errors import Span
 
 DEEPEST = 200
+"""Calls in each other in an expression: each takes frames of Python's stack, of which there are 1000."""
 
 
 def check_depth(rules: Iterable[Rule], diagnostics: Diagnostics) -> None:
@@ -31,8 +43,10 @@ def _expressions(body: Iterable[Literal]) -> Iterator[tuple[Expression, Span]]:
                 if value is not None:
                     yield value, span
                 yield from _expressions(inner)
-            case _:
+            case Atom() | Negation():
                 pass
+            case _:
+                assert_never(one)
 
 
 def _is_deep(expression: Expression) -> bool:

@@ -9,6 +9,7 @@ followed from a worse value (the lattice condition of Ross and Sagiv, PODS 1992)
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.rules.aggregates import in_recursion
@@ -177,6 +178,8 @@ class _Stratum:
                         self._warn(f"{known.source} is compared with a constant here", span)
             case Assignment():
                 pass
+            case _:
+                assert_never(one)
 
     def _comparison(self, one: Comparison, flows: Flows) -> None:
         """More must hold as values get better."""
@@ -234,8 +237,10 @@ def _flow(expression: Expression, flows: Flows) -> _Flow | None:
             trends = [None if flow is None else flow.trend for flow in found]
             first = next((flow for flow in found if flow is not None), None)
             return first and replace(first, trend=_trend(function, args, trends))
-        case _:
+        case Constant() | Parameter():
             return None
+        case _:
+            assert_never(expression)
 
 
 def _trend(function: str, args: Sequence[Expression], trends: Sequence[Movement | None]) -> Movement:
@@ -260,5 +265,7 @@ def _is_negative(expression: Expression) -> bool:
             return (word_to_float(word) if type_.is_float else word) < 0
         case Call(function="neg", args=(Constant() as inner,)):
             return not _is_negative(inner)
-        case _:
+        case Constant() | Variable() | Parameter() | Call():
             return False
+        case _:
+            assert_never(expression)

@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import math
+from typing import assert_never
 
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.typing.types import UNSIGNED, TypeKind
@@ -32,6 +33,8 @@ def literal(expression: ast.Integer | ast.Float | ast.String, kind: TypeKind, si
             return Constant(float_to_word(value), kind.type)
         case ast.String(value=text):
             return Constant(text, TEXT) if kind.type == TEXT else _of_text(text, kind)
+        case _:
+            assert_never(expression)
 
 
 def integer(value: int, kind: TypeKind, size: int) -> Constant:

@@ -5,6 +5,7 @@ as rules.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import assert_never
 
 from kpg.compiler.datalog.desugaring import structures
 from kpg.compiler.datalog.desugaring.collect import named
@@ -29,6 +30,7 @@ from kpg.compiler.rules.core import (
     HeadTerm,
     Kind,
     Literal,
+    Negation,
     Relation,
     Rule,
     ValueType,
@@ -88,8 +90,10 @@ class Desugar:
                     made += [*extra, atom]
                 case Collected():
                     made.append(self._collected(one, tuple(made)))
-                case _:
+                case Atom() | Negation() | Comparison() | Assignment() | BodyAggregate():
                     made.append(one)
+                case _:
+                    assert_never(one)
         return _once_bound(made)
 
     def _collected(self, one: Collected, before: tuple[Literal, ...]) -> BodyAggregate:

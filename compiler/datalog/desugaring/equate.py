@@ -1,12 +1,25 @@
 """Equalities between variables, and of variables with constants, carried out by substitution."""
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from kpg.compiler.datalog.desugaring import substitute
 from kpg.compiler.datalog.desugaring.normal import NormalAggregate, NormalLiteral, Range
 from kpg.compiler.datalog.desugaring.structures import is_structure
 from kpg.compiler.datalog.syntax.flatten import LOCAL
-from kpg.compiler.rules.core import Call, Comparison, Constant, Expression, Parameter, Variable, variables
+from kpg.compiler.rules.core import (
+    Assignment,
+    Atom,
+    BodyAggregate,
+    Call,
+    Comparison,
+    Constant,
+    Expression,
+    Negation,
+    Parameter,
+    Variable,
+    variables,
+)
 from kpg.compiler.rules.substitute import replacing
 
 
@@ -45,8 +58,10 @@ def _inside(body: list[NormalLiteral]) -> dict[str, set[str]]:
                 found.setdefault(result.name, set()).update(names)
             case Range(variable=variable, args=args):
                 found.setdefault(variable.name, set()).update(v.name for arg in args for v in variables(arg))
-            case _:
+            case Atom() | Negation() | Comparison() | Assignment() | BodyAggregate():
                 pass
+            case _:
+                assert_never(one)
     return found
 
 

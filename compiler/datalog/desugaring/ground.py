@@ -7,6 +7,7 @@ field of a record that is, or as the result of an aggregate whose groups are. Wh
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import assert_never
 
 from kpg.compiler.datalog.desugaring import structures, substitute
 from kpg.compiler.datalog.desugaring.collect import collect, values_of
@@ -31,6 +32,7 @@ from kpg.compiler.rules.core import (
     Constant,
     Expression,
     Literal,
+    Negation,
     Parameter,
     Variable,
     variables,
@@ -186,11 +188,13 @@ class _Scope:
                 return self._aggregate(one)
             case BodyAggregate():
                 raise AssertionError(one)
-            case _:
+            case Atom() | Negation() | Comparison() | Assignment():
                 if not self._known(*substitute.direct(one)):
                     return False
                 self.out.append(self._encoded(one))
                 return True
+            case _:
+                assert_never(one)
 
     def _known(self, *parts: Expression) -> bool:
         return all(variable.name in self.bound for part in parts for variable in variables(part))

@@ -6,16 +6,20 @@ has rules that cannot stand by themselves: see ``inline_bodies``.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from kpg.compiler.datalog.desugaring.ground import ground
 from kpg.compiler.datalog.desugaring.inline_bodies import Bodies
-from kpg.compiler.datalog.desugaring.normal import NormalAggregate, NormalLiteral, NormalRule
+from kpg.compiler.datalog.desugaring.normal import NormalAggregate, NormalLiteral, NormalRule, Range
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.typing.types import TypeTable
 from kpg.compiler.rules.aggregates import counts_repeats
-from kpg.compiler.rules.core import Atom, Negation
+from kpg.compiler.rules.core import Assignment, Atom, BodyAggregate, Comparison, Negation
 
 MOST_RULES = 10_000
+"""Rules that inlining may make of a program: each use of a relation of n rules makes n of a rule, so that a
+few lines stand for more than can be planned.
+"""
 MOST_LITERALS = 1_000
 """The longest body that inlining may make."""
 
@@ -81,8 +85,10 @@ def _otherwise(one: NormalLiteral) -> Iterator[str]:
                     yield inner.relation
                 else:
                     yield from _otherwise(inner)
-        case _:
+        case Atom() | Comparison() | Assignment() | BodyAggregate() | Range():
             return
+        case _:
+            assert_never(one)
 
 
 def _cyclic(by_relation: Mapping[str, list[NormalRule]], diagnostics: Diagnostics) -> set[str]:

@@ -8,13 +8,16 @@ for which the rule must have no variables of its own.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count, product
+from typing import assert_never
 
 from kpg.compiler.datalog.desugaring import substitute
-from kpg.compiler.datalog.desugaring.normal import INLINED, NormalAggregate, NormalLiteral, NormalRule
+from kpg.compiler.datalog.desugaring.normal import INLINED, NormalAggregate, NormalLiteral, NormalRule, Range
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax.flatten import written
 from kpg.compiler.rules.core import (
+    Assignment,
     Atom,
+    BodyAggregate,
     Comparison,
     Expression,
     Negation,
@@ -28,6 +31,9 @@ from kpg.runtime.errors import Span
 
 OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 MOST_BODIES = 10_000
+"""Alternatives that may take a literal's place: those of a negation are a product, see also
+``inline.MOST_RULES``.
+"""
 
 Conjunction = tuple[NormalLiteral, ...]
 Places = dict[str, Span]
@@ -57,8 +63,10 @@ class Bodies:
                 expanded = [made for body in alternatives for made in self._inside(body, places)]
                 same = len(expanded) == len(alternatives) and all(map(_is, expanded, alternatives))
                 return None if same else [(replace(one, alternatives=tuple(expanded)),)]
-            case _:
+            case Atom() | Negation() | Comparison() | Assignment() | BodyAggregate() | Range():
                 return None
+            case _:
+                assert_never(one)
 
     def _inside(self, body: Conjunction, places: Places) -> Iterator[Conjunction]:
         """The conjunctions that one of an aggregate becomes; itself if there is nothing to inline."""
@@ -157,5 +165,7 @@ def _opposite(one: NormalLiteral) -> NormalLiteral | None:
             return replace(one, function=OPPOSITE[function])
         case Comparison():
             return replace(one, negated=not one.negated)
-        case _:
+        case Assignment() | BodyAggregate() | Range() | NormalAggregate():
             return None
+        case _:
+            assert_never(one)

@@ -7,6 +7,7 @@ made up for it. Such a variable is ``@n``, one for an underscore in a record ``@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import assert_never
 
 from kpg.compiler.datalog.desugaring import structures
 from kpg.compiler.datalog.desugaring.constants import NIL, OutOfRange, literal
@@ -172,10 +173,12 @@ class Normalizer:
                 self._atom(one, negated=False)
             case ast.Not(body=ast.Atom() as atom):
                 self._atom(atom, negated=True)
+            case ast.Not():
+                raise AssertionError(one)
             case ast.Comparison():
                 self._comparison(one)
             case _:
-                raise AssertionError(one)
+                assert_never(one)
 
     def _atom(self, atom: ast.Atom, *, negated: bool) -> None:
         relation = self.relations.get(atom.name.text)
@@ -282,6 +285,8 @@ class Normalizer:
             case ast.Underscore(span=span):
                 self.diagnostics.error("underscore", "an underscore cannot stand here", span)
                 return Constant(0, BIGINT)
+            case _:
+                assert_never(expression)
 
     def _parts(self, args: tuple[ast.Expression, ...], in_equality: bool) -> tuple[Expression, ...]:
         return tuple(

@@ -46,8 +46,10 @@ def bound_by(one: NormalLiteral | Grounded) -> Iterator[Variable]:
             yield variable
         case BodyAggregate(result=variable) | NormalAggregate(result=variable) | Collected(result=variable):
             yield variable
-        case _:
+        case Negation() | Comparison():
             return
+        case _:
+            assert_never(one)
 
 
 def direct(value: NormalLiteral | Grounded) -> Iterator[Variable]:

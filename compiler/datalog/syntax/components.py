@@ -6,6 +6,7 @@ A name in a component means what the component declares, else what the place of 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
@@ -13,7 +14,9 @@ from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.rename import Renaming, rename, same
 
 DEEPEST = 100
+"""Components in each other: one that contains itself has no end."""
 MOST_STATEMENTS = 200_000
+"""Statements of a program with its components expanded: these can double with each level of them."""
 ABSOLUTE = "::"
 """Stands before a name that has been resolved, so that no inner scope takes it for its own."""
 
@@ -90,8 +93,12 @@ class _Instantiation:
                     if name.text in scope.components:
                         self._error(f"component {name} is already defined", name, "redefinition")
                     scope.components.setdefault(name.text, statement)
-                case _:
+                case ast.Directive() | ast.Clause() | ast.Override() | ast.Pragma():
                     pass
+                case ast.Goal() | ast.Query() | ast.Update():
+                    pass
+                case _:
+                    assert_never(statement)
 
     def expand(
         self, statements: tuple[ast.Statement, ...], scope: _Scope, depth: int

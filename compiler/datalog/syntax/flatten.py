@@ -19,6 +19,7 @@ from kpg.compiler.datalog.syntax.walk import (
 from kpg.runtime.errors import Span
 
 MOST_RULES = 10_000
+"""Rules that one clause may stand for: as many as the product of its disjunctions, in one line of text."""
 LOCAL = "@"
 """Stands between the name of an aggregate's local variable and the number that sets it apart."""
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}

@@ -3,6 +3,9 @@
 import re
 
 LONGEST = 100
+"""Digits that are read as a number: many more than any type has, and few enough for Python, which takes
+time in proportion to their square and refuses more than 4300.
+"""
 ESCAPES = {
     "\\": "\\",
     '"': '"',

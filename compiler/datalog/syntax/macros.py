@@ -9,6 +9,7 @@ DEFINITION = re.compile(r"([A-Za-z_]\w*)(\(([^)]*)\))?\s*(.*)", re.DOTALL)
 MOST_CHARACTERS = 20_000_000
 """The longest text that includes and macros may make."""
 LONGEST_EXPANSION = 100_000
+"""Characters that a macro may stand for: its length doubles with each level of macros in each other."""
 
 
 class TooLong(Exception):

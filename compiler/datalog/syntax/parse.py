@@ -17,6 +17,7 @@ from kpg.compiler.datalog.syntax.build import Builder
 from kpg.compiler.datalog.syntax.source import Source
 
 MOST_ERRORS = 20
+"""Statements with errors that are left out before a text is given up: each costs one more parse of it."""
 BOUNDARY = re.compile(
     r'"(?:[^"\\\n]|\\.)*"|(?P<end>\.(?=\s|$|[^\w."]))|(?P<directive>\.(?:decl|type|number_type|symbol_type|input|output|printsize|'
     r"limitsize|comp|init|override|pragma|query|functor|lattice)\b)|(?P<open>\{)|(?P<close>\})"

@@ -21,6 +21,7 @@ INCLUDE = re.compile(r'\s*\.include\s+(".*)', re.DOTALL)
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 CONTINUED = re.compile(r"\\\r?\n")
 DEEPEST = 50
+"""Files that include each other: one that includes itself has no end."""
 ANYTHING = re.compile(r"^\s*(#|\.include\b|\.once\b)", re.MULTILINE)
 
 Read = Callable[[str], str]

@@ -19,8 +19,12 @@ def children(expression: ast.Expression) -> tuple[ast.Expression, ...]:
             return arguments or ()
         case ast.Cast(value=value):
             return (value,)
-        case _:
+        case ast.Variable() | ast.Underscore() | ast.Integer() | ast.Float() | ast.String() | ast.Nil():
             return ()
+        case ast.Aggregate():
+            return ()
+        case _:
+            assert_never(expression)
 
 
 def walk(expression: ast.Expression) -> Iterator[ast.Expression]:
@@ -30,6 +34,19 @@ def walk(expression: ast.Expression) -> Iterator[ast.Expression]:
         yield from walk(child)
 
 
+def atom_of(literal: FlatLiteral) -> ast.Atom | None:
+    """The atom that a literal is, or is the negation of."""
+    match literal:
+        case ast.Atom():
+            return literal
+        case ast.Not(body=body):
+            return body if isinstance(body, ast.Atom) else None
+        case ast.Comparison():
+            return None
+        case _:
+            assert_never(literal)
+
+
 def literal_expressions(literal: FlatLiteral) -> tuple[ast.Expression, ...]:
     """The expressions that a literal is made of."""
     match literal:
@@ -37,8 +54,10 @@ def literal_expressions(literal: FlatLiteral) -> tuple[ast.Expression, ...]:
             return args
         case ast.Comparison(left=left, right=right):
             return (left, right)
-        case _:
+        case ast.Not():
             return ()
+        case _:
+            assert_never(literal)
 
 
 def literals(body: ast.Body) -> tuple[FlatLiteral, ...]:
@@ -48,8 +67,10 @@ def literals(body: ast.Body) -> tuple[FlatLiteral, ...]:
             return tuple(flat for part in parts for flat in literals(part))
         case ast.Atom() | ast.Not() | ast.Comparison():
             return (body,)
-        case _:
+        case ast.Truth():
             return ()
+        case _:
+            assert_never(body)
 
 
 def alternatives(body: ast.Body) -> tuple[tuple[FlatLiteral, ...], ...]:
@@ -96,8 +117,12 @@ def transform(
             return change(replace(expression, args=tuple(transform(arg, change) for arg in arguments)))
         case ast.Cast(value=value):
             return change(replace(expression, value=transform(value, change)))
-        case _:
+        case ast.Variable() | ast.Underscore() | ast.Integer() | ast.Float() | ast.String() | ast.Nil():
             return change(expression)
+        case ast.Aggregate():
+            return change(expression)
+        case _:
+            assert_never(expression)
 
 
 def transform_literal(

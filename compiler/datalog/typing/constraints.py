@@ -3,6 +3,7 @@ more.
 """
 
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
@@ -61,6 +62,10 @@ class Stored:
 Pending = Same | Registered | Compared | Structured | Stored
 
 
+LONGEST = 40
+"""Of what an error quotes of an expression: it stands in the middle of a sentence."""
+
+
 def describe(expression: ast.Expression) -> str:
     """What an error calls an expression."""
     match expression:
@@ -68,10 +73,17 @@ def describe(expression: ast.Expression) -> str:
             return f"variable {written(name)}"
         case ast.Underscore():
             return "_"
+        case ast.Integer() | ast.Float() | ast.String() | ast.Nil() | ast.Record() | ast.Dollar():
+            return _shortened(expression.span)
+        case ast.Call() | ast.Cast() | ast.Aggregate():
+            return _shortened(expression.span)
         case _:
-            span = expression.span
-            text = " ".join(span.source[span.start : span.end].split())
-            return text if len(text) <= 40 else f"{text[:39]}…"
+            assert_never(expression)
+
+
+def _shortened(span: Span) -> str:
+    text = " ".join(span.source[span.start : span.end].split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 @dataclass(slots=True)

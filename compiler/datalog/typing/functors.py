@@ -16,6 +16,7 @@ from kpg.compiler.rules.primitives import WRAPS
 from kpg.runtime.types import BIGINT, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Type
 
 ANY_NUMBER: Final = 1000
+"""The most arguments of a functor that takes any number: more than a rule has."""
 
 
 class Scheme(enum.Enum):

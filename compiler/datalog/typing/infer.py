@@ -7,7 +7,7 @@ from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flatten import FlatRule
-from kpg.compiler.datalog.syntax.walk import FlatLiteral, literals
+from kpg.compiler.datalog.syntax.walk import FlatLiteral, atom_of, literals
 from kpg.compiler.datalog.typing.aggregates import (
     Result,
     head_aggregate,
@@ -56,12 +56,12 @@ class _Inference:
                 self.visit(left)
                 self.visit(right)
                 self.typing.pending.append(Compared(literal))
-            case ast.Atom() | ast.Not(body=ast.Atom()):
-                atom = literal if isinstance(literal, ast.Atom) else literal.body
-                assert isinstance(atom, ast.Atom)
-                self.atom(atom)
+            case ast.Atom() | ast.Not():
+                atom = atom_of(literal)
+                if atom is not None:
+                    self.atom(atom)
             case _:
-                pass
+                assert_never(literal)
 
     def atom(self, atom: ast.Atom) -> None:
         relation = self.relations.get(atom.name.text)
@@ -152,8 +152,10 @@ class _Inference:
                 self._aggregate(expression, function, value, node)
             case ast.Call():
                 self._call(expression, node)
-            case _:
+            case ast.Variable() | ast.Underscore():
                 pass
+            case _:
+                assert_never(expression)
 
     def _dollar(self, expression: ast.Dollar, node: int) -> None:
         branch = self.typing.table.branches.get(expression.name)

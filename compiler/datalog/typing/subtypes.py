@@ -3,11 +3,12 @@ gets no other.
 """
 
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flatten import FlatRule
-from kpg.compiler.datalog.syntax.walk import FlatLiteral, literal_expressions, literals, walk
+from kpg.compiler.datalog.syntax.walk import FlatLiteral, atom_of, literal_expressions, literals, walk
 from kpg.compiler.datalog.typing.aggregates import head_aggregate, selects
 from kpg.compiler.datalog.typing.constraints import Typing, describe
 from kpg.compiler.datalog.typing.relations import RelationInfo
@@ -58,12 +59,13 @@ class _Check:
     def equate(self, literal: FlatLiteral) -> None:
         """Variables that are equal have their types in common."""
         match literal:
-            case ast.Comparison(
-                operator="=", left=ast.Variable(name=left), right=ast.Variable(name=right)
-            ) if self._root(left) != self._root(right):
-                self.parents[self._root(left)] = self._root(right)
-            case _:
+            case ast.Comparison(operator="=", left=ast.Variable(name=left), right=ast.Variable(name=right)):
+                if self._root(left) != self._root(right):
+                    self.parents[self._root(left)] = self._root(right)
+            case ast.Comparison() | ast.Atom() | ast.Not():
                 pass
+            case _:
+                assert_never(literal)
         for aggregate in self._aggregates(literal):
             for inner in literals(aggregate.body):
                 self.equate(inner)
@@ -78,24 +80,28 @@ class _Check:
 
     def literal(self, literal: FlatLiteral) -> None:
         match literal:
-            case ast.Atom() | ast.Not(body=ast.Atom()):
-                atom = literal if isinstance(literal, ast.Atom) else literal.body
-                assert isinstance(atom, ast.Atom)
-                relation = self.relations.get(atom.name.text)
-                columns = relation.columns if relation is not None else ()
-                for arg, column in zip(atom.args, columns, strict=False):
-                    self._source(arg, column.type.name, f"column {column.name} of {atom.name}")
+            case ast.Atom() | ast.Not():
+                self._arguments(atom_of(literal))
             case ast.Comparison(operator="=", left=left, right=right):
                 for one, other in ((left, right), (right, left)):
                     if isinstance(one, ast.Cast):
                         self._source(other, one.type.text, f"as {one.type}")
                     elif isinstance(one, ast.Record | ast.Dollar):
                         self._fields(one)
-            case _:
+            case ast.Comparison():
                 pass
+            case _:
+                assert_never(literal)
         for aggregate in self._aggregates(literal):
             for inner in literals(aggregate.body):
                 self.literal(inner)
+
+    def _arguments(self, atom: ast.Atom | None) -> None:
+        relation = None if atom is None else self.relations.get(atom.name.text)
+        if atom is None or relation is None:
+            return
+        for arg, column in zip(atom.args, relation.columns, strict=False):
+            self._source(arg, column.type.name, f"column {column.name} of {atom.name}")
 
     def _source(self, expression: ast.Expression, type_: str, text: str) -> None:
         """The expression takes its value from a place of that type."""

@@ -6,6 +6,7 @@ mixed with: a value of a type is one of the types above it too, and a base type 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.diagnostics import Diagnostics
@@ -180,6 +181,8 @@ class _Declaring:
                 self.table.bases[name] = self.spelled(base)
             case ast.UnionType(members=members):
                 kind = self._union(declaration, members, (*through, name))
+            case _:
+                assert_never(declaration)
         self.table.kinds[name] = kind
         return kind
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
@@ -57,6 +57,8 @@ def matches(context: Context, atom: core.Atom) -> Bindings:
                 places[name] = column.index
             case core.Parameter(name=name):
                 raise InternalError(f"parameter ${name} has no value in a rule")
+            case _:
+                assert_never(term)
     return Bindings(algebra.Filter(rel, tuple(tests)) if tests else rel, places)
 
 

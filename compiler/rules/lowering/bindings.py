@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
@@ -56,6 +57,8 @@ class Bindings:
                 return Call(function, tuple(self.scalar(arg) for arg in args), type_)
             case core.Parameter(name=name):
                 raise InternalError(f"parameter ${name} has no value in a rule")
+            case _:
+                assert_never(expression)
 
     def test(self, comparison: core.Comparison) -> Scalar:
         """A comparison of bound values as a predicate."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.rules import core
@@ -71,8 +72,10 @@ def bound_by(body: Sequence[core.Literal]) -> frozenset[str]:
                         bound.add(variable.name)
                 case core.BodyAggregate(result=result):
                     bound.add(result.name)
-                case _:
+                case core.Negation() | core.Comparison():
                     pass
+                case _:
+                    assert_never(literal)
     return frozenset(bound)
 
 
@@ -110,8 +113,10 @@ def _is_ready(literal: core.Literal, rows: Bindings) -> bool:
             return all(v.name in rows.places for v in core.variables(expression))
         case core.BodyAggregate(groups=groups):
             return all(v.name in rows.places for v in groups)
-        case _:
+        case core.Atom() | core.Negation() | core.Comparison():
             return _is_bound(literal, rows.places)
+        case _:
+            assert_never(literal)
 
 
 def _applied(context: Context, rows: Bindings, literals: Sequence[core.Literal]) -> Bindings:

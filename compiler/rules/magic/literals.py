@@ -1,7 +1,7 @@
 """Bodies of rewritten rules: which literal binds a variable depends on what else is in the body."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, assert_never
 
 from kpg.compiler.rules.core import (
     Assignment,
@@ -11,6 +11,7 @@ from kpg.compiler.rules.core import (
     Comparison,
     Expression,
     Literal,
+    Negation,
     Term,
     Variable,
     literal_variables,
@@ -50,8 +51,10 @@ def equated(literal: Literal) -> tuple[tuple[Variable, Expression], ...]:
         case Comparison(function="eq", negated=False, left=left, right=right):
             found = ((left, right), (right, left))
             return tuple((one, other) for one, other in found if isinstance(one, Variable))
-        case _:
+        case Comparison() | Atom() | Negation() | BodyAggregate():
             return ()
+        case _:
+            assert_never(literal)
 
 
 def oriented(body: Sequence[Literal]) -> tuple[Literal, ...]:
@@ -87,8 +90,10 @@ def can_fail(literal: Literal) -> bool:
             return _can_fail(expression)
         case Comparison(left=left, right=right):
             return _can_fail(left) or _can_fail(right)
-        case _:
+        case Atom() | Negation() | BodyAggregate():
             return False
+        case _:
+            assert_never(literal)
 
 
 def _can_fail(expression: Expression) -> bool:

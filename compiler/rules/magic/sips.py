@@ -9,7 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from kpg.compiler.rules.core import Assignment, Atom, BodyAggregate, Comparison, Constant, Literal, Negation
+from kpg.compiler.rules.core import (
+    Assignment,
+    Atom,
+    BodyAggregate,
+    Comparison,
+    Constant,
+    Expression,
+    Literal,
+    Negation,
+    Variable,
+)
 from kpg.compiler.rules.magic.literals import equated, expression_names, is_functor, names, term_names
 from kpg.runtime.errors import InternalError
 
@@ -48,8 +58,10 @@ class Known:
                 return not free or any(
                     {v.name} == free for v, e in pairs if expression_names(e) <= self.bound
                 )
-            case _:
+            case Atom() | Negation():
                 return names([literal]) <= self.bound
+            case _:
+                assert_never(literal)
 
     def is_better_later(self, literal: Literal) -> bool:
         """Whether it would bind a variable that cannot be passed on, but may once more is bound by atoms."""
@@ -72,15 +84,22 @@ class Known:
                 self.bound.add(result.name)
                 self.passable.add(result.name)
                 self.strong.add(result.name)
-            case _:
+            case Comparison() | Assignment():
                 for variable, expression in equated(literal):
-                    used = expression_names(expression)
-                    if used <= self.bound:
-                        self.bound.add(variable.name)
-                        if used <= self.strong:
-                            self.strong.add(variable.name)
-                        if used <= (self.strong if is_functor(expression) else self.passable):
-                            self.passable.add(variable.name)
+                    self._equate(variable, expression)
+            case Negation():
+                pass
+            case _:
+                assert_never(literal)
+
+    def _equate(self, variable: Variable, expression: Expression) -> None:
+        used = expression_names(expression)
+        if used <= self.bound:
+            self.bound.add(variable.name)
+            if used <= self.strong:
+                self.strong.add(variable.name)
+            if used <= (self.strong if is_functor(expression) else self.passable):
+                self.passable.add(variable.name)
 
 
 @dataclass(frozen=True, slots=True)

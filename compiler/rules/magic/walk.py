@@ -6,6 +6,7 @@ only where a prefix of two literals or more has two readers.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from kpg.compiler.rules import core
 from kpg.compiler.rules.aggregates import counts_repeats
@@ -81,8 +82,10 @@ class _Walk:
                 self.prefix.append(core.Negation(self._asked(atom, strict=True)))
             case core.BodyAggregate():
                 self._append(replace(literal, body=self._inner(literal)))
-            case _:
+            case core.Negation() | core.Comparison() | core.Assignment():
                 self._append(literal)
+            case _:
+                assert_never(literal)
 
     def _append(self, literal: core.Literal) -> None:
         self.prefix.append(literal)
@@ -182,11 +185,10 @@ class _Walk:
         inside.prefix = []
         classes = self.rewriting.classes(self.head)
         for literal in ordered(aggregate.body, inside.known, classes):
-            match literal:
-                case core.Atom():
-                    inside._append(inside._asked(literal, strict=True))
-                case _:
-                    inside.step(literal, ())
+            if isinstance(literal, core.Atom):
+                inside._append(inside._asked(literal, strict=True))
+            else:
+                inside.step(literal, ())
         return tuple(inside.prefix)
 
 

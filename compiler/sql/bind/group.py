@@ -114,10 +114,10 @@ class Grouping:
         grouped = {key.column.index for key in self.keys if key.scalar == key.column}
         found: set[int] = set()
         for node in walk(self.source):
-            match node:
-                case Scan(rel=Get(is_table=True, keys=keys), ids=ids):
-                    if any(grouped.issuperset(ids[place] for place in key) for key in keys):
-                        found.update(ids)
+            if not isinstance(node, Scan) or not isinstance(node.rel, Get) or not node.rel.is_table:
+                continue
+            if any(grouped.issuperset(node.ids[place] for place in key) for key in node.rel.keys):
+                found.update(node.ids)
         return frozenset(found)
 
     def _replaced(self, scalar: Scalar) -> Scalar:

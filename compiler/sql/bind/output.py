@@ -2,13 +2,28 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.calls import brought, coerce, settled, stored
 from kpg.compiler.sql.bind.literals import convert
 from kpg.compiler.sql.bind.scope import Binding
-from kpg.compiler.sql.tree import Distinct, Filter, Map, Node, Query, Rows, SetOperation, SortKey, TopK
+from kpg.compiler.sql.tree import (
+    Distinct,
+    Filter,
+    Group,
+    Join,
+    Map,
+    Node,
+    Query,
+    Rows,
+    Scan,
+    SetOperation,
+    Shared,
+    SortKey,
+    TopK,
+)
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import TEXT, UNKNOWN, ColumnDef, Type
 
@@ -24,16 +39,15 @@ def settled_query(query: Query) -> Query:
 def stored_query(binding: Binding, query: Query, columns: Sequence[ColumnDef], node: exp.Expr) -> Query:
     """The query with its columns of the types of a table's columns, which errors of casting name."""
     query = brought_query(binding, query, tuple(column.type for column in columns), node)
-    match query.node:
-        case Map(ids=ids, scalars=scalars):
-            targets = {column.index: target for column, target in zip(query.columns, columns, strict=True)}
-            named = tuple(
-                stored(scalar, targets[id_]) if id_ in targets else scalar
-                for id_, scalar in zip(ids, scalars, strict=True)
-            )
-            return replace(query, node=replace(query.node, scalars=named))
-        case _:
-            return query
+    source = query.node
+    if not isinstance(source, Map):
+        return query
+    targets = {column.index: target for column, target in zip(query.columns, columns, strict=True)}
+    named = tuple(
+        stored(scalar, targets[id_]) if id_ in targets else scalar
+        for id_, scalar in zip(source.ids, source.scalars, strict=True)
+    )
+    return replace(query, node=replace(source, scalars=named))
 
 
 def brought_query(binding: Binding, query: Query, types: tuple[Type, ...], node: exp.Expr) -> Query:
@@ -101,8 +115,10 @@ def _retyped(query: Query, id_: int, type_: Type, binding: Binding | None, node:
                 keys = tuple(replace(key, column=fixed(key.column, target)) for key in order)
                 columns = tuple(fixed(column, target) for column in group)
                 return replace(here, input=visit(source, target), group=columns, order=keys)
-            case _:
+            case Scan() | Shared() | Join() | Group():
                 raise AssertionError("only constants have no type")
+            case _:
+                assert_never(here)
 
     def fixed(column: Column, target: int) -> Column:
         return Column(target, type_) if column.index == target else column

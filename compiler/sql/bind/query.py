@@ -38,10 +38,10 @@ def new_binding(source: str, catalog: Catalog) -> Binding:
 def bind(node: exp.Expr, source: str, catalog: Catalog) -> Resolved:
     """The bound form of a whole query."""
     binding = new_binding(source, catalog)
-    return finished(binding, settled_query(bind_query(binding, None, node)))
+    return resolved(binding, settled_query(bind_query(binding, None, node)))
 
 
-def finished(binding: Binding, query: Query) -> Resolved:
+def resolved(binding: Binding, query: Query) -> Resolved:
     """The query with all that binding it has collected."""
     return Resolved(query, binding.subqueries, binding.shared, binding.loops, binding.fresh())
 

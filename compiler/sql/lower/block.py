@@ -7,10 +7,27 @@ values are compared.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from kpg.compiler.sql.lower.lowered import DEAD, Lowered, Lowering, distinct, join, narrowed, where
 from kpg.compiler.sql.lower.subquery import apply_filter, is_filter, with_values
-from kpg.compiler.sql.tree import Filter, Ids, Join, Node, free, produced, used
+from kpg.compiler.sql.tree import (
+    Distinct,
+    Filter,
+    Group,
+    Ids,
+    Join,
+    Map,
+    Node,
+    Rows,
+    Scan,
+    SetOperation,
+    Shared,
+    TopK,
+    free,
+    produced,
+    used,
+)
 from kpg.runtime.scalar import Scalar, columns
 
 
@@ -36,8 +53,10 @@ def block_of(node: Node) -> Block:
             case Join(kind="inner", left=left, right=right, on=tests):
                 predicates += tests
                 stack += [right, left]
-            case _:
+            case Scan() | Shared() | Rows() | Map() | Join() | Group() | Distinct() | TopK() | SetOperation():
                 leaves.append(here)
+            case _:
+                assert_never(here)
     return Block(tuple(leaves), tuple(predicates))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from kpg.compiler.algebra import facts
 from kpg.compiler.algebra import rel as algebra
@@ -20,7 +21,23 @@ from kpg.compiler.sql.lower.lowered import (
     union,
 )
 from kpg.compiler.sql.lower.semijoin import antijoin, semijoin
-from kpg.compiler.sql.tree import Distinct, Group, Ids, Map, Node, Subquery, TopK, free, free_of
+from kpg.compiler.sql.tree import (
+    Distinct,
+    Filter,
+    Group,
+    Ids,
+    Join,
+    Map,
+    Node,
+    Rows,
+    Scan,
+    SetOperation,
+    Shared,
+    Subquery,
+    TopK,
+    free,
+    free_of,
+)
 from kpg.runtime.functions import aggregate_named
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, transform
 from kpg.runtime.types import BOOLEAN
@@ -130,8 +147,10 @@ def _peeled(node: Node, comparison: tuple[Scalar, ...], exists: bool) -> tuple[N
                 node = source
             case TopK(input=source, group=(), limit=limit, offset=0) if exists and limit != 0:
                 node = source
-            case _:
+            case TopK() | Scan() | Shared() | Rows() | Filter() | Join() | Group() | SetOperation():
                 return node, comparison
+            case _:
+                assert_never(node)
 
 
 def _substituted(scalar: Scalar, values: dict[int, Scalar]) -> Scalar:

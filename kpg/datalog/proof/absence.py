@@ -16,6 +16,7 @@ from kpg.runtime.errors import Span
 MOST_BINDINGS: Final = 100_000
 """So many values of a rule's variables are followed; of more, these."""
 FEW: Final = 3
+"""Bindings that are shown of a literal that fails: examples, not a list."""
 
 
 @dataclass(frozen=True, slots=True)

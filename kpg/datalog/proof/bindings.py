@@ -86,10 +86,12 @@ class Evaluator:
                 return rows.column(name), np.ones(len(rows), np.bool_)
             case core.Constant():
                 return np.full(len(rows), self.constant(expression)), np.ones(len(rows), np.bool_)
-            case _:
+            case core.Call() | core.Parameter():
                 names = _names(expression)
                 places = {name: place for place, name in enumerate(names)}
                 return self._run(_scalar(expression, places), rows.columns(names))
+            case _:
+                assert_never(expression)
 
     def test(self, literal: core.Comparison, rows: Bindings) -> NDArray[np.bool_]:
         """Where the comparison holds."""

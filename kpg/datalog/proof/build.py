@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,10 +167,12 @@ class Builder:
                 case core.BodyAggregate():
                     step = self._aggregate(literal, found, values)
                     children.setdefault(step.text, step)
-                case _:
+                case core.Comparison() | core.Assignment():
                     text = self.texts.literal(literal, values)
                     if text:
                         children.setdefault(text, Step(Kind.CONSTRAINT, text))
+                case _:
+                    assert_never(literal)
         return tuple(children.values())
 
     def _matched(self, atom: core.Atom, found: Bindings, limit: Limit) -> Key:

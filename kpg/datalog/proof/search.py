@@ -26,6 +26,8 @@ CHUNK: Final = 1 << 10
 """Bindings that are taken further at a time."""
 SEED: Final = "@seed"
 """The variable that says to which of the questions asked at once a binding belongs."""
+NEVER: Final = 9
+"""The cost of a literal that cannot be evaluated yet: above all others."""
 Body = Sequence[core.Literal]
 
 
@@ -203,8 +205,10 @@ class Search:
                     found[place] = rows.column(name)
                 case core.Parameter(name=name):
                     raise InternalError(f"parameter ${name} has no value in a rule")
-                case _:
+                case core.Variable() | core.Wildcard():
                     pass
+                case _:
+                    assert_never(term)
         if not atom.terms:
             found[0] = np.zeros(len(rows), np.int64)
         return tuple(found), np.array(list(found.values()), np.int64).reshape(len(found), len(rows))
@@ -270,13 +274,16 @@ class Search:
         for place, value in zip(places, values, strict=True):
             if not rule.head.terms:
                 continue
-            match rule.head.terms[place]:
-                case core.Constant() as term:
+            term = rule.head.terms[place]
+            match term:
+                case core.Constant():
                     fits &= value == self.evaluator.constant(term)
                 case core.Variable(name=name) if name in bound:
                     fits &= value == bound[name]
                 case core.Variable(name=name):
                     bound[name] = value
+                case _:
+                    assert_never(term)
         every = Bindings({name: i for i, name in enumerate(bound)}, np.array(list(bound.values()), np.int64))
         return every.take(fits)
 
@@ -309,9 +316,6 @@ class Search:
         start |= {variable.name: groups[place] for place, variable in enumerate(literal.groups)}
         words = np.array(list(start.values()), np.int64)
         return self.all_solutions(counted(literal), Bindings({n: i for i, n in enumerate(start)}, words))
-
-
-NEVER: Final = 9
 
 
 def counted(literal: core.BodyAggregate) -> list[core.Literal]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 DEPTH: Final = 12
 """Levels that are shown unless more are asked for."""
 LINES: Final = 100
+"""Lines of a proof that are shown unless more are asked for: what fits on a few screens."""
 
 
 def text(proof: "Proof", depth: int | None, lines: int | None) -> Iterator[str]:

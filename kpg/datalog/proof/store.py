@@ -22,6 +22,7 @@ Words = NDArray[np.int64]
 Matches = Iterator[tuple[Words, Words]]
 """Pieces: positions among the values looked up, and for each a row ``int64[w, k]`` with them."""
 ANY_RANK: Final = 2**62
+"""No rank reaches it: a loop's rounds are counted one by one."""
 
 
 class Stored:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from kpg.compiler.datalog.syntax.flatten import written
 from kpg.compiler.datalog.syntax.source import blank_comments
@@ -87,6 +87,8 @@ class Texts:
                 return self._pattern(literal, values)
             case core.BodyAggregate(result=result, span=span):
                 return f"{expression_text(self._constant(result, values))} = {source_text(span)}"
+            case _:
+                assert_never(literal)
 
     def _made_up(self, atom: core.Atom, values: Values) -> str:
         """An atom of a relation that stands for what the user wrote there: a range with its value."""

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 
+from kpg.runtime.kernels.collect import DEPTH, LIMIT, ROUNDS, SKIP, TIES, WRITTEN
 from tests.model.references import Arguments, Case, Random, reference
 from tests.model.references.batches import Known, Update, some_layers
 from tests.model.references.words import Row, columns, size, tuples, words
@@ -59,24 +60,24 @@ def collect_cases(random: Random) -> Iterator[Case]:
     capacity = tasks * sum(map(len, known.updates)) + 1
     yield Case(
         (
-            known.layers.descriptions, width, depth, columns(prefix, group),
-            random.integers(0, 5, (depth, tasks)),
-            random.integers(1, len(known.layers) + 1, tasks), group, skip, limit, ties, 0,
-            np.empty((width, capacity), np.int64), np.empty(capacity, np.int64), np.empty(capacity, np.int64),
-            np.zeros(2, np.int64),
+            known.layers.descriptions, columns(prefix, group), random.integers(0, 5, (depth, tasks)),
+            random.integers(1, len(known.layers) + 1, tasks), np.array([0, 0, 0, 0, skip, limit, ties]),
+            np.empty((width + 2, capacity), np.int64),
         ),
         known,
     )  # fmt: skip
 
 
 def seen_rows(result, *arguments) -> object:
-    *_, out, count, task, state = arguments
-    n = int(state[0])
-    return result, [*zip(tuples(out[:, :n], n), count[:n].tolist(), task[:n].tolist(), strict=True)]
+    *_, reading, out = arguments
+    n = int(reading[WRITTEN])
+    rows, (count, task) = np.ascontiguousarray(out[:-2, :n]), out[-2:, :n].tolist()
+    return result, [*zip(tuples(rows, n), count, task, strict=True)]
 
 
 @reference("collect.collect", collect_cases, seen_rows, knows=True)
-def collect(known, layers, width, depth, prefix, at, seen, group, skip, limit, ties, start, *out) -> object:
+def collect(known, layers, prefix, at, seen, reading, out) -> object:
+    skip, limit, ties = reading[[SKIP, LIMIT, TIES]].tolist()
     tasks = seen.shape[0]
     found = []
     for task, (one, when) in enumerate(zip(tuples(prefix, tasks), tuples(at, tasks), strict=True)):
@@ -106,22 +107,21 @@ def difference_cases(random: Random) -> Iterator[Case]:
     groups = np.sort(random.integers(0, len(prefix), int(random.integers(0, 6))))
     signs = [(-1) ** sum(offset) for offset in offsets]
     capacity = len(groups) * sum(map(len, known.updates)) + 1
+    window = int(random.integers(0, 3)), int(random.choice([1, 2, UNLIMITED]))
     yield Case(
         (
-            known.layers.descriptions, width, depth, columns(prefix, group), groups,
-            random.integers(0, 5, len(groups)), random.integers(0, 5, rounds), columns(offsets, 1 + rounds),
-            np.array(signs, np.int64), int(random.integers(0, 3)), int(random.choice([1, 2, UNLIMITED])), 0,
-            np.empty((width, capacity), np.int64), np.empty(capacity, np.int64), np.empty(capacity, np.int64),
-            np.zeros(3, np.int64),
+            known.layers.descriptions, columns(prefix, group), groups, random.integers(0, 5, len(groups)),
+            columns(offsets, 1 + rounds), np.array(signs, np.int64),
+            np.array([0, 0, 0, 0, *window, 0, depth, *random.integers(0, 5, rounds)]),
+            np.empty((width + 2, capacity), np.int64),
         ),
         known,
     )  # fmt: skip
 
 
 @reference("collect.differences", difference_cases, seen_rows, knows=True)
-def differences(
-    known, layers, width, depth, prefix, groups, epochs, rounds, offsets, signs, skip, limit, start, *out
-) -> object:
+def differences(known, layers, prefix, groups, epochs, offsets, signs, reading, out) -> object:
+    (skip, limit), rounds = reading[[SKIP, LIMIT]].tolist(), reading[ROUNDS:]
     found = []
     names = tuples(prefix)
     for task, (number, epoch) in enumerate(zip(groups.tolist(), epochs.tolist(), strict=True)):
@@ -140,19 +140,20 @@ def group_time_cases(random: Random) -> Iterator[Case]:
     known = some_layers(random, width, depth, least=1)
     prefix = prefixes(random, known, group, 3)
     capacity = len(prefix) * sum(map(len, known.updates)) + 2
-    out = np.empty((depth, capacity), np.int64), np.empty(capacity, np.int64), np.zeros(1, np.int64)
+    reading, out = np.zeros(WRITTEN + 1, np.int64), np.empty((depth + 1, capacity), np.int64)
     closed = int(random.integers(0, 4))
-    yield Case((known.layers.descriptions, depth, columns(prefix, group), group, closed, 0, *out), known)
+    yield Case((known.layers.descriptions, columns(prefix, group), closed, reading, out), known)
 
 
-def seen_times(result, layers, depth, prefix, group, closed, start, out, task, state) -> object:
-    n = int(state[0])
-    return result, sorted(zip(task[:n].tolist(), tuples(out[:, :n], n), strict=True))
+def seen_times(result, *arguments) -> object:
+    *_, reading, out = arguments
+    n = int(reading[WRITTEN])
+    return result, sorted(zip(out[-1, :n].tolist(), tuples(out[:-1, :n], n), strict=True))
 
 
 @reference("collect.group_times", group_time_cases, seen_times, knows=True)
-def group_times(known, layers, depth, prefix, group, closed, start, *out) -> object:
-    names = tuples(prefix)
+def group_times(known, layers, prefix, closed, reading, out) -> object:
+    names, group = tuples(prefix), len(prefix)
     found = {
         (task, (max(when[0], closed - 1), *when[1:]))
         for task, one in enumerate(names)
@@ -170,19 +171,13 @@ def later_cases(random: Random) -> Iterator[Case]:
     prefix = columns(prefixes(random, known, group, 3), group)
     rounds = random.integers(0, 4, int(random.integers(max(1, depth - 1), 4)))
     room = sum(map(len, known.updates)) * prefix.shape[1] + 2
-    out, task = np.empty((len(rounds), room), np.int64), np.empty(room, np.int64)
-    state = np.zeros(1, np.int64)
-    yield Case((known.layers.descriptions, depth, prefix, rounds, 0, out, task, state), known)
+    reading, out = np.array([0] * DEPTH + [depth]), np.empty((len(rounds) + 1, room), np.int64)
+    yield Case((known.layers.descriptions, prefix, rounds, reading, out), known)
 
 
-def seen_later(result, layers, depth, prefix, rounds, start, out, task, state) -> object:
-    n = int(state[0])
-    return result, sorted(zip(task[:n].tolist(), tuples(out[:, :n], n), strict=True))
-
-
-@reference("collect.later_rounds", later_cases, seen_later, knows=True)
-def later_rounds(known, layers, depth, prefix, rounds, start, *out) -> object:
-    names, now = tuples(prefix), tuple(rounds.tolist())
+@reference("collect.later_rounds", later_cases, seen_times, knows=True)
+def later_rounds(known, layers, prefix, rounds, reading, out) -> object:
+    names, now, depth = tuples(prefix), tuple(rounds.tolist()), int(reading[DEPTH])
     found = set()
     for task, one in enumerate(names):
         lacking = (0,) * (len(now) + 1 - depth)

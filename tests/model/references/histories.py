@@ -1,15 +1,17 @@
-"""``history``, ``differences``, ``ranks``, ``weights``: accumulators by key and time."""
+"""``history``: accumulators by key and time."""
 
+import ctypes
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from kpg.runtime.kernels import history as kernels
+from kpg.runtime.kernels import historytable as kernels
 from kpg.runtime.kernels.accumulators import COUNT, LOW, SUM, SUM_DOUBLE
 from kpg.runtime.state.groups import Accumulator
 from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.updates import Updates
-from tests.model.references import Arguments, Random, reference
+from tests.model.references import Case, Random, reference
 from tests.model.references.aggregates import Group, decoded, nothing, operands, some_accumulators
 from tests.model.references.texts import found_slots
 from tests.model.references.words import Row, Words, size, tuples
@@ -17,6 +19,61 @@ from tests.model.references.words import Row, Words, size, tuples
 Record = tuple[Row, Group]
 """A time, whose epoch is -1 if it is of closed ones, and what came at it."""
 COUNTED = (COUNT, SUM)
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """What the array that kernels get says of a table; the table itself has to be kept alive."""
+
+    nk: int
+    rounds: int
+    used: int
+    keys: Words
+    records: Words
+    slots: Words
+    bits: Words
+    touched: Words
+    current: Words
+    spec: Words
+
+    @property
+    def contents(self) -> dict[Row, list[Record]]:
+        """The records of all keys."""
+        return contents(self.nk, self.rounds, self.keys, self.records, self.spec, self.used)
+
+    @property
+    def listed(self) -> list[Row]:
+        """The keys that are to be evaluated."""
+        return tuples(np.ascontiguousarray(self.keys[self.current, 1 : 1 + self.nk].T))
+
+
+def words_at(address: int, *shape: int) -> Words:
+    """The words at an address."""
+    kind = ctypes.c_int64
+    for length in reversed(shape):
+        kind = kind * length
+    return np.frombuffer(kind.from_address(address), np.int64).reshape(shape)
+
+
+def arrays_of(state: Words) -> Arrays:
+    """What the layout says."""
+    nk, rounds, words = state[kernels.COLUMNS : kernels.WORDS + 1].tolist()
+
+    def rows(place: int, *width: int) -> Words:
+        return words_at(int(state[place]), int(state[place + 1]), *width)
+
+    return Arrays(
+        nk,
+        rounds,
+        int(state[kernels.KEYS]),
+        rows(kernels.KEYS_AT, 2 + nk + rounds + words),
+        rows(kernels.RECORDS_AT, 2 + rounds + words),
+        rows(kernels.SLOTS_AT),
+        rows(kernels.BITS_AT),
+        rows(kernels.TOUCHED_AT)[: state[kernels.TOUCHED]],
+        rows(kernels.CURRENT_AT)[: state[kernels.CURRENT]],
+        rows(kernels.SPEC_AT, 3),
+    )
 
 
 def records_of(number: int, nk: int, rounds: int, keys: Words, records: Words, spec: Words) -> list[Record]:
@@ -104,63 +161,50 @@ def begun(random: Random, kinds: tuple[int, ...] = COUNTED) -> tuple[HistoryTabl
 # history
 
 
-def accumulate_cases(random: Random) -> Iterator[Arguments]:
+def accumulate_cases(random: Random) -> Iterator[Case]:
     table, _, updates = begun(random, (*COUNTED, SUM_DOUBLE))
     n = updates.data.shape[1]
     table._reserve(n)
-    yield (
-        updates.data, updates.time, updates.diff, 0, n, table.key, table.spec, table.slots, table.keys,
-        table.records, table.bits, table.touched, table.current, table.state,
-    )  # fmt: skip
+    yield Case((updates.data, updates.time, updates.diff, 0, n, table.state), table)
 
 
-def seen_accumulated(
-    result, data, time, diff, first, last, nk, spec, slots, keys, records, bits, touched, current, state
-) -> object:
-    used = int(state[kernels.KEYS])
-    found = contents(nk, time.shape[0] - 1, keys, records, spec, used)
-    listed = tuples(np.ascontiguousarray(keys[current[: state[kernels.CURRENT]], 1 : 1 + nk].T))
-    flagged = [number for number in range(used) if bits[number >> 6] >> (number & 63) & 1]
-    assert sorted(current[: state[kernels.CURRENT]].tolist()) == flagged
-    assert len(found_slots(slots)) == len(found) == state[kernels.LIVE_KEYS]
-    return found, sorted(listed)
+def seen_accumulated(result, data, time, diff, first, last, state) -> object:
+    table = arrays_of(state)
+    flagged = [number for number in range(table.used) if table.bits[number >> 6] >> (number & 63) & 1]
+    assert sorted(table.current.tolist()) == flagged
+    assert len(found_slots(table.slots)) == len(table.contents) == state[kernels.LIVE_KEYS]
+    return table.contents, sorted(table.listed)
 
 
 @reference("history.accumulate", accumulate_cases, seen_accumulated)
-def accumulate(
-    data, time, diff, first, last, nk, spec, slots, keys, records, bits, touched, current, state
-) -> object:
-    found = contents(nk, time.shape[0] - 1, keys, records, spec, int(state[kernels.KEYS]))
+def accumulate(data, time, diff, first, last, state) -> object:
+    table = arrays_of(state)
+    nk, spec, found = table.nk, table.spec.tolist(), table.contents
     listed = set()
     for row, at, amount in zip(tuples(data), tuples(time, data.shape[1]), diff.tolist(), strict=True):
         listed.add(row[:nk])
         by_time = dict(found.get(row[:nk], []))
-        group = by_time.setdefault(at, nothing(spec.tolist()))
-        group.add(row, amount, spec.tolist())
+        group = by_time.setdefault(at, nothing(spec))
+        group.add(row, amount, spec)
         found[row[:nk]] = sorted(by_time.items(), key=lambda one: one[0])
     return found, sorted(listed)
 
 
-def wake_cases(random: Random) -> Iterator[Arguments]:
-    bits, current, state = (
-        np.zeros(2, np.int64),
-        np.empty(200, np.int64),
-        np.zeros(kernels.SINK + 1, np.int64),
-    )
-    before = random.permutation(128)[: int(random.integers(0, 20))]
+def wake_cases(random: Random) -> Iterator[Case]:
+    table, _ = some_table(random)
+    used = int(table.state[kernels.KEYS])
+    table.current = table._placed(kernels.CURRENT_AT, np.empty(max(used, 1), np.int64))
+    before = random.permutation(used)[: int(random.integers(0, 20))]
     for number in before.tolist():
-        bits[number >> 6] |= np.array(1 << (number & 63), np.uint64).astype(np.int64)
-    current[: len(before)], state[kernels.CURRENT] = before, len(before)
-    yield random.integers(0, 128, int(random.integers(0, 60))), bits, current, state
+        table.bits[number >> 6] |= np.array(1 << (number & 63), np.uint64).astype(np.int64)
+    table.current[: len(before)], table.state[kernels.CURRENT] = before, len(before)
+    numbers = random.integers(0, used, int(random.integers(0, 60))) if used else np.empty(0, np.int64)
+    yield Case((numbers, table.state), table)
 
 
-@reference(
-    "history.wake",
-    wake_cases,
-    lambda result, numbers, bits, current, state: current[: state[kernels.CURRENT]].tolist(),
-)
-def wake(numbers, bits, current, state) -> object:
-    return list(dict.fromkeys([*current[: state[kernels.CURRENT]].tolist(), *numbers.tolist()]))
+@reference("history.wake", wake_cases, lambda result, numbers, state: arrays_of(state).current.tolist())
+def wake(numbers, state) -> object:
+    return list(dict.fromkeys([*arrays_of(state).current.tolist(), *numbers.tolist()]))
 
 
 def numbers_in(slots: Words) -> list[int]:
@@ -168,25 +212,22 @@ def numbers_in(slots: Words) -> list[int]:
     return sorted((slot & LOW) - 1 for slot in found_slots(slots))
 
 
-def committed_cases(random: Random) -> Iterator[Arguments]:
+def committed_cases(random: Random) -> Iterator[Case]:
     table, width = some_table(random)
     take(table, some_step(random, table, width, int(random.integers(1, 4))))
-    yield (
-        table.touched, table.key, table.depth - 1, table.spec, table.slots, table.keys, table.records,
-        table.state,
-    )  # fmt: skip
+    yield Case((table.state,), table)
 
 
-def seen_committed(result, touched, nk, rounds, spec, slots, keys, records, state) -> object:
-    found = contents(nk, rounds, keys, records, spec, int(state[kernels.KEYS]))
-    assert len(found_slots(slots)) == len(found) == state[kernels.LIVE_KEYS]
-    return found
+def seen_contents(result, state) -> object:
+    table = arrays_of(state)
+    assert len(found_slots(table.slots)) == len(table.contents) == state[kernels.LIVE_KEYS]
+    return table.contents
 
 
-@reference("history.commit", committed_cases, seen_committed)
-def commit(touched, nk, rounds, spec, slots, keys, records, state) -> object:
+@reference("history.commit", committed_cases, seen_contents)
+def commit(state) -> object:
     found = {}
-    for key, given in contents(nk, rounds, keys, records, spec, int(state[kernels.KEYS])).items():
+    for key, given in arrays_of(state).contents.items():
         merged: dict[Row, Group] = {}
         for time, group in given:
             at = (kernels.COMMITTED, *time[1:])
@@ -199,26 +240,15 @@ def commit(touched, nk, rounds, spec, slots, keys, records, state) -> object:
     return found
 
 
-def rounds_in(keys: Words, records: Words, nk: int) -> int:
-    """The rounds of a time, where nothing is kept but the count of rows."""
-    return keys.shape[1] - nk - 3
-
-
-NO_AGGREGATES = np.zeros((0, 3), np.int64)
-
-
-def seen_rolled_back(result, touched, current, nk, bits, slots, keys, records, state) -> object:
-    assert not bits.any()
-    found = contents(nk, rounds_in(keys, records, nk), keys, records, NO_AGGREGATES, int(state[kernels.KEYS]))
-    assert len(found_slots(slots)) == len(found) == state[kernels.LIVE_KEYS]
-    return found
+def seen_rolled_back(result, state) -> object:
+    assert not arrays_of(state).bits.any()
+    return seen_contents(result, state)
 
 
 @reference("history.rollback", lambda random: plain_cases(random), seen_rolled_back)
-def rollback(touched, current, nk, bits, slots, keys, records, state) -> object:
-    rounds = rounds_in(keys, records, nk)
+def rollback(state) -> object:
     found = {}
-    for key, given in contents(nk, rounds, keys, records, NO_AGGREGATES, int(state[kernels.KEYS])).items():
+    for key, given in arrays_of(state).contents.items():
         kept = [(time, group) for time, group in given if time[0] == kernels.COMMITTED]
         if kept:
             found[key] = kept
@@ -235,7 +265,7 @@ def plain(random: Random, depth: int | None = None) -> tuple[HistoryTable, int]:
     return table, key + 1
 
 
-def plain_cases(random: Random) -> Iterator[Arguments]:
+def plain_cases(random: Random) -> Iterator[Case]:
     """A step of a table of counts that is to be rolled back before its last rounds are evaluated."""
     table, width = plain(random)
     *before, (rounds, updates) = some_step(random, table, width, 2)
@@ -243,7 +273,4 @@ def plain_cases(random: Random) -> Iterator[Arguments]:
         table.accumulate(given, earlier)
         table.evaluate_threshold(earlier, False)
     table.accumulate(updates, rounds)
-    yield (
-        table.touched, table.current, table.key, table.bits, table.slots, table.keys, table.records,
-        table.state,
-    )  # fmt: skip
+    yield Case((table.state,), table)

@@ -1,18 +1,19 @@
-"""``differences``: what keys owe at given rounds, by the definition of the mixed difference."""
+"""``differences``, ``thresholds``: what keys owe at given rounds, by definition of the mixed difference."""
 
 from collections import Counter
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import numpy as np
 
-from kpg.runtime.kernels import history as kernels
+from kpg.runtime.kernels import historytable as kernels
 from kpg.runtime.trace.updates import Updates
-from tests.model.references import Arguments, Random, reference
+from tests.model.references import Arguments, Case, Random, reference
 from tests.model.references.aggregates import Group, decoded, nothing
 from tests.model.references.histories import (
-    NO_AGGREGATES,
     Record,
+    arrays_of,
     begun,
     plain,
     records_of,
@@ -48,7 +49,7 @@ def step_epochs(given: list[Record], rounds: Row) -> list[tuple[int, int]]:
     return list(zip([kernels.COMMITTED, *ordered], ordered, strict=False))
 
 
-def threshold_cases(random: Random) -> Iterator[Arguments]:
+def threshold_cases(random: Random) -> Iterator[Case]:
     table, width = plain(random)
     distinct = int(random.integers(2))
     *before, (rounds, updates) = some_step(random, table, width, int(random.integers(1, 4)))
@@ -64,118 +65,76 @@ def threshold_cases(random: Random) -> Iterator[Arguments]:
     table.accumulate(updates, rounds)
     count = table._begin(rounds)
     most = max(count, int(table.state[kernels.STEP_RECORDS]))
-    yield (
-        np.array(rounds, np.int64), distinct, table.key, table.keys, table.records, table.bits, table.current,
-        np.empty((table.key + table.depth + 1) * most, np.int64), most,
-        np.empty((table.depth, count), np.int64),
-        table.state,
-    )  # fmt: skip
+    out = np.empty((table.key + table.depth + 1) * most, np.int64)
+    owed = np.empty((table.depth, count), np.int64)
+    yield Case((np.array(rounds, np.int64), distinct, table.state, out, owed), table)
 
 
-def seen_threshold(
-    result, rounds, distinct, nk, keys, records, bits, current, out, most, owed, state
-) -> object:
-    table = (
-        out[: (nk + 2 + len(rounds)) * result].reshape(-1, result)
-        if result
-        else np.empty((nk + 3, 0), np.int64)
-    )
-    assert not bits.any() and state[kernels.CURRENT] == 0
-    return sorted(tuples(table))
+def seen_threshold(result, rounds, distinct, state, out, owed) -> object:
+    table = arrays_of(state)
+    columns = table.nk + 2 + len(rounds)
+    assert not table.bits.any() and state[kernels.CURRENT] == 0
+    updates = out[: columns * result].reshape(columns, result)
+    assert (state[kernels.ENTRIES] == 1) == (len(set(updates[-1].tolist())) < 2)
+    return sorted(tuples(updates)) if result else []
 
 
-@reference("differences.evaluate_threshold", threshold_cases, seen_threshold)
-def evaluate_threshold(rounds, distinct, nk, keys, records, bits, current, out, most, owed, state) -> object:
+@reference("thresholds.evaluate", threshold_cases, seen_threshold)
+def evaluate(rounds, distinct, state, out, owed) -> object:
     def shown(group: Group) -> int:
         return min(max(group.rows, 0), 1) if distinct else max(group.rows, 0)
 
     at = tuple(rounds.tolist())
+    table = arrays_of(state)
     found = []
-    for number in current[: state[kernels.CURRENT]].tolist():
-        given = records_of(number, nk, len(at), keys, records, NO_AGGREGATES)
-        key = tuple(keys[number, 1 : 1 + nk].tolist())
+    for number in table.current.tolist():
+        given = records_of(number, table.nk, len(at), table.keys, table.records, table.spec)
+        key = tuple(table.keys[number, 1 : 1 + table.nk].tolist())
         for before, epoch in step_epochs(given, at):
-            change = sum(
-                sign
-                * (
-                    shown(sum_at(given, NO_AGGREGATES, corner, epoch))
-                    - shown(sum_at(given, NO_AGGREGATES, corner, before))
-                )
-                for sign, corner in corners_below(at)
-            )
+            change = 0
+            for sign, corner in corners_below(at):
+                after, ago = (sum_at(given, table.spec, corner, one) for one in (epoch, before))
+                change += sign * (shown(after) - shown(ago))
             if change:
                 found.append((*key, epoch, *at, change))
     return sorted(found)
 
 
-def corner_cases(random: Random) -> Iterator[Arguments]:
+def corner_cases(random: Random) -> Iterator[Case]:
     table, rounds, updates = begun(random)
     table.accumulate(updates, rounds)
     count = table._begin(rounds)
     most = (int(table.state[kernels.STEP_RECORDS]) + 1) << len(rounds)
-    yield (
-        np.array(rounds, np.int64), 0, 0, table.key, table.spec, table.keys, table.records, table.bits,
-        table.current, *np.empty((2, most), np.int64), *np.empty((2, most, table.words), np.int64),
-        np.empty((table.depth, count), np.int64), table.state,
-    )  # fmt: skip
+    entries, sides = np.empty((2, most), np.int64), np.empty((2 * most, table.words), np.int64)
+    owed = np.empty((table.depth, count), np.int64)
+    yield Case((np.array(rounds, np.int64), 0, table.state, entries, sides, owed), table)
 
 
-def seen_corners(
-    result,
-    rounds,
-    first,
-    absent,
-    nk,
-    spec,
-    keys,
-    records,
-    bits,
-    current,
-    entry_key,
-    entry_epoch,
-    old,
-    new,
-    owed,
-    state,
-) -> object:
+def seen_corners(result, rounds, first, state, entries, sides, owed) -> object:
+    table = arrays_of(state)
     found = []
     for entry in range(int(state[kernels.ENTRIES])):
-        key = tuple(keys[entry_key[entry], 1 : 1 + nk].tolist())
-        sides = (repr(decoded(side[entry].tolist(), spec.tolist())) for side in (old, new))
-        found.append((key, int(entry_epoch[entry]), *sides))
+        key = tuple(table.keys[entries[0, entry], 1 : 1 + table.nk].tolist())
+        both = (sides[entry], sides[entries.shape[1] + entry])
+        shown = (repr(decoded(side.tolist(), table.spec.tolist())) for side in both)
+        found.append((key, int(entries[1, entry]), *shown))
     return result, sorted(found)
 
 
 @reference("differences.corners", corner_cases, seen_corners)
-def corners(
-    rounds,
-    first,
-    absent,
-    nk,
-    spec,
-    keys,
-    records,
-    bits,
-    current,
-    entry_key,
-    entry_epoch,
-    old,
-    new,
-    owed,
-    state,
-) -> object:
+def corners(rounds, first, state, entries, sides, owed) -> object:
     at = tuple(rounds.tolist())
-    count = int(state[kernels.CURRENT])
+    table = arrays_of(state)
     found = []
-    for number in current[:count].tolist():
-        given = records_of(number, nk, len(at), keys, records, spec)
-        key = tuple(keys[number, 1 : 1 + nk].tolist())
+    for number in table.current.tolist():
+        given = records_of(number, table.nk, len(at), table.keys, table.records, table.spec)
+        key = tuple(table.keys[number, 1 : 1 + table.nk].tolist())
         for before, epoch in step_epochs(given, at):
             for sign, corner in corners_below(at):
-                sides = [sum_at(given, spec, corner, one) for one in (before, epoch)]
-                if sides[0] != sides[1]:
-                    found.append((key, epoch, *map(repr, sides[::sign])))
-    return count, sorted(found)
+                ends = [sum_at(given, table.spec, corner, one) for one in (before, epoch)]
+                if ends[0] != ends[1]:
+                    found.append((key, epoch, *map(repr, ends[::sign])))
+    return len(table.current), sorted(found)
 
 
 def cancel_cases(random: Random) -> Iterator[Arguments]:
@@ -189,46 +148,57 @@ def cancel_cases(random: Random) -> Iterator[Arguments]:
         out,
         random.choice([-1, 1], n).astype(np.int64),
         np.arange(n),
-        entry_key,
-        entry_epoch,
+        np.stack((entry_key, entry_epoch)),
         n,
         np.empty(n, np.int64),
     )
 
 
-def seen_kept(result, out, diff, entry, entry_key, entry_epoch, n, epochs) -> object:
+def seen_kept(result, out, diff, entry, entries, n, epochs) -> object:
     kept = zip(tuples(out[:, :result], result), epochs[:result].tolist(), diff[:result].tolist(), strict=True)
     return Counter(kept)
 
 
 @reference("differences.cancel", cancel_cases, seen_kept)
-def cancel(out, diff, entry, entry_key, entry_epoch, n, epochs) -> object:
-    sums: Counter[tuple[int, int, Row]] = Counter()
+def cancel(out, diff, entry, entries, n, epochs) -> object:
+    sums: Counter[tuple[Any, ...]] = Counter()
     for row, amount, at in zip(tuples(out), diff.tolist(), entry.tolist(), strict=True):
-        sums[int(entry_key[at]), int(entry_epoch[at]), row] += amount
-    return Counter((row, epoch, total) for (_, epoch, row), total in sums.items() if total)
+        sums[(row, *entries[:, at].tolist())] += amount
+    return Counter((row, epoch, total) for (row, _, epoch), total in sums.items() if total)
 
 
-def total_cases(random: Random) -> Iterator[Arguments]:
+def total_cases(random: Random) -> Iterator[Case]:
     table, _ = some_table(random)
     used = int(table.state[kernels.KEYS])
-    yield (
-        0, used, table.key, table.depth - 1, table.spec, table.keys, table.records, np.empty(used, np.int64),
-        np.empty((used, table.words), np.int64),
-    )  # fmt: skip
+    numbers, acc = np.empty(used, np.int64), np.empty((used, table.words), np.int64)
+    yield Case((0, used, table.state, numbers, acc), table)
 
 
-def seen_totals(result, first, last, nk, rounds, spec, keys, records, numbers, acc) -> object:
-    return [(int(numbers[i]), decoded(acc[i].tolist(), spec.tolist())) for i in range(result)]
+def seen_totals(result, first, last, state, numbers, acc) -> object:
+    spec = arrays_of(state).spec.tolist()
+    return [(int(numbers[i]), decoded(acc[i].tolist(), spec)) for i in range(result)]
 
 
 @reference("differences.totals", total_cases, seen_totals)
-def totals(first, last, nk, rounds, spec, keys, records, numbers, acc) -> object:
+def totals(first, last, state, numbers, acc) -> object:
+    table = arrays_of(state)
     found = []
     for number in range(first, last):
-        if keys[number, 1 + nk] != kernels.FREE:
-            total = nothing(spec.tolist())
-            for _, group in records_of(number, nk, rounds, keys, records, spec):
+        if table.keys[number, 1 + table.nk] != kernels.FREE:
+            total = nothing(table.spec.tolist())
+            given = records_of(number, table.nk, table.rounds, table.keys, table.records, table.spec)
+            for _, group in given:
                 total = total.plus(group)
             found.append((number, total))
     return found
+
+
+def most_rows_cases(random: Random) -> Iterator[Case]:
+    table, _ = plain(random)
+    yield Case((table.state,), table)
+
+
+@reference("differences.most_rows", most_rows_cases, lambda result, state: result)
+def most_rows(state) -> object:
+    known = arrays_of(state).contents.values()
+    return float(max((sum(abs(group.rows) for _, group in given) for given in known), default=0))

@@ -1,20 +1,13 @@
-"""``ranks``, ``weights``: what is read off a history table between steps."""
+"""``ranks``: what is read off a history table between steps."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from kpg.runtime.kernels import history as kernels
-from tests.model.references import Arguments, Random, reference
+from kpg.runtime.kernels import historytable as kernels
+from tests.model.references import Case, Random, reference
 from tests.model.references.aggregates import operands
-from tests.model.references.histories import (
-    NO_AGGREGATES,
-    Record,
-    contents,
-    numbers_in,
-    plain,
-    records_of,
-)
+from tests.model.references.histories import Record, arrays_of, numbers_in, plain, records_of
 from tests.model.references.words import size, tuples
 
 
@@ -28,50 +21,37 @@ def first_round(given: list[Record], gone: int) -> int:
     return found if total > 0 or gone else -1
 
 
-def find_cases(random: Random) -> Iterator[Arguments]:
+def find_cases(random: Random) -> Iterator[Case]:
     table, width = plain(random, depth=2)
     rows = operands(random, table.key, width, size(random))[: table.key]
     used = int(table.state[kernels.KEYS])
     there = table.keys[:used, 1 : 1 + table.key].T
     given = np.ascontiguousarray(np.concatenate((rows, there), axis=1))
-    gone = int(random.integers(2))
-    yield given, table.slots, table.keys, table.records, gone, np.empty(given.shape[1], np.int64)
+    yield Case((given, table.state, int(random.integers(2)), np.empty(given.shape[1], np.int64)), table)
 
 
-@reference("ranks.find", find_cases, lambda result, *arguments: arguments[-1].tolist())
-def find(rows, slots, keys, records, gone, ranks) -> object:
-    nk = rows.shape[0]
+@reference("ranks.find", find_cases, lambda result, rows, state, gone, ranks: ranks.tolist())
+def find(rows, state, gone, ranks) -> object:
+    table = arrays_of(state)
     known = {}
-    for number in numbers_in(slots):
-        given = records_of(number, nk, 1, keys, records, NO_AGGREGATES)
-        known[tuple(keys[number, 1 : 1 + nk].tolist())] = first_round(given, gone)
+    for number in numbers_in(table.slots):
+        given = records_of(number, table.nk, 1, table.keys, table.records, table.spec)
+        known[tuple(table.keys[number, 1 : 1 + table.nk].tolist())] = first_round(given, gone)
     return [known.get(row, -1) for row in tuples(rows)]
 
 
-def every_cases(random: Random) -> Iterator[Arguments]:
+def every_cases(random: Random) -> Iterator[Case]:
     table, _ = plain(random, depth=2)
     used = int(table.state[kernels.KEYS])
     rows, found = np.empty((table.key, used), np.int64), np.empty(used, np.int64)
-    yield 0, used, table.key, table.keys, table.records, int(random.integers(2)), rows, found
+    yield Case((table.state, int(random.integers(2)), rows, found), table)
 
 
-def seen_every(result, first, last, nk, keys, records, gone, rows, found) -> object:
+def seen_every(result, state, gone, rows, found) -> object:
     return [*zip(tuples(rows[:, :result], result), found[:result].tolist(), strict=True)]
 
 
 @reference("ranks.every", every_cases, seen_every)
-def every(first, last, nk, keys, records, gone, rows, ranks) -> object:
-    known = contents(nk, 1, keys, records, NO_AGGREGATES, last)
-    found = [(key, first_round(given, gone)) for key, given in known.items()]
+def every(state, gone, rows, ranks) -> object:
+    found = [(key, first_round(given, gone)) for key, given in arrays_of(state).contents.items()]
     return [(key, rank) for key, rank in found if rank >= 0]
-
-
-def heaviest_cases(random: Random) -> Iterator[Arguments]:
-    table, _ = plain(random)
-    yield table.keys, int(table.state[kernels.KEYS]), table.key, table.depth - 1, table.records
-
-
-@reference("weights.heaviest_key", heaviest_cases, lambda result, *arguments: result)
-def heaviest_key(keys, used, nk, rounds, records) -> object:
-    known = contents(nk, rounds, keys, records, NO_AGGREGATES, used)
-    return float(max((sum(abs(group.rows) for _, group in given) for given in known.values()), default=0))

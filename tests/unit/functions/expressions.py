@@ -12,8 +12,8 @@ from kpg.compiler.sql.dialect import Dialect
 from kpg.runtime.convert.values import to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions import common_type, resolve
+from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.plan import Mfp
-from kpg.runtime.program import Program
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
@@ -66,7 +66,7 @@ TYPES = {
 
 @dataclass
 class Engine:
-    """The least context that a program runs in."""
+    """The least context that an expression runs in."""
 
     dictionary: Dictionary = field(default_factory=Dictionary)
     tables: dict[str, object] = field(default_factory=dict)
@@ -93,7 +93,7 @@ def coerce(scalar: Scalar, type_: Type) -> Scalar:
 def evaluate(scalar: Scalar, engine: Engine | None = None) -> object:
     """The Python value of a scalar without columns."""
     engine = engine or Engine()
-    out, _ = Program(Mfp((), (scalar,)), engine).run(np.empty((0, 1), dtype=np.int64))
+    out, _ = CompiledMfp(Mfp((), (scalar,)), engine).run(np.empty((0, 1), dtype=np.int64))
     return to_python(int(out[0, 0]), scalar.type, engine.dictionary)
 
 

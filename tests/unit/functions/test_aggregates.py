@@ -201,7 +201,9 @@ def test_views_are_what_the_algorithm_says(function: AggregateFunction, distinct
     db.sql(
         "CREATE TABLE t (k INT, i INT, b BIGINT, d DECIMAL(9, 2), f DOUBLE, t VARCHAR, u BOOLEAN, day DATE)"
     )
-    chosen = [columns for one, columns in cases() if one is function and columns != ("b",)]
+    fitting = [columns for one, columns in cases() if one is function]
+    chosen = [columns for columns in fitting if columns != ("b",)] or fitting  # whose sums overflow
+    assert chosen
     if distinct and (len(chosen[0]) > 1 or "DISTINCT" in refused(db, function.name, chosen[0])):
         return
     calls = [

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kpg.cli.functions import INTERNAL
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions import (
     Accumulable,
@@ -15,9 +16,11 @@ from kpg.runtime.functions import (
     aggregates,
     castable,
     common_type,
+    functions,
     resolve,
     resolve_aggregate,
 )
+from kpg.runtime.functions.sql_text import spelling
 from kpg.runtime.types import (
     BIGINT,
     BOOLEAN,
@@ -139,7 +142,14 @@ def test_aggregate_refusals_and_kinds() -> None:
     assert kinds["string_agg"] is Basic
 
 
+def test_the_documentation_names_all_that_can_be_called() -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs" / "sql.md").read_text()
+    callable_ = {one.name for one in functions() if spelling(one.name) == one.name} - INTERNAL
+    named = {one.name for one in aggregates()} | callable_
+    assert {name for name in named if f"`{name}`" not in text and f"(`{name}`)" not in text} == set()
+
+
 def test_the_registry_does_not_import_numba() -> None:
-    code = "import sys, kpg.runtime.functions, kpg.runtime.program; assert 'numba' not in sys.modules"
+    code = "import sys, kpg.runtime.functions, kpg.runtime.mfp; assert 'numba' not in sys.modules"
     root = Path(__file__).resolve().parents[3]
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root)

@@ -11,7 +11,7 @@ from kpg.runtime.kernels import every_kernel
 from tests.model.references import Case, every_reference
 
 ELSEWHERE = {
-    "vm.run": "an interpreter: model/scalar.py is its reference, in unit/program/test_model.py",
+    "vm.run": "an interpreter: model/scalar.py is its reference, in unit/mfp/test_model.py",
     **dict.fromkeys(
         ["chain.run", "streams.begin", "streams.feed", "streams.take"],
         "an interpreter: operators one by one are its reference, in unit/chain/test_chain.py",

@@ -43,7 +43,7 @@ def name(node: AnyNode) -> str:
 
 
 def test_there_is_an_example_of_every_kind() -> None:
-    assert len(get_args(plan.Node)) == 21 and len(get_args(user.Node)) == 6
+    assert kinds() == {*get_args(plan.Node), *get_args(user.Node)}
     assert {type(node) for node in ALL} == kinds() and len(ALL) == len(kinds())
 
 
@@ -93,7 +93,7 @@ def test_most_variants_are_nodes_that_a_plan_can_have() -> None:
 
 def test_kinds_of_nodes_over_the_same_input_are_told_apart() -> None:
     over_one = [node for node in EXAMPLES if plan.inputs(node) == (0,) and not isinstance(node, plan.Concat)]
-    assert len({name(node) for node in over_one}) == len(over_one) == 10
+    assert len({name(node) for node in over_one}) == len(over_one) >= 10
 
 
 def test_an_aggregate_is_shared_whatever_users_call_it() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kpg.runtime.progress.antichain import Antichain, MutableAntichain
+from kpg.runtime.progress.antichain import Antichain
 
 TIMES = [(0, 0), (0, 1), (1, 0), (1, 1)]
 
@@ -64,18 +64,3 @@ def test_meet_and_join_bound_both_frontiers() -> None:
 )
 def test_representatives(frontier: list[tuple[int, int]], representatives: list[tuple[int, int]]) -> None:
     assert [Antichain.of(*frontier).representative(time) for time in TIMES] == representatives
-
-
-def test_a_counted_frontier_moves_when_its_last_time_goes() -> None:
-    counted = MutableAntichain()
-    counted.update((1, 0), 2)
-    counted.update((0, 1), 1)
-    counted.update((2, 2), 1)
-    assert counted.frontier.elements == ((0, 1), (1, 0))
-    counted.update((1, 0), -1)
-    assert counted.frontier.elements == ((0, 1), (1, 0))
-    counted.update((1, 0), -1)
-    counted.update((0, 1), -1)
-    assert counted.frontier.elements == ((2, 2),)
-    counted.update((2, 2), -1)
-    assert counted.frontier == Antichain()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kpg.runtime.access import MOST_PROGRAMS
+from kpg.runtime.access import MOST_COMPILED
 from kpg.runtime.errors import DataError, IntegrityError, InternalError
 from kpg.runtime.plan import Mfp, Plan, Source
 from kpg.runtime.scalar import Call, Column, Literal
@@ -61,9 +61,9 @@ def test_expressions_are_evaluated(worker: Worker) -> None:
 
 def test_no_more_programs_are_kept_than_said(worker: Worker) -> None:
     rows = np.array([[1]])
-    for number in range(2 * MOST_PROGRAMS):
+    for number in range(2 * MOST_COMPILED):
         assert worker.evaluate(Mfp((), (Literal(number, INTEGER),)), rows)[0].tolist() == [[number]]
-        assert len(worker._programs) <= MOST_PROGRAMS
+        assert len(worker._compiled) <= MOST_COMPILED
 
 
 def test_an_installation_is_uninstalled_once_and_not_its_namesake(worker: Worker) -> None:

@@ -11,15 +11,15 @@ def at(source: str, place: str) -> Span:
 
 
 def test_the_line_with_carets_under_the_place() -> None:
-    assert at("select a,\n  bb\nfrom t", "bb").render() == "line 2:   bb\n          ^^"
+    assert at("select a,\n  bb\nfrom t", "bb").excerpt() == "line 2:   bb\n          ^^"
 
 
 def test_a_place_over_several_lines_is_marked_in_its_first() -> None:
-    assert at("select (a\n  + b)", "(a\n  + b)").render() == "line 1: select (a\n               ^^"
+    assert at("select (a\n  + b)", "(a\n  + b)").excerpt() == "line 1: select (a\n               ^^"
 
 
 def test_the_end_of_a_text_has_a_caret_too() -> None:
-    assert Span("select", 6, 6).render() == "line 1: select\n              ^"
+    assert Span("select", 6, 6).excerpt() == "line 1: select\n              ^"
 
 
 LONG = "select " + ", ".join(f"column_{number}" for number in range(1000)) + " from t"
@@ -28,7 +28,7 @@ LONG = "select " + ", ".join(f"column_{number}" for number in range(1000)) + " f
 @pytest.mark.parametrize("place", ["select", "column_0,", "column_500", "column_999", "from t", "t", LONG])
 def test_a_long_line_is_cropped_around_the_place(place: str) -> None:
     start = LONG.rindex(place)
-    line, carets = Span(LONG, start, start + len(place)).render().split("\n")
+    line, carets = Span(LONG, start, start + len(place)).excerpt().split("\n")
     assert len(line) <= 110 and len(carets) <= len(line)
     first, last = carets.index("^"), carets.rindex("^") + 1
     assert place.startswith(line[first:last])

@@ -31,12 +31,12 @@ def errors(text: str) -> str:
     with pytest.raises(DatalogError) as caught:
         check(DECLARATIONS + text, catalog())
     found = [one for one in caught.value.diagnostics if one.severity == "error"]
-    return "\n".join(f"{one.code}: {one.render()}" for one in found)
+    return "\n".join(f"{one.code}: {one.text()}" for one in found)
 
 
 def warnings(text: str) -> str:
     found = check(DECLARATIONS + text, catalog()).warnings
-    return "\n".join(f"{one.code}: {one.render()}" for one in found) or "none"
+    return "\n".join(f"{one.code}: {one.text()}" for one in found) or "none"
 
 
 def data(text: str) -> str:
@@ -50,7 +50,7 @@ def data(text: str) -> str:
 def core(text: str) -> str:
     checked = check(text, catalog() if "hired" in text else Catalog())
     parts = [program_text(checked.program), *extras(checked.program)]
-    return "\n".join([*parts, *(one.render() for one in checked.warnings)])
+    return "\n".join([*parts, *(one.text() for one in checked.warnings)])
 
 
 def extras(program: Program) -> list[str]:

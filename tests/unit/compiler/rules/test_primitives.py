@@ -7,8 +7,8 @@ from kpg.compiler.rules.primitives import PRIMITIVES
 from kpg.runtime.convert.values import to_python
 from kpg.runtime.errors import DataError
 from kpg.runtime.functions import implementation
+from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.plan import Mfp
-from kpg.runtime.program import Program
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, NULL, TEXT, Type, float_to_word
 from tests.unit.functions.expressions import Engine
@@ -29,7 +29,7 @@ def literal(value: Value) -> Scalar:
 
 
 def word(call: Call, engine: Engine) -> int:
-    out, _ = Program(Mfp((), (call,)), engine).run(np.empty((0, 1), dtype=np.int64))
+    out, _ = CompiledMfp(Mfp((), (call,)), engine).run(np.empty((0, 1), dtype=np.int64))
     return int(out[0, 0])
 
 
@@ -107,7 +107,7 @@ def test_value(function: str, args: tuple[Value, ...], type_: Type, expected: Va
 def test_null_gives_null() -> None:
     rows = np.array([[5, NULL, 5], [3, 3, NULL]], dtype=np.int64)
     call = Call("$band", (Column(0, BIGINT), Column(1, BIGINT)), BIGINT)
-    out, _ = Program(Mfp((), (call,)), Engine()).run(rows)
+    out, _ = CompiledMfp(Mfp((), (call,)), Engine()).run(rows)
     assert out[0].tolist() == [1, NULL, NULL]
 
 
@@ -115,7 +115,7 @@ def test_ord_is_the_code_of_the_text() -> None:
     engine = Engine()
     code = engine.dictionary.code("a")
     call = Call("$ord", (Column(0, TEXT),), BIGINT)
-    out, _ = Program(Mfp((), (call,)), engine).run(np.array([[code]], dtype=np.int64))
+    out, _ = CompiledMfp(Mfp((), (call,)), engine).run(np.array([[code]], dtype=np.int64))
     assert out[0, 0] == code
 
 

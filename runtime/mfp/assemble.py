@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kpg.runtime.kernels import opcodes
-from kpg.runtime.program.lower import Lowering, Node
+from kpg.runtime.mfp.lower import Lowering, Node
 from kpg.runtime.types import MAX_WORD, MIN_WORD
 
 Words = np.ndarray[Any, np.dtype[np.int64]]

@@ -30,7 +30,7 @@ class Store(Protocol):
 
 
 class Context(Protocol):
-    """What programs need of the engine that they run in."""
+    """What compiled expressions need of the engine that they run in."""
 
     @property
     def dictionary(self) -> Dictionary: ...
@@ -109,7 +109,7 @@ def attempt(function: Callable[..., object], *args: object) -> object:
 
 
 def memo_of(call: Call, implementation: Memoized | Matcher, context: Context) -> Memo:
-    """The table of a call with one text argument and literals, shared by all programs that need it."""
+    """The table of a call with one text argument and literals, shared by all expressions that need it."""
     dictionary = context.dictionary
     key: Hashable = (call.function, tuple(_literal(arg) for arg in call.args), call.type)
     memo = dictionary.memos.get(key)

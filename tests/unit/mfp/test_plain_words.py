@@ -10,8 +10,8 @@ from kpg.runtime.data.table import Table
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError
 from kpg.runtime.kernels.vm import CHUNK
+from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.plan import Mfp
-from kpg.runtime.program import Program
 from kpg.runtime.scalar import Column, Fetch, Literal, Scalar
 from kpg.runtime.types import BIGINT, NULL, ROWID, ColumnDef, Schema
 from tests.unit.functions.expressions import Engine, call
@@ -47,7 +47,7 @@ def words(rows: list[Row]) -> np.ndarray:
 
 
 def run(predicates: tuple[Scalar, ...], outputs: tuple[Scalar, ...], rows: list[Row]) -> list[Row]:
-    found, kept = Program(Mfp(predicates, outputs), Engine()).run(words(rows))
+    found, kept = CompiledMfp(Mfp(predicates, outputs), Engine()).run(words(rows))
     assert kept is None or len(kept) == found.shape[1]
     return [tuple(None if word == NULL else word for word in row) for row in found.T.tolist()]
 
@@ -156,7 +156,7 @@ def test_rows_are_fetched_from_wherever_they_are(bits: int, monkeypatch: pytest.
     count = 5000
     table.insert(np.stack((np.arange(count) * 2, np.arange(count) % 7)))
     value = call("mul", Fetch("t", 0, A, BIGINT), Fetch("t", 1, A, BIGINT))
-    program = Program(
+    compiled = CompiledMfp(
         Mfp((call("lt", Fetch("t", 1, A, BIGINT), big(5)),), (A, value)), Engine(tables={"t": table})
     )
     dead: set[int] = set()
@@ -177,7 +177,7 @@ def test_rows_are_fetched_from_wherever_they_are(bits: int, monkeypatch: pytest.
             [live[3]],
             [NULL, live[0], NULL],
         ):
-            found, _ = program.run(np.array([rowids], np.int64))
+            found, _ = compiled.run(np.array([rowids], np.int64))
             assert found.T.tolist() == [[r, 2 * r * (r % 7)] for r in rowids if r != NULL and r % 7 < 5]
     assert bits > 12 or table.reclaimed > 2000
 
@@ -190,6 +190,6 @@ def test_a_row_that_is_gone_reads_as_null(monkeypatch: pytest.MonkeyPatch) -> No
     table.drain()
     table.commit()
     rowid = Column(0, ROWID)
-    program = Program(Mfp((), (Fetch("t", 0, rowid, BIGINT),)), Engine(tables={"t": table}))
+    compiled = CompiledMfp(Mfp((), (Fetch("t", 0, rowid, BIGINT),)), Engine(tables={"t": table}))
     rowids = [5, 12, 20, 39]
-    assert program.run(np.array([rowids]))[0].tolist() == [[NULL, 12, NULL, 39]]
+    assert compiled.run(np.array([rowids]))[0].tolist() == [[NULL, 12, NULL, 39]]

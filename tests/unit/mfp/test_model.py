@@ -1,4 +1,4 @@
-"""Random expressions: programs against the slow model, value by value and error by error."""
+"""Random expressions: compiled ones against the slow model, value by value and error by error."""
 
 import datetime
 from decimal import Decimal
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kpg.runtime.convert.values import encode_rows, to_python
 from kpg.runtime.errors import DataError
+from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.plan import Mfp
-from kpg.runtime.program import Program
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
@@ -189,23 +189,23 @@ def decoded(words: Any, mfp: Mfp, engine: Engine) -> list[tuple[Any, ...]]:
 def test_programs_agree_with_the_model(rows: Any, predicates: list[Scalar], outputs: list[Scalar]) -> None:
     engine = Engine()
     mfp = Mfp(tuple(predicates), tuple(outputs))
-    program = Program(mfp, engine)
+    compiled = CompiledMfp(mfp, engine)
     data = encode_rows(rows, SCHEMA, engine.dictionary)
     wanted = [expected(mfp, row) for row in rows]
     for position, want in enumerate(wanted):
         alone = np.ascontiguousarray(data[:, position : position + 1])
         if isinstance(want, ScalarError):
             with pytest.raises(DataError):
-                program.run(alone)
+                compiled.run(alone)
         else:
-            out, kept = program.run(alone)
+            out, kept = compiled.run(alone)
             assert decoded(out, mfp, engine) == ([] if want is None else [want])
             assert (kept is None) == (want is not None)
     if any(isinstance(want, ScalarError) for want in wanted):
         with pytest.raises(DataError):
-            program.run(data)
+            compiled.run(data)
         return
-    out, kept = program.run(data)
+    out, kept = compiled.run(data)
     passed = [position for position, want in enumerate(wanted) if want is not None]
     assert decoded(out, mfp, engine) == [wanted[position] for position in passed]
     assert (list(range(len(rows))) if kept is None else kept.tolist()) == passed

@@ -1,4 +1,4 @@
-"""Programs: a map-filter-project compiled once and run over batches of rows.
+"""A map-filter-project, compiled once and run over batches of rows.
 
 A row passes when every predicate is true; one that is false or NULL rejects the row whatever error
 another has. An error raises DataError only in a row that no predicate rejects.
@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from kpg.runtime.mfp.errors import failure
+from kpg.runtime.mfp.lower import Sources
+from kpg.runtime.mfp.memo import Context
+from kpg.runtime.mfp.segment import Machine, Segment, conjuncts
 from kpg.runtime.plan import Mfp
-from kpg.runtime.program.errors import failure
-from kpg.runtime.program.lower import Sources
-from kpg.runtime.program.memo import Context
-from kpg.runtime.program.segment import Machine, Segment, conjuncts
 from kpg.runtime.scalar import Column, Scalar, columns, remap, walk
 from kpg.runtime.types import ERROR
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class Program:
+class CompiledMfp:
     """An ``Mfp`` ready to run. ``inputs`` are the input columns it reads, ascending."""
 
     __slots__ = ("_context", "_first", "_last", "_leading", "_mfp", "_selected", "_simple", "inputs")

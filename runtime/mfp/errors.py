@@ -8,10 +8,10 @@ from kpg.runtime.convert.values import show
 from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.functions.aggregates import sum_type
 from kpg.runtime.functions.sql_text import sql_text
+from kpg.runtime.mfp.lower import Sources
+from kpg.runtime.mfp.memo import Context
+from kpg.runtime.mfp.segment import Segment
 from kpg.runtime.plan import Aggregate, Mfp
-from kpg.runtime.program.lower import Sources
-from kpg.runtime.program.memo import Context
-from kpg.runtime.program.segment import Segment
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, children, transform, with_children
 from kpg.runtime.types import ERROR, Kind, Type
 

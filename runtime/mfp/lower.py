@@ -21,7 +21,7 @@ from kpg.runtime.functions.registry import (
     Vector,
     implementation,
 )
-from kpg.runtime.program.memo import Context, Memo, attempt, memo_of, value_of, words_of
+from kpg.runtime.mfp.memo import Context, Memo, attempt, memo_of, value_of, words_of
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import ERROR, NULL
 

@@ -1,4 +1,4 @@
-"""Programs: selection, fetches, errors, text, and what is computed how often."""
+"""Compiled map-filter-projects: selection, fetches, errors, text, and what is computed how often."""
 
 from dataclasses import dataclass, field
 
@@ -8,9 +8,9 @@ import pytest
 from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.kernels import vm
+from kpg.runtime.mfp import CompiledMfp
+from kpg.runtime.mfp.memo import Memo
 from kpg.runtime.plan import Mfp
-from kpg.runtime.program import Program
-from kpg.runtime.program.memo import Memo
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
@@ -60,7 +60,7 @@ def words(*rows: list[int]) -> np.ndarray:
 def run(
     predicates: list[Scalar], outputs: list[Scalar], data: np.ndarray, engine: Engine | None = None
 ) -> object:
-    out, kept = Program(Mfp(tuple(predicates), tuple(outputs)), engine or Engine()).run(data)
+    out, kept = CompiledMfp(Mfp(tuple(predicates), tuple(outputs)), engine or Engine()).run(data)
     return out.tolist(), None if kept is None else kept.tolist()
 
 
@@ -69,17 +69,17 @@ A, B = Column(0, INTEGER), Column(1, INTEGER)
 
 def test_plain_columns_are_selected_without_running_code() -> None:
     data = words([1, 2], [3, 4])
-    out, kept = Program(Mfp((), (A, B)), Engine()).run(data)
+    out, kept = CompiledMfp(Mfp((), (A, B)), Engine()).run(data)
     assert out is data and kept is None
-    out, kept = Program(Mfp((), (B, A, B)), Engine()).run(data)
+    out, kept = CompiledMfp(Mfp((), (B, A, B)), Engine()).run(data)
     assert out.tolist() == [[3, 4], [1, 2], [3, 4]] and kept is None
-    out, _ = Program(Mfp((), ()), Engine()).run(data)
+    out, _ = CompiledMfp(Mfp((), ()), Engine()).run(data)
     assert out.shape == (0, 2)
 
 
 def test_inputs_are_the_columns_read() -> None:
-    program = Program(Mfp((call("gt", Column(5, INTEGER), A),), (Column(2, INTEGER),)), Engine())
-    assert program.inputs == (0, 2, 5)
+    compiled = CompiledMfp(Mfp((call("gt", Column(5, INTEGER), A),), (Column(2, INTEGER),)), Engine())
+    assert compiled.inputs == (0, 2, 5)
 
 
 def test_rows_pass_when_all_predicates_are_true() -> None:
@@ -93,7 +93,9 @@ def test_rows_pass_when_all_predicates_are_true() -> None:
 def test_chunks_are_joined() -> None:
     rows = 3 * vm.CHUNK + 17
     data = np.ascontiguousarray(np.arange(2 * rows, dtype=np.int64).reshape(2, rows))
-    out, kept = Program(Mfp((call("eq", call("mod", A, integer(3)), integer(1)),), (B,)), Engine()).run(data)
+    out, kept = CompiledMfp(Mfp((call("eq", call("mod", A, integer(3)), integer(1)),), (B,)), Engine()).run(
+        data
+    )
     passed = np.flatnonzero(data[0] % 3 == 1)
     assert kept is not None and (kept == passed).all() and (out[0] == data[1][passed]).all()
 
@@ -167,20 +169,20 @@ def test_fetch_reads_the_row_store_for_rows_that_survive() -> None:
 
 def test_fetch_sees_a_row_store_that_was_replaced() -> None:
     store = Rows(words([10, 20]))
-    program = Program(Mfp((), (Fetch("t", 0, Column(0, ROWID), INTEGER),)), Engine(tables={"t": store}))
-    assert program.run(words([1]))[0].tolist() == [[20]]
+    compiled = CompiledMfp(Mfp((), (Fetch("t", 0, Column(0, ROWID), INTEGER),)), Engine(tables={"t": store}))
+    assert compiled.run(words([1]))[0].tolist() == [[20]]
     store.columns, store.groups = words([10, 21, 30]), None
-    assert program.run(words([1, 2]))[0].tolist() == [[21, 30]]
+    assert compiled.run(words([1, 2]))[0].tolist() == [[21, 30]]
 
 
 def test_text_functions_run_once_for_each_distinct_string(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine()
     codes = engine.dictionary.intern(["PROMO TIN", "BRASS", "PROMO TIN", None])
-    program = Program(Mfp((), (call("length", Column(0, TEXT)),)), engine)
-    assert program.run(codes.reshape(1, -1))[0].tolist() == [[9, 5, 9, NULL]]
+    compiled = CompiledMfp(Mfp((), (call("length", Column(0, TEXT)),)), engine)
+    assert compiled.run(codes.reshape(1, -1))[0].tolist() == [[9, 5, 9, NULL]]
     asked: list[int] = []
     monkeypatch.setattr(Memo, "fill", lambda self, codes: asked.extend(codes))
-    assert program.run(codes.reshape(1, -1))[0].tolist() == [[9, 5, 9, NULL]]
+    assert compiled.run(codes.reshape(1, -1))[0].tolist() == [[9, 5, 9, NULL]]
     assert asked == []
 
 
@@ -203,7 +205,7 @@ def test_nested_text_functions_and_text_comparison() -> None:
         (engine.dictionary.intern(["abc", "b", None]), engine.dictionary.intern(["abd", "azzz", "x"]))
     )
     prefix = call("upper", call("substring", first, integer(1), integer(2)))
-    out, _ = Program(Mfp((), (prefix, call("concat", first, second))), engine).run(data)
+    out, _ = CompiledMfp(Mfp((), (prefix, call("concat", first, second))), engine).run(data)
     assert engine.dictionary.decode(out[0]) == ["AB", "B", None]
     assert engine.dictionary.decode(out[1]) == ["abcabd", "bazzz", None]
     assert run([], [call("lt", first, second)], data, engine) == ([[1, 0, NULL]], None)
@@ -214,7 +216,7 @@ def test_functions_of_two_columns_see_only_rows_that_cheap_predicates_leave() ->
     codes = engine.dictionary.intern(["a-b", "c-d"])
     part = call("split_part", Column(0, TEXT), text("-"), Column(1, INTEGER))
     data = np.vstack((codes, [0, 2]))
-    out, kept = Program(Mfp((call("gt", Column(1, INTEGER), integer(0)),), (part,)), engine).run(data)
+    out, kept = CompiledMfp(Mfp((call("gt", Column(1, INTEGER), integer(0)),), (part,)), engine).run(data)
     assert engine.dictionary.decode(out[0]) == ["d"] and kept is not None and kept.tolist() == [1]
     with pytest.raises(DataError, match="invalid value in split_part"):
         run([], [part], data, engine)
@@ -235,14 +237,14 @@ def test_order_words_sort_as_values(descending: int, nulls_first: int) -> None:
     codes = engine.dictionary.intern([*strings[::-1], None]).reshape(1, -1)
     flags = (integer(descending), integer(nulls_first))
     outputs = [Call("order_word", (Column(0, TEXT), *flags, integer(part)), BIGINT) for part in range(4)]
-    out, _ = Program(Mfp((), tuple(outputs)), engine).run(codes)
+    out, _ = CompiledMfp(Mfp((), tuple(outputs)), engine).run(codes)
     order = sorted(range(out.shape[1]), key=lambda i: out[:, i].tolist())
     wanted: list[str | None] = [*(strings[::-1] if descending else strings)]
     wanted.insert(0 if nulls_first else len(wanted), None)
     assert engine.dictionary.decode(codes[0][order]) == wanted
     number = Call("order_word", (Column(0, BIGINT), *flags, integer(0)), BIGINT)
     values = [MIN_WORD + 2, -5, 0, 7, 2**62]
-    out, _ = Program(Mfp((), (number,)), engine).run(words([*values, NULL]))
+    out, _ = CompiledMfp(Mfp((), (number,)), engine).run(words([*values, NULL]))
     order = np.argsort(out[0]).tolist()
     wanted_order = [*range(5)][:: -1 if descending else 1]
     wanted_order.insert(0 if nulls_first else 5, 5)

@@ -10,9 +10,9 @@ import numpy as np
 
 from kpg.runtime.functions.registry import Vector
 from kpg.runtime.kernels import vm
-from kpg.runtime.program.assemble import Code, assemble
-from kpg.runtime.program.lower import Detached, Lowering, Sources
-from kpg.runtime.program.memo import apply_memoized
+from kpg.runtime.mfp.assemble import Code, assemble
+from kpg.runtime.mfp.lower import Detached, Lowering, Sources
+from kpg.runtime.mfp.memo import apply_memoized
 from kpg.runtime.scalar import Call, Scalar, columns
 
 Words = np.ndarray[Any, np.dtype[np.int64]]

@@ -1,0 +1,81 @@
+"""Closed unions are taken apart by matches that name every member, so that a new one is nowhere forgotten."""
+
+import ast
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType, UnionType
+from typing import get_args
+
+import kpg
+
+OPEN = {
+    ("kpg.compiler.datalog.syntax.components", "expand"): "every other statement is taken over as it is",
+    ("kpg.runtime.plan.columns", "_of"): "the others are told apart by column_types",
+    ("kpg.runtime.render.identity", "_add"): "any other node is named by all of its fields",
+    ("kpg.runtime.render.level", "_build"): "the others are told apart by build",
+    ("kpg.statements", "execute"): "the others are told apart by _other",
+}
+"""Matches that end otherwise, by module and function, and why."""
+
+
+@cache
+def modules() -> list[ModuleType]:
+    """Everything of kpg that can be imported without its optional parts."""
+    names = [found.name for found in pkgutil.walk_packages(kpg.__path__, "kpg.")]
+    return [importlib.import_module(name) for name in names if not name.endswith("__main__")]
+
+
+@cache
+def members() -> frozenset[type]:
+    """The classes of the project that are members of a union with a name."""
+    unions = [
+        value for module in modules() for value in vars(module).values() if isinstance(value, UnionType)
+    ]
+    closed = [get_args(union) for union in unions]
+    return frozenset(
+        kind
+        for kinds in closed
+        if all(isinstance(kind, type) and kind.__module__.startswith("kpg.") for kind in kinds)
+        for kind in kinds
+    )
+
+
+def classes(pattern: ast.pattern, module: ModuleType) -> Iterator[type]:
+    """The classes that a pattern asks its subject for."""
+    match pattern:
+        case ast.MatchClass(cls=named):
+            yield eval(ast.unparse(named), vars(module))
+        case ast.MatchOr(patterns=patterns):
+            for one in patterns:
+                yield from classes(one, module)
+        case ast.MatchAs(pattern=ast.pattern() as inner):
+            yield from classes(inner, module)
+        case _:
+            pass
+
+
+def is_closed(node: ast.Match) -> bool:
+    """Whether the last case is that nothing is left."""
+    last = node.cases[-1]
+    return last.guard is None and ast.unparse(last.body[-1]).startswith("assert_never(")
+
+
+def open_matches(module: ModuleType) -> Iterator[tuple[str, str]]:
+    """The functions with a match over members of a closed union that may forget one."""
+    assert module.__file__ is not None
+    tree = ast.parse(Path(module.__file__).read_text())
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        for node in ast.walk(function):
+            if isinstance(node, ast.Match) and not is_closed(node):
+                asked = {kind for case in node.cases for kind in classes(case.pattern, module)}
+                if asked & members():
+                    yield module.__name__, function.name
+
+
+def test_matches_over_closed_unions_end_in_assert_never() -> None:
+    found = {place for module in modules() for place in open_matches(module)}
+    assert sorted(found - OPEN.keys()) == []
+    assert sorted(OPEN.keys() - found) == []
