@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.foreign import from_arrays, from_rows, to_arrays, to_rows
+from kpg.runtime.convert.foreign import from_arrays, from_rows, to_arrays
+from kpg.runtime.convert.lists import to_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Error
 from kpg.runtime.operators.linear import Stateless
