@@ -10,7 +10,7 @@ from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.change import lower_conflict
 from kpg.engine import Engine
-from kpg.modify import checked, insert_missing, merge
+from kpg.modify import checked, distinct, insert_missing, merge
 from kpg.planning import Planned, bind, constant_words, explain, plan, plan_bound, plan_view, relations_of
 from kpg.reading import expand
 from kpg.result import Affected, Explanation, Result, listing
@@ -120,7 +120,7 @@ def _delete(engine: Engine, table: Table, statement: ast.Delete) -> int:
 def _update(engine: Engine, table: Table, statement: ast.Update) -> int:
     """The plan gives the rowid and all columns of the new row."""
     data, _ = engine.run(_planned(engine, statement))
-    if np.unique(data[0]).shape[0] < data.shape[1]:
+    if distinct(data[0]).shape[0] < data.shape[1]:
         raise DataError(
             f"UPDATE would change a row of table {table.name} twice, to different values",
             span=statement.span,
