@@ -1,7 +1,6 @@
 """From a bound query to its dataflow plan, every stage kept for EXPLAIN."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kpg.compiler.algebra.rel import LetRec, Rel
 from kpg.compiler.algebra.text import rel_text
@@ -15,6 +14,7 @@ from kpg.compiler.sql.query import Bound, lower_query
 from kpg.compiler.sql.statements import Select
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.plan import Plan
+from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

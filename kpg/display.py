@@ -5,11 +5,11 @@ import html as html_escape
 import shutil
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
 from kpg.result import Row, Rows
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import NUMERIC_KINDS, Type
 
 MAX_ROWS: Final = 20

@@ -1,7 +1,6 @@
 """From statements to plans: the compiler as the database calls it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.executor import Executor
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import NULL, ColumnDef, Schema, Type
 
 STAGES: Final = (*COMPILER_STAGES, "arrangements")

@@ -1,7 +1,6 @@
 """From a view's words to rows: multiplicities spelled out, ORDER BY applied, hidden columns dropped."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ from kpg.result import Result, Row
 from kpg.runtime.convert.lists import to_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import ERROR, NULL, Kind, Type
 

@@ -1,7 +1,7 @@
 """What a worker installs: a plan's operators, and what one may ask of them between steps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Sink
 from kpg.runtime.operators.loop import everything
 from kpg.runtime.operators.topk import LAST
+from kpg.runtime.records import dataclass
 from kpg.runtime.recursion import StateRanks, first_rounds, ranks
 from kpg.runtime.shutdown import with_empty_frontier
 from kpg.runtime.trace.collect import collect

@@ -4,7 +4,6 @@ Aggregates of several kinds are maintained apart, each as rows (group, values), 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
@@ -29,6 +28,7 @@ from kpg.runtime.functions import (
 )
 from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, remap
 from kpg.runtime.types import BIGINT, BOOLEAN
 

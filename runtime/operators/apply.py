@@ -1,7 +1,6 @@
 """``user.Apply``: a user's function over every row, by columns or one row at a time."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from kpg.runtime.errors import DataError, Error
 from kpg.runtime.operators.linear import Stateless
 from kpg.runtime.plan.user import Apply as Node
 from kpg.runtime.plan.user import Kind
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import MAX_WORD
 

@@ -1,9 +1,9 @@
 """``plan.Arrange``: the input as a trace, shared by all its readers."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers, Sought
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.multiplicity import bound_with

@@ -1,7 +1,6 @@
 """Accumulable reduce, distinct and threshold in loops, over a history table."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from kpg.runtime.kernels.history import KEYS
 from kpg.runtime.kernels.weights import heaviest_key
 from kpg.runtime.operators.reduce import check_sums
 from kpg.runtime.plan import Aggregate
+from kpg.runtime.records import dataclass
 from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.multiplicity import largest, most_added
 from kpg.runtime.trace.updates import Updates, multiplicity_overflow

@@ -5,7 +5,7 @@ accumulates to at t. So the function is called once for each (group, time), neve
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import le
 from typing import Any
 
@@ -21,6 +21,7 @@ from kpg.runtime.operators.apply import failure
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.corners import Owed, distinct_columns
 from kpg.runtime.plan.user import UserReduce as Node
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.updates import ONE, Updates
 from kpg.runtime.types import Schema

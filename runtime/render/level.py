@@ -1,7 +1,7 @@
 """From the nodes of a plan, and of loops' bodies, to operators that are connected with each other."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kpg.runtime import plan
 from kpg.runtime.dataflow.operator import Operator
@@ -9,6 +9,7 @@ from kpg.runtime.dataflow.scope import LoopScope, Scope
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.loop import ArrangedLeave, Enter, Leave, Loop, Variable, everything
 from kpg.runtime.plan import user
+from kpg.runtime.records import dataclass
 from kpg.runtime.render.build import build
 from kpg.runtime.render.context import Context, Site
 from kpg.runtime.render.existing import with_inputs

@@ -6,19 +6,19 @@ that are over are merged by :meth:`Spine.work`, in proportion to what was insert
 merge with each other when they are looked up, so that :meth:`Spine.truncate` can take the step back.
 
 What comes in small steps goes to the *head* first (``runtime/trace/head.py``), the newest part of the trace:
-all batches precede it. It is sealed into a batch when it is large, when somebody reads the trace in order,
-when a second reader holds the trace (whose frontier may be where no batch ends), or when look-ups find it
-crowded.
+all batches precede it. It is sealed into a batch when it is large or look-ups find it crowded, when somebody
+reads the trace in order, and when a second reader holds it (whose frontier may be where no batch ends).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
 from typing import Final
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels.head import UNFIT
 from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Batch, Layers, Sought
 from kpg.runtime.trace.folding import ROUND_FACTOR, TINY_BATCHES, combined, settled, tiny_tail
 from kpg.runtime.trace.head import MOST, Head

@@ -5,7 +5,7 @@ has rules that cannot stand by themselves: see ``inline_bodies``.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kpg.compiler.datalog.desugaring.ground import ground
 from kpg.compiler.datalog.desugaring.inline_bodies import Bodies
@@ -14,6 +14,7 @@ from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.typing.types import TypeTable
 from kpg.compiler.rules.aggregates import counts_repeats
 from kpg.compiler.rules.core import Atom, Negation
+from kpg.runtime.records import dataclass
 
 MOST_RULES = 10_000
 MOST_LITERALS = 1_000

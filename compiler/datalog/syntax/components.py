@@ -5,12 +5,13 @@ A name in a component means what the component declares, else what the place of 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.rename import Renaming, rename, same
+from kpg.runtime.records import dataclass
 
 DEEPEST = 100
 MOST_STATEMENTS = 200_000

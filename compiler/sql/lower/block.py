@@ -6,11 +6,11 @@ values are compared.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kpg.compiler.sql.lower.lowered import DEAD, Lowered, Lowering, distinct, join, narrowed, where
 from kpg.compiler.sql.lower.subquery import apply_filter, is_filter, with_values
 from kpg.compiler.sql.tree import Filter, Ids, Join, Node, free, produced, used
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar, columns
 
 

@@ -1,7 +1,6 @@
 """Subqueries in scalars: as semijoins where they filter, as joined columns where their value is used."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kpg.compiler.algebra import facts
 from kpg.compiler.algebra import rel as algebra
@@ -22,6 +21,7 @@ from kpg.compiler.sql.lower.lowered import (
 from kpg.compiler.sql.lower.semijoin import antijoin, semijoin
 from kpg.compiler.sql.tree import Distinct, Group, Ids, Map, Node, Subquery, TopK, free, free_of
 from kpg.runtime.functions import aggregate_named
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, transform
 from kpg.runtime.types import BOOLEAN
 
