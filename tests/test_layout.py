@@ -125,5 +125,10 @@ def test_every_package_has_an_init() -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_dataclasses_are_made_when_they_are_used(path: Path) -> None:
-    """By ``runtime/records.py``: the standard library takes longer for them than all other imports of kpg."""
+    """By ``runtime/records.py``: the standard library takes longer for them than all other imports of kpg.
+
+    Not in what the keys of compiled kernels depend on: they would have to be compiled again for it.
+    """
+    if path == ROOT / "runtime" / "native" / "signature.py":
+        return
     assert not re.search(r"^from dataclasses import .*\bdataclass\b", path.read_text(encoding="utf-8"), re.M)

@@ -5,10 +5,10 @@ and then its shape.
 """
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from kpg.runtime.errors import InternalError
-from kpg.runtime.records import dataclass
 
 SCALARS: Final = {"int64": "i", "uint64": "u", "float64": "f", "boolean": "b", "void": "v"}
 """numba's names to the letters that ``call.c`` knows."""

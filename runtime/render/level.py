@@ -14,7 +14,6 @@ from kpg.runtime.render.build import build
 from kpg.runtime.render.context import Context, Site
 from kpg.runtime.render.existing import with_inputs
 from kpg.runtime.render.identity import Identities, describe
-from kpg.runtime.render.joins import delta_join
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.spine import Spine
 
@@ -143,6 +142,8 @@ class Level:
         return operator
 
     def _delta_join(self, node: plan.DeltaJoin, site: Site) -> Operator:
+        from kpg.runtime.render.joins import delta_join
+
         paths = plan.paths_of(self.nodes, node)
         inputs = [self.built[ref] for ref in plan.sources(self.nodes, node)]
         return self._connected(
