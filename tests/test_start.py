@@ -71,20 +71,32 @@ found = {{"modules": sorted(sys.modules), "collections": collections, "inits": s
 print(json.dumps(found), file=sys.stderr)
 """
 
+COMMAND = """
+import json, sys
+sys.argv = ["kpg", "sql", "-c", "create table t (a int, b varchar); insert into t values (1, 'x'); table t"]
+from kpg.cli import main
+try:
+    main()
+finally:
+    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+COMMAND_NEEDS = {"html", "kpg.cli", "kpg.display", "typer"}
+
+
+def run(program: str) -> str:
+    """What it prints to the standard error."""
+    finished = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stderr
+
 
 @cache
 def found() -> dict[str, Any]:
     """Of a second start: the first may have kernels to compile."""
-    for _ in range(2):
-        finished = subprocess.run(
-            [sys.executable, "-c", PROBE.format(lines=TEN_LINES)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert finished.returncode == 0, finished.stderr
-    result: dict[str, Any] = json.loads(finished.stderr.splitlines()[-1])
+    run(PROBE.format(lines=TEN_LINES))
+    result: dict[str, Any] = json.loads(run(PROBE.format(lines=TEN_LINES)).splitlines()[-1])
     return result
 
 
@@ -104,3 +116,9 @@ def test_dataclasses_that_have_no_instances_are_not_compiled() -> None:
 
 def test_the_collector_rests_while_modules_are_imported() -> None:
     assert found()["collections"] <= MOST_COLLECTIONS
+
+
+def test_the_command_line_imports_little_more() -> None:
+    run(COMMAND)  # its kernels may have to be compiled
+    imported = set(json.loads(run(COMMAND).splitlines()[-1]))
+    assert imported & set(NOT_NEEDED) <= COMMAND_NEEDS
