@@ -30,7 +30,7 @@ class Strings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Contents of a result: ``words int64[w, n]`` of its own, made into values when these are asked for."""
+    """Contents of a result: ``words int64[w, n]``, which nobody writes to, made into values on demand."""
 
     names: tuple[str, ...]
     types: tuple[Type, ...]
@@ -68,11 +68,9 @@ class Reader:
         expanded = expand(data, diff)
         if self.order:
             expanded = expanded[:, permutation(expanded, self.order, self.types, self.dictionary)]
-        words = self._visible(expanded)
-        if expanded is data:
-            words = words.copy()  # the engine goes on to use its own
         types = self.visible_types
-        return Result(self.names, types, Decoded(self.names, types, words, self.dictionary))
+        contents = Decoded(self.names, types, self._visible(expanded), self.dictionary)
+        return Result(self.names, types, contents)
 
     def changes(self, updates: Sequence[Updates]) -> list[tuple[Row, Any, int]]:
         """Updates as (row, time, diff), in order of time; changes of hidden columns only cancel out.
