@@ -5,8 +5,11 @@ the collector run a hundred times, over what cannot be garbage: a seventh of the
 """
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
 
 
 @contextmanager
@@ -26,3 +29,11 @@ def collector_at_rest() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
+
+
+def import_at_rest(name: str) -> ModuleType:
+    """The module of this full name; the collector rests if it is not imported yet."""
+    if name in sys.modules:
+        return import_module(name)
+    with collector_at_rest():
+        return import_module(name)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kpg.importing import collector_at_rest
+from kpg.importing import collector_at_rest, import_at_rest
 
 
 class Node:
@@ -55,3 +55,18 @@ def test_what_is_frozen_stays_frozen() -> None:
         pass
     assert gc.isenabled()
     assert gc.get_freeze_count() > 0
+
+
+def test_a_module_that_is_there_disturbs_nobody() -> None:
+    young = [Node() for _ in range(3)]
+    gc.collect(0)
+    counts = gc.get_count()
+    assert import_at_rest("kpg.importing").collector_at_rest is collector_at_rest
+    assert gc.get_count()[1] == counts[1]
+    assert young[0].itself is young[0]
+
+
+def test_a_module_that_is_not_there() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        import_at_rest("kpg.nothing")
+    assert gc.isenabled()
