@@ -33,6 +33,7 @@ $(STAMP): pyproject.toml
 	@echo "setting up $(VENV): once, a minute or two"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m compileall -q kpg compiler runtime tpch  # some Pythons may write no bytecode when they start
 	@touch $@
 
 clean:

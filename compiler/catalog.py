@@ -4,13 +4,14 @@ Names are case-insensitive. The catalog is what the compiler knows; the rows are
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from typing import Protocol
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
 from kpg.runtime.errors import ProgrammingError, Span
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import ROWID, Schema
 
 

@@ -1,20 +1,18 @@
 """From a bound query to its dataflow plan, every stage kept for EXPLAIN."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kpg.compiler.algebra.rel import LetRec, Rel
-from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import Catalog, NoStatistics, Statistics
 from kpg.compiler.demand.notes import Restricted
-from kpg.compiler.explain import STAGES, explain_plan, explain_steps
 from kpg.compiler.passes import PIPELINE, Pass, Step, run
 from kpg.compiler.physical import plan_query
 from kpg.compiler.sql.query import Bound, lower_query
 from kpg.compiler.sql.statements import Select
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.plan import Plan
+from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,10 @@ def _restricted(rel: Rel, statistics: Statistics) -> Restricted:
 
 
 def explain(query: Select, stage: str, catalog: Catalog, statistics: Statistics | None = None) -> str:
-    """The query as text at a stage, one of ``STAGES``."""
+    """The query as text at a stage, one of ``explain.STAGES``."""
+    from kpg.compiler.algebra.text import rel_text
+    from kpg.compiler.explain import STAGES, explain_plan, explain_steps
+
     if stage not in STAGES:
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
     if stage == "ast":

@@ -14,6 +14,7 @@ _root = _Path(__file__).resolve().parents[1]
 if (_root / "pyproject.toml").is_file() and not (_root / "kpg" / "compiler").is_dir():
     __path__.append(str(_root))  # a checkout made without symlinks
 
+from kpg.importing import import_at_rest  # noqa: E402
 from kpg.runtime import errors, types  # noqa: E402
 from kpg.runtime.errors import (  # noqa: E402
     DatabaseError,
@@ -135,17 +136,14 @@ def connect(*, merge_effort: str = "default") -> "Database":
     there, for the fastest reading of data that seldom changes; ``"lazy"`` in the smallest steps, for the
     shortest commits; ``"default"`` in steps that keep up with any load. What is read is the same.
     """
-    from kpg.database import Database
-
-    return Database(merge_effort)
+    database: Database = import_at_rest("kpg.database").Database(merge_effort)
+    return database
 
 
 def __getattr__(name: str) -> object:
     """The classes of the public API, imported when first asked for: ``import kpg`` stays quick."""
-    from importlib import import_module
-
     if name == "graph":
-        return import_module("kpg.graph")
+        return import_at_rest("kpg.graph")
     if name not in _LAZY:
         raise AttributeError(f"module 'kpg' has no attribute {name!r}")
-    return getattr(import_module(f"kpg.{_LAZY[name]}"), name)
+    return getattr(import_at_rest(f"kpg.{_LAZY[name]}"), name)

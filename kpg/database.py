@@ -11,10 +11,10 @@ from kpg.compiler.sql.parameters import Binder, Parameters, numbered
 from kpg.compiler.sql.parse import parse
 from kpg.engine import Engine
 from kpg.planning import explain_export
-from kpg.result import Result
+from kpg.result import Result, listing
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.types import BIGINT, TEXT
-from kpg.statements import execute, explain_statement, is_explained, listing, show_tables
+from kpg.statements import execute, explain_statement, is_explained, show_tables
 from kpg.verify import verify
 from kpg.view import Maintained, View
 

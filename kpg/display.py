@@ -5,20 +5,35 @@ import html as html_escape
 import shutil
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from kpg.result import Row, Rows
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import NUMERIC_KINDS, Type
-
-if TYPE_CHECKING:
-    import pyarrow
 
 MAX_ROWS: Final = 20
 """Rows of a table that are shown, the first and the last half of them: what fits on a screen."""
 NARROWEST: Final = 16
 """Characters to which wide columns are cut to fit the screen; then columns are left out."""
 ELLIPSIS: Final = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What is shown of ``total`` rows: the first ones and, if these are not all, the last ones."""
+
+    total: int
+    head: Sequence[Row]
+    tail: Sequence[Row] = ()
+
+    @classmethod
+    def of(cls, rows: Rows) -> "Ends":
+        """All of at most 20 rows, else ten of each end."""
+        total = len(rows)
+        if total <= MAX_ROWS:
+            return cls(total, rows.part())
+        return cls(total, rows.part(0, MAX_ROWS // 2), rows.part(total - MAX_ROWS // 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +75,14 @@ def display_width(text: str) -> int:
     return len(text) + wide - sum(unicodedata.combining(char) != 0 for char in text)
 
 
-def box(names: Sequence[str], types: Sequence[Type], table: "pyarrow.Table", width: int | None = None) -> str:
+def box(names: Sequence[str], types: Sequence[Type], ends: Ends, width: int | None = None) -> str:
     """A box of at most 20 rows and ``width`` terminal columns (default: the terminal's), and the counts."""
     width = width or shutil.get_terminal_size((120, 24)).columns
-    columns = _shown_columns(names, types, table)
+    columns = _shown_columns(names, types, ends)
     fitted = _fit([_shorten(column, width - 4) for column in columns], width)
     widths = [max(column.width, 1) for column in fitted]
     hidden = len(columns) - sum(column.type != ELLIPSIS for column in fitted)
-    footer = _footer(table.num_rows, len(columns), hidden)
+    footer = _footer(ends.total, len(columns), hidden)
     inner = sum(widths) + 3 * len(widths) - 1
     if inner - 2 < len(footer):
         widths[-1] += len(footer) - (inner - 2)
@@ -85,9 +100,9 @@ def box(names: Sequence[str], types: Sequence[Type], table: "pyarrow.Table", wid
     return "\n".join(lines)
 
 
-def html(names: Sequence[str], types: Sequence[Type], table: "pyarrow.Table") -> str:
+def html(names: Sequence[str], types: Sequence[Type], ends: Ends) -> str:
     """An HTML table of at most 20 rows."""
-    columns = _shown_columns(names, types, table)
+    columns = _shown_columns(names, types, ends)
     heads = "".join(f"<th>{_escape(c.name)}<br><small>{_escape(c.type)}</small></th>" for c in columns)
     body = []
     for index in range(len(columns[0].cells) if columns else 0):
@@ -96,20 +111,17 @@ def html(names: Sequence[str], types: Sequence[Type], table: "pyarrow.Table") ->
             for c in columns
         )
         body.append(f"<tr>{cells}</tr>")
-    footer = _footer(table.num_rows, len(names), 0)
+    footer = _footer(ends.total, len(names), 0)
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(body)}</tbody></table><p>{footer}</p>"
 
 
-def _shown_columns(names: Sequence[str], types: Sequence[Type], table: "pyarrow.Table") -> list[_Column]:
-    total = table.num_rows
-    head = table.slice(0, MAX_ROWS if total <= MAX_ROWS else MAX_ROWS // 2)
-    tail = table.slice(total - MAX_ROWS // 2) if total > MAX_ROWS else None
+def _shown_columns(names: Sequence[str], types: Sequence[Type], ends: Ends) -> list[_Column]:
     shown = []
     for index, (name, type_) in enumerate(zip(names, types, strict=True)):
-        cells = [cell(value) for value in head.column(index).to_pylist()]
-        if tail is not None:
+        cells = [cell(row[index]) for row in ends.head]
+        if ends.tail:
             cells.append("·")
-            cells.extend(cell(value) for value in tail.column(index).to_pylist())
+            cells.extend(cell(row[index]) for row in ends.tail)
         shown.append(_Column(cell(name), str(type_), tuple(cells), type_.kind in NUMERIC_KINDS))
     return shown
 

@@ -5,12 +5,13 @@ hear of has happened.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from weakref import WeakSet
 
 from kpg.reading import Reader
 from kpg.result import Row
 from kpg.runtime.executor import Executor, Installation
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
 Change = tuple[Row, int, int]

@@ -52,7 +52,7 @@ def upsert(table: Table, data: Any) -> int:
         raise InterfaceError(f"table {table.name} has no primary key", hint="upsert needs one; use insert")
     words = _rows(table, data)
     old = table.find(np.ascontiguousarray(words[list(key)]))
-    table.delete(np.unique(old[old >= 0]))
+    table.delete(distinct(old[old >= 0]))
     table.insert(words)
     return int(words.shape[1])
 
@@ -92,6 +92,17 @@ def merge(table: Table, words: Words, update: Evaluate) -> int:
     return int((old < 0).sum()) + int(new.shape[1])
 
 
+def distinct(words: Words) -> Words:
+    """The distinct words of ``int64[n]``, in order.
+
+    As ``np.unique``, which first imports numpy's masked arrays: that takes longer than a statement.
+    """
+    ordered = np.sort(words)
+    first = np.ones(ordered.shape[0], np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
 def checked(words: Words, table: Table) -> Words:
     """New rows that expressions have computed, if their values fit the columns; DataError if not.
 
@@ -114,8 +125,8 @@ def _cut(values: Words, column: ColumnDef, table: Table) -> dict[int, int]:
     """The texts that are too long by blanks, and what they become; DataError if one is too long without."""
     limit = column.type.precision
     cut: dict[int, int] = {}
-    distinct = np.unique(values)
-    for word, text in zip(distinct.tolist(), table.dictionary.decode(distinct), strict=True):
+    codes = distinct(values)
+    for word, text in zip(codes.tolist(), table.dictionary.decode(codes), strict=True):
         if text is None or len(text) <= limit:
             continue
         if len(text.rstrip(" ")) > limit:

@@ -1,8 +1,7 @@
 """From statements to plans: the compiler as the database calls it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,19 +11,18 @@ from kpg.compiler.algebra.rel import Constant, Get, OrderBy, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import Catalog, Statistics
-from kpg.compiler.explain import STAGES as COMPILER_STAGES
-from kpg.compiler.explain import explain_plan, table_key
 from kpg.compiler.sql import change
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parse import STAGES
 from kpg.compiler.sql.query import Bound, lower_query, lower_view, named_relations
 from kpg.reading import Reader
 from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.executor import Executor
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import NULL, ColumnDef, Schema, Type
 
-STAGES: Final = (*COMPILER_STAGES, "arrangements")
 Words = NDArray[np.int64]
 Query = ast.Select | ast.Insert | ast.Delete | ast.Update
 
@@ -86,6 +84,8 @@ def relations_of(rel: Rel, query: ast.Select, catalog: Catalog) -> frozenset[str
 
 def table_keys(plan: ir.Plan) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The plan's arrangements of all rows of a table, which views share: the table and the key columns."""
+    from kpg.compiler.explain import table_key
+
     for ref in range(len(plan.nodes)):
         found = table_key(plan, ref)
         if found is not None:
@@ -148,6 +148,8 @@ def explain_export(name: str, plan: ir.Plan, stage: str, catalog: Catalog, stati
     """The plan of an exported collection as text; InterfaceError at the stages that only SQL has."""
     match stage.lower():
         case "physical":
+            from kpg.compiler.explain import explain_plan
+
             return explain_plan(plan, catalog).rstrip("\n")
         case "arrangements":
             return _explain_arrangements(plan, catalog, statistics)
@@ -160,6 +162,8 @@ def explain_export(name: str, plan: ir.Plan, stage: str, catalog: Catalog, stati
 
 def _explain_arrangements(plan: ir.Plan, catalog: Catalog, statistics: Statistics) -> str:
     """Every arrangement that the plan uses, and whether it is there already."""
+    from kpg.compiler.explain import table_key
+
     lines = []
     for ref, node in enumerate(plan.nodes):
         found = table_key(plan, ref)

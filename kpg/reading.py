@@ -1,17 +1,19 @@
 """From a view's words to rows: multiplicities spelled out, ORDER BY applied, hidden columns dropped."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.algebra.rel import OrderBy
-from kpg.result import Result, Row, tuples
+from kpg.result import Result, Row
+from kpg.runtime.convert.lists import to_rows
 from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import InternalError
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.types import NULL, Type
+from kpg.runtime.types import ERROR, NULL, Kind, Type
 
 if TYPE_CHECKING:
     import pyarrow
@@ -24,6 +26,27 @@ class Strings(Protocol):
 
     def decode(self, words: Words) -> list[str | None]:
         """The strings of codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Contents of a result: ``words int64[w, n]``, which nobody writes to, made into values on demand."""
+
+    names: tuple[str, ...]
+    types: tuple[Type, ...]
+    words: Words
+    dictionary: Dictionary
+
+    def __len__(self) -> int:
+        return self.words.shape[1]
+
+    def arrow(self) -> "pyarrow.Table":
+        from kpg.runtime.convert.arrow import decode
+
+        return decode(self.words, self.names, self.types, self.dictionary)
+
+    def part(self, start: int, stop: int | None) -> list[Row]:
+        return _rows(self.words[:, start:stop], self.types, self.dictionary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +65,12 @@ class Reader:
 
     def result(self, data: Words, diff: Words) -> Result:
         """Rows ``int64[w, n]``, each as often as ``diff`` says, in the query's order."""
-        return Result(self.names, self.visible_types, self.table(data, diff))
-
-    def table(self, data: Words, diff: Words) -> "pyarrow.Table":
-        """As :meth:`result`, in Arrow."""
         expanded = expand(data, diff)
         if self.order:
             expanded = expanded[:, permutation(expanded, self.order, self.types, self.dictionary)]
-        return self._decode(expanded)
+        types = self.visible_types
+        contents = Decoded(self.names, types, self._visible(expanded), self.dictionary)
+        return Result(self.names, types, contents)
 
     def changes(self, updates: Sequence[Updates]) -> list[tuple[Row, Any, int]]:
         """Updates as (row, time, diff), in order of time; changes of hidden columns only cancel out.
@@ -63,7 +84,7 @@ class Reader:
             net = net.with_data(np.ascontiguousarray(net.data[: len(self.names)]))
         net = net.consolidate()
         net = net.take(np.lexsort(net.times()[::-1]))
-        rows = tuples(self._decode(net.data))
+        rows = _rows(self._visible(net.data), self.visible_types, self.dictionary)
         times = net.times()[0].tolist() if net.depth == 1 else list(zip(*net.times().tolist(), strict=True))
         return list(zip(rows, times, net.diffs().tolist(), strict=True))
 
@@ -71,10 +92,30 @@ class Reader:
         """Contents as the changes that make them from nothing."""
         return self.changes([Updates.of(data, (epoch,), diff)] if data.shape[1] else [])
 
-    def _decode(self, data: Words) -> "pyarrow.Table":
-        from kpg.runtime.convert.arrow import decode
+    def _visible(self, data: Words) -> Words:
+        """The columns that the query names. InternalError if one holds the ERROR word."""
+        visible = data[: len(self.names)]
+        if (visible == ERROR).any():
+            name = self.names[int(np.argmax((visible == ERROR).any(axis=1)))]
+            raise InternalError(f"column {name} holds the result of a failed operation")
+        return visible
 
-        return decode(data[: len(self.names)], self.names, self.visible_types, self.dictionary)
+
+def _rows(words: Words, types: tuple[Type, ...], dictionary: Dictionary) -> list[Row]:
+    """Rows as tuples. Months are Arrow's triple of months, days and nanoseconds: Python has no such type."""
+    rows = to_rows(words, types, dictionary)
+    months = [place for place, type_ in enumerate(types) if type_.kind is Kind.INTERVAL_MONTH]
+    if not months:
+        return rows
+    import pyarrow
+
+    return [
+        tuple(
+            pyarrow.MonthDayNano((value, 0, 0)) if place in months and value is not None else value
+            for place, value in enumerate(row)
+        )
+        for row in rows
+    ]
 
 
 def expand(data: Words, diff: Words) -> Words:

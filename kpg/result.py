@@ -1,13 +1,13 @@
 """Results: rows that were read once, in the forms that Python programs want.
 
-:class:`Rows` turns any Arrow table into tuples, frames and text; :class:`Result` is a fixed one with a
-cursor; ``kpg.view.View`` is one whose table is the view's present contents.
+:class:`Rows` gives rows as tuples, Arrow, frames and text; :class:`Result` is a fixed one with a cursor;
+``kpg.view.View`` is one that is the view's present contents. A small program, which wants tuples, has them
+without importing Arrow.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kpg import display
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.types import BIGINT, TEXT, Kind, Type
 
@@ -21,7 +21,7 @@ Description = tuple[str, Type, None, None, int | None, int | None, bool | None]
 
 
 class Rows:
-    """What can be read as rows: subclasses give ``columns``, ``types`` and ``arrow()``."""
+    """What can be read as rows: subclasses give ``columns``, ``types``, ``arrow()`` and ``part()``."""
 
     @property
     def columns(self) -> list[str]:
@@ -35,6 +35,10 @@ class Rows:
 
     def arrow(self) -> "pyarrow.Table":
         """All rows as a ``pyarrow.Table``."""
+        raise NotImplementedError
+
+    def part(self, start: int = 0, stop: int | None = None) -> list[Row]:
+        """The rows from ``start`` to before ``stop``, or to the last, as tuples."""
         raise NotImplementedError
 
     @property
@@ -66,7 +70,7 @@ class Rows:
 
     def __iter__(self) -> Iterator[Row]:
         """All rows as tuples, from the first one, whatever was fetched before."""
-        return iter(tuples(self.arrow()))
+        return iter(self.part())
 
     def __len__(self) -> int:
         return int(self.arrow().num_rows)
@@ -76,10 +80,26 @@ class Rows:
         return True
 
     def __repr__(self) -> str:
-        return display.box(self.columns, self.types, self.arrow())
+        from kpg import display
+
+        return display.box(self.columns, self.types, display.Ends.of(self))
 
     def _repr_html_(self) -> str:
-        return display.html(self.columns, self.types, self.arrow())
+        from kpg import display
+
+        return display.html(self.columns, self.types, display.Ends.of(self))
+
+
+class Contents(Protocol):
+    """Rows that no commit changes any more."""
+
+    def __len__(self) -> int: ...
+
+    def arrow(self) -> "pyarrow.Table":
+        """As :meth:`Rows.arrow`."""
+
+    def part(self, start: int, stop: int | None) -> list[Row]:
+        """As :meth:`Rows.part`."""
 
 
 class Result(Rows):
@@ -92,10 +112,11 @@ class Result(Rows):
     affected: int | None = None
     """For a statement that changes a table, the number of rows inserted, deleted or updated."""
 
-    def __init__(self, columns: Sequence[str], types: Sequence[Type], table: "pyarrow.Table") -> None:
+    def __init__(self, columns: Sequence[str], types: Sequence[Type], contents: Contents) -> None:
         self._columns = list(columns)
         self._types = list(types)
-        self._table = table
+        self._contents = contents
+        self._table: pyarrow.Table | None = None
         self._rows: list[Row] | None = None
         self._position = 0
 
@@ -112,8 +133,16 @@ class Result(Rows):
         """The number of rows affected, or given, as the DB-API names it."""
         return len(self) if self.affected is None else self.affected
 
+    def __len__(self) -> int:
+        return len(self._contents)
+
     def arrow(self) -> "pyarrow.Table":
+        if self._table is None:
+            self._table = self._contents.arrow()
         return self._table
+
+    def part(self, start: int = 0, stop: int | None = None) -> list[Row]:
+        return self._contents.part(start, stop)
 
     def fetchone(self) -> Row | None:
         """The next row, or None after the last."""
@@ -123,7 +152,7 @@ class Result(Rows):
     def fetchmany(self, size: int = 1) -> list[Row]:
         """The next ``size`` rows, fewer at the end."""
         if self._rows is None:
-            self._rows = tuples(self._table)
+            self._rows = self.part()
         rows = self._rows[self._position : self._position + size]
         self._position += len(rows)
         return rows
@@ -133,16 +162,42 @@ class Result(Rows):
         return self.fetchmany(len(self))
 
 
+class Listed:
+    """Contents that are Python values: for each column its name, its type, and a list of values."""
+
+    def __init__(self, names: Sequence[str], types: Sequence[Type], values: Sequence[Sequence[Any]]) -> None:
+        self._names = names
+        self._types = types
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values[0])
+
+    def arrow(self) -> "pyarrow.Table":
+        import pyarrow
+
+        from kpg.runtime.convert.encoding import arrow_type
+
+        columns = zip(self._types, self._values, strict=True)
+        arrays = [pyarrow.array(values, arrow_type(type_)) for type_, values in columns]
+        return pyarrow.Table.from_arrays(arrays, names=list(self._names))
+
+    def part(self, start: int, stop: int | None) -> list[Row]:
+        return list(zip(*(values[start:stop] for values in self._values), strict=True))
+
+
+def listing(columns: Mapping[str, tuple[Type, Sequence[Any]]]) -> Result:
+    """A result made of Python values, a type and a list of values for each column."""
+    names = list(columns)
+    types = [type_ for type_, _ in columns.values()]
+    return Result(names, types, Listed(names, types, [values for _, values in columns.values()]))
+
+
 class Affected(Result):
     """The result of a statement that changes a table: one row with the count of rows."""
 
     def __init__(self, count: int) -> None:
-        import pyarrow
-
-        # not from a list of Python's: for one, pyarrow imports pandas, which takes longer than the statement
-        word = pyarrow.py_buffer(count.to_bytes(8, "little", signed=True))
-        counts = pyarrow.Array.from_buffers(pyarrow.int64(), 1, [None, word])
-        super().__init__(["count"], [BIGINT], pyarrow.table({"count": counts}))
+        super().__init__(["count"], [BIGINT], Listed(["count"], [BIGINT], [[count]]))
         self.affected = count
 
 
@@ -150,19 +205,11 @@ class Explanation(Result):
     """A plan as text, one row a line."""
 
     def __init__(self, text: str) -> None:
-        import pyarrow
-
-        lines = pyarrow.array(text.splitlines(), pyarrow.string())
-        super().__init__(["plan"], [TEXT], pyarrow.table({"plan": lines}))
+        super().__init__(["plan"], [TEXT], Listed(["plan"], [TEXT], [text.splitlines()]))
         self.text = text
 
     def __repr__(self) -> str:
         return self.text
-
-
-def tuples(table: "pyarrow.Table") -> list[Row]:
-    """The rows of an Arrow table as Python tuples."""
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def _describe(name: str, type_: Type) -> Description:

@@ -1,6 +1,5 @@
 """What each parsed statement does to the database, and what it gives back."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
@@ -11,12 +10,12 @@ from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.change import lower_conflict
 from kpg.engine import Engine
-from kpg.modify import checked, insert_missing, merge
+from kpg.modify import checked, distinct, insert_missing, merge
 from kpg.planning import Planned, bind, constant_words, explain, plan, plan_bound, plan_view, relations_of
 from kpg.reading import expand
-from kpg.result import Affected, Explanation, Result
+from kpg.result import Affected, Explanation, Result, listing
 from kpg.runtime.errors import DataError, ProgrammingError
-from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Schema, Type
+from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Schema
 from kpg.table import Table
 from kpg.verify import verify
 from kpg.view import Maintained
@@ -125,7 +124,7 @@ def _delete(engine: Engine, table: Table, statement: ast.Delete) -> int:
 def _update(engine: Engine, table: Table, statement: ast.Update) -> int:
     """The plan gives the rowid and all columns of the new row."""
     data, _ = engine.run(_planned(engine, statement))
-    if np.unique(data[0]).shape[0] < data.shape[1]:
+    if distinct(data[0]).shape[0] < data.shape[1]:
         raise DataError(
             f"UPDATE would change a row of table {table.name} twice, to different values",
             span=statement.span,
@@ -245,17 +244,6 @@ def describe(engine: Engine, name: str) -> Result:
             "key": (BOOLEAN, [index in schema.primary_key for index in range(len(schema.columns))]),
         }
     )
-
-
-def listing(columns: dict[str, tuple[Type, Sequence[object]]]) -> Result:
-    """A result made of Python values, a type and a list of values for each column."""
-    import pyarrow
-
-    from kpg.runtime.convert.encoding import arrow_type
-
-    arrays = [pyarrow.array(values, arrow_type(type_)) for type_, values in columns.values()]
-    table = pyarrow.Table.from_arrays(arrays, names=list(columns))
-    return Result(list(columns), [type_ for type_, _ in columns.values()], table)
 
 
 def is_explained(statement: ast.Statement) -> bool:

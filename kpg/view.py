@@ -91,6 +91,15 @@ class View(Rows):
     def arrow(self) -> "pyarrow.Table":
         return self.result().arrow()
 
+    def part(self, start: int = 0, stop: int | None = None) -> list[Row]:
+        return self.result().part(start, stop)
+
+    def __repr__(self) -> str:
+        return repr(self.result())
+
+    def _repr_html_(self) -> str:
+        return self.result()._repr_html_()
+
     def fetchone(self) -> Row | None:
         """The first row of the present contents, or None."""
         return self.result().fetchone()

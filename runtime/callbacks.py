@@ -6,7 +6,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.foreign import to_arrays, to_rows
+from kpg.runtime.convert.foreign import to_arrays
+from kpg.runtime.convert.lists import to_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema, Type

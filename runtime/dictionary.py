@@ -5,14 +5,17 @@ string and is never reused, also when the transaction that brought the string is
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-import pyarrow as pa
 
 from kpg.runtime.kernels import text as kernels
 from kpg.runtime.types import NULL
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -23,6 +26,10 @@ NO_NULLS: Bytes = np.empty(0, dtype=np.uint8)
 FEW = 256
 """So many strings are encoded one by one: before pyarrow takes a list it imports pandas where there is one,
 which takes longer than a small program."""
+FEW_CODES = 8
+"""So many codes are decoded one by one, for less than numpy's calls take."""
+MANY_CODES = 1 << 16
+"""So many codes are decoded by Arrow, in two thirds of the time; fewer are not worth importing it."""
 LARGEST_STRING_ARRAY = 2**31 - 1
 """Bytes of text that 32-bit offsets, which most readers of Arrow expect, can address."""
 
@@ -70,6 +77,8 @@ class Dictionary:
         """The codes of strings, NULL for None."""
         if len(strings) <= FEW:
             return self._intern_few(strings)
+        import pyarrow as pa
+
         return self.intern_arrow(pa.array(strings, type=pa.large_string()))
 
     def _intern_few(self, strings: Sequence[str | None]) -> Words:
@@ -83,6 +92,8 @@ class Dictionary:
 
     def intern_arrow(self, array: "pa.Array | pa.ChunkedArray") -> Words:
         """The codes of an Arrow array of text (plain, large, view or dictionary encoded), NULL for null."""
+        import pyarrow as pa
+
         if isinstance(array, pa.ChunkedArray):
             parts = [self.intern_arrow(chunk) for chunk in array.chunks]
             return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
@@ -96,28 +107,46 @@ class Dictionary:
 
     def decode(self, words: Words) -> list[str | None]:
         """The strings of codes, None for NULL."""
-        if len(words) <= 8:
+        if len(words) <= FEW_CODES:
             return [None if word == NULL else self.get(int(word)) for word in words]
-        strings: list[str | None] = self.decode_arrow(words).to_pylist()
+        if len(words) > MANY_CODES:
+            return self.decode_arrow(words).to_pylist()
+        words = np.ascontiguousarray(words)
+        bounds, data = self._gather(words)
+        ends, text = bounds.tolist(), data.tobytes()
+        strings: list[str | None]
+        if text.isascii():
+            whole = text.decode("ascii")
+            strings = [whole[start:end] for start, end in pairwise(ends)]
+        else:
+            strings = [text[start:end].decode() for start, end in pairwise(ends)]
+        for position in np.flatnonzero(words == NULL).tolist():
+            strings[position] = None
         return strings
 
     def decode_arrow(self, words: Words) -> "pa.Array":
         """The strings of codes as an Arrow string array (large_string past 2 GiB), null for NULL."""
+        import pyarrow as pa
+
         words = np.ascontiguousarray(words)
-        bounds = np.empty(len(words) + 1, dtype=np.int64)
-        kernels.measure(words, self.offsets, bounds)
-        total = int(bounds[-1])
-        data = np.empty(total, dtype=np.uint8)
-        kernels.gather(words, self.arena, self.offsets, bounds, data)
+        bounds, data = self._gather(words)
         is_null = words == NULL
         nulls = int(np.count_nonzero(is_null))
         validity = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if nulls else None
         kind, ends = pa.large_string(), bounds
-        if total <= LARGEST_STRING_ARRAY:
+        if len(data) <= LARGEST_STRING_ARRAY:
             kind, ends = pa.string(), bounds.astype(np.int32)
         return pa.Array.from_buffers(
             kind, len(words), [validity, pa.py_buffer(ends), pa.py_buffer(data)], nulls
         )
+
+    def _gather(self, words: Words) -> tuple[Words, Bytes]:
+        """The strings of codes one after the other, nothing for NULL, and where each begins and ends."""
+        bounds = np.empty(len(words) + 1, dtype=np.int64)
+        kernels.measure(words, self.offsets, bounds)
+        data = np.empty(int(bounds[-1]), dtype=np.uint8)
+        kernels.gather(words, self.arena, self.offsets, bounds, data)
+        return bounds, data
 
     def _intern_encoded(self, array: "pa.DictionaryArray") -> Words:
         codes = self.intern_arrow(array.dictionary)

@@ -4,8 +4,9 @@ An error says *what* went wrong (``message``), *where* (``span``, a stretch of t
 wrote) and *what to do next* (``hint``). ``str(error)`` renders all three, with a caret under the place.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from kpg.runtime.records import dataclass
 
 MOST_SHOWN: Final = 100
 """How many characters of a line a message shows at most."""

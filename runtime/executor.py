@@ -9,7 +9,6 @@ table. So the executor may be in this process, on a server's thread, or be many 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.plan import Mfp, Plan
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
 

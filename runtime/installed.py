@@ -1,7 +1,8 @@
 """What a worker installs: a plan's operators, and what one may ask of them between steps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,13 @@ from kpg.runtime.executor import OperatorInfo, Stats
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Sink
 from kpg.runtime.operators.loop import everything
-from kpg.runtime.operators.topk import LAST
-from kpg.runtime.recursion import StateRanks, first_rounds, ranks
+from kpg.runtime.records import dataclass
 from kpg.runtime.shutdown import with_empty_frontier
 from kpg.runtime.trace.collect import collect
 from kpg.runtime.trace.updates import Updates
+
+if TYPE_CHECKING:
+    from kpg.runtime.recursion import StateRanks
 
 Words = NDArray[np.int64]
 
@@ -84,7 +87,7 @@ class Installed:
         if not layers:
             return np.empty((output.width, 0), np.int64), np.empty(0, np.int64)
         words = np.array(prefix, np.int64).reshape(-1, 1)
-        times = np.full((output.spine.depth, 1), LAST, np.int64)
+        times = np.full((output.spine.depth, 1), np.iinfo(np.int64).max, np.int64)
         visible = np.array([len(layers)], np.int64)
         data, counts, _, _ = collect(layers, words, times, visible, output.width)
         return data, counts
@@ -113,12 +116,16 @@ class Installed:
         own = [op for op in self.operators if all(name.startswith(prefix) for name in op.owners)]
         return sum(op.rows for op in own), sum(op.bytes for op in own)
 
-    def ranks(self) -> StateRanks | None:
+    def ranks(self) -> "StateRanks | None":
         """The ranks of the rows of a recursive set; None if the output is anything else."""
+        from kpg.runtime.recursion import ranks
+
         return ranks(self.output)
 
     def first_rounds(self) -> tuple[Words, Words] | None:
         """What a least or greatest value in a loop was taken of, and the round that each row came in."""
+        from kpg.runtime.recursion import first_rounds
+
         return first_rounds(self.output)
 
     @property

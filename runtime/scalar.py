@@ -4,10 +4,11 @@ Shared by the logical algebra and the dataflow IR. Pure data; ``runtime.mfp`` co
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import is_
 from typing import assert_never
 
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import HashedOnce, Type, hash_once
 
 

@@ -23,8 +23,9 @@ way to the place where it is known whether anybody needs it.
 import enum
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from kpg.runtime.records import dataclass
 
 NULL: Final = -(2**63)
 """The word of NULL in every type: the smallest, so that NULLs come first where words are in order."""

@@ -7,7 +7,6 @@ everything. Views are installed and dropped between steps.
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from kpg.runtime.access import Access
@@ -28,6 +27,7 @@ from kpg.runtime.operators.input import Input
 from kpg.runtime.operators.loop import everything
 from kpg.runtime.operators.source import Source
 from kpg.runtime.plan import Mfp, Plan
+from kpg.runtime.records import dataclass
 from kpg.runtime.render import Rendered, disconnect, render, with_inputs
 from kpg.runtime.shutdown import detach, release, with_empty_frontier
 from kpg.runtime.trace.tiers import EFFORT

@@ -33,6 +33,7 @@ VOCABULARY = {
     "functions": "names and types of SQL's functions",
     "interrupts": "Ctrl-C comes where the face is",
     "local": "makes an executor",
+    "records": "dataclasses, in all layers",
     "plan": "what is asked of an executor, users' functions in it",
     "scalar": "expressions of plans",
     "spark": "loads from outside, to Arrow",
@@ -120,3 +121,14 @@ def test_the_face_knows_of_the_runtime_what_is_listed_here() -> None:
 def test_every_package_has_an_init() -> None:
     folders = {file.parent for file in SOURCES}
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_dataclasses_are_made_when_they_are_used(path: Path) -> None:
+    """By ``runtime/records.py``: the standard library takes longer for them than all other imports of kpg.
+
+    Not in what the keys of compiled kernels depend on: they would have to be compiled again for it.
+    """
+    if path == ROOT / "runtime" / "native" / "signature.py":
+        return
+    assert not re.search(r"^from dataclasses import .*\bdataclass\b", path.read_text(encoding="utf-8"), re.M)

@@ -1,9 +1,10 @@
 """A refresh: the rows that leave and the rows that enter each table in one transaction."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
+
+from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ allowed too. Rows form a multiset, but ORDER BY keys must come in order.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Final, TypeGuard
 
 import pyarrow as pa
+
+from kpg.runtime.records import dataclass
 
 Value = None | bool | int | float | Decimal | str | date | datetime
 Row = tuple[Value, ...]

@@ -4,10 +4,11 @@ A relation is a multiset of rows; scalars refer to input columns by position. Al
 data; rewriting makes new trees. Column numbering of an operator's output is stated at each node.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import HashedOnce, Type, hash_once
 

@@ -1,7 +1,7 @@
 """Normal rules and declarations put together as a program of the core."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
 
 from kpg.compiler.datalog.clauses import Clauses, NormalGoal
@@ -33,6 +33,7 @@ from kpg.compiler.rules.core import (
     Variable,
 )
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 BASE = "@facts"
 """Follows a relation's name in that of the base table of its facts, if it has rules too."""

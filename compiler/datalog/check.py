@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from kpg.compiler.datalog.typing.relations import Relations
 from kpg.compiler.datalog.typing.types import declare_types
 from kpg.compiler.rules.core import Program
 from kpg.runtime.errors import Diagnostic, Span
+from kpg.runtime.records import dataclass
 
 NUMBER_SIZE = "number-size"
 MAX_ROUNDS = "max-rounds"

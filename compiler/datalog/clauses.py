@@ -1,7 +1,7 @@
 """Statements checked one by one: names, arities, types; rules become normal rules."""
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
 
 from kpg.compiler.catalog import ViewEntry
@@ -27,6 +27,7 @@ from kpg.compiler.datalog.typing.subtypes import check_declared_types
 from kpg.compiler.rules.core import Constant, Direction, Kind, Parameter, Query, Transfer, Update, Value
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import functions
+from kpg.runtime.records import dataclass
 
 FACT_HINT = "a fact has constants only; give the rule a body"
 

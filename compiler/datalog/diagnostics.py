@@ -5,10 +5,11 @@ undefined arity type structure functor fact underscore ungrounded witness strati
 component inline plan`` for errors, ``unused-variable no-rules deprecated`` for warnings.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kpg.runtime.errors import DatalogError, Diagnostic, Span
+from kpg.runtime.records import dataclass
 
 
 @dataclass(slots=True)

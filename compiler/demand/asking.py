@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from kpg.compiler.algebra import rel as algebra
@@ -18,6 +18,7 @@ from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering import Sources, lowering
 from kpg.compiler.rules.magic import Policy, Prepared, Strategy, prepare
 from kpg.compiler.rules.strata import strata
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import ColumnDef, Schema
 
 SOME: Final = 10.0

@@ -1,7 +1,7 @@
 """Relations taken apart: unions of joins of atoms, as rules have them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count, product
 from typing import Final, assert_never
 
@@ -12,6 +12,7 @@ from kpg.compiler.algebra.traverse import free_locals, transform_up
 from kpg.compiler.demand.absence import unmatched
 from kpg.compiler.demand.body import Body, Part
 from kpg.compiler.demand.failing import may_fail
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 
 MOST_BODIES: Final = 64

@@ -1,8 +1,7 @@
 """The body of a rule, before it has names."""
 
-from dataclasses import dataclass
-
 from kpg.compiler.algebra.rel import Rel
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 
 

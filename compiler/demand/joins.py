@@ -1,7 +1,6 @@
 """What a join gives of the columns of one of its inputs: the values that another has."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import add
 from typing import assert_never
@@ -11,6 +10,7 @@ from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import width
 from kpg.compiler.demand.failing import is_total
 from kpg.compiler.passes._selection import Selection, build
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, remap
 from kpg.runtime.scalar import columns as columns_of
 

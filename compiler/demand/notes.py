@@ -1,8 +1,7 @@
 """What became of a query's recursion, and what EXPLAIN says of it."""
 
-from dataclasses import dataclass
-
 from kpg.compiler.algebra.rel import Rel
+from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

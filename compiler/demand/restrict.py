@@ -1,7 +1,7 @@
 """A query's recursion restricted to what the query asks of it, or left as it is, with the reason."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 from typing import Final, assert_never
 
@@ -22,6 +22,7 @@ from kpg.compiler.demand.rules import Definitions, rules_of
 from kpg.compiler.demand.seeds import constants
 from kpg.compiler.passes import PLACING, run
 from kpg.compiler.physical.estimate import Sizes
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 
 FRACTION: Final = 0.25

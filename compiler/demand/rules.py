@@ -6,7 +6,7 @@ as any value, and an equality in a rule, as in SQL, never holds of it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
@@ -19,6 +19,7 @@ from kpg.compiler.demand.hoist import counts_rounds
 from kpg.compiler.demand.scalars import NOWHERE, Numbered
 from kpg.compiler.passes._selection import build, peel
 from kpg.compiler.rules import core
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns
 from kpg.runtime.types import Type
 

@@ -4,7 +4,7 @@ A numbered scalar is a call of a function that nobody else knows. To magic sets 
 fail, which they do not evaluate where the query would not.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, assert_never
 
 from kpg.compiler.algebra.rel import Rel
@@ -13,6 +13,7 @@ from kpg.compiler.algebra.traverse import scalars, transform_up, with_scalars
 from kpg.compiler.rules import core
 from kpg.runtime.errors import Span
 from kpg.runtime.functions.sql_text import sql_text
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap, transform
 from kpg.runtime.types import BOOLEAN
 

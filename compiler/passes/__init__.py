@@ -1,7 +1,6 @@
 """Rewrites of the relational algebra, one a file, in the one order of ``PIPELINE``."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kpg.compiler.algebra.rel import Rel
@@ -17,6 +16,7 @@ from kpg.compiler.passes.propagate_equalities import propagate_equalities
 from kpg.compiler.passes.prune_columns import prune_columns
 from kpg.compiler.passes.push_filters import push_filters
 from kpg.compiler.passes.share_subplans import share_subplans
+from kpg.runtime.records import dataclass
 
 Rewrite = Callable[[Rel], Rel]
 

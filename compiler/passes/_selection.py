@@ -1,11 +1,11 @@
 """Chains of maps, filters and projections as one selection over a core relation."""
 
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import all_columns, conjuncts, substitute, written_size
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 
 MOST_NODES: Final = 2000

@@ -1,13 +1,14 @@
 """Inline the lets that need not be shared."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import is_
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.lets import renamed
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import children, transform_up, walk, with_children
+from kpg.runtime.records import dataclass
 
 SELECTIONS = (algebra.Map, algebra.Filter, algebra.Project)
 STATELESS = (*SELECTIONS, algebra.Get, algebra.Constant, algebra.LocalGet, algebra.Join)

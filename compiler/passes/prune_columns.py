@@ -1,13 +1,14 @@
 """Carry only columns that somebody reads."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.lets import with_unique_ids
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import transform_up, width
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar, columns, remap
 
 Columns = frozenset[int]

@@ -5,10 +5,11 @@ then :func:`choose` fixes the sequences of key columns, and the lookups are writ
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from kpg.runtime.errors import InternalError
+from kpg.runtime.records import dataclass
 
 Sequence_ = tuple[int, ...]
 SMALL_FAN_OUT: Final = 64.0

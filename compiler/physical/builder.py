@@ -1,11 +1,12 @@
 """The node list of a plan under construction: equal nodes are one node."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kpg.compiler.physical.mfp import is_identity
 from kpg.runtime import plan
 from kpg.runtime.plan import AnyNode, Mfp, Plan, Ref, Types
+from kpg.runtime.records import dataclass
 
 Deferred = Callable[[], AnyNode]
 """Makes a node when the plan is finished; it may add the nodes that it needs."""

@@ -1,9 +1,10 @@
 """Equivalence classes of a join: scalars of several relations that the predicates equate."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kpg.compiler.physical.problem import Problem, Slots
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Scalar
 from kpg.runtime.types import BOOLEAN, same_words
 

@@ -1,7 +1,7 @@
 """What planning one query needs and produces on the way."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kpg.compiler.algebra.facts import Facts
 from kpg.compiler.algebra.rel import Rel
@@ -10,6 +10,7 @@ from kpg.compiler.physical.builder import Builder
 from kpg.compiler.physical.estimate import Sizes
 from kpg.compiler.physical.late import Storage
 from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.records import dataclass
 
 
 @dataclass(slots=True, eq=False)

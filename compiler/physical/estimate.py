@@ -4,13 +4,14 @@ Used only to choose between plans that are all right, so the figures are coarse 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import Facts
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.catalog import Statistics
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 
 DEFAULT_ROWS: Final = 1000.0

@@ -1,7 +1,6 @@
 """Inner joins as delta joins: streams, arrangements and one path per relation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from kpg.compiler.physical.access import Need, choose
@@ -14,6 +13,7 @@ from kpg.compiler.physical.problem import Problem, Relation, Slots
 from kpg.compiler.physical.range_join import Threshold, find_threshold
 from kpg.runtime import plan
 from kpg.runtime.plan import Mfp, Ref, Types
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, Scalar, columns, remap
 from kpg.runtime.types import BOOLEAN, Type
 

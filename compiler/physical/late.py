@@ -1,13 +1,14 @@
 """Late materialisation: which columns of a relation can be fetched by a rowid that is a column of it too."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import equalities
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import width
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Fetch, Scalar
 from kpg.runtime.types import ROWID, same_words
 

@@ -6,7 +6,6 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import all_columns, conjuncts, written_size
 from kpg.compiler.physical.context import Planning
-from kpg.compiler.physical.join import plan_join
 from kpg.compiler.physical.mfp import compose
 from kpg.compiler.physical.problem import problem_of
 from kpg.compiler.physical.recursion import BodyBuilder, is_invariant, plan_loop
@@ -50,6 +49,8 @@ def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
             columns = all_columns(source)
             return lower(planning, source, compose(mfp, [columns[column] for column in chosen]))
         case algebra.Join():
+            from kpg.compiler.physical.join import plan_join
+
             return plan_join(planning, problem_of(planning, rel, mfp))
         case algebra.Reduce():
             return plan_reduce(planning, rel, mfp)

@@ -1,12 +1,12 @@
 """The orders in which the paths of a delta join look the other relations up, chosen greedily."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from kpg.compiler.physical.classes import Class, Classes
 from kpg.compiler.physical.estimate import selectivity
 from kpg.compiler.physical.problem import Problem, Slots
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
 
 UNKNOWN_FAN_OUT: Final = 10.0

@@ -6,13 +6,14 @@ columns are fetched where they are used unless they came along in a key.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kpg.compiler.physical.classes import Class, Classes
 from kpg.compiler.physical.mfp import Finder, over, parts_over
 from kpg.compiler.physical.order import Step
 from kpg.compiler.physical.problem import Problem, Slots
 from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Scalar, children
 from kpg.runtime.types import BOOLEAN
 

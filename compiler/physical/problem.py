@@ -5,7 +5,7 @@ are ``Fetch`` scalars over it. A derived relation is present with its columns (o
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
@@ -16,6 +16,7 @@ from kpg.compiler.physical.context import Planning
 from kpg.compiler.physical.estimate import filtered
 from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, remap
 from kpg.runtime.types import ROWID, Type
 

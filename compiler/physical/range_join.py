@@ -1,13 +1,13 @@
 """Comparisons of a relation with one maintained value, as with a global aggregate (TPC-H Q11, Q22)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from kpg.compiler.physical.classes import Classes
 from kpg.compiler.physical.mfp import over
 from kpg.compiler.physical.problem import Problem
 from kpg.runtime.plan import Mfp
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Scalar, children
 from kpg.runtime.types import BOOLEAN, same_words
 

@@ -1,6 +1,6 @@
 """Recursive relations as loops: in the body what depends on the recursion, all else around it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from kpg.compiler.algebra import rel as algebra
@@ -11,6 +11,7 @@ from kpg.compiler.physical.builder import Builder
 from kpg.compiler.physical.context import Planning
 from kpg.runtime import plan
 from kpg.runtime.plan import AnyNode, Mfp, Ref, Types
+from kpg.runtime.records import dataclass
 
 
 @dataclass(slots=True, eq=False)

@@ -4,14 +4,12 @@ Aggregates of several kinds are maintained apart, each as rows (group, values), 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.facts import can_be_null, rejected_nulls
 from kpg.compiler.algebra.rel import AggregateCall
 from kpg.compiler.physical.context import Planning
-from kpg.compiler.physical.join import plan_join
 from kpg.compiler.physical.mfp import compose
 from kpg.compiler.physical.problem import Problem, Relation
 from kpg.compiler.physical.topk import SortKey, ordered_rows
@@ -29,6 +27,7 @@ from kpg.runtime.functions import (
 )
 from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, remap
 from kpg.runtime.types import BIGINT, BOOLEAN
 
@@ -216,6 +215,8 @@ def _joined(planning: Planning, reduce: algebra.Reduce, pieces: Sequence[Piece],
     keys: list[Scalar] = [Column(index, key.type) for index, key in enumerate(reduce.keys)]
     outputs = keys + [values[len(keys) + place] for place in range(len(reduce.aggregates))]
     over = compose(mfp, outputs)
+    from kpg.compiler.physical.join import plan_join
+
     return plan_join(planning, Problem(tuple(relations), (*predicates, *over.predicates), over.outputs))
 
 

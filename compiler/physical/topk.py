@@ -1,7 +1,6 @@
 """Order as words: arrangements whose first rows are a group's top rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.physical.context import Planning
@@ -9,6 +8,7 @@ from kpg.compiler.physical.mfp import compose
 from kpg.runtime import plan
 from kpg.runtime.functions import TEXT_WORDS
 from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, INTEGER
 

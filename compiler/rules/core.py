@@ -14,10 +14,11 @@ A relation is a set. Values are never NULL.
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 
 Value = int | str

@@ -1,10 +1,10 @@
 """Strata: the strongly connected components of the relations, in an order in which they can be computed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kpg.compiler.rules.core import Rule, atoms
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The front end's result: statements as relations, with what presenting their rows needs."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -13,6 +13,7 @@ from kpg.compiler.sql.lower.query import lower_resolved
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.tree import Resolved
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 
 

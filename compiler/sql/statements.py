@@ -4,11 +4,10 @@ A query inside a statement stays sqlglot's syntax tree until it is bound; ``span
 place in the script.
 """
 
-from dataclasses import dataclass
-
 from sqlglot import exp
 
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema
 
 

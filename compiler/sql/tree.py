@@ -7,11 +7,12 @@ in its place a Column whose id is the subquery's. Lowering turns ids into positi
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from kpg.compiler.algebra.rel import AggregateCall, Rel
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Literal, Scalar, columns
 from kpg.runtime.types import Type
 

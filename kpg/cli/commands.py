@@ -8,6 +8,7 @@ import typer
 from kpg import __version__
 from kpg.cli.datalog import datalog
 from kpg.cli.output import Format
+from kpg.importing import collector_at_rest
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -100,7 +101,8 @@ def sql(
     ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print rows.")] = Format.TABLE,
 ) -> None:
-    from kpg.cli.script import run_command
+    with collector_at_rest():
+        from kpg.cli.script import run_command
 
     raise typer.Exit(run_command(file, command, form))
 
@@ -119,7 +121,8 @@ def explain(
         typer.Option(help="A file that creates the tables, or tpch.", metavar="FILE", show_default=False),
     ] = None,
 ) -> None:
-    from kpg.cli.explain import run_explain
+    with collector_at_rest():
+        from kpg.cli.explain import run_explain
 
     run_explain(query, stage, schema)
 

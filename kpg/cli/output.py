@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, TextIO
 
 from kpg.display import cell
-from kpg.result import Rows, tuples
+from kpg.result import Rows
 
 
 class Format(enum.StrEnum):
@@ -35,7 +35,7 @@ def _csv(rows: Rows, out: TextIO) -> None:
     """NULL is an empty field and the empty text is quoted, as Postgres' COPY writes them."""
     writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_MINIMAL)
     writer.writerow(rows.columns)
-    for row in tuples(rows.arrow()):
+    for row in rows:
         if "" not in row and row != (None,):
             writer.writerow(["" if value is None else _plain(value) for value in row])
             continue
@@ -54,7 +54,7 @@ def _csv_field(value: Any) -> str:
 def _tsv(rows: Rows, out: TextIO) -> None:
     r"""NULL is ``\N``; tab, newline and backslash are escaped, as Postgres' COPY writes them."""
     out.write("\t".join(_tsv_field(name) for name in rows.columns) + "\n")
-    for row in tuples(rows.arrow()):
+    for row in rows:
         out.write("\t".join(_tsv_field(value) for value in row) + "\n")
 
 
@@ -69,7 +69,7 @@ def _json(rows: Rows, out: TextIO) -> None:
     """An array with one object a line. Decimals keep all their digits; NaN and infinity become text."""
     names = [json.dumps(name, ensure_ascii=False) for name in rows.columns]
     lines = []
-    for row in tuples(rows.arrow()):
+    for row in rows:
         fields = (f"{name}: {_json_value(value)}" for name, value in zip(names, row, strict=True))
         lines.append("{" + ", ".join(fields) + "}")
     out.write("[" + ",\n ".join(lines) + "]\n")

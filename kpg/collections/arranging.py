@@ -1,7 +1,6 @@
 """Arrangements and joins of rows: which layout an index has, and how changes find their matches in it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kpg.collections.joining import Lookup, Path, delta_join
 from kpg.collections.rows import Rows, plain
@@ -10,6 +9,7 @@ from kpg.compiler.algebra.facts import can_be_null
 from kpg.compiler.algebra.scalars import substitute
 from kpg.runtime import plan
 from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar, remap
 from kpg.runtime.types import ROWID
 

@@ -1,12 +1,13 @@
 """From terms to plans."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kpg.collections.term import EnterTerm, LeaveTerm, Level, LoopTerm, Term, VariableTerm
 from kpg.runtime import plan
 from kpg.runtime.errors import InternalError
 from kpg.runtime.plan import Plan, Ref
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 
 

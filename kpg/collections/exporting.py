@@ -1,7 +1,6 @@
 """Collections by name: what SQL knows, as collections, and collections, as views that SQL can read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kpg import planning
@@ -19,6 +18,7 @@ from kpg.reading import Reader
 from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError, ProgrammingError
 from kpg.runtime.plan import Ref
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import ROWID
 from kpg.view import Maintained
 

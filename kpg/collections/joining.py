@@ -1,11 +1,11 @@
 """Delta joins as terms: every half-join of every path is one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kpg.collections.term import Level, Make, Term, innermost
 from kpg.runtime import plan
 from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

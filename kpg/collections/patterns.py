@@ -1,7 +1,6 @@
 """Joins of several collections at once, written as in Datalog: by the variables that columns share."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from kpg.collections.arranging import Index
 from kpg.collections.collection import Collection
@@ -10,6 +9,7 @@ from kpg.collections.joining import Lookup, Path, delta_join
 from kpg.collections.rows import plain
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Mfp
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar, remap
 from kpg.runtime.types import Type
 

@@ -5,7 +5,6 @@ takes them in. A table's rows are rowids until somebody needs their columns side
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kpg.collections.columns import place_of
 from kpg.collections.expression import SymbolicRow, coerced
@@ -16,6 +15,7 @@ from kpg.runtime import plan
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions import common_type
 from kpg.runtime.plan import Mfp, Ref
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Fetch, Scalar, walk
 from kpg.runtime.types import ROWID, ColumnDef, Schema, Type
 

@@ -5,12 +5,13 @@ of the loop and enters it, however it was written.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.executor import InputHandle
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 
 Make = Callable[[Sequence[plan.Ref]], plan.AnyNode]

@@ -2,11 +2,12 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kpg.runtime.records import dataclass
 
 Words = NDArray[np.int64]
 Seed = tuple[int, ...]

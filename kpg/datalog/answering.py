@@ -1,7 +1,7 @@
 """The dataflow that answers a way of asking: a table of seeds, and the answers for all of its rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from kpg.engine import Engine
 from kpg.planning import Planned
 from kpg.runtime import plan as ir
 from kpg.runtime.executor import Installation
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column
 from kpg.runtime.types import Schema
 from kpg.table import Table

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, partial
 from typing import Final
 
@@ -20,6 +20,7 @@ from kpg.datalog.strata import InstalledStrata, is_deep, keys_of
 from kpg.engine import Engine
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.records import dataclass
 
 GOAL: Final = "?-"
 """Begins the names of the relations that goals of several literals are."""

@@ -3,13 +3,14 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from kpg.compiler.datalog.diagnostics import given, plural
 from kpg.compiler.datalog.syntax.literals import unescape
 from kpg.compiler.rules import core
 from kpg.runtime.functions.datalog import quote
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import MAX_WORD, MIN_WORD
 
 TOKEN: Final = re.compile(

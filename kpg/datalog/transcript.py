@@ -7,7 +7,6 @@ A line is a command: ``begin``; ``put`` and a fact as ``put edge +1 (1, 2)``, ``
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -18,6 +17,7 @@ from kpg.datalog.files import read
 from kpg.datalog.program import Program
 from kpg.datalog.writing import shown
 from kpg.runtime.errors import ProgrammingError, Span
+from kpg.runtime.records import dataclass
 from kpg.table import Table
 from kpg.view import View
 

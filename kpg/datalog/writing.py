@@ -8,7 +8,7 @@ from typing import Any, Final, TextIO
 from kpg.compiler.rules import core
 from kpg.datalog.files import TRUE, delimiter_of
 from kpg.datalog.program import Program
-from kpg.result import Row, Rows, tuples
+from kpg.result import Row, Rows
 from kpg.runtime.convert.files import write_parquet
 from kpg.runtime.errors import NotSupportedError, OperationalError
 
@@ -70,7 +70,7 @@ def _frame(rows: Rows, transfer: core.Transfer, out: TextIO) -> None:
 
 def in_order(rows: Rows) -> list[Row]:
     """The rows sorted by their values, NULL first."""
-    return sorted(tuples(rows.arrow()), key=lambda row: [(value is not None, value) for value in row])
+    return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
 
 def shown(value: Any) -> str:

@@ -4,7 +4,7 @@ An operator that has no links runs in Python; so does one of those that have, wh
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from kpg.runtime.operators.linear import Concat, Linear, Negate
 from kpg.runtime.operators.reduce import Distinct, Reduce
 from kpg.runtime.operators.source import Source
 from kpg.runtime.operators.topk import TopK
+from kpg.runtime.records import dataclass
 from kpg.runtime.state.groups import GroupTable
 from kpg.runtime.trace.batch import Sought
 from kpg.runtime.trace.collect import UNLIMITED

@@ -5,7 +5,6 @@ that does not fit is rounded, cut or wrapped. Rows are numbered from 1 in messag
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from kpg.runtime.convert.encoding import UnfitAt, accepts, decode_array, encode_
 from kpg.runtime.convert.values import encode_records, encode_rows, encode_values
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError, InternalError, ProgrammingError
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import ERROR, Kind, Schema, Type
 
 __all__ = ["Origin", "decode", "encode", "encode_records", "encode_rows", "from_any", "resolve"]

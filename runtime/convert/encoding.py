@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kpg.runtime.convert.floats import float_words, word_floats
 from kpg.runtime.convert.values import EXACT_FLOAT, INTEGER_LIMITS, WIDE
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL, Kind, Type
@@ -18,10 +19,6 @@ from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL, Kind, Type
 Words = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-FLIP: Final = np.int64(0x7FFFFFFFFFFFFFFF)
-"""XOR of a negative double's bits with it has words order as the values do."""
-NAN_WORD: Final = 0x7FF8000000000000
-"""The one word of every NaN, above that of infinity."""
 MICROSECONDS: Final = {"s": 1_000_000, "ms": 1000, "us": 1}
 DAY_MILLISECONDS: Final = 86_400_000
 DAY_MICROSECONDS: Final = 86_400_000_000
@@ -238,14 +235,6 @@ def _rescaled_slowly(array: pa.Array, scale: int, low: int, high: int) -> Words:
     return out
 
 
-def float_words(values: NDArray[np.float64]) -> Words:
-    """The order-preserving words of doubles (vectorised ``types.float_to_word``)."""
-    bits = (values + 0.0).view(np.int64)
-    words = np.where(bits < 0, bits ^ FLIP, bits)
-    words[np.isnan(values)] = NAN_WORD
-    return words
-
-
 def _floats(array: pa.Array, null: Mask | None, type_: Type) -> NDArray[Any]:
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.float64())
@@ -349,8 +338,7 @@ def decode_array(words: Words, type_: Type, dictionary: Dictionary) -> pa.Array:
     elif type_.kind is Kind.DECIMAL:
         data = np.stack((words, words >> 63), axis=1)
     elif type_.is_float:
-        doubles = np.where(words < 0, words ^ FLIP, words).view(np.float64)
-        data = doubles.astype(target.to_pandas_dtype(), copy=False)
+        data = word_floats(words).astype(target.to_pandas_dtype(), copy=False)
     elif type_.kind is Kind.INTERVAL_MONTH:
         data = np.zeros(len(words), MONTH_DAY_NANO)
         data["months"] = words

@@ -7,7 +7,6 @@ reported with its file, row (from 1) and column; chunks handed out before are th
 import csv
 import glob
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +21,7 @@ from kpg.runtime.convert.arrow import Origin, encode, resolve
 from kpg.runtime.convert.encoding import arrow_type
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import Kind, Schema, Type
 
 Words = NDArray[np.int64]

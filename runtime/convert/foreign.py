@@ -1,4 +1,4 @@
-"""Words as user functions see them, and back: tuples of Python values, or one numpy array a column.
+"""Words as user functions see them, and back: one numpy array a column; rows as words (``lists``: back).
 
 Arrays: integers and scaled decimals (times ``10**scale``) as int64, BOOLEAN as bool, REAL and DOUBLE as
 float64, DATE as ``datetime64[D]``, TIMESTAMP as ``datetime64[us]``, intervals as int64, text as objects.
@@ -11,43 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.convert import rowwise
-from kpg.runtime.convert.encoding import FLIP, float_words
-from kpg.runtime.convert.values import Mistyped, Unfit, encode_rows, to_python
+from kpg.runtime.convert.floats import float_words, word_floats
+from kpg.runtime.convert.values import Mistyped, Unfit, encode_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
-from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema, Type
+from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema
 
 Words = NDArray[np.int64]
 Array = NDArray[Any]
-Row = tuple[Any, ...]
-WHOLE = frozenset(
-    {
-        Kind.SMALLINT,
-        Kind.INTEGER,
-        Kind.BIGINT,
-        Kind.INTERVAL_MONTH,
-        Kind.INTERVAL_DAY,
-        Kind.ROWID,
-        Kind.DECIMAL,
-    }
-)
 DATES = {Kind.DATE: "datetime64[D]", Kind.TIMESTAMP: "datetime64[us]"}
-
-
-def to_rows(words: Words, types: Sequence[Type], dictionary: Dictionary) -> list[Row]:
-    """The rows of ``words int64[width, n]`` as tuples of Python values."""
-    if not types:
-        return [()] * words.shape[1]
-    return list(zip(*(_to_list(words[i], t, dictionary) for i, t in enumerate(types)), strict=True))
-
-
-def _to_list(words: Words, type_: Type, dictionary: Dictionary) -> list[Any]:
-    if type_.is_text:
-        return dictionary.decode(words)
-    values = words.tolist()
-    if type_.kind in WHOLE and type_.kind not in (Kind.DECIMAL, Kind.INTERVAL_DAY):
-        return values if not values or min(values) > NULL else [None if v == NULL else v for v in values]
-    return [to_python(value, type_, dictionary) for value in values]
 
 
 def from_rows(rows: Sequence[Any], schema: Schema, dictionary: Dictionary) -> Words:
@@ -115,7 +87,7 @@ def _to_array(words: Words, column: ColumnDef, dictionary: Dictionary) -> Array:
             hint="filter them out, or use a function of rows",
         )
     if type_.is_float:
-        return np.where(words < 0, words ^ FLIP, words).view(np.float64)
+        return word_floats(words)
     return words != 0 if type_.kind is Kind.BOOLEAN else _guarded(words)
 
 

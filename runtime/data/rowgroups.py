@@ -5,13 +5,13 @@ it was rewritten, a chart that takes a rowid to the place of its row. Kernels fi
 :attr:`RowGroups.directory`, whose layout ``kernels.rowgroups`` describes.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import rowgroups as kernels
+from kpg.runtime.records import dataclass
 
 Words = NDArray[np.int64]
 

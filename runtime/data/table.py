@@ -7,7 +7,6 @@ through :meth:`Table.drain`, once, in its net form.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import IntegrityError, InternalError, ProgrammingError
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.kernels import rowgroups as kernels
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema
 
 Words = NDArray[np.int64]

@@ -7,12 +7,13 @@ them. A stateful operator keeps what it needs to undo the step until :meth:`Oper
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.plan import Mfp
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
 

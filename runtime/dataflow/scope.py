@@ -7,7 +7,7 @@ together. What is pushed with later rounds is held back until then.
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import numpy as np
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.kernels import rounds as kernels
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
 if TYPE_CHECKING:

@@ -1,13 +1,14 @@
 """One step: the operators that have work, in dependency order, and the times that the step closes."""
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from kpg.runtime.dataflow.operator import Operator

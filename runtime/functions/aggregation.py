@@ -8,11 +8,12 @@ are in ``aggregates``.
 import difflib
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions.registry import Signature
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import Type
 

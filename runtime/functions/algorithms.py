@@ -4,12 +4,13 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from itertools import accumulate
 
 from kpg.runtime.functions.aggregation import Algorithm, Types, Value
 from kpg.runtime.functions.casts import limits
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import MAX_WORD, MIN_WORD, Type
 
 Operands = tuple[Value, ...]

@@ -7,13 +7,14 @@ how it is computed. Nothing here imports compiled code: an :class:`Opcode` is a 
 import difflib
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions.sql_text import spelling
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Scalar
 from kpg.runtime.types import Kind, Type
 

@@ -1,13 +1,14 @@
 """Operations to machine code: predicates ordered, registers allocated, instructions encoded."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from kpg.runtime.kernels import opcodes
 from kpg.runtime.mfp.lower import Lowering, Node
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import MAX_WORD, MIN_WORD
 
 Words = np.ndarray[Any, np.dtype[np.int64]]

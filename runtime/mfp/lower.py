@@ -6,7 +6,6 @@ before their users. What the machine cannot do (a Python function of two columns
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 import numpy as np
@@ -22,6 +21,7 @@ from kpg.runtime.functions.registry import (
     implementation,
 )
 from kpg.runtime.mfp.memo import Context, Memo, attempt, memo_of, value_of, words_of
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import ERROR, NULL
 

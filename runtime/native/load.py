@@ -5,7 +5,6 @@
 
 import importlib.machinery
 import importlib.util
-import json
 import logging
 import os
 import sys
@@ -115,9 +114,12 @@ def is_shipped() -> bool:
 def _shipped_contents() -> dict[str, str]:
     """What the wheel's libraries were compiled from, by symbol; empty in a checkout."""
     try:
-        contents: dict[str, str] = json.loads((SHIPPED / "kernels.json").read_text(encoding="utf-8"))
+        text = (SHIPPED / "kernels.json").read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
+    import json  # by wheels alone
+
+    contents: dict[str, str] = json.loads(text)
     return contents
 
 

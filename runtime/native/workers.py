@@ -53,8 +53,6 @@ USUAL: Final = (
     "groups.purge",
     "groups.current",
     "head.rehash",
-    "text.measure",
-    "text.gather",
     "sort.gather",
 )
 """What a table, a view and a query need, the slowest to compile first."""

@@ -1,18 +1,19 @@
 """``user.Apply``: a user's function over every row, by columns or one row at a time."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.foreign import from_arrays, from_rows, to_arrays, to_rows
+from kpg.runtime.convert.foreign import from_arrays, from_rows, to_arrays
+from kpg.runtime.convert.lists import to_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Error
 from kpg.runtime.operators.linear import Stateless
 from kpg.runtime.plan.user import Apply as Node
 from kpg.runtime.plan.user import Kind
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import MAX_WORD
 

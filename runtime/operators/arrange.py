@@ -1,11 +1,11 @@
 """``plan.Arrange``: the input as a trace, shared by all its readers."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.kernels.links import INSERTED
 from kpg.runtime.progress.antichain import Antichain
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers, Sought
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.multiplicity import bound_with

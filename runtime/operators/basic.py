@@ -1,7 +1,6 @@
 """``plan.BasicReduce``: aggregates that are recomputed from their whole group when it changes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from kpg.runtime.functions import aggregate_named, aggregated
 from kpg.runtime.mfp.memo import values_of, word_of
 from kpg.runtime.operators.topk import GroupReader, Tasks
 from kpg.runtime.plan import BasicAggregate
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.collect import collect
 from kpg.runtime.types import ERROR

@@ -5,7 +5,7 @@ below t: at each corner some coordinates are t's and the others just before; the
 other than zero only at least upper bounds of times of the group's updates.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from itertools import pairwise, product
 from operator import gt
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.step import Step
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.collect import group_times, later_rounds
 

@@ -7,7 +7,7 @@ Times are ints; in a loop, tuples (epoch, round, ...) under the product order.
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import le
 from typing import Any
 
@@ -21,6 +21,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Error, InterfaceError
 from kpg.runtime.operators.apply import failure
 from kpg.runtime.plan.user import Custom as Node
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
 Words = NDArray[np.int64]

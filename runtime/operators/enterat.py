@@ -1,12 +1,12 @@
 """``user.EnterAt``: rows that are there from a round on that they give themselves."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import DataError
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
 LATEST = 2**62

@@ -1,7 +1,6 @@
 """Accumulable reduce, distinct and threshold in loops, over a history table."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +9,7 @@ from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.kernels import differences
 from kpg.runtime.operators.reduce import check_sums
 from kpg.runtime.plan import Aggregate
+from kpg.runtime.records import dataclass
 from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.multiplicity import largest, most_added
 from kpg.runtime.trace.updates import Updates, multiplicity_overflow

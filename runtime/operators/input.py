@@ -4,12 +4,13 @@ An input is a stream: it keeps what a step has not taken yet, and nothing else.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import InterfaceError
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from kpg.runtime.errors import DataError
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.linear import apply_all, apply_one
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.meeting import Meeting
 from kpg.runtime.trace.updates import Updates

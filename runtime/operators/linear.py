@@ -1,7 +1,6 @@
 """Stateless operators: map-filter-project, concatenation, negation, constants."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import DataError
 from kpg.runtime.mfp import CompiledMfp
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
 

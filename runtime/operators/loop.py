@@ -5,7 +5,7 @@ no round has work. Commit, rollback and upkeep of the operators inside go throug
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from kpg.runtime.dataflow.scope import LoopScope
 from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.linear import Passing, Stateless
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
 

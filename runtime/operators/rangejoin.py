@@ -4,7 +4,7 @@ This is the operator that K-Pg's section 6.1 wishes for (TPC-H Q11 and Q22): an 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +15,7 @@ from kpg.runtime.kernels.collect import range_bounds
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.linear import apply_all
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.meeting import Meeting

@@ -1,7 +1,6 @@
 """Operators over a group table: accumulable reduce, distinct, threshold, and the one-row assertion."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from kpg.runtime.kernels import groups
 from kpg.runtime.kernels.links import MANY
 from kpg.runtime.mfp.errors import sum_overflow
 from kpg.runtime.plan import Aggregate
+from kpg.runtime.records import dataclass
 from kpg.runtime.state.groups import GroupTable, chunks
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import ERROR, MAX_DECIMAL_PRECISION, NULL, Kind

@@ -1,13 +1,13 @@
 """``plan.Source``: the rows of a base table, as a stream of rowids."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.data.table import Table
 from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
 CHUNK = 1 << 20

@@ -5,7 +5,7 @@ batch, the new one with it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from kpg.runtime.kernels.collect import heads
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.corners import Corners, Owed
 from kpg.runtime.operators.textorder import ExactOrder
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.collect import collect, differences
 from kpg.runtime.trace.recent import DIRECT

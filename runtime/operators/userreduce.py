@@ -5,14 +5,15 @@ accumulates to at t. So the function is called once for each (group, time), neve
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import le
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.foreign import from_rows, to_arrays, to_rows
+from kpg.runtime.convert.foreign import from_rows, to_arrays
+from kpg.runtime.convert.lists import to_rows
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, Error
@@ -20,6 +21,7 @@ from kpg.runtime.operators.apply import failure
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.corners import Owed, distinct_columns
 from kpg.runtime.plan.user import UserReduce as Node
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.lookup import Order, lookup
 from kpg.runtime.trace.updates import ONE, Updates
 from kpg.runtime.types import Schema

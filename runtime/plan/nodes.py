@@ -16,9 +16,10 @@ and so serves every query that looks the table up by that key, whatever columns 
 Nodes are plain frozen data: no numba, no numpy, picklable.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kpg.runtime.plan import user
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import Type
 

@@ -6,11 +6,11 @@ see what it costs.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.plan.facts import inputs
 from kpg.runtime.plan.nodes import AnyNode, Delta, DeltaJoin, HalfJoin, Ref
+from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ object over the same input is one operator, shared; an equal one is another.
 """
 
 import enum
-from dataclasses import dataclass
 from typing import Any
 
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema, Type
 
 Ref = int

@@ -6,9 +6,10 @@ last frontier: no time is in advance of it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from operator import le
+
+from kpg.runtime.records import dataclass
 
 Time = tuple[int, ...]
 

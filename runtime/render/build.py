@@ -1,4 +1,7 @@
-"""One operator for each kind of plan node."""
+"""One operator for each kind of plan node.
+
+Operators that many programs have none of are imported by what builds them.
+"""
 
 from typing import assert_never
 
@@ -13,17 +16,12 @@ from kpg.runtime.functions import AccumulatorKind, aggregate_named
 from kpg.runtime.kernels import groups as group_kernels
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.basic import BasicReduce, evaluators
 from kpg.runtime.operators.history import LoopDistinct, LoopReduce
 from kpg.runtime.operators.linear import Concat, Constant, Linear, Negate
 from kpg.runtime.operators.reduce import Distinct, Reduce, Single
 from kpg.runtime.operators.source import Source
-from kpg.runtime.operators.textorder import ExactOrder
-from kpg.runtime.operators.topk import TopK
 from kpg.runtime.plan import user
 from kpg.runtime.render.context import Built, Site, arrangement_of
-from kpg.runtime.render.joins import range_join
-from kpg.runtime.render.users import build_user
 from kpg.runtime.state.groups import Accumulator, GroupTable
 from kpg.runtime.state.history import HistoryTable
 from kpg.runtime.trace.handle import TraceHandle
@@ -48,6 +46,8 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
         case plan.Arrange(input=ref, key=key):
             return _arrange(site, built[ref], key)
         case plan.RangeJoin():
+            from kpg.runtime.render.joins import range_join
+
             return range_join(node, site, built, context)
         case plan.Reduce():
             return _reduce(node, site, built)
@@ -60,6 +60,8 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
         case plan.BasicReduce():
             return _basic_reduce(node, site, built)
         case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.Input() | user.EnterAt():
+            from kpg.runtime.render.users import build_user
+
             return build_user(node, site, built)
         case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin():
             raise InternalError(f"{type(node).__name__} is built with the other nodes of its join")
@@ -74,7 +76,10 @@ def _arrange(site: Site, source: Operator, key: int) -> Arrange:
     return Arrange(site.over(source), key=key, spine=spine, handle=TraceHandle(spine))
 
 
-def _top_k(node: plan.TopK, site: Site, built: Built) -> TopK:
+def _top_k(node: plan.TopK, site: Site, built: Built) -> Operator:
+    from kpg.runtime.operators.textorder import ExactOrder
+    from kpg.runtime.operators.topk import TopK
+
     source = arrangement_of(built[node.input])
     exact = ExactOrder(node.exact, site.context.dictionary) if node.exact and node.limit != 0 else None
     return TopK(
@@ -87,7 +92,9 @@ def _top_k(node: plan.TopK, site: Site, built: Built) -> TopK:
     )
 
 
-def _basic_reduce(node: plan.BasicReduce, site: Site, built: Built) -> BasicReduce:
+def _basic_reduce(node: plan.BasicReduce, site: Site, built: Built) -> Operator:
+    from kpg.runtime.operators.basic import BasicReduce, evaluators
+
     source = arrangement_of(built[node.input])
     return BasicReduce(
         site.over(built[node.input]),

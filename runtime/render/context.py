@@ -1,7 +1,6 @@
 """What rendering needs of the worker, and where a new operator goes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from kpg.runtime.data.table import Table
@@ -12,6 +11,7 @@ from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.loop import Enter
 from kpg.runtime.plan import Ref, Types
+from kpg.runtime.records import dataclass
 
 Built = Mapping[Ref, Operator]
 """The operators of the nodes so far; what only operators read that were there before has none."""

@@ -14,7 +14,6 @@ from kpg.runtime import plan
 from kpg.runtime.dataflow.operator import Content
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.plan import Mfp, Ref, user
-from kpg.runtime.render import users
 from kpg.runtime.render.context import Context
 from kpg.runtime.scalar import Column, Fetch, Scalar, transform, walk
 
@@ -149,6 +148,8 @@ def describe(node: plan.AnyNode, nodes: Sequence[plan.AnyNode], context: Context
         case plan.Variable(index=index):
             return f"Variable {index}"
         case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.EnterAt() | user.Input():
+            from kpg.runtime.render import users
+
             return users.describe(node)
         case plan.Import() | plan.Constant() | plan.Linear() | plan.Concat() | plan.Negate():
             return type(node).__name__

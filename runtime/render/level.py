@@ -1,7 +1,7 @@
 """From the nodes of a plan, and of loops' bodies, to operators that are connected with each other."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kpg.runtime import plan
 from kpg.runtime.dataflow.operator import Operator
@@ -9,11 +9,11 @@ from kpg.runtime.dataflow.scope import LoopScope, Scope
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.loop import ArrangedLeave, Enter, Leave, Loop, Variable, everything
 from kpg.runtime.plan import user
+from kpg.runtime.records import dataclass
 from kpg.runtime.render.build import build
 from kpg.runtime.render.context import Context, Site
 from kpg.runtime.render.existing import with_inputs
 from kpg.runtime.render.identity import Identities, describe
-from kpg.runtime.render.joins import delta_join
 from kpg.runtime.trace.handle import TraceHandle
 from kpg.runtime.trace.spine import Spine
 
@@ -142,6 +142,8 @@ class Level:
         return operator
 
     def _delta_join(self, node: plan.DeltaJoin, site: Site) -> Operator:
+        from kpg.runtime.render.joins import delta_join
+
         paths = plan.paths_of(self.nodes, node)
         inputs = [self.built[ref] for ref in plan.sources(self.nodes, node)]
         return self._connected(

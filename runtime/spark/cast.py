@@ -7,10 +7,10 @@ is one call to the JVM; a type that always fits has no check, and a row has one 
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import ERROR, ColumnDef, Kind, Schema, Type
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ All schemas are checked before any table is written; tables are read while later
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from kpg.runtime.convert.arrow import encode
 from kpg.runtime.convert.files import parquet_chunks
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import OperationalError
+from kpg.runtime.records import dataclass
 from kpg.runtime.spark.own import BRIEF_BYTES
 from kpg.runtime.spark.session import opened
 from kpg.runtime.spark.source import Source, is_frame

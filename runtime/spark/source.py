@@ -1,11 +1,12 @@
 """What a load is given: a Spark DataFrame, a path that Spark reads, or a table of its catalog."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kpg.runtime.errors import OperationalError
+from kpg.runtime.records import dataclass
 from kpg.runtime.spark.cast import label
 from kpg.runtime.types import Schema
 

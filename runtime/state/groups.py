@@ -6,13 +6,13 @@ accumulators that each touched group had before.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import groups as kernels
 from kpg.runtime.kernels.accumulators import COUNT, NULL, SUM, SUM_DOUBLE, SUM_DOUBLE_WORDS
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates, multiplicity_overflow
 
 Words = NDArray[np.int64]

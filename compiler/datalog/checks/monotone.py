@@ -8,7 +8,7 @@ followed from a worse value (the lattice condition of Ross and Sagiv, PODS 1992)
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
@@ -32,6 +32,7 @@ from kpg.compiler.rules.core import (
 from kpg.compiler.rules.strata import strata
 from kpg.runtime import functions
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import word_to_float
 
 

@@ -3,7 +3,7 @@ as rules.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import assert_never
 
@@ -39,6 +39,7 @@ from kpg.compiler.rules.core import (
     literal_variables,
 )
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type, float_to_word, word_to_float
 
 

@@ -5,7 +5,7 @@ field of a record that is, or as the result of an aggregate whose groups are. Wh
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 from typing import assert_never
 
@@ -38,6 +38,7 @@ from kpg.compiler.rules.core import (
     variables,
 )
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

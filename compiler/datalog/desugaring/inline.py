@@ -5,7 +5,7 @@ has rules that cannot stand by themselves: see ``inline_bodies``.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from kpg.compiler.datalog.desugaring.ground import ground
@@ -15,6 +15,7 @@ from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.typing.types import TypeTable
 from kpg.compiler.rules.aggregates import counts_repeats
 from kpg.compiler.rules.core import Assignment, Atom, BodyAggregate, Comparison, Negation
+from kpg.runtime.records import dataclass
 
 MOST_RULES = 10_000
 """Rules that inlining may make of a program: each use of a relation of n rules makes n of a rule, so that a

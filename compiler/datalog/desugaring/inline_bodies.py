@@ -6,7 +6,7 @@ for which the rule must have no variables of its own.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count, product
 from typing import assert_never
 
@@ -28,6 +28,7 @@ from kpg.compiler.rules.core import (
 )
 from kpg.compiler.rules.substitute import replacing
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 MOST_BODIES = 10_000

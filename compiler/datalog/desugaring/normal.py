@@ -5,7 +5,7 @@ made up for it. Such a variable is ``@n``, one for an underscore in a record ``@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import assert_never
 
@@ -38,6 +38,7 @@ from kpg.compiler.rules.core import (
 )
 from kpg.compiler.rules.primitives import WRAPS
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, Type
 
 UNNAMED = "@_"

@@ -3,9 +3,10 @@
 Spans do not take part in comparisons, so that trees can be compared by what they say.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

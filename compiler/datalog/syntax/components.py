@@ -5,13 +5,14 @@ A name in a component means what the component declares, else what the place of 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
 
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.rename import Renaming, rename, same
+from kpg.runtime.records import dataclass
 
 DEEPEST = 100
 """Components in each other: one that contains itself has no end."""

@@ -1,7 +1,7 @@
 """Clauses to flat rules: one head, a conjunction of literals, and local variables with names of their own."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count, product
 from typing import assert_never
 
@@ -17,6 +17,7 @@ from kpg.compiler.datalog.syntax.walk import (
     with_literals,
 )
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 MOST_RULES = 10_000
 """Rules that one clause may stand for: as many as the product of its disjunctions, in one line of text."""

@@ -7,7 +7,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePath
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
@@ -15,6 +15,7 @@ from kpg.compiler.datalog.syntax.conditions import defined, evaluate
 from kpg.compiler.datalog.syntax.macros import MOST_CHARACTERS, Macro, TooLong, expand, mentions, parse_macro
 from kpg.compiler.datalog.syntax.source import File, Piece, Source, blank_comments
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 DIRECTIVE = re.compile(r"\s*#\s*(\w*)[ \t]*(.*)", re.DOTALL)
 INCLUDE = re.compile(r'\s*\.include\s+(".*)', re.DOTALL)

@@ -1,11 +1,12 @@
 """Names replaced throughout a statement, by what they name: relations, types, branches, components."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from kpg.compiler.datalog.syntax import ast
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 Change = Callable[[str], str]
 T = TypeVar("T")

@@ -2,9 +2,10 @@
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 BYTE_ORDER_MARK = "\ufeff"
 SKIPPED = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|/\*', re.DOTALL)

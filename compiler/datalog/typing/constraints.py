@@ -2,7 +2,7 @@
 more.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
@@ -13,6 +13,7 @@ from kpg.compiler.datalog.typing.kinds import Kinds, Reason
 from kpg.compiler.datalog.typing.types import FLOAT, NUMBER, SYMBOL, UNSIGNED, TypeKind, TypeTable
 from kpg.compiler.rules.core import Domain
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 
 Overload = tuple[tuple[Type, ...], Type]

@@ -6,13 +6,13 @@ Any other function of ``runtime.functions`` can be called by its name too; what 
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
 from kpg.compiler.datalog.typing.types import FLOAT, NUMBER, SYMBOL, UNSIGNED, TypeKind
 from kpg.compiler.rules.core import Call, Constant, Domain, Expression
 from kpg.compiler.rules.primitives import WRAPS
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Type
 
 ANY_NUMBER: Final = 1000

@@ -1,6 +1,5 @@
 """The kind of every expression of a flat rule, by unification; and which overload each call means."""
 
-from dataclasses import dataclass
 from typing import assert_never
 
 from kpg.compiler.catalog import did_you_mean
@@ -23,6 +22,7 @@ from kpg.compiler.datalog.typing.solve import LITERALS, solve
 from kpg.compiler.datalog.typing.types import CONDITION, FLOAT, SYMBOL, UNSIGNED, TypeTable
 from kpg.compiler.rules.core import Domain
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 
 def infer(

@@ -1,9 +1,10 @@
 """Unification of the kinds of expressions: which of them must be of one kind, and what is known of it."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kpg.compiler.datalog.typing.types import TypeKind
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@ catalog's.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kpg.compiler.catalog import Catalog, did_you_mean
 from kpg.compiler.datalog.diagnostics import Diagnostics
@@ -11,6 +11,7 @@ from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.typing.types import TypeTable, kind_of_stored, type_name
 from kpg.compiler.rules.core import Column, Kind
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 
 STORAGE = frozenset({"brie", "btree", "btree_delete", "provenance", "suppressed"})

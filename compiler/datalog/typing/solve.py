@@ -1,7 +1,6 @@
 """Settles what waits for kinds to be known: overloads, comparisons, records."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import assert_never
 
 from kpg.compiler.catalog import did_you_mean
@@ -22,6 +21,7 @@ from kpg.compiler.datalog.typing.types import NUMBER, TypeKind, kind_of_stored
 from kpg.compiler.rules.core import Domain
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.functions import functions, resolve
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import UNKNOWN, Type
 
 Fields = Callable[[str, tuple[tuple[str, str], ...], tuple[ast.Expression, ...], Span], None]

@@ -2,7 +2,7 @@
 gets no other.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
@@ -14,6 +14,7 @@ from kpg.compiler.datalog.typing.constraints import Typing, describe
 from kpg.compiler.datalog.typing.relations import RelationInfo
 from kpg.compiler.datalog.typing.types import Branch, TypeTable
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

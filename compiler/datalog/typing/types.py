@@ -5,13 +5,14 @@ mixed with: a value of a type is one of the types above it too, and a base type 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.rules.core import Domain, Structure, ValueType
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, decimal
 
 

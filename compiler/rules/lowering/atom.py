@@ -1,7 +1,7 @@
 """One atom of a body: the rows of its relation that match its terms."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
@@ -10,6 +10,7 @@ from kpg.compiler.algebra.rel import types as types_of
 from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering.bindings import Bindings, Names, equal
 from kpg.runtime.errors import InternalError
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, Type
 

@@ -1,7 +1,7 @@
 """Bindings of a rule's variables as rows of a relation, and what can be done with them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import assert_never
 
@@ -10,6 +10,7 @@ from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.rel import types as types_of
 from kpg.compiler.rules import core
 from kpg.runtime.errors import InternalError
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN
 

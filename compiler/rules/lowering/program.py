@@ -1,7 +1,7 @@
 """A relation of a program with all that it depends on: lets for its components, loops if recursive."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from kpg.compiler.algebra import rel as algebra
@@ -12,6 +12,7 @@ from kpg.compiler.rules.lowering.atom import Context
 from kpg.compiler.rules.lowering.rule import definition, relation_types
 from kpg.compiler.rules.strata import Stratum, strata
 from kpg.runtime.errors import InternalError
+from kpg.runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

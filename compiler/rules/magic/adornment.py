@@ -1,10 +1,10 @@
 """Which columns of a relation are given: adornments, and the names of the relations made for them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from kpg.compiler.rules.core import Column, Kind, Relation
+from kpg.runtime.records import dataclass
 
 T = TypeVar("T")
 

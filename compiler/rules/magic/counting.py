@@ -6,7 +6,6 @@ and the answers are the b at level 0. Levels do not end where ``up`` has a cycle
 ``limit`` levels is ``deep``, and magic sets answer for it.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from kpg.compiler.rules import core
@@ -16,6 +15,7 @@ from kpg.compiler.rules.magic.literals import names, term_names
 from kpg.compiler.rules.magic.rewriting import Rewriting
 from kpg.compiler.rules.magic.walk import Task, rewrite_rule
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT
 
 DEEP: Final = "deep"

@@ -6,7 +6,7 @@ computed as a whole and looked up.
 
 import enum
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from kpg.compiler.rules import core
@@ -17,6 +17,7 @@ from kpg.compiler.rules.magic.rewrite import NOWHERE, Options, rewrite
 from kpg.compiler.rules.magic.rewriting import Decisions, Rewriting, Source
 from kpg.compiler.rules.text import rule_text
 from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.records import dataclass
 
 EXCLUDE: Final = "magic-transform-exclude"
 """The pragma that names relations to be computed as a whole, ``*`` being all."""

@@ -1,7 +1,6 @@
 """A program for one way of asking a relation: demand from a seed table, rules that answer it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from kpg.compiler.rules import core
 from kpg.compiler.rules.magic.adornment import Adorned
@@ -13,6 +12,7 @@ from kpg.compiler.rules.magic.literals import term_names
 from kpg.compiler.rules.magic.rewriting import Decisions, Rewriting, Source
 from kpg.compiler.rules.magic.walk import Task, rewrite_rule
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 NOWHERE = Span("", 0, 0)
 

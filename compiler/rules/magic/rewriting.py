@@ -5,7 +5,7 @@ and the rewriting starts again; decisions only ever grow, so that ends.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kpg.compiler.rules import core
 from kpg.compiler.rules.magic.adornment import Adorned, derived
@@ -13,6 +13,7 @@ from kpg.compiler.rules.magic.literals import names, oriented
 from kpg.compiler.rules.magic.sips import Classes
 from kpg.compiler.rules.strata import strata
 from kpg.runtime.errors import NotSupportedError, Span
+from kpg.runtime.records import dataclass
 
 
 @dataclass(slots=True)

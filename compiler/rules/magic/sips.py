@@ -6,7 +6,7 @@ one with the most bound columns. An atom that shares nothing with what is bound 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from kpg.compiler.rules.core import (
@@ -22,6 +22,7 @@ from kpg.compiler.rules.core import (
 )
 from kpg.compiler.rules.magic.literals import equated, expression_names, is_functor, names, term_names
 from kpg.runtime.errors import InternalError
+from kpg.runtime.records import dataclass
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ only where a prefix of two literals or more has two readers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
 
 from kpg.compiler.rules import core
@@ -15,6 +15,7 @@ from kpg.compiler.rules.magic.literals import can_fail, names, term_names
 from kpg.compiler.rules.magic.rewriting import Rewriting, costly, used
 from kpg.compiler.rules.magic.sips import Known, ordered
 from kpg.runtime.errors import NotSupportedError, Span
+from kpg.runtime.records import dataclass
 
 WORTH_KEEPING = 3
 """The literals of a prefix, its guard included, from which on it is kept rather than computed twice."""

@@ -1,12 +1,12 @@
 """Which registered function each kind of syntax node is, and which of its parts are the arguments."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from sqlglot import exp
 
 from kpg.compiler.sql.syntax import construct_name
 from kpg.runtime.functions import is_aggregate, is_function
+from kpg.runtime.records import dataclass
 
 SYNTAX: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.EQ: ("eq", ("this", "expression")),

@@ -1,7 +1,6 @@
 """GROUP BY: the keys, and the expressions over groups that may use only keys and aggregates."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -11,6 +10,7 @@ from kpg.compiler.sql.bind.scope import Aggregates, Binding, Scope, resolve_name
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import Group, Ids, Node, Scan, used, walk
 from kpg.runtime.errors import Error
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar, children, with_children
 
 

@@ -1,7 +1,7 @@
 """Which names mean which columns at a place in a query, and what binding a statement keeps track of."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 from typing import NoReturn
 
@@ -11,6 +11,7 @@ from kpg.compiler.algebra.rel import AggregateCall
 from kpg.compiler.catalog import Catalog, did_you_mean
 from kpg.compiler.sql.syntax import refuse, wrong
 from kpg.compiler.sql.tree import Loop, Query, Subquery
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import ColumnDef, Type
 

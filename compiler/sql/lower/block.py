@@ -6,7 +6,6 @@ values are compared.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from kpg.compiler.sql.lower.lowered import DEAD, Lowered, Lowering, distinct, join, narrowed, where
@@ -28,6 +27,7 @@ from kpg.compiler.sql.tree import (
     produced,
     used,
 )
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar, columns
 
 

@@ -6,7 +6,7 @@ correlation values meets the rows that these came from.
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 
 from kpg.compiler.algebra import facts
@@ -14,6 +14,7 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import width
 from kpg.compiler.sql.tree import Ids, Node, Resolved
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, remap
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, Type
 

@@ -5,7 +5,6 @@ An antijoin is ``left`` minus its semijoin.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kpg.compiler.algebra import facts
 from kpg.compiler.sql.lower.lowered import (
@@ -22,6 +21,7 @@ from kpg.compiler.sql.lower.lowered import (
     where,
 )
 from kpg.compiler.sql.tree import Ids
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Scalar, columns
 from kpg.runtime.types import BOOLEAN
 

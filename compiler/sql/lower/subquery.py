@@ -1,7 +1,6 @@
 """Subqueries in scalars: as semijoins where they filter, as joined columns where their value is used."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from kpg.compiler.algebra import facts
@@ -39,6 +38,7 @@ from kpg.compiler.sql.tree import (
     free_of,
 )
 from kpg.runtime.functions import aggregate_named
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, transform
 from kpg.runtime.types import BOOLEAN
 

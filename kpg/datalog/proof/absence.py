@@ -1,7 +1,6 @@
 """Why a row does not hold: for each rule how far its body can be satisfied."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from kpg.datalog.proof.search import FREE, SEED, Search
 from kpg.datalog.proof.texts import Texts, rule_of, source_text
 from kpg.datalog.proof.tree import RuleText
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 MOST_BINDINGS: Final = 100_000
 """So many values of a rule's variables are followed; of more, these."""

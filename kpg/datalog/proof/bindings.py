@@ -1,7 +1,6 @@
 """Values of a rule's variables, and expressions over them evaluated."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import assert_never
 
@@ -13,6 +12,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.executor import Executor
 from kpg.runtime.plan import Mfp
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, ERROR
 

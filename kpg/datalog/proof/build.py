@@ -1,7 +1,7 @@
 """Proofs built from the top: for each row a rule and rows for its body, until all are facts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, assert_never
 
 import numpy as np
@@ -17,6 +17,7 @@ from kpg.datalog.proof.texts import Texts, Values, rule_of
 from kpg.datalog.proof.tree import Kind, Proof
 from kpg.runtime.errors import InternalError
 from kpg.runtime.functions import aggregate_named
+from kpg.runtime.records import dataclass
 
 Words = NDArray[np.int64]
 Key = tuple[str, tuple[int, ...]]

@@ -6,7 +6,7 @@ rows of ranks below a limit count for the relations that the proof is by recursi
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, assert_never
 
 import numpy as np
@@ -19,6 +19,7 @@ from kpg.datalog.proof.bindings import Bindings, Evaluator
 from kpg.datalog.proof.rows import Places
 from kpg.datalog.proof.store import ANY_RANK, Store, without_nulls
 from kpg.runtime.errors import InternalError, OperationalError
+from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import ONE, Updates
 
 Words = NDArray[np.int64]

@@ -3,11 +3,12 @@
 import enum
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kpg.datalog.proof import show
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 
 class Kind(enum.Enum):

@@ -4,28 +4,22 @@ import datetime
 import io
 from decimal import Decimal
 
-import pyarrow as pa
 import pytest
 
 from kpg.cli.output import Format, write
 from kpg.cli.text import is_complete
-from kpg.result import Result
+from kpg.result import Result, listing
 from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, decimal
 
-ROWS = Result(
-    ["n", "t,u", "d", "day", "f", "b"],
-    [BIGINT, TEXT, decimal(10, 2), DATE, DOUBLE, BOOLEAN],
-    pa.Table.from_arrays(
-        [
-            pa.array([1, None]),
-            pa.array(['a "quoted"\ttext\n', ""]),
-            pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
-            pa.array([datetime.date(1998, 12, 1), None]),
-            pa.array([float("nan"), 0.1]),
-            pa.array([True, None]),
-        ],
-        names=list("abcdef"),
-    ),
+ROWS = listing(
+    {
+        "n": (BIGINT, [1, None]),
+        "t,u": (TEXT, ['a "quoted"\ttext\n', ""]),
+        "d": (decimal(10, 2), [Decimal("1.50"), None]),
+        "day": (DATE, [datetime.date(1998, 12, 1), None]),
+        "f": (DOUBLE, [float("nan"), 0.1]),
+        "b": (BOOLEAN, [True, None]),
+    }
 )
 
 
@@ -42,7 +36,7 @@ def test_csv_tells_null_from_empty_text() -> None:
 
 
 def test_csv_of_a_lone_null() -> None:
-    rows = Result(["t"], [TEXT], pa.table({"t": ["a", None, "", "b"]}))
+    rows = listing({"t": (TEXT, ["a", None, "", "b"])})
     assert written(Format.CSV, rows) == 't\na\n\n""\nb\n'
 
 

@@ -4,10 +4,12 @@ import math
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kpg
 from kpg.database import Database
+from kpg.modify import distinct
 
 
 def rows(db: Database, text: str) -> list[tuple[Any, ...]]:
@@ -206,3 +208,8 @@ def test_python_texts_for_decimals_and_days(db: Database) -> None:
         (Decimal("0.10"), None, None),
         (Decimal("2.50"), "1998-12-01", "1998-12-01 12:30:00"),
     ]
+
+
+@pytest.mark.parametrize("words", [[], [5], [2, -1, 2, 2, -1], [3, 2, 1]])
+def test_distinct_words(words: list[int]) -> None:
+    assert distinct(np.array(words, np.int64)).tolist() == sorted(set(words))

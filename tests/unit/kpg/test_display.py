@@ -4,13 +4,15 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from kpg.display import box, cell, display_width, html
+from kpg.display import Ends, box, cell, display_width, html
+from kpg.result import Listed, Result
 from kpg.runtime.types import BIGINT, TEXT, Type, decimal
 
 
 def rendered(names: list[str], types: list[Type], columns: list[pa.Array], width: int = 80) -> list[str]:
-    labels = [str(index) for index in range(len(names))]
-    return box(names, types, pa.Table.from_arrays(columns, names=labels), width).splitlines()
+    columns = [column.to_pylist() if isinstance(column, pa.Array) else column for column in columns]
+    rows = Result(names, types, Listed(names, types, columns))
+    return box(names, types, Ends.of(rows), width).splitlines()
 
 
 def test_box_has_types_under_names_and_numbers_to_the_right() -> None:
@@ -75,8 +77,8 @@ def test_cells() -> None:
 
 
 def test_html_escapes() -> None:
-    table = pa.table({"a": ["<b>"], "b": [1]})
-    text = html(["<i>", "b"], [TEXT, BIGINT], table)
+    names, types = ["<i>", "b"], [TEXT, BIGINT]
+    text = html(names, types, Ends.of(Result(names, types, Listed(names, types, [["<b>"], [1]]))))
     assert "<b>" not in text
     assert "&lt;b&gt;" in text
     assert "<th>&lt;i&gt;<br><small>VARCHAR</small></th>" in text

@@ -7,18 +7,15 @@ import duckdb
 import polars
 import pyarrow as pa
 
-from kpg.result import Affected, Explanation, Result
+from kpg.result import Affected, Explanation, Listed, Result, listing
 from kpg.runtime.types import BIGINT, DATE, TEXT, Type, decimal
 
-TABLE = pa.Table.from_arrays(
-    [
-        pa.array([1, 2, None]),
-        pa.array([Decimal("1.50"), None, Decimal("0.25")], pa.decimal128(15, 2)),
-        pa.array([datetime.date(1998, 12, 1), None, datetime.date(1970, 1, 1)]),
-        pa.array(["a", "b", None]),
-    ],
-    names=["id", "price", "day", "id"],
-)
+COLUMNS = [
+    [1, 2, None],
+    [Decimal("1.50"), None, Decimal("0.25")],
+    [datetime.date(1998, 12, 1), None, datetime.date(1970, 1, 1)],
+    ["a", "b", None],
+]
 ROWS = [
     (1, Decimal("1.50"), datetime.date(1998, 12, 1), "a"),
     (2, None, None, "b"),
@@ -28,7 +25,8 @@ TYPES: list[Type] = [BIGINT, decimal(15, 2), DATE, TEXT]
 
 
 def result() -> Result:
-    return Result(["id", "price", "day", "id"], TYPES, TABLE)
+    names = ["id", "price", "day", "id"]
+    return Result(names, TYPES, Listed(names, TYPES, COLUMNS))
 
 
 def test_fetching_moves_a_cursor() -> None:
@@ -58,21 +56,21 @@ def test_description_is_that_of_the_db_api() -> None:
 
 
 def test_empty_result_is_true_and_has_no_rows() -> None:
-    empty = Result(["n"], [BIGINT], pa.table({"n": pa.array([], pa.int64())}))
+    empty = listing({"n": (BIGINT, [])})
     assert bool(empty)
     assert list(empty) == []
     assert empty.fetchone() is None
 
 
 def test_arrow_stream_is_read_by_others() -> None:
-    numbers = Result(["n"], [BIGINT], pa.table({"n": [1, 2, 39]}))
+    numbers = listing({"n": (BIGINT, [1, 2, 39])})
     assert pa.table(numbers) == numbers.arrow()
     assert polars.DataFrame(numbers)["n"].to_list() == [1, 2, 39]
     assert duckdb.sql("SELECT sum(n)::INT FROM numbers").fetchall() == [(42,)]
 
 
 def test_frames() -> None:
-    numbers = Result(["n", "t"], [BIGINT, TEXT], pa.table({"n": [1, 2], "t": ["a", None]}))
+    numbers = listing({"n": (BIGINT, [1, 2]), "t": (TEXT, ["a", None])})
     assert numbers.df()["n"].tolist() == [1, 2]
     assert numbers.pl().rows() == [(1, "a"), (2, None)]
 

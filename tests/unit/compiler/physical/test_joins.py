@@ -9,7 +9,7 @@ import pytest
 from kpg.compiler.algebra.facts import Facts
 from kpg.compiler.catalog import NoStatistics
 from kpg.compiler.passes import PIPELINE
-from kpg.compiler.physical import lower, plan_query
+from kpg.compiler.physical import join, lower, plan_query
 from kpg.compiler.physical.estimate import Sizes
 from kpg.compiler.physical.late import Storage
 from kpg.compiler.pipeline import compile_bound
@@ -108,7 +108,7 @@ def test_planning_is_linear_in_the_depth_of_nesting(kind: str, monkeypatch: pyte
 
     for owner, name in (
         (lower, "_lowered"),
-        (lower, "plan_join"),
+        (join, "plan_join"),
         (Facts, "_keys_of"),
         (Facts, "_nullable_of"),
         (Storage, "_sources_of"),

@@ -1,7 +1,6 @@
 """Plans of small queries: right by the model of plans, optimised or not, and golden texts of EXPLAIN."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -16,6 +15,7 @@ from kpg.compiler.sql.statements import Select
 from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.plan import Plan
+from kpg.runtime.records import dataclass
 from kpg.tpch.schema import create_statements, query_text
 from tests.datadriven import check_file
 from tests.model.plan import rows_of_plan

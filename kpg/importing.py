@@ -1,0 +1,39 @@
+"""Importing the engine's modules without the garbage collector walking over them again and again.
+
+Importing makes some hundred thousand objects, classes and functions and code, that stay for good. They make
+the collector run a hundred times, over what cannot be garbage: a seventh of the time to the first answer.
+"""
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """No collections in the block; what it left is with the oldest objects, and collected like these.
+
+    Somebody else's choice stands: a collector that is off stays off, objects that are frozen stay frozen.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            if gc.get_freeze_count() == 0:
+                # Both only join lists: nothing is frozen afterwards, and nothing was walked.
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()
+
+
+def import_at_rest(name: str) -> ModuleType:
+    """The module of this full name; the collector rests if it is not imported yet."""
+    if name in sys.modules:
+        return import_module(name)
+    with collector_at_rest():
+        return import_module(name)

@@ -1,0 +1,159 @@
+"""Dataclasses whose functions are made when they are first called.
+
+The standard library writes and compiles up to six functions for each class when it is declared. There are
+hundreds of classes of statements, plans and operators, and a small program uses a part of them: it was a
+quarter of the time to the first answer. Here ``__init__`` is compiled when the first instance is made, and
+the others, which need no text of their own, are not compiled at all. What a class does is the same:
+``dataclasses`` finds its fields and makes its slots, and to type checkers this is its ``dataclass``.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from operator import attrgetter
+from reprlib import recursive_repr
+from typing import TYPE_CHECKING, Any
+
+Function = Callable[..., Any]
+
+
+def _dataclass(cls: type | None = None, /, **options: Any) -> Any:
+    """As ``dataclasses.dataclass`` with eq, frozen, kw_only, repr, slots and weakref_slot; there is no order.
+
+    InitVar is not understood, nor a field that is called ``self``. ``frozen`` is not told to ``dataclasses``:
+    all classes of a hierarchy are made here.
+    """
+    return _made(cls, **options) if cls is not None else lambda given: _made(given, **options)
+
+
+def _made(
+    cls: type, *, eq: bool = True, frozen: bool = False, repr: bool = True, slots: bool = False, **rest: bool
+) -> Any:
+    if not cls.__doc__:
+        cls.__doc__ = cls.__name__  # else it would become the signature, which takes longer than all else
+    own = set(cls.__dict__)
+    if "__eq__" in own and cls.__dict__["__hash__"] is None:
+        own.remove("__hash__")  # Python's doing, and no choice of the class
+    made: Any = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots, **rest)
+    fields = dataclasses.fields(made)
+    functions: dict[str, Function | None] = {"__init__": _first_init(made, frozen)}
+    if repr:
+        functions["__repr__"] = _repr([field.name for field in fields if field.repr])
+    if eq:
+        functions["__eq__"] = _eq(_values([field.name for field in fields if field.compare]))
+        hashing = [field.name for field in fields if (field.compare if field.hash is None else field.hash)]
+        functions["__hash__"] = _hash(_values(hashing)) if frozen else None
+    if frozen:
+        functions |= _frozen(made, frozenset(field.name for field in fields))
+        if slots:
+            functions |= {"__getstate__": _state, "__setstate__": _restore}
+    for name, function in functions.items():
+        if name not in own:
+            setattr(made, name, function)
+    return made
+
+
+def _first_init(cls: Any, frozen: bool) -> Function:
+    """An ``__init__`` that puts the compiled one in its place."""
+
+    def __init__(self: Any, *args: Any, **named: Any) -> None:
+        compiled = _init(cls, frozen)
+        if cls.__dict__.get("__init__") is __init__:
+            cls.__init__ = compiled
+        compiled(self, *args, **named)
+
+    return __init__
+
+
+def _init(cls: Any, frozen: bool) -> Function:
+    """The ``__init__`` that ``dataclasses`` would write."""
+    names: dict[str, Any] = {"_absent": dataclasses.MISSING, "_set": object.__setattr__}
+    positional, by_name, body = ["self"], list[str](), list[str]()
+    for field in dataclasses.fields(cls):
+        name, value, default = field.name, field.name, ""
+        if field.default_factory is not dataclasses.MISSING:
+            names[f"_factory_{name}"] = field.default_factory
+            default = "=_absent"
+            value = f"_factory_{name}()" + (f" if {name} is _absent else {name}" if field.init else "")
+        elif field.default is not dataclasses.MISSING:
+            names[f"_default_{name}"] = field.default
+            default = f"=_default_{name}"
+            value = name if field.init else f"_default_{name}"
+        elif not field.init:
+            continue
+        if field.init:
+            (by_name if field.kw_only else positional).append(name + default)
+        body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    arguments = ", ".join((*positional, *(("*", *by_name) if by_name else ())))
+    exec(f"def __init__({arguments}):\n " + "\n ".join(body or ["pass"]), names)
+    init: Function = names["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    return init
+
+
+def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """The function from an instance to the tuple of its values."""
+    match names:
+        case []:
+            return lambda one: ()
+        case [name]:
+            get = attrgetter(name)
+            return lambda one: (get(one),)
+        case _:
+            return attrgetter(*names)
+
+
+def _repr(names: list[str]) -> Function:
+    @recursive_repr()
+    def __repr__(self: Any) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{self.__class__.__qualname__}({values})"
+
+    return __repr__
+
+
+def _eq(values: Callable[[Any], tuple[Any, ...]]) -> Function:
+    def __eq__(self: Any, other: object) -> Any:
+        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+
+    return __eq__
+
+
+def _hash(values: Callable[[Any], tuple[Any, ...]]) -> Function:
+    def __hash__(self: Any) -> int:
+        return hash(values(self))
+
+    return __hash__
+
+
+def _frozen(cls: Any, names: frozenset[str]) -> dict[str, Function]:
+    """Setting and deleting attributes, refused."""
+
+    def __setattr__(self: Any, name: str, value: object) -> None:
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        super(cls, self).__setattr__(name, value)
+
+    def __delattr__(self: Any, name: str) -> None:
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+        super(cls, self).__delattr__(name)
+
+    return {"__setattr__": __setattr__, "__delattr__": __delattr__}
+
+
+def _state(self: Any) -> list[Any]:
+    """What is pickled of a frozen instance with slots."""
+    return [getattr(self, field.name) for field in dataclasses.fields(self)]
+
+
+def _restore(self: Any, state: list[Any]) -> None:
+    for field, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, field.name, value)
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+else:
+    dataclass = _dataclass

@@ -1,0 +1,72 @@
+"""The collector while the engine's modules are imported, and after."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from kpg.importing import collector_at_rest, import_at_rest
+
+
+class Node:
+    """A member of a cycle."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+def test_nothing_is_collected_in_the_block_and_all_can_be_after() -> None:
+    before = sum(one["collections"] for one in gc.get_stats())
+    with collector_at_rest():
+        nodes = [Node() for _ in range(10 * gc.get_threshold()[0])]
+        assert sum(one["collections"] for one in gc.get_stats()) == before
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+    assert gc.get_count()[0] < gc.get_threshold()[0], "what was made in the block is walked at once"
+    made = len(nodes)
+    del nodes
+    assert gc.collect() >= made
+
+
+def test_an_error_ends_the_rest() -> None:
+    with pytest.raises(ImportError), collector_at_rest():
+        raise ImportError
+    assert gc.isenabled()
+
+
+def test_a_collector_that_is_off_stays_off() -> None:
+    gc.disable()
+    with collector_at_rest():
+        pass
+    assert not gc.isenabled()
+
+
+def test_what_is_frozen_stays_frozen() -> None:
+    gc.freeze()
+    with collector_at_rest():
+        pass
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 0
+
+
+def test_a_module_that_is_there_disturbs_nobody() -> None:
+    young = [Node() for _ in range(3)]
+    gc.collect(0)
+    counts = gc.get_count()
+    assert import_at_rest("kpg.importing").collector_at_rest is collector_at_rest
+    assert gc.get_count()[1] == counts[1]
+    assert young[0].itself is young[0]
+
+
+def test_a_module_that_is_not_there() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        import_at_rest("kpg.nothing")
+    assert gc.isenabled()
