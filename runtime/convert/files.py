@@ -89,7 +89,7 @@ def read_parquet(
 def parquet_chunks(path: Path, chunk_rows: int = CHUNK_ROWS) -> Iterator[pa.Table]:
     """The rows of one memory-mapped parquet file; text of few distinct values stays dictionary encoded."""
     with _opened(path) as probe:
-        repetitive = _repetitive_columns(probe)
+        repetitive = repetitive_columns(probe)
     with _opened(path, repetitive) as file:
         try:
             for batch in file.iter_batches(chunk_rows, use_threads=True):
@@ -107,7 +107,7 @@ def _opened(path: Path, repetitive: Sequence[str] = ()) -> pq.ParquetFile:
         ) from error
 
 
-def _repetitive_columns(file: pq.ParquetFile) -> list[str]:
+def repetitive_columns(file: pq.ParquetFile) -> list[str]:
     """Text columns that take so few bytes a value that they must be dictionary encoded on disk."""
     if not file.metadata.num_row_groups:
         return []

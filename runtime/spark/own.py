@@ -1,6 +1,8 @@
 """A Spark session of our own: it starts beside other work, several loads share it, the last one stops it."""
 
+import os
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -90,7 +92,10 @@ class OwnSession:
             conf.set("spark.driver.extraJavaOptions", BRIEF_JVM)
         if not SparkContext._gateway:
             self._gateway = _quiet_gateway(conf, Path(self._folder.name, "spark.log"))
-        return SparkSession(SparkContext(conf=conf, gateway=self._gateway))
+        context = SparkContext(conf=conf, gateway=self._gateway)
+        if "PYSPARK_PYTHON" not in os.environ:
+            context.pythonExec = sys.executable  # not what python3 happens to be: tasks need pyarrow
+        return SparkSession(context)
 
     def _shut_down(self) -> None:
         """End the JVM that we started: it exits when its standard input closes."""

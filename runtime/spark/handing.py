@@ -1,0 +1,113 @@
+"""The job that hands row groups over, and what the tasks have written, read as it comes."""
+
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from kpg.runtime.convert.arrow import NOWHERE, Origin
+from kpg.runtime.errors import DataError, OperationalError
+from kpg.runtime.spark import tasks
+from kpg.runtime.spark.cast import label
+from kpg.runtime.spark.source import first_line
+from kpg.runtime.types import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SECONDS_BETWEEN_LOOKS: Final = 0.005
+"""How long a finished split may go unnoticed; looking for its file takes some microseconds."""
+MOST_PARTITIONS: Final = 4000
+"""Of a job: with more, Spark's driver has more to do for each than the executors."""
+TOLD: Final = re.compile(f"{tasks.FAILED} (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of a table, and where they came from."""
+
+    table: str
+    rows: pa.Table
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Place(Origin):
+    """Rows of a file: ``numbered`` from ``row`` on, unless they were sorted; ``keys`` are their keys."""
+
+    keys: pa.RecordBatch | None = None
+    numbered: bool = True
+
+    def place(self, position: int | None, column: str) -> str:
+        parts = [self.name]
+        if position is not None and self.numbered:
+            parts.append(f"row {self.row + position + 1}")
+        if position is not None and self.keys is not None:
+            names = self.keys.schema.names
+            parts += [f"key {name}={self.keys[name][position].as_py()}" for name in names]
+        return ", ".join((*parts, f"column {column}"))
+
+
+def run(spark: "SparkSession", splits: Sequence[tasks.Split], group: str) -> None:
+    """Hand the splits over, the first ones first; a job of the group."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(tasks)
+    context = spark.sparkContext
+    context.setJobGroup(group, f"kpg load of {len(splits)} splits of parquet files")
+    partitions = min(len(splits), MOST_PARTITIONS)
+    try:
+        context.parallelize(list(splits), partitions).mapPartitions(tasks.hand_over).count()
+    except Exception as error:
+        told = TOLD.search(str(error))
+        message = f"cannot read {told.group(1)}" if told else f"Spark failed: {first_line(error)}"
+        raise OperationalError(message, hint="nothing was loaded") from error
+
+
+def chunks(splits: Sequence[tasks.Split], job: "Future[None]", table: str, schema: Schema) -> Iterator[Chunk]:
+    """The rows of the splits, in order, each as soon as it is there; it is deleted when it has been read.
+
+    Raises DataError for a NULL that may not be, and what the job raises.
+    """
+    for split in splits:
+        target = Path(split["target"])
+        while not target.exists():
+            wait([job], SECONDS_BETWEEN_LOOKS)
+            if job.done():
+                job.result()
+                if not target.exists():
+                    raise OperationalError(
+                        f"{label(table)}{target} is not there",
+                        hint="do driver and executors share it?",
+                    )
+        with pa.memory_map(str(target)) as source, pa.ipc.open_stream(source) as reader:
+            yield from _read(reader, split, table, schema)
+        target.unlink()
+
+
+def _read(
+    reader: pa.RecordBatchStreamReader, split: tasks.Split, table: str, schema: Schema
+) -> Iterator[Chunk]:
+    numbered = not (reader.schema.metadata or {}).get(tasks.SORTED)
+    key = [split["columns"][i] for i in schema.primary_key]
+    row = split["row"]
+    for batch in reader:
+        keys = batch.select(key) if key else None
+        place = Place(f"table {table}, {split['path']}" if table else split["path"], row, keys, numbered)
+        _require_values(batch, schema, place)
+        yield Chunk(table, pa.Table.from_batches([batch]), place)
+        row += batch.num_rows
+
+
+def _require_values(batch: pa.RecordBatch, schema: Schema, place: Place) -> None:
+    for i, (column, array) in enumerate(zip(schema.columns, batch.columns, strict=True)):
+        if array.null_count and (not column.nullable or i in schema.primary_key):
+            position = array.is_null().index(True).as_py()
+            raise DataError(
+                f"{place.place(position, column.name)}: NULL in a NOT NULL column",
+                hint="nothing was loaded; correct the value in the source",
+            )
