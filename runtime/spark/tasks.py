@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 
 BATCH_ROWS: Final = 1 << 16
 """Few enough that a batch's memory is used again for the next: fresh memory costs more than the copy."""
+LONG_DIGITS: Final = 18
+"""Of decimals in 64 bits."""
 FAILED: Final = "kpg cannot read"
 """How the message of a file that cannot be read begins; the rest of the line is the driver's to show."""
 
@@ -93,7 +95,7 @@ def ascending(keys: pa.Table) -> bool:
 
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with all text in the same, smallest form, which needs no conversion where it is read."""
+    """The batch with text and decimals in their smallest forms, which are those that are read soonest."""
     arrays = [_plain(array) for array in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
@@ -103,4 +105,6 @@ def _plain(array: pa.Array) -> pa.Array:
         return pa.DictionaryArray.from_arrays(array.indices, _plain(array.dictionary))
     if pa.types.is_string_view(array.type) or pa.types.is_large_string(array.type):
         return array.cast(pa.string())
+    if pa.types.is_decimal128(array.type) and array.type.precision <= LONG_DIGITS:
+        return array.cast(pa.decimal64(array.type.precision, array.type.scale))
     return array
