@@ -52,6 +52,17 @@ class Place(Origin):
         return ", ".join((*parts, f"column {column}"))
 
 
+def start_readers(spark: "SparkSession") -> None:
+    """Have every core's process for tasks start, and import what they need."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(tasks)
+    context = spark.sparkContext
+    context.setJobGroup("kpg-readers", "kpg starts its readers")
+    cores = context.defaultParallelism
+    context.parallelize(range(cores), cores).foreach(tasks.get_ready)
+
+
 def run(spark: "SparkSession", splits: Sequence[tasks.Split], group: str) -> None:
     """Hand the splits over, the first ones first; a job of the group."""
     from pyspark import cloudpickle

@@ -19,7 +19,7 @@ from kpg.runtime.errors import OperationalError
 from kpg.runtime.spark.direct import is_direct
 from kpg.runtime.spark.handing import Chunk
 from kpg.runtime.spark.jobs import JOBS_AT_ONCE, HandedOver, Jobs, Written
-from kpg.runtime.spark.own import BRIEF_BYTES
+from kpg.runtime.spark.own import BRIEF_BYTES, Work
 from kpg.runtime.spark.session import opened
 from kpg.runtime.spark.source import Source, is_frame
 from kpg.runtime.types import Schema
@@ -78,7 +78,7 @@ def load_tables(
     with tempfile.TemporaryDirectory(prefix="kpg-load-", dir=directory, ignore_cleanup_errors=True) as folder:
         frame = next((source.data for source in sources if is_frame(source.data)), None)
         given = session or (frame.sparkSession if frame is not None else None)
-        with opened(given, brief=_is_brief(sources)) as spark, ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        with opened(given, _work(sources)) as spark, ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
             if directory is None and not spark.sparkContext.master.startswith("local"):
                 raise OperationalError(
                     f"the executors of {spark.sparkContext.master} cannot write to a folder of this machine",
@@ -93,10 +93,13 @@ def load_tables(
                 raise
 
 
-def _is_brief(sources: Sequence[Source]) -> bool:
-    """Whether Spark itself has little to do."""
-    sizes = [0 if is_direct(source) else source.file_bytes for source in sources]
-    return None not in sizes and sum(size or 0 for size in sizes) <= BRIEF_BYTES
+def _work(sources: Sequence[Source]) -> Work:
+    """What Spark has to do for the sources."""
+    through_sql = [source for source in sources if not is_direct(source)]
+    sizes = [source.file_bytes for source in through_sql]
+    if None in sizes or sum(size or 0 for size in sizes) > BRIEF_BYTES:
+        return Work.LONG
+    return Work.BRIEF if len(through_sql) == len(sources) else Work.READING
 
 
 def _read(coming: Written | HandedOver, progress: Callable[[Progress], None]) -> Iterator[Chunk]:
