@@ -112,24 +112,33 @@ def _splits(path: Path, schema: Schema) -> tuple[list[tuple[Any, Split]], int] |
         return None
     if _is_rebased(metadata.metadata or {}, schema):
         return None
-    ordering = order_key(schema)
-    names = {column.name: name for column, name in zip(schema.columns, columns, strict=True)}
-    key = [names[column.name] for column in ordering.columns] if ordering else []
+    key = _order(schema, given, columns)
     found: list[tuple[Any, Split]] = []
     row, filled = 0, SPLIT_BYTES
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
+        lowest = _lowest(group, key)
         if group.num_rows and filled + group.total_byte_size > SPLIT_BYTES:
             split = Split(
                 target="", path=str(path), groups=[], row=row, columns=columns, key=key, encoded=encoded
             )
-            found.append((_lowest(group, key), split))
+            found.append((lowest, split))
             filled = 0
         if group.num_rows:
-            found[-1][1]["groups"].append(number)
+            before, split = found[-1]
+            split["groups"].append(number)
+            found[-1] = (None if before is None or lowest is None else min(before, lowest), split)
             filled += group.total_byte_size
         row += group.num_rows
     return found, row
+
+
+def _order(schema: Schema, given: pa.Schema, columns: Sequence[str]) -> list[str]:
+    """The file's names of the columns that rows are to be in the order of."""
+    ordering = order_key(schema)
+    names = dict(zip(schema.names, columns, strict=True))
+    key = [names[column.name] for column in ordering.columns] if ordering else []
+    return [] if any(pa.types.is_null(given.field(name).type) for name in key) else key
 
 
 def _is_rebased(about: dict[bytes, bytes], schema: Schema) -> bool:

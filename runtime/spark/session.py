@@ -26,8 +26,8 @@ OLDEST_JAVA: Final = 17
 def opened(given: "SparkSession | None", work: Work = Work.LONG) -> "Iterator[SparkSession]":
     """A session to load with: the given one, else the active one, else one of our own for the time being.
 
-    ``work`` is what a session of our own is made for. Raises OperationalError if pyspark or Java is missing or
-    Spark does not start, NotSupportedError for a Spark Connect session.
+    ``work`` is what a session of our own is made for. Raises OperationalError if pyspark or Java is missing
+    or Spark does not start, NotSupportedError for a Spark Connect session.
     """
     require_pyspark()
     session = given or (None if is_running() else _active())

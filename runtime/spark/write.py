@@ -25,7 +25,7 @@ PLAIN: Final = {
     "parquet.enable.dictionary": "false",
     "parquet.column.statistics.enabled": "false",
 }
-"""Options of files that are read once: the writer takes half the time without dictionaries and statistics."""
+"""Options of files that are read once: what saves reading some of them is not worth writing."""
 
 
 def prepared(spark: "SparkSession", source: Source, group: str) -> "DataFrame":
