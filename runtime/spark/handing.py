@@ -1,6 +1,8 @@
 """The job that hands row groups over, and what the tasks have written, read as it comes."""
 
+import logging
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ SECONDS_BETWEEN_LOOKS: Final = 0.005
 """How long a finished split may go unnoticed; looking for its file takes some microseconds."""
 MOST_PARTITIONS: Final = 4000
 """Of a job: with more, Spark's driver has more to do for each than the executors."""
+log = logging.getLogger("kpg")
 TOLD: Final = re.compile(f"{tasks.FAILED} (.*)")
 
 
@@ -61,6 +64,20 @@ def start_readers(spark: "SparkSession") -> None:
     context.setJobGroup("kpg-readers", "kpg starts its readers")
     cores = context.defaultParallelism
     context.parallelize(range(cores), cores).foreach(tasks.get_ready)
+
+
+def can_read(spark: "SparkSession") -> bool:
+    """Whether executors can run our tasks: they need the driver's Python, and pyarrow. Logs why not."""
+    context = spark.sparkContext
+    if context.master.startswith("local") and context.pythonExec == sys.executable:
+        return True
+    try:
+        start_readers(spark)
+    except Exception as error:
+        why = first_line(error)
+        log.warning("parquet files go through Spark SQL, as executors cannot read them by pyarrow: %s", why)
+        return False
+    return True
 
 
 def run(spark: "SparkSession", splits: Sequence[tasks.Split], group: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -72,7 +73,8 @@ class Jobs:
         """Check every source, then start the jobs; the sources in the order in which their rows come."""
         # Large ones first: what is read of them meanwhile is most, and small jobs fill the gaps.
         ordered = sorted(sources, key=lambda source: -(source.file_bytes or 0))
-        plans = list(self._pool.map(self._plan, range(len(ordered)), ordered))
+        by_tasks = any(map(direct.is_direct, sources)) and handing.can_read(self._spark)
+        plans = list(self._pool.map(partial(self._plan, by_tasks), range(len(ordered)), ordered))
         splits = [split for plan in plans if isinstance(plan, Part) for split in plan.splits]
         handing_over: Future[None] = Future()
         if splits:
@@ -95,9 +97,9 @@ class Jobs:
         if not all(job.done() for job in self._under_way):
             self._spark.sparkContext.cancelJobGroup(self._folder.name)
 
-    def _plan(self, number: int, source: Source) -> "Part | DataFrame":
+    def _plan(self, by_tasks: bool, number: int, source: Source) -> "Part | DataFrame":
         folder = self._folder / str(number)
-        part = direct.plan(self._spark, source, folder)
+        part = direct.plan(self._spark, source, folder) if by_tasks else None
         if part is None:
             return prepared(self._spark, source, self._folder.name)
         folder.mkdir()

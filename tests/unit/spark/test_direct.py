@@ -131,6 +131,14 @@ def test_values_that_need_a_cast_go_through_spark_sql(spark, tmp_path):
     assert chunk.rows.to_pydict() == {"k": [1, 2], "v": [1, 2]}
 
 
+def test_executors_that_cannot_run_our_tasks(spark, tmp_path, monkeypatch, caplog):
+    write(tmp_path / "a.parquet", [2, 1], [4, 2], 1)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/such/python")
+    (chunk,) = load_tables([Source("t", tmp_path / "a.parquet", PAIR)], spark)
+    assert chunk.rows.to_pydict() == {"k": [1, 2], "v": [2, 4]}
+    assert "parquet files go through Spark SQL" in caplog.text
+
+
 def test_no_rows(spark, tmp_path):
     write(tmp_path / "none.parquet", [], [], 1)
     write(tmp_path / "one.parquet", [1], [2], 1)
