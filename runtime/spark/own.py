@@ -81,11 +81,15 @@ class OwnSession:
         """The session, once it has started. OperationalError, with what Spark said, if it did not."""
         return self._session.result()
 
+    def wait_for_readers(self) -> None:
+        """Return once the processes for tasks have started, if they are to, beside the session."""
+        self._starter.join()
+
     def stop(self) -> None:
         """End the session and its JVM, after its start if it is under way."""
         try:
             if self._session.exception() is None:
-                self._starter.join()
+                self.wait_for_readers()
                 self._session.result().stop()
         finally:
             self._shut_down()
