@@ -7,7 +7,6 @@ too. Processor time is that of this process, which encodes and stores rows, of t
 files, and of the JVM. Linux only. Every run starts Spark anew and loads into a new database.
 """
 
-import argparse
 import os
 import sys
 import time

@@ -18,7 +18,7 @@ from kpg.runtime.convert.files import repetitive_columns
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.spark.order import order_key
 from kpg.runtime.spark.source import Source, format_of, is_frame
-from kpg.runtime.spark.tasks import Split
+from kpg.runtime.spark.tasks import INT96_UNIT, Split
 from kpg.runtime.types import Kind, Schema
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _files_are_local(spark: "SparkSession") -> bool:
 def _splits(path: Path, schema: Schema) -> tuple[list[tuple[Any, Split]], int] | None:
     """The splits of a file, each with the lowest first word of its key if known, and its rows."""
     try:
-        with pq.ParquetFile(path, memory_map=True) as file:
+        with pq.ParquetFile(path, memory_map=True, coerce_int96_timestamp_unit=INT96_UNIT) as file:
             given, metadata = file.schema_arrow, file.metadata
             columns = [given.names[i] for i in resolve(given, schema)]
             encoded = [name for name in repetitive_columns(file) if name in columns]

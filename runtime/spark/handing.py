@@ -1,8 +1,10 @@
 """The job that hands row groups over, and what the tasks have written, read as it comes."""
 
 import logging
+import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LOOKS: Final = 0.005
 """How long a finished split may go unnoticed; looking for its file takes some microseconds."""
+SECONDS_TO_APPEAR: Final = 60
+"""How long a folder on a network may take to show the driver what executors have written."""
 MOST_PARTITIONS: Final = 4000
 """Of a job: with more, Spark's driver has more to do for each than the executors."""
 log = logging.getLogger("kpg")
@@ -103,18 +107,25 @@ def chunks(splits: Sequence[tasks.Split], job: "Future[None]", table: str, schem
     """
     for split in splits:
         target = Path(split["target"])
-        while not target.exists():
-            wait([job], SECONDS_BETWEEN_LOOKS)
-            if job.done():
-                job.result()
-                if not target.exists():
-                    raise OperationalError(
-                        f"{label(table)}{target} is not there",
-                        hint="do driver and executors share it?",
-                    )
+        _await(target, job, table)
         with pa.memory_map(str(target)) as source, pa.ipc.open_stream(source) as reader:
             yield from _read(reader, split, table, schema)
         target.unlink()
+
+
+def _await(target: Path, job: "Future[None]", table: str) -> None:
+    """Return once the target is there, or raise what the job raises."""
+    while not job.done():
+        if target.exists():
+            return
+        wait([job], SECONDS_BETWEEN_LOOKS)
+    job.result()
+    end = time.monotonic() + SECONDS_TO_APPEAR
+    while target.name not in os.listdir(target.parent):
+        if time.monotonic() > end:
+            hint = "do driver and executors share the folder?"
+            raise OperationalError(f"{label(table)}{target} is not there", hint=hint)
+        time.sleep(1)
 
 
 def _read(

@@ -16,10 +16,10 @@ BATCH_ROWS: Final = 1 << 16
 """Few enough that a batch's memory is used again for the next: fresh memory costs more than the copy."""
 LONG_DIGITS: Final = 18
 """Of decimals in 64 bits."""
+INT96_UNIT: Final = "us"
+"""What the timestamps of old writers are read in, as Spark does."""
 FAILED: Final = "kpg cannot read"
 """How the message of a file that cannot be read begins; the rest of the line is the driver's to show."""
-
-
 SORTED: Final = b"kpg.sorted"
 """What the metadata of a stream's schema has if its rows are not in the order of their file."""
 
@@ -58,7 +58,8 @@ def hand_over(splits: Iterator[Split]) -> Iterator[str]:
 
 
 def _write(split: Split, path: str) -> None:
-    with pq.ParquetFile(split["path"], memory_map=True, read_dictionary=split["encoded"]) as file:
+    options = {"read_dictionary": split["encoded"], "coerce_int96_timestamp_unit": INT96_UNIT}
+    with pq.ParquetFile(split["path"], memory_map=True, **options) as file:
         batches = _batches(file, split)
         first = next(batches)
         with pa.ipc.new_stream(path, first.schema) as writer:

@@ -139,6 +139,17 @@ def test_executors_that_cannot_run_our_tasks(spark, tmp_path, monkeypatch, caplo
     assert "parquet files go through Spark SQL" in caplog.text
 
 
+def test_timestamps_of_old_writers(spark, tmp_path):
+    moments = [datetime.datetime(1816, 3, 29), datetime.datetime(9999, 12, 31)]
+    table = pa.table({"k": [1, 2], "at": pa.array(moments, pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    db = kpg.connect()
+    for mode in ("spark", "arrow"):
+        db.sql(f"create table {mode} (k bigint primary key, at timestamp)")
+        db.load(mode, tmp_path / "a.parquet", mode=mode)
+        assert db.sql(f"select at from {mode} order by k").fetchall() == [(moment,) for moment in moments]
+
+
 def test_no_rows(spark, tmp_path):
     write(tmp_path / "none.parquet", [], [], 1)
     write(tmp_path / "one.parquet", [1], [2], 1)
