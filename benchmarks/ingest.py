@@ -113,8 +113,8 @@ def spark_figures(path: str) -> None:
     table = Table("lineitem", schema, Dictionary())
     start = time.perf_counter()
     reading = 0.0
-    for _, chunk in load_tables([Source("lineitem", path, schema)]):
-        reading += seconds(lambda c=chunk: table.insert(encode(c, schema, table.dictionary)))
+    for chunk in load_tables([Source("lineitem", path, schema)]):
+        reading += seconds(lambda c=chunk.rows: table.insert(encode(c, schema, table.dictionary)))
     total = time.perf_counter() - start
     print(f"Spark load of {table.rows} rows: {total:.1f} s, of which {reading:.2f} s encode and insert")
 

@@ -136,12 +136,12 @@ def _load_spark(sources: Sequence[tuple[Table, Any]], progress: Progress | None)
             progress(stage.table, 0)
 
     with closing(load_spark.load_tables(wanted, progress=written)) as chunks:
-        for name, chunk in chunks:
-            table = tables[name]
-            table.insert(encode(chunk, table.schema, table.dictionary))
-            counts[name] += chunk.num_rows
+        for chunk in chunks:
+            table = tables[chunk.table]
+            table.insert(encode(chunk.rows, table.schema, table.dictionary, chunk.origin))
+            counts[table.name] += chunk.rows.num_rows
             if progress is not None:
-                progress(name, counts[name])
+                progress(table.name, counts[table.name])
     return counts
 
 

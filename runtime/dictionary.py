@@ -22,6 +22,10 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 ROWS_AT_ONCE = 1 << 16
 """Room is made as if all strings of a portion were new: it bounds what repeated strings waste."""
+GROWTH = 4
+"""Factor by which arrays grow; memory that is not written to yet is not taken, but what is copied is."""
+LARGE_BYTES = 1 << 30
+"""From here on arrays only double, lest address space runs out."""
 NO_NULLS: Bytes = np.empty(0, dtype=np.uint8)
 FEW = 256
 """So many strings are encoded one by one: before pyarrow takes a list it imports pandas where there is one,
@@ -52,8 +56,8 @@ class Dictionary:
 
     @property
     def bytes(self) -> int:
-        """Memory held, in bytes."""
-        return self.arena.nbytes + self.offsets.nbytes + self._slots.nbytes
+        """Memory in use, in bytes."""
+        return int(self.offsets[self._count]) + 8 * self._count + self._slots.nbytes
 
     def code(self, string: str) -> int:
         """The code of a string, interning it if it is new."""
@@ -188,12 +192,12 @@ class Dictionary:
         """Makes room for ``strings`` more strings of ``size`` bytes in all."""
         used = int(self.offsets[self._count])
         if used + size > len(self.arena):
-            arena = np.empty(max(used + size, 2 * len(self.arena)), dtype=np.uint8)
+            arena = np.empty(max(used + size, _growth(self.arena) * len(self.arena)), dtype=np.uint8)
             arena[:used] = self.arena[:used]
             self.arena = arena
         wanted = self._count + strings
         if wanted + 1 > len(self.offsets):
-            offsets = np.zeros(max(wanted + 1, 2 * len(self.offsets)), dtype=np.int64)
+            offsets = np.zeros(max(wanted + 1, _growth(self.offsets) * len(self.offsets)), dtype=np.int64)
             offsets[: self._count + 1] = self.offsets[: self._count + 1]
             self.offsets = offsets
         size_now = len(self._slots)
@@ -201,3 +205,7 @@ class Dictionary:
             slots = np.full(1 << (4 * wanted - 1).bit_length(), -1, dtype=np.int64)
             kernels.rehash(self._slots, slots)
             self._slots = slots
+
+
+def _growth(array: "np.ndarray[Any, Any]") -> int:
+    return GROWTH if array.nbytes < LARGE_BYTES else 2

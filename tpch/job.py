@@ -48,7 +48,7 @@ def run(
     folder = data_folder(scale, data)
     with ExitStack() as until_loaded:
         if obstacle() is None:
-            until_loaded.enter_context(starting_spark(scale))
+            until_loaded.enter_context(starting_spark())
         prepare(scale, folder, console)
         stream = RefreshStream(folder, seed=seed, orders=batch)
         report = JobReport(scale, seed, stream.orders)

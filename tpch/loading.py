@@ -1,14 +1,10 @@
 """Whether the job can load its tables through Spark, and Spark's start beside its other preparations."""
 
 from contextlib import AbstractContextManager
-from typing import Final
 
 from kpg.runtime.errors import OperationalError
-from kpg.runtime.spark.own import BRIEF_BYTES
+from kpg.runtime.spark.own import Work
 from kpg.runtime.spark.session import require_java, require_pyspark, starting
-
-BYTES_OF_SCALE: Final = 360_000_000
-"""About what the eight parquet files take at scale factor 1."""
 
 
 def obstacle() -> str | None:
@@ -21,6 +17,6 @@ def obstacle() -> str | None:
     return None
 
 
-def starting_spark(scale: float) -> AbstractContextManager[None]:
+def starting_spark() -> AbstractContextManager[None]:
     """Spark, which has no obstacle, starts while the block makes data and compiles, and serves its loads."""
-    return starting(brief=scale * BYTES_OF_SCALE <= BRIEF_BYTES)
+    return starting(Work.READING)

@@ -63,7 +63,7 @@ def _chunks(
 ) -> Iterator[pa.Table]:
     if options.get("IO") == SPARK or (_is_large(path) and unavailable() is None):
         source = Source(relation.name, str(path), schema, _format(path), _spark_options(path, options))
-        return (chunk for _, chunk in load_tables([source]))
+        return (chunk.rows for chunk in load_tables([source]))
     return (chunk for file in expand(path, ".parquet") for chunk in parquet_chunks(file))
 
 

@@ -98,16 +98,19 @@ def check_length(array: pa.Array, type_: Type) -> None:
         return
     import pyarrow.compute as pc  # takes as long to import as the rest of pyarrow, three times over
 
-    if pa.types.is_dictionary(array.type):
-        long = pc.greater(pc.utf8_length(array.dictionary.cast(pa.large_string())), type_.precision)
-        if pc.any(long).as_py():
-            check_length(array.cast(pa.large_string()), type_)
+    encoded = pa.types.is_dictionary(array.type)
+    values = array.dictionary if encoded else array
+    if pa.types.is_string_view(values.type):
+        values = values.cast(pa.large_string())
+    if (pc.max(pc.binary_length(values)).as_py() or 0) <= type_.precision:
+        return  # as many characters at most; to count those takes far longer
+    lengths = pc.utf8_length(values)
+    if (pc.max(lengths).as_py() or 0) <= type_.precision:
         return
-    if pa.types.is_string_view(array.type):
-        array = array.cast(pa.large_string())
-    lengths = pc.utf8_length(array)
-    if (pc.max(lengths).as_py() or 0) > type_.precision:
-        raise UnfitAt(int(pc.index(pc.greater(lengths, type_.precision), True).as_py()))
+    if encoded:
+        check_length(array.cast(pa.large_string()), type_)  # the dictionary may hold more than the array
+        return
+    raise UnfitAt(int(pc.index(pc.greater(lengths, type_.precision), True).as_py()))
 
 
 def _converter(kind: Kind) -> Callable[[pa.Array, Mask | None, Type], NDArray[Any]]:
@@ -203,8 +206,8 @@ def _decimals(array: pa.Array, null: Mask | None, type_: Type) -> NDArray[Any]:
 
 def _rescaled(array: pa.Array, null: Mask | None, scale: int, low: int, high: int) -> Words:
     """The unscaled integers of a decimal array at another scale, if they are exact and in ``low .. high``."""
-    if array.type.bit_width < 128:
-        array = array.cast(pa.decimal128(38, array.type.scale))
+    if array.type.bit_width < 64:
+        array = array.cast(pa.decimal64(18, array.type.scale))
     limbs = _raw(array, null, "<i8").reshape(len(array), -1)
     words = limbs[:, 0]
     small = (limbs[:, 1:] == (words >> 63)[:, None]).all(axis=1)

@@ -32,6 +32,8 @@ CSV_BLOCK_BYTES: Final = 1 << 24
 """Bytes of text that are parsed at a time, of about as many rows."""
 REPETITIVE_BYTES: Final = 4
 """A text of fewer bytes a value can only be stored as codes; four are the length of a plain value alone."""
+INT96_UNIT: Final = "us"
+"""What the timestamps of old writers are read in, Spark's among them; nanoseconds would wrap from 2262 on."""
 INTERVALS: Final = (Kind.INTERVAL_MONTH, Kind.INTERVAL_DAY)
 
 
@@ -89,7 +91,7 @@ def read_parquet(
 def parquet_chunks(path: Path, chunk_rows: int = CHUNK_ROWS) -> Iterator[pa.Table]:
     """The rows of one memory-mapped parquet file; text of few distinct values stays dictionary encoded."""
     with _opened(path) as probe:
-        repetitive = _repetitive_columns(probe)
+        repetitive = repetitive_columns(probe)
     with _opened(path, repetitive) as file:
         try:
             for batch in file.iter_batches(chunk_rows, use_threads=True):
@@ -100,14 +102,16 @@ def parquet_chunks(path: Path, chunk_rows: int = CHUNK_ROWS) -> Iterator[pa.Tabl
 
 def _opened(path: Path, repetitive: Sequence[str] = ()) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path, memory_map=True, read_dictionary=list(repetitive))
+        return pq.ParquetFile(
+            path, memory_map=True, read_dictionary=list(repetitive), coerce_int96_timestamp_unit=INT96_UNIT
+        )
     except (OSError, pa.ArrowException) as error:
         raise OperationalError(
             f"cannot read {path} as parquet: {error}", hint="is it a parquet file?"
         ) from error
 
 
-def _repetitive_columns(file: pq.ParquetFile) -> list[str]:
+def repetitive_columns(file: pq.ParquetFile) -> list[str]:
     """Text columns that take so few bytes a value that they must be dictionary encoded on disk."""
     if not file.metadata.num_row_groups:
         return []

@@ -16,26 +16,31 @@ NULL = -(2**63)
 MIN_WORD = NULL + 2
 MULTIPLIER = -7046029254386353131
 LOW_HALF = 0xFFFFFFFF
+AT_ONCE = 64
+"""Strings looked up beside each other; what they touch has to stay in the first caches."""
 ANY_CHARACTER = -1
 ANY_STRING = -2
 
 
 @device
 def hash_bytes(source: Bytes, start: int, stop: int) -> int:
-    """A 64-bit hash of ``source[start:stop]``, eight bytes at a time."""
+    """A 64-bit hash of ``source[start:stop]``, eight bytes at a time.
+
+    An unsigned index never counts from the end, so that eight bytes are one read.
+    """
     value = (stop - start) * MULTIPLIER
     position = start
     while position + 8 <= stop:
         word = 0
         for byte in range(8):
-            word |= int(source[position + byte]) << (8 * byte)
+            word |= int(source[np.uint64(position + byte)]) << (8 * byte)
         value = (value ^ word) * MULTIPLIER
         value ^= (value >> 32) & LOW_HALF
         position += 8
     word = 0
     shift = 0
     while position < stop:
-        word |= int(source[position]) << shift
+        word |= int(source[np.uint64(position)]) << shift
         shift += 8
         position += 1
     value = (value ^ word) * MULTIPLIER
@@ -49,9 +54,58 @@ def same_bytes(source: Bytes, start: int, stop: int, arena: Bytes, low: int, hig
     same = size == high - low
     i = 0
     while same and i < size:
-        same = source[start + i] == arena[low + i]
+        same = source[np.uint64(start + i)] == arena[np.uint64(low + i)]
         i += 1
     return same
+
+
+@device
+def fetch(
+    source: Bytes,
+    bounds: Words,
+    arena: Bytes,
+    offsets: Words,
+    slots: Words,
+    out: Words,
+    first: int,
+    last: int,
+) -> int:
+    """Hashes of strings ``first..last`` into ``out``; what finding them will read is then in the caches.
+
+    Reads from memory are under way beside each other here, as none waits for another and no branch for one.
+    Returns a number from 0 on, for the reads not to be optimised away.
+    """
+    mask = slots.shape[0] // 2 - 1
+    for i in range(first, last):
+        out[i] = hash_bytes(source, bounds[i], bounds[i + 1])
+    seen = 0
+    for i in range(first, last):
+        code = slots[2 * (out[i] & mask)]
+        seen += arena[offsets[code & ~(code >> 63)]]
+    return seen
+
+
+@device
+def intern_one(
+    source: Bytes, start: int, stop: int, value: int, arena: Bytes, offsets: Words, slots: Words, count: int
+) -> int:
+    """The code of ``source[start:stop]``, whose hash is ``value``; ``count``, and added, if it is new."""
+    mask = slots.shape[0] // 2 - 1
+    slot = value & mask
+    while slots[2 * slot] >= 0:
+        code = slots[2 * slot]
+        if slots[2 * slot + 1] == value and same_bytes(
+            source, start, stop, arena, offsets[code], offsets[code + 1]
+        ):
+            return code
+        slot = (slot + 1) & mask
+    begin = offsets[count]
+    for j in range(stop - start):
+        arena[np.uint64(begin + j)] = source[np.uint64(start + j)]
+    offsets[count + 1] = begin + stop - start
+    slots[2 * slot] = count
+    slots[2 * slot + 1] = value
+    return count
 
 
 @kernel(
@@ -75,34 +129,17 @@ def intern(
     ``nulls`` is empty or marks the NULLs. The caller has made room for all strings being new; returns the
     number of strings now in the arena.
     """
-    mask = slots.shape[0] // 2 - 1
     has_nulls = nulls.shape[0] > 0
-    for i in range(first, last):
-        if has_nulls and nulls[i] != 0:
-            out[i] = NULL
-            continue
-        start = bounds[i]
-        stop = bounds[i + 1]
-        value = hash_bytes(source, start, stop)
-        slot = value & mask
-        while True:
-            code = slots[2 * slot]
-            if code < 0:
-                begin = offsets[count]
-                for j in range(stop - start):
-                    arena[begin + j] = source[start + j]
-                offsets[count + 1] = begin + stop - start
-                slots[2 * slot] = count
-                slots[2 * slot + 1] = value
-                code = count
-                count += 1
-                break
-            if slots[2 * slot + 1] == value and same_bytes(
-                source, start, stop, arena, offsets[code], offsets[code + 1]
-            ):
-                break
-            slot = (slot + 1) & mask
-        out[i] = code
+    for start in range(first, last, AT_ONCE):
+        stop = min(last, start + AT_ONCE)
+        if fetch(source, bounds, arena, offsets, slots, out, start, stop) < 0:
+            return -1  # never
+        for i in range(start, stop):
+            if has_nulls and nulls[i] != 0:
+                out[i] = NULL
+                continue
+            out[i] = intern_one(source, bounds[i], bounds[i + 1], out[i], arena, offsets, slots, count)
+            count = max(count, out[i] + 1)
     return count
 
 

@@ -1,15 +1,19 @@
 """A Spark session of our own: it starts beside other work, several loads share it, the last one stops it."""
 
+import enum
+import os
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kpg.runtime.errors import OperationalError
+from kpg.runtime.spark.handing import start_readers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +44,19 @@ LOAD_SETTINGS: Final = {
     "spark.sql.parquet.writeLegacyFormat": "false",
 }
 """What a load needs of any session."""
+
+
+class Work(enum.Enum):
+    """What a session of our own is for."""
+
+    LONG = "long"
+    """Spark's own code has many rows to go through."""
+    BRIEF = "brief"
+    """It has few."""
+    READING = "reading"
+    """Python's tasks read and Spark's code looks on: also brief, and the tasks' processes start with it."""
+
+
 BRIEF_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options for a JVM that lives for seconds: its optimising compiler would take more time than it saves."""
 BRIEF_BYTES: Final = 1 << 28
@@ -52,22 +69,28 @@ class OwnSession:
     The thread is not the main one, so that pyspark leaves the program's handling of Ctrl-C alone.
     """
 
-    def __init__(self, brief: bool) -> None:
+    def __init__(self, work: Work) -> None:
         self.users = 0
-        self._brief = brief
+        self._work = work
         self._folder = tempfile.TemporaryDirectory(prefix="kpg-spark-", ignore_cleanup_errors=True)
         self._gateway: Any = None
         self._session: Future[SparkSession] = Future()
-        threading.Thread(target=self._run, name="kpg-spark-start", daemon=True).start()
+        self._starter = threading.Thread(target=self._run, name="kpg-spark-start", daemon=True)
+        self._starter.start()
 
     def get(self) -> "SparkSession":
         """The session, once it has started. OperationalError, with what Spark said, if it did not."""
         return self._session.result()
 
+    def wait_for_readers(self) -> None:
+        """Return once the processes for tasks have started, if they are to, beside the session."""
+        self._starter.join()
+
     def stop(self) -> None:
         """End the session and its JVM, after its start if it is under way."""
         try:
             if self._session.exception() is None:
+                self.wait_for_readers()
                 self._session.result().stop()
         finally:
             self._shut_down()
@@ -78,6 +101,10 @@ class OwnSession:
             self._session.set_result(self._start())
         except BaseException as error:
             self._session.set_exception(error)
+            return
+        if self._work is Work.READING:
+            with suppress(Exception):  # who needs them is told what is wrong
+                start_readers(self.get())
 
     def _start(self) -> "SparkSession":
         from pyspark import SparkConf, SparkContext
@@ -87,11 +114,14 @@ class OwnSession:
         conf.setAll(list((SETTINGS | LOAD_SETTINGS).items()))
         conf.set("spark.local.dir", self._folder.name)
         conf.set("spark.sql.warehouse.dir", f"{self._folder.name}/warehouse")
-        if self._brief:
+        if self._work is not Work.LONG:
             conf.set("spark.driver.extraJavaOptions", BRIEF_JVM)
         if not SparkContext._gateway:
             self._gateway = _quiet_gateway(conf, Path(self._folder.name, "spark.log"))
-        return SparkSession(SparkContext(conf=conf, gateway=self._gateway))
+        context = SparkContext(conf=conf, gateway=self._gateway)
+        if "PYSPARK_PYTHON" not in os.environ:
+            context.pythonExec = sys.executable  # not what python3 happens to be: tasks need pyarrow
+        return SparkSession(context)
 
     def _shut_down(self) -> None:
         """End the JVM that we started: it exits when its standard input closes."""
@@ -116,14 +146,14 @@ _running: list[OwnSession] = []
 
 
 @contextmanager
-def own_session(brief: bool) -> Iterator[OwnSession]:
+def own_session(work: Work) -> Iterator[OwnSession]:
     """Our own session: the same one for all that need it at the same time; the last of them stops it.
 
-    It may still be starting. ``brief`` says whether the work is small, for the first who asks.
+    It may still be starting. ``work`` is what it is for, to the first who asks.
     """
     with _lock:
         if not _running:
-            _running.append(OwnSession(brief))
+            _running.append(OwnSession(work))
         own = _running[0]
         own.users += 1
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kpg.runtime.errors import NotSupportedError, OperationalError
-from kpg.runtime.spark.own import LOAD_SETTINGS, WITHOUT_SPARK, is_running, own_session
+from kpg.runtime.spark.own import LOAD_SETTINGS, WITHOUT_SPARK, Work, is_running, own_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,12 +23,11 @@ OLDEST_JAVA: Final = 17
 
 
 @contextmanager
-def opened(given: "SparkSession | None", brief: bool = False) -> "Iterator[SparkSession]":
+def opened(given: "SparkSession | None", work: Work = Work.LONG) -> "Iterator[SparkSession]":
     """A session to load with: the given one, else the active one, else one of our own for the time being.
 
-    ``brief`` says that the work is small: a session of our own is then made to start soon rather than to run
-    long. Raises OperationalError if pyspark or Java is missing or Spark does not start, NotSupportedError for
-    a Spark Connect session.
+    ``work`` is what a session of our own is made for. Raises OperationalError if pyspark or Java is missing
+    or Spark does not start, NotSupportedError for a Spark Connect session.
     """
     require_pyspark()
     session = given or (None if is_running() else _active())
@@ -42,7 +41,7 @@ def opened(given: "SparkSession | None", brief: bool = False) -> "Iterator[Spark
             yield session
         return
     require_java()
-    with own_session(brief) as own:
+    with own_session(work) as own:
         yield own.get()
 
 
@@ -53,7 +52,7 @@ def _active() -> "SparkSession | None":
 
 
 @contextmanager
-def starting(brief: bool) -> Iterator[None]:
+def starting(work: Work) -> Iterator[None]:
     """Let a session of our own start while the block does other work; loads within the block share it.
 
     Does nothing where Spark cannot run or a session is active; who loads is told why.
@@ -61,7 +60,7 @@ def starting(brief: bool) -> Iterator[None]:
     if unavailable() is not None or (not is_running() and _active() is not None):
         yield
         return
-    with own_session(brief):
+    with own_session(work):
         yield
 
 

@@ -48,8 +48,7 @@ def frame_of(spark: "SparkSession", source: Source) -> "DataFrame":
         return source.data
     from pyspark.errors import PySparkException
 
-    name = str(source.data)
-    form = source.format or FORMATS.get(Path(name).suffix.lower()) or _format_of_folder(Path(name))
+    name, form = str(source.data), format_of(source)
     try:
         if form is None:
             return spark.table(name)
@@ -64,6 +63,12 @@ def frame_of(spark: "SparkSession", source: Source) -> "DataFrame":
     if has_names or len(frame.columns) != len(source.schema.columns):
         return frame
     return frame.toDF(*source.schema.names)
+
+
+def format_of(source: Source) -> str | None:
+    """The format of a path, as given or by its suffix; None for the name of a table."""
+    path = Path(str(source.data))
+    return source.format or FORMATS.get(path.suffix.lower()) or _format_of_folder(path)
 
 
 def _format_of_folder(folder: Path) -> str | None:

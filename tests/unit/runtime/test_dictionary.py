@@ -78,3 +78,16 @@ def test_read_only_buffers_are_taken() -> None:
     offsets = pa.py_buffer(np.array([0, 1, 3], dtype=np.int32).tobytes())
     array = pa.Array.from_buffers(pa.string(), 2, [None, offsets, data])
     assert Dictionary().intern_arrow(array).tolist() == [0, 1]
+
+
+def test_codes_agree_with_a_dict_across_blocks_and_growth() -> None:
+    random = np.random.default_rng(17)
+    dictionary = Dictionary()
+    expected: dict[str, int] = {}
+    for size in (1, 63, 64, 65, 129, 1000, 5000):
+        numbers = random.integers(0, 2 * size, size).tolist()
+        strings = [None if n % 11 == 5 else "ß" * (n % 13) + str(n) * (n % 3) for n in numbers]
+        codes = [NULL if s is None else expected.setdefault(s, len(expected)) for s in strings]
+        assert dictionary.intern_arrow(pa.array(strings, pa.string())).tolist() == codes
+    assert dictionary.decode(np.arange(len(expected))) == list(expected)
+    assert [dictionary.lookup(string) for string in expected] == list(expected.values())

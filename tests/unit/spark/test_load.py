@@ -2,12 +2,14 @@
 
 import datetime
 import math
+from contextlib import closing
 from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kpg.runtime.convert.arrow import encode
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
 from kpg.runtime.spark.load import Progress, Source, load, load_tables
@@ -56,7 +58,13 @@ def rows(tables):
 
 
 def loaded(source, session, progress=None):
-    return [table for _, table in load_tables([source], session, progress)]
+    return [chunk.rows for chunk in load_tables([source], session, progress)]
+
+
+def loaded_words(source, session):
+    dictionary = Dictionary()
+    with closing(load_tables([source], session)) as chunks:
+        return [encode(chunk.rows, source.schema, dictionary, chunk.origin) for chunk in chunks]
 
 
 def item_file(path, ids):
@@ -94,7 +102,7 @@ def test_a_session_of_our_own_is_quiet_and_stopped(tmp_path, temporary, capfd):
     item_file(tmp_path / "a.parquet", [20, 40])
     told = []
     tables = loaded(Source("item", f"{tmp_path}/*.parquet", ITEM), None, told.append)
-    assert [row[0] for row in rows(tables)] == [10, 20, 30, 40]
+    assert [row[0] for row in rows(tables)] == [10, 30, 20, 40]
     assert told[0] == Progress("item", "writing", 0, 0)
     assert told[-1] == Progress("item", "reading", 4, 4)
     assert SparkSession.getActiveSession() is None
@@ -119,7 +127,7 @@ def test_several_tables_with_one_session_without_collecting(spark, tmp_path, tem
         Source("item", tmp_path / "item.parquet", ITEM),
         Source("flag", tmp_path / "flag.csv", flags),
     ]
-    found = [(name, rows([table])) for name, table in load_tables(sources, spark)]
+    found = [(chunk.table, rows([chunk.rows])) for chunk in load_tables(sources, spark)]
     day = datetime.date(2000, 1, 1)
     assert found == [
         ("item", [(1, D("1.00"), day, "1"), (2, D("2.00"), day, "2")]),
@@ -192,10 +200,16 @@ def test_values_that_do_not_fit(spark, temporary, select, type_, value):
 
 def test_value_errors_name_the_file(spark, tmp_path, temporary):
     item_file(tmp_path / "good.parquet", [1])
-    item_file(tmp_path / "huge.parquet", [10_000_000])
-    source = Source("item", tmp_path, ITEM, "parquet", {"pathGlobFilter": "*.parquet"})
+    item_file(tmp_path / "huge.parquet", [2, 10_000_000])
+    options = {"pathGlobFilter": "*.parquet"}
+    source = Source("item", tmp_path, ITEM, "parquet", options)
+    with pytest.raises(DataError) as caught:
+        loaded_words(source, spark)
+    place = f"table item, {tmp_path}/huge.parquet, row 2, key ID=10000000, column price"
+    assert caught.value.message == f"{place}: value Decimal('10000000.00') does not fit DECIMAL(9, 2)"
+    cast = Source("item", tmp_path, ITEM, "parquet", {**options, "mergeSchema": "true"})
     with pytest.raises(DataError, match=r"table item, file:.*/huge\.parquet, key id=10000000, column price"):
-        next(load_tables([source], spark))
+        next(load_tables([cast], spark))
 
 
 def test_null_in_a_key(spark, temporary):

@@ -17,8 +17,8 @@ def test_an_early_start_serves_the_loads_that_follow(tmp_path, monkeypatch):
     started = []
 
     class Counted(own.OwnSession):
-        def __init__(self, brief):
-            super().__init__(brief)
+        def __init__(self, work):
+            super().__init__(work)
             started.append(self)
 
     monkeypatch.setattr(own, "OwnSession", Counted)
@@ -27,7 +27,7 @@ def test_an_early_start_serves_the_loads_that_follow(tmp_path, monkeypatch):
     for number, name in enumerate(("a", "b", "c"), 1):
         db.sql(f"create table {name} (k bigint primary key)")
         pq.write_table(pa.table({"k": range(number)}), tmp_path / f"{name}.parquet")
-    with starting(brief=True):
+    with starting(own.Work.READING):
         assert db.load("a", tmp_path / "a.parquet", mode="spark") == 1
         others = {name: tmp_path / f"{name}.parquet" for name in ("b", "c")}
         assert db.load_all(others, mode="spark") == {"b": 2, "c": 3}
@@ -47,7 +47,7 @@ def test_a_failed_start_is_told_to_every_load_and_leaves_nothing(tmp_path, monke
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(own, "_quiet_gateway", fail)
-    with own.own_session(brief=True) as first, own.own_session(brief=False) as second:
+    with own.own_session(own.Work.BRIEF) as first, own.own_session(own.Work.LONG) as second:
         assert first is second
         for _ in range(2):
             with pytest.raises(OperationalError, match="no memory"):

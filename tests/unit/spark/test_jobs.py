@@ -1,14 +1,17 @@
 """Several tables through one Spark session: how much work that is, and that it is all or nothing."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import kpg
 from kpg.runtime.errors import DataError, IntegrityError
-from kpg.runtime.spark.load import Source
+from kpg.runtime.spark.jobs import Jobs
+from kpg.runtime.spark.load import Source, load_tables
+from kpg.runtime.spark.own import Work
 from kpg.runtime.spark.session import opened
-from kpg.runtime.spark.write import write_all
 from kpg.runtime.types import BIGINT, ColumnDef, Schema
 
 pytestmark = pytest.mark.java
@@ -37,7 +40,7 @@ EMPTY = {"a": [], "b": [], "c": []}
 
 @pytest.fixture(scope="module")
 def spark():
-    with opened(None, brief=True) as session:
+    with opened(None, Work.BRIEF) as session:
         yield session
 
 
@@ -52,22 +55,46 @@ def files(tmp_path):
     }
 
 
-def test_jobs_of_a_table(spark, files, tmp_path):
+def loaded(spark, sources, folder):
+    """The keys of each source, and how many jobs it took to load them all."""
+    folder.mkdir()
+    with ThreadPoolExecutor() as pool:
+        found = {
+            coming.source.table: [k for chunk in coming.chunks() for k in chunk.rows["k"].to_pylist()]
+            for coming in Jobs(spark, folder, pool).start(sources)
+        }
+    return found, len(spark.sparkContext.statusTracker().getJobIdsForGroup(folder.name))
+
+
+def test_one_job_for_all_parquet_files(spark, files, tmp_path):
+    sources = [Source(name, files[name], PAIR) for name in ("a", "b", "c")]
+    found, jobs = loaded(spark, sources, tmp_path / "together")
+    assert jobs == 1
+    assert found == {"a": list(range(3000)), "b": [1, 2, 3], "c": list(range(1000))}
+
+
+def test_jobs_of_a_table_through_spark_sql(spark, files, tmp_path):
     """One that reads the file's footer, one that writes; one more where rows must be sorted."""
-    tracker = spark.sparkContext.statusTracker()
-    for name, jobs in (("a", 2), ("b", 3)):
-        sources = [Source(name, files[name], PAIR)]
-        ((_, written),) = write_all(spark, sources, tmp_path / f"group-{name}", lambda _: None)
-        assert len(tracker.getJobIdsForGroup(f"group-{name}")) == jobs
-        keys = [k for file in written for k in pq.read_table(file)["k"].to_pylist()]
-        assert keys == sorted(pq.read_table(files[name])["k"].to_pylist())
+    for name, most in (("a", 2), ("b", 3)):
+        source = Source(name, files[name], PAIR, options={"mergeSchema": "false"})
+        found, jobs = loaded(spark, [source], tmp_path / f"group-{name}")
+        assert jobs == most
+        assert found == {name: sorted(pq.read_table(files[name])["k"].to_pylist())}
 
 
-def test_the_largest_table_comes_first(spark, files, tmp_path):
+def test_the_largest_table_comes_first(spark, files):
     sources = [Source(name, files[name], PAIR) for name in ("b", "c", "a")]
     told = []
-    order = [source.table for source, _ in write_all(spark, sources, tmp_path / "group", told.append)]
-    assert order == told == ["a", "c", "b"]
+    order = [chunk.table for chunk in load_tables(sources, spark, told.append)]
+    assert order == ["a", "c", "b"]
+    assert [(each.table, each.stage, each.rows, each.total) for each in told] == [
+        ("a", "writing", 0, 0),
+        ("a", "reading", 3000, 3000),
+        ("c", "writing", 0, 0),
+        ("c", "reading", 1000, 1000),
+        ("b", "writing", 0, 0),
+        ("b", "reading", 3, 3),
+    ]
 
 
 def test_tables_together_are_tables_one_by_one(spark, files):
@@ -85,7 +112,7 @@ def test_a_bad_value_in_the_last_table_leaves_nothing(spark, files, tmp_path):
     bad = write(tmp_path / "bad.parquet", [1, 2], [5, 1 << 40])
     seen = []
     with pytest.raises(
-        DataError, match=r"table b, file:.*bad\.parquet, key k=2, column v: value '1099511627776'"
+        DataError, match=r"table b, /.*bad\.parquet, row 2, key k=2, column v: value 1099511627776 does"
     ):
         db.load_all({**files, "b": bad}, mode="spark", progress=lambda *told: seen.append(told))
     assert ("a", 3000) in seen
