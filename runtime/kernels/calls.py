@@ -122,7 +122,7 @@ def meet(link: Words, streams: Table, state: Words, slots: Words) -> int:
     room = 0
     count = FULL
     while count == FULL:
-        room = load(template, 17) * rows + LEAST_ROOM
+        room = min(load(template, 17) * rows, MOST_ROOM) + LEAST_ROOM
         words = 1 + (width + 4) * room
         memory = reserve(state, words)
         if memory == 0:

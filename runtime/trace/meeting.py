@@ -28,7 +28,7 @@ class Meeting:
         """Whether a stream that is sorted is sorted by the key."""
         self.width = counts[1] + counts[2]
         self._each = 2
-        """Matches of a stream row for which room is made: about as many as there were."""
+        """Matches of a stream row for which room is made: about as many as there were, if that is not too much."""
 
     def of(
         self, stream: Updates, sought: Sought, order: Order, closed: int, floor: int, origin: int
@@ -42,7 +42,7 @@ class Meeting:
             sought.head.serve(self.key)
         width = self.width
         while True:
-            room = self._each * n + LEAST_ROOM
+            room = min(self._each * n, MOST_ROOM) + LEAST_ROOM
             buffer = np.empty(1 + (width + 3 + depth) * room, np.int64)
             count = kernels.meet(
                 data, time, stream.diff, self.columns, sought.addresses, order.value,

@@ -1,5 +1,7 @@
 """A small step meets a trace in one call, and finds what ``lookup`` finds."""
 
+import tracemalloc
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,6 +85,23 @@ def test_without_a_match_there_are_no_updates() -> None:
 def test_too_many_pairs_take_a_lookup() -> None:
     many = Updates.of([[1] * 3 * MOST_ROOM, range(3 * MOST_ROOM)], (3,), 1)
     assert met(Updates.of([[1], [0]], (4,), 1), Sought(Layers(), head_of(many))) is None
+
+
+def test_many_matches_of_one_row_reserve_no_room_for_as_many_of_each_later_one() -> None:
+    many = MOST_ROOM - 1
+    sought = Sought(Layers(), head_of(Updates.of([[1] * many, range(many)], (3,), 1)))
+    meets = Meeting((0,), BOTH, BOTH[1:])
+    found = meets.of(Updates.of([[1], [0]], (4,), 1), sought, Order.ANY, 0, 0, 0)
+    assert found is not None and len(found) == many
+    stream = Updates.of([[2] * meeting.FEW, range(meeting.FEW)], (4,), 1)
+    tracemalloc.start()
+    try:
+        nothing = meets.of(stream, sought, Order.ANY, 0, 0, 0)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert nothing is not None and not len(nothing)
+    assert most < 100 * MOST_ROOM
 
 
 def test_too_many_stream_rows_take_a_lookup() -> None:
