@@ -1,11 +1,13 @@
 """Options of the whole test suite."""
 
+import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 
 from kpg.runtime.chain import small
+from kpg.runtime.kernels import Kernel
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,5 +33,10 @@ def ctrl_c() -> Iterator[None]:
 def chains_at_once() -> Iterator[None]:
     """Chains from the first small step on, so that short histories go through them."""
     usual, small.USUAL = small.USUAL, 1
+    if os.environ.get("KPG_KERNELS", "native") == "native":
+        for module, name in small.CALLED:
+            kernel = getattr(module, name)
+            if isinstance(kernel, Kernel):
+                kernel.prepare()
     yield
     small.USUAL = usual

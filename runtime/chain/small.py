@@ -18,6 +18,9 @@ USUAL: Final = 8
 
 Making one takes about 50 us an operator, what a step saves: a program of a few statements need not begin."""
 
+PATIENCE: Final = 256
+"""Small steps after which kernels that were not compiled are looked for again: to look takes as long as one."""
+
 CALLED: Final = (
     (chain, "run"),
     (streams, "begin"),
@@ -52,7 +55,10 @@ class SmallSteps:
             self.forget()
         if self._chain is None:
             self._seen += 1
-            if self._seen < USUAL or not ready():
+            if self._seen < USUAL:
+                return None
+            if not ready():
+                self._seen = USUAL - PATIENCE
                 return None
             self._chain = Chain(operators())
         return self._chain

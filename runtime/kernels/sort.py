@@ -354,6 +354,35 @@ def consolidate_few(
     return put_sums(data, time, diff, order, out, out_time, sums, state)
 
 
+@device
+def put_in_order(
+    data: Words,
+    time: Words,
+    diff: Words,
+    order: Words,
+    out: Words,
+    out_time: Words,
+    sums: Words,
+    state: Words,
+) -> None:
+    """:func:`put_sums` where no two rows are equal, and no diff is 0."""
+    count = order.shape[0]
+    for c in range(data.shape[0]):
+        for k in range(count):
+            out[c * count + k] = data[c, order[k]]
+    if out_time.shape[0] > 0:
+        for c in range(time.shape[0]):
+            for k in range(count):
+                out_time[c * count + k] = time[c, order[k]]
+    step = 1 if diff.shape[0] == count else 0
+    uniform = True
+    for k in range(count):
+        sums[k] = diff[order[k] * step]
+        uniform &= sums[k] == sums[0]
+    state[0] = 1 if uniform else 0
+    state[1] = 0
+
+
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
 def consolidate(
     data: Words, time: Words, diff: Words, out: Words, out_time: Words, sums: Words, state: Words
@@ -361,8 +390,11 @@ def consolidate(
     """:func:`consolidate_few` for more rows, in the order that :func:`sort_order` finds."""
     order = np.empty(data.shape[1], np.int64)
     found = order_rows(data, time, order)
-    if found == IDENTITY + DISTINCT and np.all(diff != 0):
-        return -1
+    if found & DISTINCT != 0 and np.all(diff != 0):
+        if found & IDENTITY != 0:
+            return -1
+        put_in_order(data, time, diff, order, out, out_time, sums, state)
+        return order.shape[0]
     return put_sums(data, time, diff, order, out, out_time, sums, state)
 
 

@@ -28,7 +28,7 @@ class Meeting:
         """Whether a stream that is sorted is sorted by the key."""
         self.width = counts[1] + counts[2]
         self._each = 2
-        """Matches of a stream row for which room is made: about as many as there were, if that is not too much."""
+        """Matches of a stream row for which room is made: about as many as there were, within limits."""
 
     def of(
         self, stream: Updates, sought: Sought, order: Order, closed: int, floor: int, origin: int
