@@ -77,12 +77,16 @@ class Transactions:
         """Make the transaction's changes one epoch, all or nothing."""
         if self.state is State.NONE:
             raise InterfaceError("there is no transaction to commit", hint="start one with BEGIN")
+        # Not ``with self._undoing``: Ctrl-C before that is entered would leave changes to the next commit.
         try:
             self.check()
-        finally:
             self.state = State.NONE
-        with self._undoing:
             self.close()
+        except BaseException:
+            before, self.state = self.state, State.NONE
+            if before is not State.FAILED:
+                self.fail()
+            raise
 
     def rollback(self) -> None:
         """Throw away the transaction's changes, and in a batch the batch's."""
@@ -120,16 +124,18 @@ class Transactions:
             raise InterfaceError("a batch cannot start inside a transaction or another batch")
         self._batch = State.OPEN
         try:
-            with self._undoing:
-                yield
-                if self.state is not State.NONE:
-                    raise InterfaceError("the batch ends inside a transaction", hint="COMMIT first")
-                self.check()
+            yield
+            if self.state is not State.NONE:
+                raise InterfaceError("the batch ends inside a transaction", hint="COMMIT first")
+            self.check()
+            self._batch = State.NONE
+            self.close()
+        except BaseException:
+            self.fail()
+            raise
         finally:
             self._batch = State.NONE
             self.state = State.NONE
-        with self._undoing:
-            self.close()
 
     def close(self) -> None:
         """End the epoch: a step, and those who listen are told; in a batch only the epoch."""
@@ -175,9 +181,13 @@ class Statement:
         transactions = self._transactions
         if kind is not None:
             transactions.fail()
-        elif self._changes and transactions.state is State.NONE:
-            with transactions.undoing():
+            return
+        try:
+            if self._changes and transactions.state is State.NONE:
                 transactions.close()
+        except BaseException:
+            transactions.fail()
+            raise
 
 
 class Block:

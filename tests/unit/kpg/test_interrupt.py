@@ -9,6 +9,7 @@ from kpg.database import Database
 from kpg.feed import Change, Feed
 from kpg.runtime.operators.reduce import Reduce
 from kpg.runtime.trace.updates import Updates
+from kpg.transaction import Transactions
 
 BEFORE = ["a", "b"]
 
@@ -46,6 +47,13 @@ def test_during_a_commit(pressed: Database, monkeypatch: pytest.MonkeyPatch) -> 
         pressed.insert("item", [(4, "c", 1)])
         pressed.delete("item", [(1,)])
     assert unharmed(pressed, monkeypatch)
+
+
+def test_before_a_commit_has_begun(shop: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KeyboardInterrupt), shop.transaction():
+        shop.insert("item", [(4, "c", 1)])
+        monkeypatch.setattr(Transactions, "check", lambda _: signal.raise_signal(signal.SIGINT))
+    assert unharmed(shop, monkeypatch)
 
 
 def test_during_an_install(pressed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
