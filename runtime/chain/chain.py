@@ -48,6 +48,7 @@ class Chain:
         self._older: list[Words] = []
         self._traced = list(links.traced.values())
         self._settled = True
+        self._step: Step | None = None
         self._read = Read([machine for machine, _ in links.machines])
 
     def _hear(self) -> None:
@@ -62,6 +63,7 @@ class Chain:
 
     def begin(self, step: Step, changes: Iterable[tuple[Source, Sequence[Change]]]) -> None:
         """Take a step's changes of tables."""
+        self._step = step
         self._older.clear()
         streams.begin(self._streams, self._state, self._memory, step.time, step.lower, step.floor)
         for source, found in changes:
@@ -192,12 +194,13 @@ class Chain:
         """Add what links have counted to their operators' counters."""
         fresh: dict[Operator, float] = {}
         for row, operator in zip(self._table, self._links.operators, strict=True):
-            counters, step = operator.counters, operator.step
+            counters, step = operator.counters, self._step
             counters.updates_in += int(row[tables.LINK_UPDATES_IN])
             counters.updates_out += int(row[tables.LINK_UPDATES_OUT])
             counters.seconds += 1e-9 * int(row[tables.LINK_NANOSECONDS])
             row[tables.LINK_UPDATES_IN : tables.LINK_EPOCH] = 0
-            if row[tables.LINK_EPOCH] == step.time:
+            # Not the operator's step: that may be one that is about to begin, at the time of one that failed.
+            if step is not None and row[tables.LINK_EPOCH] == step.time:
                 operator.scheduled = step
                 fresh[operator] = fresh.get(operator, 0.0) + 1e-9 * int(row[tables.LINK_LATEST])
         for operator, seconds in fresh.items():
