@@ -1,6 +1,6 @@
 """What a worker installs: a plan's operators, and what one may ask of them between steps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -51,11 +51,19 @@ class Installed:
     """
 
     def __init__(
-        self, name: str, operators: tuple[Operator, ...], output: Operator, built: int, reused: int
+        self,
+        name: str,
+        operators: tuple[Operator, ...],
+        output: Operator,
+        built: int,
+        reused: int,
+        tally: Callable[[], None],
     ) -> None:
+        """``tally`` brings the operators' counters up to date."""
         self.name = name
         self.operators = tuple(dict.fromkeys(operators))
         self.output = output
+        self._tally = tally
         self.arrangements_built = built
         self.arrangements_reused = reused
         self.install_seconds = 0.0
@@ -131,6 +139,7 @@ class Installed:
     @property
     def last_step_seconds(self) -> float:
         """Time that the operators of this view, shared ones included, took in the last step."""
+        self._tally()
         step = self.output.step
         return sum(op.counters.step_seconds for op in self.operators if op.scheduled is step)
 

@@ -7,10 +7,11 @@ everything. Views are installed and dropped between steps.
 
 import time
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from kpg.runtime.access import Access
-from kpg.runtime.chain import Chain, SmallSteps
+from kpg.runtime.chain.small import SmallSteps
 from kpg.runtime.data.table import Change, Savepoint, Table
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
@@ -33,6 +34,9 @@ from kpg.runtime.shutdown import detach, release, with_empty_frontier
 from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
+
+if TYPE_CHECKING:
+    from kpg.runtime.chain.chain import Chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,8 @@ class Worker(Access):
         self._hydrate(rendered)
         arrangements = {op for op in rendered.operators if isinstance(op, Arrange)}
         built = len(arrangements & set(rendered.new))
-        installed = Installed(name, rendered.operators, rendered.output, built, len(arrangements) - built)
+        reused, tally = len(arrangements) - built, self._small_steps.tally
+        installed = Installed(name, rendered.operators, rendered.output, built, reused, tally)
         for operator in everything(installed.operators):
             operator.owners.add(name)
         if not isolated:
@@ -290,9 +295,7 @@ class Worker(Access):
             self._commit(step, chain)
 
     def _undo(self, step: Step) -> None:
-        for operator in step.visited:
-            operator.rollback()
-        for _, operator in step.queue:
+        for operator in (*step.visited, *(waiting for _, waiting in step.queue)):
             operator.rollback()
         self.rollback()
 
@@ -336,20 +339,16 @@ class Worker(Access):
             operator.maintain()
         step.visited.clear()
 
-    def _chain_for(self, step: Step) -> Chain | None:
+    def _chain_for(self, step: Step) -> "Chain | None":
         """What the step's operators run in, if it is small."""
-        rows = 0
-        for closed in self._closed:
-            for change in closed.changes:
-                rows += change.rowids.shape[0]
+        rows = sum(change.rowids.shape[0] for closed in self._closed for change in closed.changes)
         return self._small_steps.chain(step, rows, self._outermost)
 
     def _outermost(self) -> set[Operator]:
         """The operators that are in no loop."""
-        operators = {operator for view in self.views.values() for operator in view.operators}
-        return {operator for operator in operators if operator.place.scope is self.scope}
+        return {one for view in self.views.values() for one in view.operators if one.place.scope is self.scope}
 
-    def _feed(self, step: Step, chain: Chain | None) -> None:
+    def _feed(self, step: Step, chain: "Chain | None") -> None:
         """Hand each table's closed changes to its source, if some view reads the table."""
         found = [(self._sources[one.table], one) for one in self._closed if one.table in self._sources]
         if chain is not None:
@@ -359,7 +358,7 @@ class Worker(Access):
             for change in closed.changes:
                 source.change(closed.epoch, change.rowids, change.diff)
 
-    def _run(self, step: Step, chain: Chain | None = None) -> None:
+    def _run(self, step: Step, chain: "Chain | None" = None) -> None:
         clock = time.perf_counter
         self.stepping = True
         try:
@@ -380,7 +379,7 @@ class Worker(Access):
         finally:
             self.stepping = False
 
-    def _commit(self, step: Step, chain: Chain | None) -> None:
+    def _commit(self, step: Step, chain: "Chain | None") -> None:
         if chain is not None:
             chain.commit(step)
         else:

@@ -34,8 +34,7 @@ def chains_at_once() -> Iterator[None]:
     """Chains from the first small step on, so that short histories go through them."""
     usual, small.USUAL = small.USUAL, 1
     if os.environ.get("KPG_KERNELS", "native") == "native":
-        for module, name in small.CALLED:
-            kernel = getattr(module, name)
+        for kernel in map(small.called, small.CALLED):
             if isinstance(kernel, Kernel):
                 kernel.prepare()
     yield

@@ -1,14 +1,17 @@
 """When a step goes through a chain, and when there is one."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from kpg.runtime.chain.chain import Chain
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.step import Step
-from kpg.runtime.kernels import Kernel, chain, collect, groups, head, meet, sort, streams, tail, vm
+from kpg.runtime.kernels import Kernel
 from kpg.runtime.kernels.links import SMALL_STEP
 from kpg.runtime.native.load import at_hand
+
+if TYPE_CHECKING:
+    from kpg.runtime.chain.chain import Chain
 
 FEW: Final = SMALL_STEP
 """Rows of a step that goes through a chain: more would go past heads and have operators do all the work."""
@@ -19,22 +22,22 @@ USUAL: Final = 8
 Making one takes about 50 us an operator, what a step saves: a program of a few statements need not begin."""
 
 PATIENCE: Final = 256
-"""Small steps after which kernels that were not compiled are looked for again: to look takes as long as one."""
+"""Small steps after which kernels that were not compiled are looked for again: a look costs as one does."""
 
 CALLED: Final = (
-    (chain, "run"),
-    (streams, "begin"),
-    (streams, "feed"),
-    (streams, "take"),
-    (vm, "run"),
-    (meet, "meet"),
-    (head, "append"),
-    (tail, "insert"),
-    (groups, "refresh"),
-    (sort, "consolidate_few"),
-    (sort, "consolidate"),
-    (collect, "heads"),
-    (collect, "differences"),
+    "chain.run",
+    "streams.begin",
+    "streams.feed",
+    "streams.take",
+    "vm.run",
+    "meet.meet",
+    "head.append",
+    "tail.insert",
+    "groups.refresh",
+    "sort.consolidate_few",
+    "sort.consolidate",
+    "collect.heads",
+    "collect.differences",
 )
 """The kernels of chains, and those that links call."""
 
@@ -47,7 +50,7 @@ class SmallSteps:
         self._seen = 0
         self._come: set[str] = set()
 
-    def chain(self, step: Step, rows: int, operators: Callable[[], Iterable[Operator]]) -> Chain | None:
+    def chain(self, step: Step, rows: int, operators: Callable[[], Iterable[Operator]]) -> "Chain | None":
         """The chain for a step that changes so many ``rows`` of tables; None if operators run one by one."""
         if rows > FEW or not step.single_time:
             return None
@@ -60,6 +63,8 @@ class SmallSteps:
             if not ready():
                 self._seen = USUAL - PATIENCE
                 return None
+            from kpg.runtime.chain.chain import Chain  # a program of a few statements makes none
+
             self._chain = Chain(operators())
         return self._chain
 
@@ -96,9 +101,14 @@ def ready() -> bool:
 
     Nobody waits for what is not compiled yet: it is ordered.
     """
-    missing: list[Any] = [getattr(module, name) for module, name in CALLED]
-    if at_hand([one for one in missing if isinstance(one, Kernel)]):
-        for one in missing:
-            if isinstance(one, Kernel):
-                one.prepare()
-    return all(hasattr(getattr(module, name), "address") for module, name in CALLED)
+    missing = [kernel for kernel in map(called, CALLED) if isinstance(kernel, Kernel)]
+    if at_hand(missing):
+        for kernel in missing:
+            kernel.prepare()
+    return all(hasattr(called(name), "address") for name in CALLED)
+
+
+def called(name: str) -> Any:
+    """A kernel, or what it was compiled to: ``chain.run``."""
+    file, _, kernel = name.partition(".")
+    return getattr(import_module(f"kpg.runtime.kernels.{file}"), kernel)

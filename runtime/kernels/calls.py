@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device, invoke_intrinsic, load_intrinsic, save_intrinsic
-from kpg.runtime.kernels.collect import DEPTH as LAYERS_DEPTH
-from kpg.runtime.kernels.collect import LIMIT, ROUNDS, SKIP, THERE, WALKED, WRITTEN
+from kpg.runtime.kernels.collect import LAYERS_DEPTH, LIMIT, ROUNDS, SKIP, THERE, WALKED, WRITTEN
 from kpg.runtime.kernels.groups import DOUBTFUL, MARKER, OVERFLOW
 from kpg.runtime.kernels.layout import BEGINNING, STRIDE
 from kpg.runtime.kernels.layout import ROWS as HEAD_ROWS

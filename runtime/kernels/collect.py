@@ -19,7 +19,7 @@ WALKED = 2  # updates looked at
 THERE = 3  # rows that were there
 SKIP, LIMIT = 4, 5  # the window: copies of a group's rows
 TIES = 6  # columns on which rows beyond the limit agree with the last one, if these are wanted
-DEPTH = 7  # of the layers' times
+LAYERS_DEPTH = 7  # of the layers' times
 ROUNDS = 8  # the first of the rounds read at
 
 load = load_intrinsic()
@@ -267,10 +267,10 @@ def differences(layers, prefix, groups, epochs, offsets, signs, reading, out):
     """For each task: the mixed difference of the window ``SKIP .. SKIP + LIMIT`` of its group.
 
     Task i is group ``groups[i]``, ascending, at ``(epochs[i], rounds...)``; prefixes ascend too. The corners
-    are that time less ``offsets int64[1 + rounds, corners]``, of which the layers know the first ``DEPTH``
-    coordinates. Into the columns of ``out int64[width + 2, capacity]``, in order: row, change and task.
+    are that time less ``offsets int64[1 + rounds, corners]``, of which the layers know the first
+    ``LAYERS_DEPTH`` coordinates. Into the columns of ``out int64[width + 2, capacity]``, in order: row, change and task.
     """
-    width, depth, group = out.shape[0] - 2, reading[DEPTH], prefix.shape[0]
+    width, depth, group = out.shape[0] - 2, reading[LAYERS_DEPTH], prefix.shape[0]
     skip, limit = reading[SKIP], reading[LIMIT]
     count, corners, tasks = layers.shape[0], signs.shape[0], groups.shape[0]
     bounds = np.empty((depth, corners), np.int64)
@@ -369,7 +369,7 @@ def later_rounds(layers, prefix, rounds, reading, out):
 
     In a loop that is not nested only the first of them. ``prefix int64[group, tasks]``. Into the columns of
     ``out int64[k + 1, capacity]``, with room for one more than is listed: rounds and the task. Rounds that
-    the layers' times of ``DEPTH`` coordinates lack are 0.
+    the layers' times of ``LAYERS_DEPTH`` coordinates lack are 0.
     """
     k, group, tasks = rounds.shape[0], prefix.shape[0], prefix.shape[1]
     for task in range(reading[START], tasks):
@@ -383,7 +383,7 @@ def later_rounds(layers, prefix, rounds, reading, out):
             while begins(layers, layer, row, prefix, task, group):
                 later = False
                 for c in range(k):
-                    known = c + 1 < reading[DEPTH]
+                    known = c + 1 < reading[LAYERS_DEPTH]
                     t = load(layers[layer, TIME], (c + 1) * rows + row * stride) if known else 0
                     later |= t > rounds[c]
                     out[c, written] = max(t, rounds[c])
