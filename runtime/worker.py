@@ -346,7 +346,9 @@ class Worker(Access):
 
     def _outermost(self) -> set[Operator]:
         """The operators that are in no loop."""
-        return {one for view in self.views.values() for one in view.operators if one.place.scope is self.scope}
+        return {
+            one for view in self.views.values() for one in view.operators if one.place.scope is self.scope
+        }
 
     def _feed(self, step: Step, chain: "Chain | None") -> None:
         """Hand each table's closed changes to its source, if some view reads the table."""
