@@ -268,8 +268,8 @@ def differences(layers, prefix, groups, epochs, offsets, signs, reading, out):
 
     Task i is group ``groups[i]``, ascending, at ``(epochs[i], rounds...)``; prefixes ascend too. The corners
     are that time less ``offsets int64[1 + rounds, corners]``, of which the layers know the first
-    ``LAYERS_DEPTH`` coordinates. Into the columns of ``out int64[width + 2, capacity]``, in order: row, change
-    and task.
+    ``LAYERS_DEPTH`` coordinates. Into the columns of ``out int64[width + 2, capacity]``, in order: row,
+    change and task.
     """
     width, depth, group = out.shape[0] - 2, reading[LAYERS_DEPTH], prefix.shape[0]
     skip, limit = reading[SKIP], reading[LIMIT]
