@@ -127,11 +127,11 @@ class Chain:
             operator = operators[link]
             if isinstance(operator, Arrange):
                 operator.committed(verdict, count, added, after)
-                continue
-            if isinstance(operator, TopK):
+            elif isinstance(operator, Grouped):
+                operator.table.commit()
+            elif isinstance(operator, TopK):
                 operator.walked(added)
-            operator.commit()
-            operator.maintain()
+                operator.maintain()
 
     def settle(self, step: Step) -> None:
         """Tell operators what links have done for them, and hand on what others hear."""

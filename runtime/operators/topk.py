@@ -25,6 +25,8 @@ from kpg.runtime.trace.updates import ONE, Updates
 Words = NDArray[np.int64]
 LAST = np.iinfo(np.int64).max
 """A coordinate at or after all times."""
+FEW_DEAD: Final = 1 << 10
+"""Updates walked over in vain for which no trace is compacted."""
 NOW: Final[Words] = np.zeros((1, 1), np.int64)
 """The time of what is put in order or compared at one time only."""
 
@@ -245,6 +247,6 @@ class TopK(GroupReader):
 
     def maintain(self) -> None:
         """Walking over cancelled updates is charged; when it adds up to a scan, compact the trace."""
-        if self.dead > 2 * self.arrangement.rows + 1024:
+        if self.dead > FEW_DEAD and self.dead > 2 * self.arrangement.rows + FEW_DEAD:
             self.arrangement.spine.compact()
             self.dead = 0
