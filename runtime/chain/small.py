@@ -51,8 +51,11 @@ class SmallSteps:
         self._come: set[str] = set()
 
     def chain(self, step: Step, rows: int, operators: Callable[[], Iterable[Operator]]) -> "Chain | None":
-        """The chain for a step that changes so many ``rows`` of tables; None if operators run one by one."""
-        if rows > FEW or not step.single_time:
+        """The chain for a step that changes so many ``rows`` of tables; None if operators run one by one.
+
+        So they do where only inputs of the Collection API have changed, which have no links.
+        """
+        if not 0 < rows <= FEW or not step.single_time:
             return None
         if self._come:
             self.forget()
