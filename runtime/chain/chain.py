@@ -49,7 +49,7 @@ class Chain:
         self._traced = list(links.traced.values())
         self._settled = True
         self._step: Step | None = None
-        self._read = Read([machine for machine, _ in links.machines])
+        self._read = Read([machine for machine, _ in links.machines.values()])
 
     def _hear(self) -> None:
         """Note who, of those that have no links, reads what; whose output nobody hears is not told of."""
@@ -88,6 +88,8 @@ class Chain:
                 return
             if verdict == tables.NARROW:
                 self._widen()
+            elif verdict == tables.LACKS:
+                self._fill()
             elif verdict == tables.DOUBTS:
                 self._look(int(state[tables.CHAIN_NEXT]) - 1, step)
             else:
@@ -101,6 +103,13 @@ class Chain:
         base = self._memory.ctypes.data
         self._state[tables.CHAIN_FREE], self._state[tables.CHAIN_END] = base, base + 8 * words
 
+    def _fill(self) -> None:
+        """Compute what memos lack for the next link."""
+        machine, _ = self._links.machines[int(self._state[tables.CHAIN_NEXT])]
+        missing = np.empty((2, int(self._state[tables.CHAIN_WANTED])), np.int64)
+        streams.take(int(self._state[tables.CHAIN_LACKED]), missing.reshape(-1))
+        machine.sources.fill(missing[:, : machine.status[0]])
+
     def _renew(self) -> None:
         """Bring templates up to date with arrays that were replaced since."""
         for traced in self._traced:
@@ -110,7 +119,7 @@ class Chain:
             if refreshed.version != refreshed.table.version:
                 refreshed.renew()
         if self._read.replaced():
-            for machine, template in self._links.machines:
+            for machine, template in self._links.machines.values():
                 dictionary = machine.sources.context.dictionary
                 addresses = machine.sources.refresh()
                 template[8], template[9] = addresses.ctypes.data, addresses.shape[0]

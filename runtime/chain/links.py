@@ -128,8 +128,8 @@ class Links:
     """The number of the link after an operator's last one."""
     traced: dict[Spine, Traced] = field(default_factory=dict)
     refreshed: list[Refreshed] = field(default_factory=list)
-    machines: list[tuple[Machine, Words]] = field(default_factory=list)
-    """Those that read what may be replaced, with their templates."""
+    machines: dict[int, tuple[Machine, Words]] = field(default_factory=dict)
+    """By link: those that read what may be replaced, with their templates."""
     kept: list[NDArray[Any]] = field(default_factory=list)
     """What links have the addresses of."""
     count: int = 0
@@ -263,7 +263,7 @@ def link_mfp(links: Links, mfp: CompiledMfp, width: int, source: int, target: in
     fill(template, 23, machine.status)
     links.kept.append(code.constants)
     if machine.sources.entries or code.text:
-        links.machines.append((machine, template))
+        links.machines[len(links.rows)] = machine, template
     links.link(tables.RUNNING, source, target, kernel=vm.run, slots=template)
 
 

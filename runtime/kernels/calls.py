@@ -16,7 +16,9 @@ from kpg.runtime.kernels.links import (
     CHAIN_CLOSED,
     CHAIN_FLOOR,
     CHAIN_FREE,
+    CHAIN_LACKED,
     CHAIN_TIME,
+    CHAIN_WANTED,
     CHANGE_ADDED,
     CHANGE_APPENDED,
     CHANGE_VERDICT,
@@ -25,6 +27,7 @@ from kpg.runtime.kernels.links import (
     FAILED,
     FEW_TIDIED,
     INSERTED,
+    LACKS,
     LEAST_ROOM,
     LINK_EXTRA,
     LINK_FUNCTION,
@@ -96,6 +99,10 @@ def run_program(link: Words, streams: Table, state: Words, slots: Words) -> int:
         return FAILED
     passed = slots[0]
     if passed < 0:
+        if load(slots[23], 0) > 0:
+            state[CHAIN_LACKED] = slots[20]
+            state[CHAIN_WANTED] = slots[22]
+            return LACKS
         return FAILED
     diff, diffs = stream[STREAM_DIFF], stream[STREAM_DIFFS]
     state[CHAIN_FREE] = memory + 8 * outputs * passed

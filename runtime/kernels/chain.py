@@ -28,6 +28,7 @@ from kpg.runtime.kernels.links import (
     DOUBTS,
     FAILED,
     GATHERING,
+    LACKS,
     LINK_EPOCH,
     LINK_HEARD,
     LINK_INPUT,
@@ -115,7 +116,7 @@ def run(links: Table, streams: Table, state: Words, changed: Table, told: Words)
     ``changed int64[links, CHANGE_FIELDS]`` takes what links did that have state,
     ``told int64[links]`` the numbers of links whose output somebody outside hears, who lowers CHAIN_LIMIT.
 
-    Returns WAITS, NARROW, DOUBTS, or the link, then CHAIN_NEXT, whose operator is to run in Python.
+    Returns WAITS, NARROW, LACKS, DOUBTS, or the link, then CHAIN_NEXT, whose operator is to run in Python.
     """
     slots = np.empty(MOST_SLOTS, np.int64)
     state[CHAIN_CHANGED] = 0
@@ -134,8 +135,8 @@ def run(links: Table, streams: Table, state: Words, changed: Table, told: Words)
             verdict = run_link(link, streams, state, slots, changed[state[CHAIN_CHANGED]])
             if verdict == FAILED:
                 return int(at)
-            if verdict == NARROW:
-                return NARROW
+            if verdict in (NARROW, LACKS):
+                return verdict
             after = now(state, slots)
             link[LINK_NANOSECONDS] += after - before
             if link[LINK_EPOCH] != epoch:

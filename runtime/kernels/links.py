@@ -78,11 +78,14 @@ CHAIN_CHANGED = 7  # how many links that have state ran, and are listed
 CHAIN_TOLD = 8  # how many links have output for operators outside of the chain, and are listed
 CHAIN_WANTED = 9  # words that the next link needs
 CHAIN_CLOCK = 10  # address of a function that writes nanoseconds to its first slot; 0 if nobody counts
-CHAIN_FIELDS = 11
+CHAIN_LACKED = 11  # address of int64[2, CHAIN_WANTED]: what memos lack, as vm.run takes it
+CHAIN_FIELDS = 12
 
 WAITS = -1  # nothing to do before CHAIN_LIMIT
 NARROW = -2  # memory is to be made for CHAIN_WANTED words
 DOUBTS = -3  # the operator of the link before CHAIN_NEXT must look at what it has put out
+
+LACKS = -4  # memos are to be filled before the link goes on
 
 INSERTED = -1  # instead of a verdict: they are in the tail
 
