@@ -7,10 +7,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.chain.links import Links
+from kpg.runtime.chain.links import Links, fill
 from kpg.runtime.data.table import Change
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.step import Step
+from kpg.runtime.kernels import arguments as slot
 from kpg.runtime.kernels import chain as kernels
 from kpg.runtime.kernels import links as tables
 from kpg.runtime.kernels import streams
@@ -112,10 +113,9 @@ class Chain:
         if self._read.replaced():
             for machine, template in self._links.machines:
                 dictionary = machine.sources.context.dictionary
-                addresses = machine.sources.refresh()
-                template[8], template[9] = addresses.ctypes.data, addresses.shape[0]
-                template[11], template[12] = dictionary.arena.ctypes.data, dictionary.arena.shape[0]
-                template[13], template[14] = dictionary.offsets.ctypes.data, dictionary.offsets.shape[0]
+                fill(template, slot.RUN_SOURCES, machine.sources.refresh())
+                fill(template, slot.RUN_ARENA, dictionary.arena)
+                fill(template, slot.RUN_OFFSETS, dictionary.offsets)
 
     def commit(self, step: Step) -> None:
         """Tell operators what links have done for them since they were told last, for good."""
