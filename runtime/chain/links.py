@@ -28,6 +28,7 @@ from kpg.runtime.state.groups import GroupTable
 from kpg.runtime.trace.batch import Sought
 from kpg.runtime.trace.collect import UNLIMITED
 from kpg.runtime.trace.lookup import Order
+from kpg.runtime.trace.meeting import EACH
 from kpg.runtime.trace.recent import Place
 from kpg.runtime.trace.spine import Spine
 
@@ -57,7 +58,9 @@ class Traced:
     layers: Words = field(default_factory=lambda: NONE)
     """What these have of the batches and the tail, ``int64[batches + 1, BEGINNING]``."""
     version: int = -1
+    """Of the spine as links know it; -1 if they are to be brought up to date in any case."""
     sought: Sought | None = None
+    """Kept, for links have its address."""
 
     def renew(self, table: Words) -> None:
         """Bring the links, rows of ``table``, up to date with a trace that has changed."""
@@ -68,6 +71,7 @@ class Traced:
                 fill(template, slot.MEET_LAYERS, sought.addresses)
         recent = spine.recent
         if self.appends >= 0:
+            # Whether a step is small enough, and whether there is room, links find out by themselves.
             place = spine.place(1)
             there = recent.tail is not None if place is Place.TAIL else place is Place.HEAD
             fits = there and not recent.is_mixed
@@ -122,6 +126,7 @@ class Links:
     operators: list[Operator] = field(default_factory=list)
     """Of each link."""
     rows: list[list[int]] = field(default_factory=list)
+    """Of each link, ``LINK_FIELDS`` words."""
     streams: dict[Operator, int] = field(default_factory=dict)
     """The output of each operator."""
     inputs: dict[Operator, tuple[int, ...]] = field(default_factory=dict)
@@ -235,11 +240,13 @@ def read_by(operator: Operator) -> tuple[Operator, ...]:
 
 
 def link_source(links: Links, operator: Source) -> None:
+    """One link that passes on what the chain was fed, so that it is counted and heard."""
     stream = links.stream(operator)
     links.link(tables.PASSING, stream, stream)
 
 
 def link_linear(links: Links, operator: Linear) -> None:
+    """One link for its mfp."""
     width = operator.inputs[0].width
     link_mfp(links, operator.mfp, width, links.inputs[operator][0], links.stream(operator))
 
@@ -270,6 +277,7 @@ def link_mfp(links: Links, mfp: CompiledMfp, width: int, source: int, target: in
 
 
 def link_concat(links: Links, operator: Concat) -> None:
+    """One link for all of its inputs."""
     link_gather(links, links.inputs[operator], links.stream(operator))
 
 
@@ -280,10 +288,12 @@ def link_gather(links: Links, sources: tuple[int, ...], target: int) -> None:
 
 
 def link_negate(links: Links, operator: Negate) -> None:
+    """One link that turns diffs round."""
     links.link(tables.NEGATING, links.inputs[operator][0], links.stream(operator))
 
 
 def link_arrange(links: Links, operator: Arrange) -> None:
+    """Two links: one consolidates, as far as the place asks for it, and one appends; both skip, or none."""
     tidied = links.new_stream()
     (source,) = links.inputs[operator]
     traced, tidying, appending = links.trace(operator.spine), links.template(), links.template()
@@ -298,6 +308,7 @@ def link_arrange(links: Links, operator: Arrange) -> None:
 
 
 def link_top_k(links: Links, operator: TopK) -> None:
+    """One link that reads the groups of what the arrangement streams on, before the step and now."""
     traced, template = links.trace(operator.arrangement.spine), links.template()
     known = np.zeros(tables.TOP_FIELDS, np.int64)
     known[tables.TOP_HEADS] = address_of(collect.heads)
@@ -313,6 +324,7 @@ def link_top_k(links: Links, operator: TopK) -> None:
 
 
 def link_join(links: Links, operator: Join) -> None:
+    """The links of each path, and one for all that comes of them."""
     ends = tuple(link_path(links, operator, path) for path in operator.paths)
     link_gather(links, ends, links.stream(operator))
 
@@ -337,13 +349,14 @@ def link_stage(links: Links, stage: Stage, through: bool, source: int, target: i
     fill(template, slot.MEET_COLUMNS, meeting.columns)
     template[slot.MEET_ORDER] = (Order.THROUGH if through else Order.BEFORE).value
     template[slot.MEET_ORDERED] = int(meeting.leading)
-    template[slot.MATCHES_EACH], template[slot.MATCHES_WIDTH] = 2, meeting.width
+    template[slot.MATCHES_EACH], template[slot.MATCHES_WIDTH] = EACH, meeting.width
     spine.recent.head.serve(meeting.key)
     links.trace(spine).templates.append(template)
     links.link(tables.MEETING, source, target, kernel=meet.meet, slots=template)
 
 
 def link_reduce(links: Links, operator: Reduce | Distinct) -> None:
+    """One link that adds to the groups and puts out what changes."""
     template, table, what = links.template(), operator.table, operator.output
     template[slot.REFRESH_WHAT], template[slot.REFRESH_NK] = what, table.key
     template[slot.REFRESHING_WIDTH] = table.key + (table.spec.shape[0] if what == groups.SUMS else 0)

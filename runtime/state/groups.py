@@ -229,11 +229,11 @@ class GroupTable:
 
     def _reserve(self, n: int) -> None:
         """Room for n more groups and n more entries."""
-        allotted, _, entries, live = self.state[:4].tolist()
+        allotted, freed, entries, live = self.state[: kernels.SINK].tolist()
         if allotted + n > self.table.shape[0]:
             capacity = max(4 * allotted, allotted + n) + n
             self.table = _grown(self.table, capacity, allotted)
-            self.free = _grown(self.free, capacity, int(self.state[kernels.FREED]))
+            self.free = _grown(self.free, capacity, freed)
             self.version += 1
         if 2 * (live + n) > self.slots.shape[0]:
             slots = np.zeros(1 << (4 * (live + n) - 1).bit_length(), np.int64)
