@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from kpg.runtime.kernels.collect import DEPTH, LIMIT, ROUNDS, SKIP, TIES, WRITTEN
+from kpg.runtime.kernels.collect import LAYERS_DEPTH, LIMIT, ROUNDS, SKIP, TIES, WRITTEN
 from tests.model.references import Arguments, Case, Random, reference
 from tests.model.references.batches import Known, Update, some_layers
 from tests.model.references.words import Row, columns, size, tuples, words
@@ -171,13 +171,13 @@ def later_cases(random: Random) -> Iterator[Case]:
     prefix = columns(prefixes(random, known, group, 3), group)
     rounds = random.integers(0, 4, int(random.integers(max(1, depth - 1), 4)))
     room = sum(map(len, known.updates)) * prefix.shape[1] + 2
-    reading, out = np.array([0] * DEPTH + [depth]), np.empty((len(rounds) + 1, room), np.int64)
+    reading, out = np.array([0] * LAYERS_DEPTH + [depth]), np.empty((len(rounds) + 1, room), np.int64)
     yield Case((known.layers.descriptions, prefix, rounds, reading, out), known)
 
 
 @reference("collect.later_rounds", later_cases, seen_times, knows=True)
 def later_rounds(known, layers, prefix, rounds, reading, out) -> object:
-    names, now, depth = tuples(prefix), tuple(rounds.tolist()), int(reading[DEPTH])
+    names, now, depth = tuples(prefix), tuple(rounds.tolist()), int(reading[LAYERS_DEPTH])
     found = set()
     for task, one in enumerate(names):
         lacking = (0,) * (len(now) + 1 - depth)
