@@ -195,10 +195,8 @@ class Worker(Access):
         view = self.views[installed.name]
         if view.capture is None:
             self._small_steps.come(f"watch {view.name}")
-            output = view.output
-            place = Place(
-                "", f"Capture {view.name}", self.next_position(), (output,), self.scope, output.width
-            )
+            position, output = self.next_position(), view.output
+            place = Place("", f"Capture {view.name}", position, (output,), self.scope, output.width)
             capture = Capture(place)
             output.consumers.append((capture, 0))
             view.capture = capture
@@ -346,9 +344,8 @@ class Worker(Access):
 
     def _outermost(self) -> set[Operator]:
         """The operators that are in no loop."""
-        return {
-            one for view in self.views.values() for one in view.operators if one.place.scope is self.scope
-        }
+        operators = (operator for view in self.views.values() for operator in view.operators)
+        return {operator for operator in operators if operator.place.scope is self.scope}
 
     def _feed(self, step: Step, chain: "Chain | None") -> None:
         """Hand each table's closed changes to its source, if some view reads the table."""
@@ -361,6 +358,7 @@ class Worker(Access):
                 source.change(closed.epoch, change.rowids, change.diff)
 
     def _run(self, step: Step, chain: "Chain | None" = None) -> None:
+        """Run what the step has queued, and what that queues, in the order of positions."""
         clock = time.perf_counter
         self.stepping = True
         try:

@@ -58,6 +58,7 @@ ELSEWHERE: dict[str, str] = {
     "runtime/kernels/rows.py": ROW_STORE,
     # What runs in a chain is compared with operators that run one by one.
     **{f"runtime/kernels/{name}.py": CHAIN for name in ("calls", "chain", "links", "streams")},
+    "runtime/kernels/arguments.py": "unit/chain/test_arguments.py",
     "runtime/chain/links.py": CHAIN,
     "runtime/chain/small.py": CHAIN,
     **{f"runtime/kernels/{name}.py": EXPRESSIONS for name in ("plain", "vm", "words")},

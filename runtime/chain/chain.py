@@ -7,10 +7,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.chain.links import Links
+from kpg.runtime.chain.links import Links, fill
 from kpg.runtime.data.table import Change
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.step import Step
+from kpg.runtime.kernels import arguments as slot
 from kpg.runtime.kernels import chain as kernels
 from kpg.runtime.kernels import links as tables
 from kpg.runtime.kernels import streams
@@ -30,7 +31,12 @@ MEMORY: Final = 1 << 14
 
 
 class Chain:
-    """The links of a worker's operators, with memory for what flows between them."""
+    """The links of a worker's operators, with memory for what flows between them.
+
+    A step is :meth:`begin`; :meth:`advance`, then :meth:`hand_over` of the operator that is queued first and
+    its flush, until none is queued; then :meth:`commit`, or, if the step is rolled back, :meth:`settle` and
+    :meth:`renew`.
+    """
 
     def __init__(self, operators: Iterable[Operator]) -> None:
         links = Links()
@@ -40,11 +46,13 @@ class Chain:
         self._hear()
         self._table: Words = np.array(links.rows, np.int64).reshape(-1, tables.LINK_FIELDS)
         self._streams: Words = np.zeros((max(1, links.count), tables.STREAM_FIELDS), np.int64)
+        # What the last call did and operators have not been told of, unless ``_settled``.
         self._changed: Words = np.empty((len(links.rows), tables.CHANGE_FIELDS), np.int64)
         self._told = np.empty(len(links.rows), np.int64)
         self._state = np.zeros(tables.CHAIN_FIELDS, np.int64)
         self._state[tables.CHAIN_CLOCK] = call().CLOCK
         self._memory = np.empty(MEMORY, np.int64)
+        # Memory that was too little, to which streams of the step still refer.
         self._older: list[Words] = []
         self._traced = list(links.traced.values())
         self._settled = True
@@ -52,7 +60,7 @@ class Chain:
         self._read = Read([machine for machine, _ in links.machines.values()])
 
     def _hear(self) -> None:
-        """Note who, of those that have no links, reads what; whose output nobody hears is not told of."""
+        """Note in links the first operator without links that hears the output, if any does."""
         links = self._links
         for operator, end in links.ends.items():
             outside = [one.position for one, _ in operator.consumers if one not in links.ends]
@@ -62,7 +70,7 @@ class Chain:
             row[tables.LINK_HEARD] = row[tables.LINK_HEARD] or tables.NOBODY
 
     def begin(self, step: Step, changes: Iterable[tuple[Source, Sequence[Change]]]) -> None:
-        """Take a step's changes of tables."""
+        """Take a step's changes of tables; what the step before left behind is forgotten."""
         self._step = step
         self._older.clear()
         streams.begin(self._streams, self._state, self._memory, step.time, step.lower, step.floor)
@@ -73,7 +81,11 @@ class Chain:
                     self._widen()
 
     def advance(self, step: Step) -> None:
-        """Run links until one of the operators that are queued in the step must run first, or to the end."""
+        """Run links until one of the operators that are queued in the step must run first, or to the end.
+
+        What links could not do is queued in the step. DataError, or what an operator raises, where a sum does
+        not fit its type.
+        """
         state = self._state
         while True:
             self._renew()
@@ -111,7 +123,7 @@ class Chain:
         machine.sources.fill(missing[:, : machine.status[0]])
 
     def _renew(self) -> None:
-        """Bring templates up to date with arrays that were replaced since."""
+        """Bring templates up to date with arrays that were replaced since the last call."""
         for traced in self._traced:
             if traced.version != traced.spine.version:
                 traced.renew(self._table)
@@ -121,13 +133,15 @@ class Chain:
         if self._read.replaced():
             for machine, template in self._links.machines.values():
                 dictionary = machine.sources.context.dictionary
-                addresses = machine.sources.refresh()
-                template[8], template[9] = addresses.ctypes.data, addresses.shape[0]
-                template[11], template[12] = dictionary.arena.ctypes.data, dictionary.arena.shape[0]
-                template[13], template[14] = dictionary.offsets.ctypes.data, dictionary.offsets.shape[0]
+                fill(template, slot.RUN_SOURCES, machine.sources.refresh())
+                fill(template, slot.RUN_ARENA, dictionary.arena)
+                fill(template, slot.RUN_OFFSETS, dictionary.offsets)
 
     def commit(self, step: Step) -> None:
-        """Tell operators what links have done for them since they were told last, for good."""
+        """Have operators commit what links have done since they were told last, without marking it first.
+
+        What :meth:`settle` told them of they commit as those that the step has visited.
+        """
         if self._settled:
             return
         self._settled = True
@@ -143,20 +157,19 @@ class Chain:
                 operator.maintain()
 
     def settle(self, step: Step) -> None:
-        """Tell operators what links have done for them, and hand on what others hear."""
+        """Tell operators what links have done for them, so that it can be taken back; push what is heard."""
         if self._settled:
             return
         self._settled = True
-        operators = self._links.operators
-        _, _, _, _, _, _, _, changed, told, *_ = self._state.tolist()
-        for link, verdict, count, added in self._changed[:changed].tolist():
+        operators, state = self._links.operators, self._state
+        for link, verdict, count, added in self._changed[: state[tables.CHAIN_CHANGED]].tolist():
             operator = operators[link]
             step.visited.append(operator)
             if isinstance(operator, Arrange):
                 operator.appended(verdict, count, added)
             elif isinstance(operator, TopK):
                 operator.walked(added)
-        for link in self._told[:told].tolist():
+        for link in self._told[: state[tables.CHAIN_TOLD]].tolist():
             operator = operators[link]
             updates = self._updates(int(self._table[link, tables.LINK_OUTPUT]), step)
             for consumer, port in operator.consumers:
@@ -164,7 +177,7 @@ class Chain:
                     consumer.push(port, updates)
 
     def _updates(self, stream: int, step: Step) -> Updates:
-        """A stream as updates of the step."""
+        """A copy of a stream, as updates of the step."""
         address, width, rows, diff, diffs, ordered = self._streams[stream].tolist()
         data, counts = np.empty((width, rows), np.int64), np.empty(diffs, np.int64)
         streams.take(address, data.reshape(-1))
@@ -174,8 +187,9 @@ class Chain:
         return Updates(data, step.stamp, counts, bool(ordered))
 
     def hand_over(self, operator: Operator) -> None:
-        """Give an operator what its links would have read, if they have not: it runs in Python."""
+        """Give an operator, to run in Python, what its links would have read, unless they ran; skip them."""
         end = self._links.ends.get(operator)
+        # What it appends moves the bound of multiplicities, which is no other version of the trace.
         if isinstance(operator, Arrange) and operator.spine in self._links.traced:
             self._links.traced[operator.spine].version = -1
         if end is None or self._state[tables.CHAIN_NEXT] >= end:
@@ -187,7 +201,7 @@ class Chain:
                 operator.push(port, self._updates(stream, step))
 
     def _look(self, link: int, step: Step) -> None:
-        """Have an operator look at what it has put out; it raises where that is an error."""
+        """Have a link's operator look at what it has put out: DataError if that does not fit."""
         operator = self._links.operators[link]
         assert isinstance(operator, Grouped)
         operator.table.check()
@@ -195,12 +209,12 @@ class Chain:
             operator.check(self._updates(int(self._table[link, tables.LINK_OUTPUT]), step).data)
 
     def renew(self) -> None:
-        """Bring everything up to date in the next step: operators ran that the chain does not know of."""
+        """Have the next step look at all traces again: operators ran one by one, or were rolled back."""
         for traced in self._traced:
             traced.version = -1
 
     def tally(self) -> None:
-        """Add what links have counted to their operators' counters."""
+        """Add what links have counted since the last time to their operators' counters, in seconds."""
         fresh: dict[Operator, float] = {}
         for row, operator in zip(self._table, self._links.operators, strict=True):
             counters, step = operator.counters, self._step

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.kernels import arguments as slot
 from kpg.runtime.kernels import collect, groups, head, layout, meet, sort, tail, vm
 from kpg.runtime.kernels import links as tables
 from kpg.runtime.mfp import CompiledMfp
@@ -27,6 +28,7 @@ from kpg.runtime.state.groups import GroupTable
 from kpg.runtime.trace.batch import Sought
 from kpg.runtime.trace.collect import UNLIMITED
 from kpg.runtime.trace.lookup import Order
+from kpg.runtime.trace.meeting import EACH
 from kpg.runtime.trace.recent import Place
 from kpg.runtime.trace.spine import Spine
 
@@ -56,24 +58,26 @@ class Traced:
     layers: Words = field(default_factory=lambda: NONE)
     """What these have of the batches and the tail, ``int64[batches + 1, BEGINNING]``."""
     version: int = -1
+    """Of the spine as links know it; -1 if they are to be brought up to date in any case."""
     sought: Sought | None = None
+    """Kept, for links have its address."""
 
     def renew(self, table: Words) -> None:
         """Bring the links, rows of ``table``, up to date with a trace that has changed."""
         spine = self.spine
         if self.templates:
             sought = self.sought = spine.sought()
-            address, length = sought.addresses.ctypes.data, sought.addresses.shape[0]
             for template in self.templates:
-                template[10], template[11] = address, length
+                fill(template, slot.MEET_LAYERS, sought.addresses)
         recent = spine.recent
         if self.appends >= 0:
+            # Whether a step is small enough, and whether there is room, links find out by themselves.
             place = spine.place(1)
             there = recent.tail is not None if place is Place.TAIL else place is Place.HEAD
             fits = there and not recent.is_mixed
             if recent.tail is not None:
-                fill(self.appending, 13, recent.tail.description)
-                self.appending[15] = recent.tail.spare.ctypes.data
+                fill(self.appending, slot.APPENDING_TAIL, recent.tail.description)
+                self.appending[slot.APPENDING_SPARE] = recent.tail.spare.ctypes.data
             self.place[tables.PLACE_GOES_TO] = tables.TO_TAIL if place is Place.TAIL else tables.TO_HEAD
             assert self.arrange is not None
             self.place[tables.PLACE_BOUND] = self.arrange.bound
@@ -84,7 +88,7 @@ class Traced:
             for known, template in self.tops:
                 known[tables.TOP_TAIL] = recent.tail.address
                 known[tables.TOP_LAST] = self.layers[-1:].ctypes.data
-                fill(template, 0, self.layers)
+                fill(template, slot.DIFFERENCES_LAYERS, self.layers)
         self.version = spine.version
 
 
@@ -98,19 +102,21 @@ class Refreshed:
 
     def renew(self) -> None:
         """Bring the template up to date with arrays that were replaced."""
-        table, template, at = self.table, self.template, 7
-        for array in (table.spec, table.slots, table.table):
-            at = fill(template, at, array)
-        for at, array in ((16, table.free), (18, table.touched), (20, table.old), (23, table.state)):
-            fill(template, at, array)
+        table, template = self.table, self.template
+        fill(template, slot.REFRESH_SPEC, table.spec)
+        fill(template, slot.REFRESH_SLOTS, table.slots)
+        fill(template, slot.REFRESH_ROWS, table.table)
+        fill(template, slot.REFRESH_FREE, table.free)
+        fill(template, slot.REFRESH_TOUCHED, table.touched)
+        fill(template, slot.REFRESH_OLD, table.old)
+        fill(template, slot.REFRESH_STATE, table.state)
         self.version = table.version
 
 
-def fill(template: Words, at: int, array: NDArray[Any]) -> int:
-    """Let the slots from ``at`` on be an array's; the slot behind them."""
+def fill(template: Words, at: int, array: NDArray[Any]) -> None:
+    """Let the slots from ``at`` on be an array's, which the caller keeps."""
     template[at] = array.ctypes.data
     template[at + 1 : at + 1 + array.ndim] = array.shape
-    return at + 1 + array.ndim
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +126,7 @@ class Links:
     operators: list[Operator] = field(default_factory=list)
     """Of each link."""
     rows: list[list[int]] = field(default_factory=list)
+    """Of each link, ``LINK_FIELDS`` words."""
     streams: dict[Operator, int] = field(default_factory=dict)
     """The output of each operator."""
     inputs: dict[Operator, tuple[int, ...]] = field(default_factory=dict)
@@ -233,11 +240,13 @@ def read_by(operator: Operator) -> tuple[Operator, ...]:
 
 
 def link_source(links: Links, operator: Source) -> None:
+    """One link that passes on what the chain was fed, so that it is counted and heard."""
     stream = links.stream(operator)
     links.link(tables.PASSING, stream, stream)
 
 
 def link_linear(links: Links, operator: Linear) -> None:
+    """One link for its mfp."""
     width = operator.inputs[0].width
     link_mfp(links, operator.mfp, width, links.inputs[operator][0], links.stream(operator))
 
@@ -254,13 +263,13 @@ def link_mfp(links: Links, mfp: CompiledMfp, width: int, source: int, target: in
         return
     assert machine is not None
     template, code = links.template(), machine.code
-    fill(template, 0, code.instructions)
-    fill(template, 3, code.constants)
-    template[10] = 2
-    template[16] = code.outputs
-    template[19] = int(code.filters)
-    template[21], template[22] = 2, machine.sources.memos if code.memos else 0
-    fill(template, 23, machine.status)
+    fill(template, slot.RUN_CODE, code.instructions)
+    fill(template, slot.RUN_CONSTANTS, code.constants)
+    fill(template, slot.RUN_SOURCES, machine.sources.addresses)
+    template[slot.PROGRAM_OUTPUTS] = code.outputs
+    template[slot.PROGRAM_FILTERS] = int(code.filters)
+    template[slot.PROGRAM_MEMOS] = machine.sources.memos if code.memos else 0
+    fill(template, slot.RUN_STATUS, machine.status)
     links.kept.append(code.constants)
     if machine.sources.entries or code.text:
         links.machines[len(links.rows)] = machine, template
@@ -268,6 +277,7 @@ def link_mfp(links: Links, mfp: CompiledMfp, width: int, source: int, target: in
 
 
 def link_concat(links: Links, operator: Concat) -> None:
+    """One link for all of its inputs."""
     link_gather(links, links.inputs[operator], links.stream(operator))
 
 
@@ -278,24 +288,27 @@ def link_gather(links: Links, sources: tuple[int, ...], target: int) -> None:
 
 
 def link_negate(links: Links, operator: Negate) -> None:
+    """One link that turns diffs round."""
     links.link(tables.NEGATING, links.inputs[operator][0], links.stream(operator))
 
 
 def link_arrange(links: Links, operator: Arrange) -> None:
+    """Two links: one consolidates, as far as the place asks for it, and one appends; both skip, or none."""
     tidied = links.new_stream()
     (source,) = links.inputs[operator]
     traced, tidying, appending = links.trace(operator.spine), links.template(), links.template()
     place = links.address(traced.place)
-    tidying[0] = address_of(sort.consolidate)
+    tidying[slot.TIDYING_MANY] = address_of(sort.consolidate)
     links.link(tables.TIDYING, source, tidied, kernel=sort.consolidate_few, slots=tidying, extra=place)
-    fill(appending, 8, operator.spine.recent.head.description)
-    appending[12] = address_of(tail.insert)
+    fill(appending, slot.APPENDING_HEAD, operator.spine.recent.head.description)
+    appending[slot.APPENDING_INSERT] = address_of(tail.insert)
     traced.appends, traced.appending, traced.arrange = len(links.rows), appending, operator
     target = links.stream(operator)
     links.link(tables.APPENDING, tidied, target, kernel=head.append, slots=appending, extra=place)
 
 
 def link_top_k(links: Links, operator: TopK) -> None:
+    """One link that reads the groups of what the arrangement streams on, before the step and now."""
     traced, template = links.trace(operator.arrangement.spine), links.template()
     known = np.zeros(tables.TOP_FIELDS, np.int64)
     known[tables.TOP_HEADS] = address_of(collect.heads)
@@ -304,13 +317,14 @@ def link_top_k(links: Links, operator: TopK) -> None:
     traced.tops.append((known, template))
     known[tables.TOP_WIDTH], known[tables.TOP_SKIP] = operator.width, operator.offset
     known[tables.TOP_LIMIT] = UNLIMITED if operator.limit is None else operator.limit
-    fill(template, 10, links.keep(ONCE.offsets))
-    fill(template, 13, links.keep(ONCE.signs))
+    fill(template, slot.DIFFERENCES_OFFSETS, links.keep(ONCE.offsets))
+    fill(template, slot.DIFFERENCES_SIGNS, links.keep(ONCE.signs))
     source, target, extra = links.inputs[operator][0], links.stream(operator), links.address(known)
     links.link(tables.READING_TOP, source, target, kernel=collect.differences, slots=template, extra=extra)
 
 
 def link_join(links: Links, operator: Join) -> None:
+    """The links of each path, and one for all that comes of them."""
     ends = tuple(link_path(links, operator, path) for path in operator.paths)
     link_gather(links, ends, links.stream(operator))
 
@@ -332,19 +346,20 @@ def link_path(links: Links, operator: Join, path: JoinPath) -> int:
 def link_stage(links: Links, stage: Stage, through: bool, source: int, target: int) -> None:
     """One link for a look-up, which meets updates of the same time if it is to go ``through`` them."""
     template, meeting, spine = links.template(), stage.meeting, stage.arrangement.spine
-    fill(template, 8, meeting.columns)
-    template[12] = (Order.THROUGH if through else Order.BEFORE).value
-    template[13] = int(meeting.leading)
-    template[17], template[18] = 2, meeting.width
+    fill(template, slot.MEET_COLUMNS, meeting.columns)
+    template[slot.MEET_ORDER] = (Order.THROUGH if through else Order.BEFORE).value
+    template[slot.MEET_ORDERED] = int(meeting.leading)
+    template[slot.MATCHES_EACH], template[slot.MATCHES_WIDTH] = EACH, meeting.width
     spine.recent.head.serve(meeting.key)
     links.trace(spine).templates.append(template)
     links.link(tables.MEETING, source, target, kernel=meet.meet, slots=template)
 
 
 def link_reduce(links: Links, operator: Reduce | Distinct) -> None:
+    """One link that adds to the groups and puts out what changes."""
     template, table, what = links.template(), operator.table, operator.output
-    template[5], template[6] = what, table.key
-    template[26] = table.key + (table.spec.shape[0] if what == groups.SUMS else 0)
+    template[slot.REFRESH_WHAT], template[slot.REFRESH_NK] = what, table.key
+    template[slot.REFRESHING_WIDTH] = table.key + (table.spec.shape[0] if what == groups.SUMS else 0)
     links.refreshed.append(Refreshed(table, template))
     state = table.state.ctypes.data
     source, target = links.inputs[operator][0], links.stream(operator)

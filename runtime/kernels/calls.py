@@ -1,15 +1,64 @@
 """The links of a chain that call other kernels, by address and with slots for arguments.
 
-A slot is a word; an array takes its address and its shape (see ``runtime/native/signature.py``). The numbers
-of slots below follow from the signatures of the kernels that are called.
+``kernels.arguments`` says which slots are which. Each function here runs one kind of link over all rows of
+its input, and returns what ``chain.run_link`` does: FAILED and NARROW come before the output is written.
+Memory is what ``reserve`` finds; the part that the output takes is kept by moving CHAIN_FREE behind it.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.kernels import device, invoke_intrinsic, load_intrinsic, save_intrinsic
+from kpg.runtime.kernels import device, inlined, invoke_intrinsic, load_intrinsic, save_intrinsic
+from kpg.runtime.kernels.arguments import (
+    APPEND_HEAD,
+    APPENDING_HEAD,
+    APPENDING_INSERT,
+    APPENDING_SPARE,
+    APPENDING_TAIL,
+    CONSOLIDATE_OUT,
+    CONSOLIDATE_OUT_TIME,
+    CONSOLIDATE_STATE,
+    CONSOLIDATE_SUMS,
+    DIFFERENCES_EPOCHS,
+    DIFFERENCES_GROUPS,
+    DIFFERENCES_OUT,
+    DIFFERENCES_PREFIX,
+    DIFFERENCES_READING,
+    HEADS_DATA,
+    HEADS_OUT,
+    INSERT_SPARE,
+    INSERT_TAIL,
+    MATCHES_EACH,
+    MATCHES_WIDTH,
+    MEET_BUFFER,
+    MEET_CLOSED,
+    MEET_FLOOR,
+    MEET_ORDERED,
+    MEET_ORIGIN,
+    MEET_ROOM,
+    PROGRAM_FILTERS,
+    PROGRAM_MEMOS,
+    PROGRAM_OUTPUTS,
+    REFRESH_DATA,
+    REFRESH_DIFF,
+    REFRESH_MARKER,
+    REFRESH_OUT,
+    REFRESH_OUT_DIFF,
+    REFRESH_ROWS,
+    REFRESH_SLOTS,
+    REFRESH_TOUCHED,
+    REFRESHING_WIDTH,
+    RUN_DATA,
+    RUN_KEPT,
+    RUN_MISSING,
+    RUN_OUT,
+    TIDYING_MANY,
+    UPDATES_DATA,
+    UPDATES_DIFF,
+    UPDATES_TIME,
+)
 from kpg.runtime.kernels.collect import LAYERS_DEPTH, LIMIT, ROUNDS, SKIP, THERE, WALKED, WRITTEN
-from kpg.runtime.kernels.groups import DOUBTFUL, MARKER, OVERFLOW
+from kpg.runtime.kernels.groups import ALLOTTED, DOUBTFUL, ENTRIES, LIVE, MARKER, OVERFLOW
 from kpg.runtime.kernels.layout import BEGINNING, STRIDE
 from kpg.runtime.kernels.layout import ROWS as HEAD_ROWS
 from kpg.runtime.kernels.links import (
@@ -74,8 +123,32 @@ save = save_intrinsic()
 
 @device
 def copy_template(template: int, slots: Words) -> None:
+    """Let the slots be those of a link's template."""
     for i in range(MOST_SLOTS):
         slots[i] = load(template, i)
+
+
+@inlined
+def set_words(slots: Words, at: int, address: int, count: int) -> None:
+    """Let the argument that begins at a slot be ``int64[count]``."""
+    slots[at] = address
+    slots[at + 1] = count
+
+
+@inlined
+def set_table(slots: Words, at: int, address: int, columns: int, rows: int) -> None:
+    """Let the argument that begins at a slot be ``int64[columns, rows]``."""
+    slots[at] = address
+    slots[at + 1] = columns
+    slots[at + 2] = rows
+
+
+@inlined
+def set_updates(slots: Words, stream: Words, state: Words) -> None:
+    """Let the first arguments be a stream: its data, its one time, and its diffs."""
+    set_table(slots, UPDATES_DATA, stream[STREAM_DATA], stream[STREAM_WIDTH], stream[STREAM_ROWS])
+    set_table(slots, UPDATES_TIME, state[CHAIN_TIME], 1, 1)
+    set_words(slots, UPDATES_DIFF, stream[STREAM_DIFF], stream[STREAM_DIFFS])
 
 
 @device
@@ -84,17 +157,17 @@ def run_program(link: Words, streams: Table, state: Words, slots: Words) -> int:
     stream = streams[link[LINK_INPUT]]
     rows = stream[STREAM_ROWS]
     copy_template(link[LINK_SLOTS], slots)
-    filters = slots[19] != 0
-    outputs = slots[16]
-    kept_rows = rows if filters else 0
-    memory = reserve(state, (outputs + 1) * rows + 2 * slots[22] * rows)
+    filters = slots[PROGRAM_FILTERS] != 0
+    outputs = slots[PROGRAM_OUTPUTS]
+    memos = slots[PROGRAM_MEMOS]
+    memory = reserve(state, (outputs + 1) * rows + 2 * memos * rows)
     if memory == 0:
         return NARROW
     kept = memory + 8 * outputs * rows
-    slots[5], slots[6], slots[7] = stream[STREAM_DATA], stream[STREAM_WIDTH], rows
-    slots[15], slots[17] = memory, rows
-    slots[18], slots[19] = kept, kept_rows
-    slots[20], slots[22] = kept + 8 * rows, slots[22] * rows
+    set_table(slots, RUN_DATA, stream[STREAM_DATA], stream[STREAM_WIDTH], rows)
+    set_table(slots, RUN_OUT, memory, outputs, rows)
+    set_words(slots, RUN_KEPT, kept, rows if filters else 0)
+    set_table(slots, RUN_MISSING, kept + 8 * rows, 2, memos * rows)
     if invoke(link[LINK_FUNCTION], slots.ctypes.data) != 0:
         return FAILED
     passed = slots[0]
@@ -117,36 +190,35 @@ def run_program(link: Words, streams: Table, state: Words, slots: Words) -> int:
 
 @device
 def meet(link: Words, streams: Table, state: Words, slots: Words) -> int:
-    """``meet.meet``: a half-join. The template has in slot 17 for how many matches of a row to make room."""
+    """``meet.meet``: a half-join. Too many matches have it make more room, for the steps that follow too."""
     stream = streams[link[LINK_INPUT]]
     rows = stream[STREAM_ROWS]
     if rows > MANY:
         return FAILED
     template = link[LINK_SLOTS]
-    width = load(template, 18)
+    width = load(template, MATCHES_WIDTH)
     memory = 0
     room = 0
     count = FULL
     while count == FULL:
-        room = min(load(template, 17) * rows, MOST_ROOM) + LEAST_ROOM
+        room = min(load(template, MATCHES_EACH) * rows, MOST_ROOM) + LEAST_ROOM
         words = 1 + (width + 4) * room
         memory = reserve(state, words)
         if memory == 0:
             return NARROW
         copy_template(template, slots)
-        slots[0], slots[1], slots[2] = stream[STREAM_DATA], stream[STREAM_WIDTH], rows
-        slots[3], slots[4], slots[5] = state[CHAIN_TIME], 1, 1
-        slots[6], slots[7] = stream[STREAM_DIFF], stream[STREAM_DIFFS]
-        slots[13] = slots[13] & stream[STREAM_ORDERED]
-        slots[14], slots[15], slots[16] = state[CHAIN_CLOSED], state[CHAIN_FLOOR], 0
-        slots[17], slots[18], slots[19] = room, memory, words
+        set_updates(slots, stream, state)
+        slots[MEET_ORDERED] = slots[MEET_ORDERED] & stream[STREAM_ORDERED]
+        slots[MEET_CLOSED], slots[MEET_FLOOR], slots[MEET_ORIGIN] = state[CHAIN_CLOSED], state[CHAIN_FLOOR], 0
+        slots[MEET_ROOM] = room
+        set_words(slots, MEET_BUFFER, memory, words)
         if invoke(link[LINK_FUNCTION], slots.ctypes.data) != 0:
             return FAILED
         count = slots[0]
         if count == FULL:
             if room >= MOST_ROOM:
                 return FAILED
-            save(template, 17, 4 * load(template, 17))
+            save(template, MATCHES_EACH, 4 * load(template, MATCHES_EACH))
     told = load(memory, 0)
     if count < 0 or (count > 0 and told & (TIMES | ONE_TIME) != 0):
         return FAILED
@@ -174,7 +246,7 @@ def tidy(link: Words, streams: Table, state: Words, slots: Words) -> int:
         if rows > SMALL_FOR_TAIL:
             return FAILED
         if rows > FEW_TIDIED:
-            function = load(link[LINK_SLOTS], 0)
+            function = load(link[LINK_SLOTS], TIDYING_MANY)
     elif stream[STREAM_DIFFS] == 1 or rows > FEW_TIDIED:
         streams[link[LINK_OUTPUT]] = stream
         return DONE
@@ -183,13 +255,11 @@ def tidy(link: Words, streams: Table, state: Words, slots: Words) -> int:
         return NARROW
     sums = memory + 8 * width * rows
     told = sums + 8 * rows
-    slots[0], slots[1], slots[2] = stream[STREAM_DATA], width, rows
-    slots[3], slots[4], slots[5] = state[CHAIN_TIME], 1, 1
-    slots[6], slots[7] = stream[STREAM_DIFF], stream[STREAM_DIFFS]
-    slots[8], slots[9] = memory, width * rows
-    slots[10], slots[11] = memory, 0
-    slots[12], slots[13] = sums, rows
-    slots[14], slots[15] = told, 2
+    set_updates(slots, stream, state)
+    set_words(slots, CONSOLIDATE_OUT, memory, width * rows)
+    set_words(slots, CONSOLIDATE_OUT_TIME, memory, 0)
+    set_words(slots, CONSOLIDATE_SUMS, sums, rows)
+    set_words(slots, CONSOLIDATE_STATE, told, 2)
     if invoke(function, slots.ctypes.data) != 0:
         return FAILED
     kept = slots[0]
@@ -210,21 +280,21 @@ def tidy(link: Words, streams: Table, state: Words, slots: Words) -> int:
 def append(link: Words, streams: Table, state: Words, slots: Words, change: Words) -> int:
     """``head.append`` or ``tail.insert``, if the step is small and there is room.
 
-    The template has the descriptions of both, and, in slot 12, the address of ``tail.insert``.
+    Fills in ``change``, but for CHANGE_LINK.
     """
     stream = streams[link[LINK_INPUT]]
     rows = stream[STREAM_ROWS]
     template = link[LINK_SLOTS]
-    head = load(template, 8)
+    head = load(template, APPENDING_HEAD)
     function = link[LINK_FUNCTION]
-    slots[8], slots[9] = head, load(template, 9)
+    set_words(slots, APPEND_HEAD, head, load(template, APPENDING_HEAD + 1))
     if load(link[LINK_EXTRA], PLACE_GOES_TO) == TO_TAIL:
-        tail = load(template, 13)
+        tail = load(template, APPENDING_TAIL)
         if rows > SMALL_FOR_TAIL or load(tail, HEAD_ROWS) + rows > MOST_IN_TAIL:
             return FAILED
-        function = load(template, 12)
-        slots[8], slots[9] = tail, load(template, 14)
-        slots[10], slots[11] = load(template, 15), 3
+        function = load(template, APPENDING_INSERT)
+        set_words(slots, INSERT_TAIL, tail, load(template, APPENDING_TAIL + 1))
+        set_words(slots, INSERT_SPARE, load(template, APPENDING_SPARE), 3)
     elif rows > SMALL_STEP or load(head, HEAD_ROWS) + rows > load(head, STRIDE):
         return FAILED
     largest = 0
@@ -233,9 +303,7 @@ def append(link: Words, streams: Table, state: Words, slots: Words, change: Word
     bound = load(link[LINK_EXTRA], PLACE_BOUND)
     if largest > (MOST_COUNTED - bound) // (rows + 1):
         return FAILED
-    slots[0], slots[1], slots[2] = stream[STREAM_DATA], stream[STREAM_WIDTH], rows
-    slots[3], slots[4], slots[5] = state[CHAIN_TIME], 1, 1
-    slots[6], slots[7] = stream[STREAM_DIFF], stream[STREAM_DIFFS]
+    set_updates(slots, stream, state)
     if invoke(function, slots.ctypes.data) != 0:
         return FAILED
     change[CHANGE_VERDICT] = slots[0] if function == link[LINK_FUNCTION] else INSERTED
@@ -247,7 +315,10 @@ def append(link: Words, streams: Table, state: Words, slots: Words, change: Word
 
 @device
 def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) -> int:
-    """``collect.differences``: what the change of some groups, of sorted rows, makes of their first rows."""
+    """``collect.differences``: what the change of some groups, of sorted rows, makes of their first rows.
+
+    Fills in CHANGE_ADDED.
+    """
     stream = streams[link[LINK_INPUT]]
     rows, extra = stream[STREAM_ROWS], link[LINK_EXTRA]
     if load(load(extra, TOP_PLACE), PLACE_GOES_TO) != TO_TAIL or stream[STREAM_ORDERED] == 0:
@@ -261,8 +332,8 @@ def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) 
     prefix = memory + 8 * (width + 2) * room
     tasks = 1
     if group > 0:
-        slots[0], slots[1], slots[2] = stream[STREAM_DATA], stream[STREAM_WIDTH], rows
-        slots[3], slots[4], slots[5] = prefix, group, rows
+        set_table(slots, HEADS_DATA, stream[STREAM_DATA], stream[STREAM_WIDTH], rows)
+        set_table(slots, HEADS_OUT, prefix, group, rows)
         if invoke(load(extra, TOP_HEADS), slots.ctypes.data) != 0:
             return FAILED
         tasks = slots[0]
@@ -281,11 +352,11 @@ def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) 
     for i in range(BEGINNING):
         save(load(extra, TOP_LAST), i, load(load(extra, TOP_TAIL), i))
     copy_template(link[LINK_SLOTS], slots)
-    slots[3], slots[4], slots[5] = prefix, group, tasks
-    slots[6], slots[7] = numbers, tasks
-    slots[8], slots[9] = epochs, tasks
-    slots[15], slots[16] = reading, ROUNDS
-    slots[17], slots[18], slots[19] = memory, width + 2, room
+    set_table(slots, DIFFERENCES_PREFIX, prefix, group, tasks)
+    set_words(slots, DIFFERENCES_GROUPS, numbers, tasks)
+    set_words(slots, DIFFERENCES_EPOCHS, epochs, tasks)
+    set_words(slots, DIFFERENCES_READING, reading, ROUNDS)
+    set_table(slots, DIFFERENCES_OUT, memory, width + 2, room)
     if invoke(link[LINK_FUNCTION], slots.ctypes.data) != 0 or slots[0] != tasks:
         return FAILED
     found = load(reading, WRITTEN)
@@ -303,19 +374,20 @@ def refresh(link: Words, streams: Table, state: Words, slots: Words) -> int:
     rows = stream[STREAM_ROWS]
     copy_template(link[LINK_SLOTS], slots)
     table = link[LINK_EXTRA]
-    full = load(table, 0) + rows > slots[13] or 2 * (load(table, 3) + rows) > slots[11]
-    if rows >= MANY or full or load(table, 2) != 0 or rows > slots[19]:
+    room, capacity, entries = slots[REFRESH_ROWS + 1], slots[REFRESH_SLOTS + 1], slots[REFRESH_TOUCHED + 1]
+    full = load(table, ALLOTTED) + rows > room or 2 * (load(table, LIVE) + rows) > capacity or rows > entries
+    if rows >= MANY or full or load(table, ENTRIES) != 0:
         return FAILED
-    width = slots[26]
-    slots[15] = load(table, MARKER)
+    width = slots[REFRESHING_WIDTH]
+    slots[REFRESH_MARKER] = load(table, MARKER)
     memory = reserve(state, 2 * rows * (width + 1))
     if memory == 0:
         return NARROW
     diff = memory + 16 * rows * width
-    slots[0], slots[1], slots[2] = stream[STREAM_DATA], stream[STREAM_WIDTH], rows
-    slots[3], slots[4] = stream[STREAM_DIFF], stream[STREAM_DIFFS]
-    slots[25], slots[26] = memory, 2 * rows * width
-    slots[27], slots[28] = diff, 2 * rows
+    set_table(slots, REFRESH_DATA, stream[STREAM_DATA], stream[STREAM_WIDTH], rows)
+    set_words(slots, REFRESH_DIFF, stream[STREAM_DIFF], stream[STREAM_DIFFS])
+    set_words(slots, REFRESH_OUT, memory, 2 * rows * width)
+    set_words(slots, REFRESH_OUT_DIFF, diff, 2 * rows)
     if invoke(link[LINK_FUNCTION], slots.ctypes.data) != 0:
         return FAILED
     count = slots[0]

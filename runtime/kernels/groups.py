@@ -6,10 +6,7 @@ that a group is one place in memory. The probe is written out in the loops that 
 with arrays costs reference counting, many times the probe's own cost.
 What ``spec`` says of the accumulators, and how they add up, is in ``accumulators``.
 
-``state int64[STATE_FIELDS]``: groups allotted, free group numbers, entries, live groups, a sink for
-prefetches; at ``OVERFLOW``, whether the rows of a group came to be more than 64 bits can count; at
-``DOUBTFUL``, whether an output word may be out of its type's range; and at ``MARKER`` what tells this step
-from others.
+What a table counts and tells of is ``state int64[STATE_FIELDS]``.
 """
 
 import numpy as np
@@ -36,9 +33,14 @@ BLOCK = 64
 FEW = 64  # groups, in a table of at most which rows are first sorted by group
 FEWER = 8  # groups, in a table of at most which a block of keys is compared with each
 LARGE = 1024  # rows of a block then
-OVERFLOW = 5
-DOUBTFUL = 6
-MARKER = 7
+ALLOTTED = 0  # of the state: groups that have a number, or had one that is free
+FREED = 1  # numbers that are free
+ENTRIES = 2  # groups touched in the step
+LIVE = 3  # groups
+SINK = 4  # for what is prefetched
+OVERFLOW = 5  # whether the rows of a group came to be more than 64 bits can count
+DOUBTFUL = 6  # whether an output word may be out of its type's range
+MARKER = 7  # what tells this step from others
 STATE_FIELDS = 8
 MOST_DECIMAL = 10**18 - 1
 SUMS = 0  # what a refresh puts out: key and aggregates
@@ -67,13 +69,13 @@ def hash_key(rows, group, width):
 @device
 def new_group(data, row, slot, nk, slots, rows, free, state):
     """A group with the row's key and zero accumulators, at the empty slot."""
-    if state[1] > 0:
-        state[1] -= 1
-        group = free[state[1]]
+    if state[FREED] > 0:
+        state[FREED] -= 1
+        group = free[state[FREED]]
     else:
-        group = state[0]
-        state[0] += 1
-    state[3] += 1
+        group = state[ALLOTTED]
+        state[ALLOTTED] += 1
+    state[LIVE] += 1
     slots[slot] = group + 1
     rows[group, 0] = 0
     for c in range(nk):
@@ -87,11 +89,11 @@ def new_group(data, row, slot, nk, slots, rows, free, state):
 def touch(group, marker, nk, rows, touched, old, state):
     """Remember the accumulators of a group that is touched first since ``marker``."""
     rows[group, 0] = marker
-    entry = state[2]
+    entry = state[ENTRIES]
     touched[entry] = group
     for a in range(old.shape[1]):
         old[entry, a] = rows[group, 1 + nk + a]
-    state[2] = entry + 1
+    state[ENTRIES] = entry + 1
 
 
 @device
@@ -137,7 +139,7 @@ def prefetch(data, order, start, stop, nk, slots, rows, homes, groups):
 def add_rows(data, diff, first, last, nk, spec, slots, rows, marker, free, touched, old, state):
     """Add rows ``first .. last``, which bear one time; entries record the groups touched since ``marker``."""
     mask = slots.shape[0] - 1
-    few = last - first > BLOCK and state[0] <= FEW and diff.shape[0] == 1 and abs(diff[0]) == 1
+    few = last - first > BLOCK and state[ALLOTTED] <= FEW and diff.shape[0] == 1 and abs(diff[0]) == 1
     for s in range(spec.shape[0]):
         few = few and spec[s, 0] != SUM_DOUBLE
     block = LARGE if few else BLOCK
@@ -148,11 +150,11 @@ def add_rows(data, diff, first, last, nk, spec, slots, rows, marker, free, touch
     natural = np.empty(0, np.int64)
     for start in range(first, last, block):
         stop = min(start + block, last)
-        known = few and state[0] <= FEWER and state[1] == 0
+        known = few and state[ALLOTTED] <= FEWER and state[FREED] == 0
         if known:
-            known = compare_with_each(data, start, stop, nk, rows, state[0], groups) == 0
+            known = compare_with_each(data, start, stop, nk, rows, state[ALLOTTED], groups) == 0
         if not known:
-            state[4] ^= prefetch(data, natural, start, stop, nk, slots, rows, homes, groups)
+            state[SINK] ^= prefetch(data, natural, start, stop, nk, slots, rows, homes, groups)
         for row in range(start, start if known else stop):
             slot = homes[row - start]
             while True:
@@ -170,12 +172,14 @@ def add_rows(data, diff, first, last, nk, spec, slots, rows, marker, free, touch
             if rows[group, 0] != marker:
                 touch(group, marker, nk, rows, touched, old, state)
             groups[row - start] = group
-        if few and state[0] <= FEW:
-            sort_by_group(groups, stop - start, state[0], ends, order)
-            for group in range(state[0]):
+        if few and state[ALLOTTED] <= FEW:
+            sort_by_group(groups, stop - start, state[ALLOTTED], ends, order)
+            for group in range(state[ALLOTTED]):
                 if ends[group] < ends[group + 1] and rows[group, 0] != marker:
                     touch(group, marker, nk, rows, touched, old, state)
-            overflow = add_few(data, start, stop, diff[0], groups, state[0], ends, order, 1 + nk, rows, spec)
+            overflow = add_few(
+                data, start, stop, diff[0], groups, state[ALLOTTED], ends, order, 1 + nk, rows, spec
+            )
         else:
             overflow = add_block(data, start, stop, diff, groups, 1 + nk, rows, spec)
         if overflow:
@@ -207,10 +211,10 @@ def accumulate_times(
     mask = slots.shape[0] - 1
     homes = np.empty(BLOCK, np.int64)
     groups = np.empty(BLOCK, np.int64)
-    first = state[2]
+    first = state[ENTRIES]
     for i in range(n):
         if i % BLOCK == 0:
-            state[4] ^= prefetch(data, order, i, min(i + BLOCK, n), nk, slots, rows, homes, groups)
+            state[SINK] ^= prefetch(data, order, i, min(i + BLOCK, n), nk, slots, rows, homes, groups)
         row = order[i]
         slot = homes[i % BLOCK]
         while True:
@@ -237,11 +241,11 @@ def accumulate_times(
                 if time[c, row] != time[c, order[i + 1]]:
                     last = True
         if last:
-            for entry in range(first, state[2]):
+            for entry in range(first, state[ENTRIES]):
                 when[entry] = row
                 for a in range(new.shape[1]):
                     new[entry, a] = rows[touched[entry], 1 + nk + a]
-            first = state[2]
+            first = state[ENTRIES]
             marker += 1
     return marker
 
@@ -391,7 +395,7 @@ def refresh(data, diff, what, nk, spec, slots, rows, marker, free, touched, old,
     begins with the changes ``int64[width, n]``. Returns n.
     """
     add_rows(data, diff, 0, data.shape[1], nk, spec, slots, rows, marker, free, touched, old, state)
-    entries = state[2]
+    entries = state[ENTRIES]
     room = 2 * entries
     width = nk + spec.shape[0] if what == SUMS else nk
     wide = out[: width * room].reshape((width, room))
@@ -447,6 +451,6 @@ def purge(touched, entries, spec, nk, slots, rows, free, state):
             continue
         remove_slot(group, nk, slots, rows)
         rows[group, 0] = -1
-        free[state[1]] = group
-        state[1] += 1
-        state[3] -= 1
+        free[state[FREED]] = group
+        state[FREED] += 1
+        state[LIVE] -= 1

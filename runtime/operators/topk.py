@@ -241,7 +241,10 @@ class TopK(GroupReader):
         return rows, diff, task
 
     def walked(self, vain: int) -> None:
-        """Take note that a kernel has read groups, and of the updates it walked over in vain."""
+        """Take note that a link has read groups, walking over so many updates in vain.
+
+        As :meth:`Spine.layers` does of those who read in order, it has the next steps go to the tail.
+        """
         self.dead += vain
         self.arrangement.spine.recent.direct = DIRECT
 

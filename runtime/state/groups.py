@@ -65,7 +65,7 @@ class GroupTable:
 
     def __len__(self) -> int:
         """The number of groups held."""
-        return int(self.state[3])
+        return int(self.state[kernels.LIVE])
 
     @property
     def marker(self) -> int:
@@ -81,7 +81,7 @@ class GroupTable:
     @property
     def entries(self) -> int:
         """How many (group, time) pairs this step has touched."""
-        return int(self.state[2])
+        return int(self.state[kernels.ENTRIES])
 
     def accumulate(self, updates: Updates) -> None:
         """Add updates that all bear the step's one time. DataError if a count does not fit 64 bits."""
@@ -217,7 +217,7 @@ class GroupTable:
         self._finish()
 
     def _finish(self) -> None:
-        self.state[2] = self.state[kernels.OVERFLOW] = 0
+        self.state[kernels.ENTRIES] = self.state[kernels.OVERFLOW] = 0
         self.state[kernels.MARKER] += 1
         if self.when.shape[0]:
             self.new = np.empty((0, self.words), np.int64)
@@ -229,11 +229,11 @@ class GroupTable:
 
     def _reserve(self, n: int) -> None:
         """Room for n more groups and n more entries."""
-        allotted, _, entries, live = self.state[:4].tolist()
+        allotted, freed, entries, live = self.state[: kernels.SINK].tolist()
         if allotted + n > self.table.shape[0]:
             capacity = max(4 * allotted, allotted + n) + n
             self.table = _grown(self.table, capacity, allotted)
-            self.free = _grown(self.free, capacity, int(self.state[1]))
+            self.free = _grown(self.free, capacity, freed)
             self.version += 1
         if 2 * (live + n) > self.slots.shape[0]:
             slots = np.zeros(1 << (4 * (live + n) - 1).bit_length(), np.int64)

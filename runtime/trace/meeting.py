@@ -13,6 +13,9 @@ from kpg.runtime.trace.updates import Updates, Words
 FEW: Final = MANY
 """Stream rows for which room for their matches is made without asking how many there are."""
 
+EACH: Final = 2
+"""Matches of a stream row for which there is room at first."""
+
 
 class Meeting:
     """The columns by which a stream meets a trace, and those that are kept of both; see ``lookup``."""
@@ -27,7 +30,7 @@ class Meeting:
         self.leading = bool(key) and key == tuple(range(len(key)))
         """Whether a stream that is sorted is sorted by the key."""
         self.width = counts[1] + counts[2]
-        self._each = 2
+        self._each = EACH
         """Matches of a stream row for which room is made: about as many as there were, within limits."""
 
     def of(

@@ -69,7 +69,7 @@ class Recent:
         return self.head.nbytes + (self.tail.nbytes if self.tail is not None else 0)
 
     def place(self, count: int) -> Place:
-        """Where so many updates of a step go, if nobody else reads the trace."""
+        """Where so many updates of a step go, if nobody else reads the trace: room is not asked for."""
         if count > SMALL_STEP:
             return Place.BATCH
         if not self.direct:
@@ -124,10 +124,11 @@ class Recent:
         self._ends.append((upper, size))
 
     def inserted(self, count: int, before: Antichain) -> None:
-        """Take note of updates that are in the tail now."""
+        """Take note of ``count`` updates, from ``before`` on, that are in the tail now."""
         assert self.tail is not None
         if self.tail.size == count:
             self.lower = before
+        # It is sealed as the step ends, while the next one is likely to find room: else that one would wait.
         if self.tail.size > MOST_IN_TAIL - SMALL_FOR_TAIL // 4:
             self.crowded = True
 

@@ -13,8 +13,9 @@ import kpg
 from kpg.runtime.chain import chain, small
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.kernels import chain as kernels
+from kpg.runtime.kernels import links as tables
 from kpg.runtime.kernels import streams
-from kpg.runtime.trace import head, recent, tail
+from kpg.runtime.trace import head, recent
 from kpg.runtime.worker import Worker
 
 TABLES = (
@@ -57,8 +58,13 @@ def asked(database: kpg.Database) -> dict[str, list[Any]]:
     return {name: sorted(database.sql(query).fetchall(), key=repr) for name, query in VIEWS.items()}
 
 
+def chain_of(database: kpg.Database) -> chain.Chain | None:
+    """The chain that is made, if one is."""
+    return database._engine.executor._small_steps._chain
+
+
 class History:
-    """Two databases that go through the same changes, of which one has no chain."""
+    """Databases that go through the same changes: ``chained`` small steps in a chain, ``plain`` without."""
 
     def __init__(self, seed: int, patch: pytest.MonkeyPatch) -> None:
         self.rng, self.patch = random.Random(seed), patch
@@ -130,6 +136,7 @@ def test_small_steps_in_a_chain_are_steps(seed: int, monkeypatch: pytest.MonkeyP
         history.change(rng.choice((1, 1, 3, 20)))
         if step % 6 == 5:
             assert answers(history.chained) == asked(history.chained)
+    assert chain_of(history.chained) is not None and chain_of(history.plain) is None
 
 
 @contextmanager
@@ -235,7 +242,10 @@ def test_who_listens_hears_what_changed() -> None:
     with database.view("v0").subscribe(lambda changes: heard.append(changes)):
         database.sql("insert into t values (2, 5)")
         database.sql("delete from t where a = 2")
-    assert len(heard) == 2
+    assert [[(row, diff) for row, _, diff in sorted(changes)] for changes in heard] == [
+        [((2, 8), -1), ((2, 28), 1)],
+        [((0, 0), 1), ((2, 28), -1)],
+    ]
 
 
 def test_views_that_come_and_go_are_in_the_next_chain() -> None:
@@ -253,15 +263,14 @@ def test_a_chain_is_made_after_some_small_steps_and_not_for_large_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     database = simple(JOIN)
-    steps = database._engine.executor._small_steps
-    assert steps._chain is not None
+    assert chain_of(database) is not None
     database.sql("create materialized view other as select a from t")
     database.insert("t", [(row, row) for row in range(small.FEW + 1)])
     monkeypatch.setattr(small, "USUAL", 2)
     database.sql("insert into t values (1, 1)")
-    assert steps._chain is None
+    assert chain_of(database) is None
     database.sql("insert into t values (1, 1)")
-    assert steps._chain is not None
+    assert chain_of(database) is not None
 
 
 def test_text_that_is_new_is_told_to_the_functions_of_text() -> None:
@@ -282,8 +291,17 @@ def test_text_that_is_new_is_told_to_the_functions_of_text() -> None:
 
 def test_memory_is_widened_in_the_midst_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain, "MEMORY", 16)
+    widened = []
+    widen = chain.Chain._widen
+
+    def spied(self: chain.Chain) -> None:
+        widened.append(int(self._state[tables.CHAIN_NEXT]))
+        widen(self)
+
+    monkeypatch.setattr(chain.Chain, "_widen", spied)
     database = simple(JOIN)
     database.insert("t", [(row % 4, row) for row in range(200)])
+    assert max(widened) > 0
     per_group = [sum(range(group, 200, 4)) + group for group in range(4)]
     assert rows_of(database, "v0") == [(a, a * a * per_group[a]) for a in (1, 2, 3)]
 
@@ -296,27 +314,26 @@ def test_without_addresses_operators_run_one_by_one(monkeypatch: pytest.MonkeyPa
 
 def test_a_query_does_not_cost_the_chain() -> None:
     database = simple(JOIN)
-    made = database._engine.executor._small_steps._chain
+    made = chain_of(database)
     assert database.sql("select count(*) from t, u").fetchall() == [(16,)]
     database.sql("insert into t values (1, 1)")
-    assert database._engine.executor._small_steps._chain is made
+    assert made is not None and chain_of(database) is made
 
 
 def test_feeding_adds_rows_with_their_diffs() -> None:
-    table, state = np.zeros((2, 6), np.int64), np.zeros(11, np.int64)
+    table = np.zeros((2, tables.STREAM_FIELDS), np.int64)
+    state = np.zeros(tables.CHAIN_FIELDS, np.int64)
     memory = np.zeros(64, np.int64)
     streams.begin(table, state, memory, 7, 7, 6)
     assert streams.feed(table, state, 1, np.array([4, 5], np.int64), 1)
-    assert table[1, 1:3].tolist() == [1, 2] and table[1, 4:].tolist() == [1, 1]
+    shape = [tables.STREAM_WIDTH, tables.STREAM_ROWS, tables.STREAM_DIFFS, tables.STREAM_ORDERED]
+    assert table[1, shape].tolist() == [1, 2, 1, 1]
     assert streams.feed(table, state, 1, np.array([2], np.int64), -1)
     rows, diffs = np.empty(3, np.int64), np.empty(3, np.int64)
-    streams.take(int(table[1, 0]), rows)
-    streams.take(int(table[1, 3]), diffs)
+    assert table[1, shape].tolist() == [1, 3, 3, 0]
+    streams.take(int(table[1, tables.STREAM_DATA]), rows)
+    streams.take(int(table[1, tables.STREAM_DIFF]), diffs)
     assert (rows.tolist(), diffs.tolist()) == ([4, 5, 2], [1, 1, -1])
     assert not streams.feed(table, state, 0, np.zeros(64, np.int64), 1)
     streams.begin(table, state, memory, 8, 8, 7)
-    assert table[:, 2].tolist() == [0, 0] and memory[0] == 8
-
-
-def test_a_tail_has_the_limits_of_the_chain() -> None:
-    assert recent.MOST_IN_TAIL == tail.MOST_IN_TAIL == 2 * recent.SMALL_FOR_TAIL
+    assert table[:, tables.STREAM_ROWS].tolist() == [0, 0] and memory[0] == 8
