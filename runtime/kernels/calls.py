@@ -52,6 +52,7 @@ from kpg.runtime.kernels.arguments import (
     RUN_KEPT,
     RUN_MISSING,
     RUN_OUT,
+    RUN_STATUS,
     TIDYING_MANY,
     UPDATES_DATA,
     UPDATES_DIFF,
@@ -172,9 +173,9 @@ def run_program(link: Words, streams: Table, state: Words, slots: Words) -> int:
         return FAILED
     passed = slots[0]
     if passed < 0:
-        if load(slots[23], 0) > 0:
-            state[CHAIN_LACKED] = slots[20]
-            state[CHAIN_WANTED] = slots[22]
+        if load(slots[RUN_STATUS], 0) > 0:
+            state[CHAIN_LACKED] = slots[RUN_MISSING]
+            state[CHAIN_WANTED] = memos * rows
             return LACKS
         return FAILED
     diff, diffs = stream[STREAM_DIFF], stream[STREAM_DIFFS]
