@@ -236,7 +236,7 @@ class Read:
     def __init__(self, machines: Sequence[Machine]) -> None:
         entries = {id(entry): entry for machine in machines for entry in machine.sources.entries}
         self._memos = [entry for entry in entries.values() if isinstance(entry, Memo)]
-        self._stores = [groups_of(entry) for entry in entries.values() if not isinstance(entry, Memo)]
+        self._stores = [entry for entry in entries.values() if not isinstance(entry, Memo)]
         self._dictionaries = [machine.sources.context.dictionary for machine in machines[:1]]
         self._arrays: list[Any] = []
 
@@ -251,8 +251,3 @@ class Read:
             return False
         self._arrays = arrays
         return True
-
-
-def groups_of(store: Any) -> Any:
-    """What has a row store's directory: a table's row groups, which it keeps for good."""
-    return getattr(store, "groups", store)

@@ -185,9 +185,7 @@ class Links:
 
     def template(self) -> Words:
         """Slots to be filled in; they are kept."""
-        template = np.zeros(tables.MOST_SLOTS, np.int64)
-        self.kept.append(template)
-        return template
+        return self.keep(np.zeros(tables.MOST_SLOTS, np.int64))
 
     def link(
         self, kind: int, source: int, target: int, *, kernel: Any = None, slots: Words = NONE, extra: int = 0
@@ -270,7 +268,6 @@ def link_mfp(links: Links, mfp: CompiledMfp, width: int, source: int, target: in
     template[slot.PROGRAM_FILTERS] = int(code.filters)
     template[slot.PROGRAM_MEMOS] = machine.sources.memos if code.memos else 0
     fill(template, slot.RUN_STATUS, machine.status)
-    links.kept.append(code.constants)
     if machine.sources.entries or code.text:
         links.machines[len(links.rows)] = machine, template
     links.link(tables.RUNNING, source, target, kernel=vm.run, slots=template)

@@ -19,7 +19,8 @@ FEW: Final = SMALL_STEP
 USUAL: Final = 8
 """After so many small steps since operators came or went, a chain is made for those that follow.
 
-Making one takes about 50 us an operator, what a step saves: a program of a few statements need not begin."""
+Making one takes 50 to 90 us an operator, what a dozen steps or two save: a program of a few statements need
+not begin."""
 
 PATIENCE: Final = 256
 """Small steps after which kernels that were not compiled are looked for again: a look costs as one does."""

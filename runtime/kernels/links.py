@@ -37,6 +37,7 @@ MEETING = 3  # meet.meet
 GATHERING = 4  # all of several streams: LINK_EXTRA is their number, and which
 NEGATING = 5
 TIDYING = 6  # sort.consolidate_few, for a tail sort.consolidate: LINK_EXTRA is the arrangement's place
+# These and the following have state, and are told of as changed.
 APPENDING = 7  # head.append or tail.insert: LINK_EXTRA is the arrangement's place
 REFRESHING = 8  # groups.refresh: LINK_EXTRA is the table's state
 READING_TOP = 9  # collect.differences of the groups that changed: LINK_EXTRA is int64[TOP_FIELDS]
@@ -84,7 +85,6 @@ CHAIN_FIELDS = 12
 WAITS = -1  # nothing to do before CHAIN_LIMIT
 NARROW = -2  # memory is to be made for CHAIN_WANTED words
 DOUBTS = -3  # the operator of the link before CHAIN_NEXT must look at what it has put out
-
 LACKS = -4  # memos are to be filled before the link goes on
 
 INSERTED = -1  # instead of a verdict: they are in the tail
@@ -96,7 +96,7 @@ MOST_SLOTS = 32
 NOBODY = 2**62  # a position behind all operators
 
 SMALL_STEP = 1 << 11  # updates that go to a head: more are sorted at once as cheaply
-MOST_IN_TAIL = 1 << 10  # updates: to copy half as many takes a microsecond or two a column
+MOST_IN_TAIL = 1 << 10  # updates: to copy half as many takes half a microsecond a column
 SMALL_FOR_TAIL = MOST_IN_TAIL >> 1  # more would fill the tail, and have it sealed, every other time
 MANY = 1 << 13  # from so many rows on it pays to pack them into words, or to ask how many matches there are
 FEW_TIDIED = 48  # updates that are consolidated for a head: more are left to who reads them

@@ -311,6 +311,18 @@ def group(
 
 
 @device
+def put_rows(data: Words, time: Words, rows: Words, count: int, out: Words, out_time: Words) -> None:
+    """The first ``count`` of ``rows``, column after column; times, too, if there is room for any."""
+    for c in range(data.shape[0]):
+        for k in range(count):
+            out[c * count + k] = data[c, rows[k]]
+    if out_time.shape[0] > 0:
+        for c in range(time.shape[0]):
+            for k in range(count):
+                out_time[c * count + k] = time[c, rows[k]]
+
+
+@device
 def put_sums(
     data: Words,
     time: Words,
@@ -324,13 +336,7 @@ def put_sums(
     """The rows whose diffs do not add up to 0, put one after another; how many."""
     heads = np.empty(order.shape[0], np.int64)
     kept = add_up(data, time, diff, order, heads, sums, state)
-    for c in range(data.shape[0]):
-        for k in range(kept):
-            out[c * kept + k] = data[c, heads[k]]
-    if out_time.shape[0] > 0:
-        for c in range(time.shape[0]):
-            for k in range(kept):
-                out_time[c * kept + k] = time[c, heads[k]]
+    put_rows(data, time, heads, kept, out, out_time)
     return kept
 
 
@@ -367,13 +373,7 @@ def put_in_order(
 ) -> None:
     """:func:`put_sums` where no two rows are equal, and no diff is 0."""
     count = order.shape[0]
-    for c in range(data.shape[0]):
-        for k in range(count):
-            out[c * count + k] = data[c, order[k]]
-    if out_time.shape[0] > 0:
-        for c in range(time.shape[0]):
-            for k in range(count):
-                out_time[c * count + k] = time[c, order[k]]
+    put_rows(data, time, order, count, out, out_time)
     step = 1 if diff.shape[0] == count else 0
     uniform = True
     for k in range(count):

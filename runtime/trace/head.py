@@ -20,8 +20,8 @@ FIRST: Final = 64
 
 MOST: Final = 1 << 17
 """Rows at which a head is sealed. A row then goes through seven merges less than one that came in a batch of
-a thousand, and look-ups see fewer batches: steps of a thousand rows are 10 to 25 % faster than with a quarter
-of it. Sorting it stalls a step by 5 ms, with five columns by 7, once in so many rows."""
+a thousand, and look-ups see fewer batches: steps of a thousand rows are up to a fifth faster than with a
+quarter of it. Sorting it stalls a step by 5 ms, with five columns by 7, once in so many rows."""
 
 
 class Head:
