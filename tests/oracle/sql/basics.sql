@@ -1,0 +1,14 @@
+-- Tables, changes and queries that every user begins with.
+create table item (id int primary key, kind text, price numeric(10, 2), since date);
+insert into item values (1, 'tea', 2.50, '1998-12-01'), (2, 'tea', 4, null), (3, 'pot', 12.75, '2001-02-28');
+insert into item (id, kind) values (4, null);
+select * from item order by id;
+select kind, count(*), sum(price), min(since), max(price) from item group by kind;
+select kind from item where price > 3 union select 'cup' from item;
+update item set price = price * 2 where kind = 'tea';
+select i.id, j.id from item i left join item j on i.kind = j.kind and i.id < j.id;
+delete from item where id = 2;
+select id, (select count(*) from item b where b.price > a.price) from item a;
+/* once */ select 1 / (id - 1) from item where id = 1;
+insert into item values (3, 'again', 1, null);
+select distinct kind from item where since is not null or kind is null;
