@@ -83,6 +83,24 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupingSets:
+    """The groups of several sets of keys, all in one: the keys that a set lacks are NULL.
+
+    ``sets`` are places in ``keys``. ``marks[i]`` is a column of its own that has, for a group of set j, the
+    number ``marked[i][j]``: what tells the sets apart.
+    """
+
+    input: "Node"
+    key_ids: tuple[int, ...]
+    keys: tuple[Scalar, ...]
+    ids: tuple[int, ...]
+    aggregates: tuple[AggregateCall, ...]
+    sets: tuple[tuple[int, ...], ...]
+    marks: tuple[int, ...]
+    marked: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Distinct:
     """Each combination of the ``columns`` once; other columns of the input are gone."""
 
@@ -121,7 +139,7 @@ class SetOperation:
     ids: tuple[int, ...]
 
 
-Node = Scan | Shared | Rows | Filter | Map | Join | Group | Distinct | TopK | SetOperation
+Node = Scan | Shared | Rows | Filter | Map | Join | Group | GroupingSets | Distinct | TopK | SetOperation
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +209,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return (left, right)
         case SetOperation(left=left_query, right=right_query):
             return (left_query.node, right_query.node)
-        case Filter() | Map() | Group() | Distinct() | TopK():
+        case Filter() | Map() | Group() | GroupingSets() | Distinct() | TopK():
             return (node.input,)
         case _:
             assert_never(node)
@@ -213,7 +231,7 @@ def scalars(node: Node) -> tuple[Scalar, ...]:
             return ()
         case Filter(predicates=result) | Map(scalars=result) | Join(on=result):
             return result
-        case Group(keys=keys, aggregates=aggregates):
+        case Group(keys=keys, aggregates=aggregates) | GroupingSets(keys=keys, aggregates=aggregates):
             return (*keys, *(arg for call in aggregates for arg in call.args))
         case Distinct(columns=result):
             return result
@@ -232,6 +250,8 @@ def own_ids(node: Node) -> tuple[int, ...]:
             return ids
         case Group(key_ids=key_ids, ids=ids):
             return key_ids + ids
+        case GroupingSets(key_ids=key_ids, ids=ids, marks=marks):
+            return key_ids + ids + marks
         case Filter() | Join() | Distinct() | TopK():
             return ()
         case _:
@@ -249,7 +269,7 @@ def produced(node: Node) -> Ids:
             return produced(left) | produced(right)
         case Distinct(columns=kept):
             return frozenset(column.index for column in kept)
-        case Scan() | Shared() | Rows() | Group() | SetOperation():
+        case Scan() | Shared() | Rows() | Group() | GroupingSets() | SetOperation():
             return frozenset(own_ids(node))
         case _:
             assert_never(node)

@@ -1,17 +1,23 @@
 """Aggregate calls: bound once each, collected by the grouped query that they stand in."""
 
+from collections.abc import Sequence
+from typing import Final
+
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import AggregateCall
 from kpg.compiler.algebra.scalars import substitute
 from kpg.compiler.sql.bind.calls import call, coerce, condition, settled
 from kpg.compiler.sql.bind.functions import Called, aggregate_of, listed
-from kpg.compiler.sql.bind.scope import Aggregates, Binding, Scope
+from kpg.compiler.sql.bind.scope import Aggregates, Binding, Marker, Scope
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import used
 from kpg.runtime.functions import AggregateFunction, Composed, aggregate_named, resolve_aggregate
 from kpg.runtime.scalar import Column, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, INTEGER
+
+MOST_MARKED: Final = 31
+"""Keys of one GROUPING, a bit each."""
 
 
 def bind_aggregate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
@@ -24,16 +30,29 @@ def bind_aggregate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     called = aggregate_of(aggregate)
     if called is None:
         binding.refuse(f"aggregate {construct_name(aggregate)}", aggregate)
-    if scope.aggregates is None:
-        binding.wrong(f"an aggregate is not allowed in {scope.clause}", node)
     inner = scope.without_aggregates("the argument of an aggregate")
     args, distinct = _arguments(binding, inner, aggregate, called)
-    _check_level(binding, scope, args, node)
     if kept is not None:
         test = condition(binding, binding.expression(inner, kept), kept, "FILTER")
         args = args or [Literal(1, BIGINT)]
         args[0] = If(test, args[0], Literal(None, args[0].type), args[0].type)
-    return _collected(binding, scope.aggregates, aggregate, called, args, distinct)
+    into = _collector(binding, scope, args, node)
+    return _collected(binding, into, aggregate, called, args, distinct)
+
+
+def bind_grouping(binding: Binding, scope: Scope, node: exp.Grouping) -> Scalar:
+    """GROUPING(keys...): a number that tells which of the keys a row's grouping set lacks."""
+    only(node, binding.source, "expressions")
+    inner = scope.without_aggregates("GROUPING")
+    keys = tuple(settled(binding.expression(inner, part)) for part in node.expressions)
+    if not 1 <= len(keys) <= MOST_MARKED:
+        binding.wrong(f"GROUPING takes 1 to {MOST_MARKED} expressions", node)
+    into = _collector(binding, scope, keys, node)
+    known = next((marker for marker in into.markers if marker.keys == keys), None)
+    if known is None:
+        known = Marker(binding.fresh(), keys, node)
+        into.markers.append(known)
+    return Column(known.id, INTEGER)
 
 
 def _arguments(binding: Binding, scope: Scope, node: exp.Expr, called: Called) -> tuple[list[Scalar], bool]:
@@ -100,11 +119,13 @@ def _ordered(binding: Binding, scope: Scope, order: exp.Order, function: Aggrega
     return result
 
 
-def _check_level(binding: Binding, scope: Scope, args: list[Scalar], node: exp.Expr) -> None:
-    own = {known.column.index for known in scope.fields}
+def _collector(binding: Binding, scope: Scope, args: Sequence[Scalar], node: exp.Expr) -> Aggregates:
+    """What collects an aggregate: the innermost query whose columns it is over, else the one it stands in."""
     needed = frozenset[int]().union(*(used(arg, binding.subqueries) for arg in args))
-    if needed and not needed & own:
-        binding.refuse("an aggregate over columns of an outer query only", node)
+    home = scope.home_of(needed)
+    if home.aggregates is None:
+        binding.wrong(f"an aggregate is not allowed in {home.clause}", node)
+    return home.aggregates
 
 
 def _collected(

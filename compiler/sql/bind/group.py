@@ -6,9 +6,10 @@ from sqlglot import exp
 
 from kpg.compiler.algebra.rel import Get
 from kpg.compiler.sql.bind.calls import settled
-from kpg.compiler.sql.bind.scope import Aggregates, Binding, Scope, resolve_name
-from kpg.compiler.sql.syntax import construct_name, only
-from kpg.compiler.sql.tree import Group, Ids, Node, Scan, used, walk
+from kpg.compiler.sql.bind.grouping_sets import grouping_sets, has_sets
+from kpg.compiler.sql.bind.scope import Aggregates, Binding, Marker, Scope, resolve_name
+from kpg.compiler.sql.syntax import only
+from kpg.compiler.sql.tree import Group, GroupingSets, Ids, Node, Scan, used, walk
 from kpg.runtime.errors import Error
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar, children, with_children
@@ -31,25 +32,54 @@ class Key:
     column: Column
 
 
-def bind_keys(binding: Binding, scope: Scope, node: exp.Select, items: Sequence[Item]) -> list[Key]:
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of GROUP BY, and the grouping sets by places in them; None: one, of all keys."""
+
+    keys: list[Key]
+    sets: tuple[tuple[int, ...], ...] | None = None
+
+
+def bind_keys(binding: Binding, scope: Scope, node: exp.Select, items: Sequence[Item]) -> Keys:
     """The keys of GROUP BY; a plain column keeps its id."""
     clause = node.args.get("group")
     if clause is None:
-        return []
-    only(clause, binding.source, "expressions")
+        return Keys([])
+    only(clause, binding.source, "expressions", "all")
+    if not clause.expressions:
+        return _all_keys(binding, scope, items)
     keys: dict[Scalar, Key] = {}
-    for part in clause.expressions:
-        scalar = settled(_key(binding, scope, items, part))
-        own = isinstance(scalar, Column) and scalar.index in {known.column.index for known in scope.fields}
-        column = scalar if own and isinstance(scalar, Column) else Column(binding.fresh(), scalar.type)
-        keys.setdefault(scalar, Key(scalar, column))
-    return list(keys.values())
+    sets: list[tuple[int, ...]] = []
+    for parts in grouping_sets(clause.expressions, binding.refuse):
+        places = []
+        for part in parts:
+            scalar = settled(_key(binding, scope, items, part))
+            key = keys.setdefault(scalar, _new_key(binding, scope, scalar))
+            places.append(list(keys.values()).index(key))
+        sets.append(tuple(sorted(set(places))))
+    found = list(keys.values())
+    if not has_sets(clause):
+        return Keys(found)
+    if clause.args.get("all") is False:
+        sets = list(dict.fromkeys(sets))
+    return Keys(found, tuple(sets))
+
+
+def _all_keys(binding: Binding, scope: Scope, items: Sequence[Item]) -> Keys:
+    """GROUP BY ALL: by what the select list has without an aggregate."""
+    collected = scope.aggregates.all_ids if scope.aggregates is not None else frozenset()
+    plain = (settled(item.scalar) for item in items)
+    chosen = dict.fromkeys(s for s in plain if used(s, binding.subqueries).isdisjoint(collected))
+    return Keys([_new_key(binding, scope, scalar) for scalar in chosen])
+
+
+def _new_key(binding: Binding, scope: Scope, scalar: Scalar) -> Key:
+    own = isinstance(scalar, Column) and scalar.index in {known.column.index for known in scope.fields}
+    return Key(scalar, scalar if own and isinstance(scalar, Column) else Column(binding.fresh(), scalar.type))
 
 
 def _key(binding: Binding, scope: Scope, items: Sequence[Item], part: exp.Expr) -> Scalar:
     """A key by position, by input column, by output name, or as an expression."""
-    if isinstance(part, exp.Rollup | exp.Cube | exp.GroupingSets):
-        binding.refuse(construct_name(part), part)
     named: list[Item] = []
     if isinstance(part, exp.Literal) and not part.is_string:
         if not part.name.isdigit() or not 1 <= int(part.name) <= len(items):
@@ -59,7 +89,7 @@ def _key(binding: Binding, scope: Scope, items: Sequence[Item], part: exp.Expr) 
         named = [item for item in items if item.name.lower() == part.name.lower()]
     if not named:
         return binding.expression(scope.without_aggregates("GROUP BY"), part)
-    collected = scope.aggregates.ids if scope.aggregates is not None else []
+    collected = scope.aggregates.all_ids if scope.aggregates is not None else frozenset()
     if not used(named[0].scalar, binding.subqueries).isdisjoint(collected):
         binding.wrong("an aggregate is not allowed in GROUP BY", part)
     return named[0].scalar
@@ -69,15 +99,27 @@ def _is_input(scope: Scope, name: str) -> bool:
     return any(known.listed and known.name.lower() == name.lower() for known in scope.fields)
 
 
-def grouped(source: Node, keys: list[Key], collector: Aggregates) -> Node:
+def grouped(binding: Binding, source: Node, keys: Keys, collector: Aggregates) -> Node:
     """The groups of the source, with the aggregates collected."""
-    return Group(
-        source,
-        tuple(key.column.index for key in keys),
-        tuple(key.scalar for key in keys),
-        tuple(collector.ids),
-        tuple(collector.calls),
-    )
+    ids, scalars = tuple(key.column.index for key in keys.keys), tuple(key.scalar for key in keys.keys)
+    if keys.sets is None and not collector.markers:
+        return Group(source, ids, scalars, tuple(collector.ids), tuple(collector.calls))
+    sets = keys.sets if keys.sets is not None else (tuple(range(len(keys.keys))),)
+    marked = tuple(_marked(binding, marker, scalars, sets) for marker in collector.markers)
+    marks = tuple(marker.id for marker in collector.markers)
+    calls = tuple(collector.calls)
+    return GroupingSets(source, ids, scalars, tuple(collector.ids), calls, sets, marks, marked)
+
+
+def _marked(
+    binding: Binding, marker: Marker, keys: tuple[Scalar, ...], sets: tuple[tuple[int, ...], ...]
+) -> tuple[int, ...]:
+    """For each set, the number whose bits are 1 for the keys that it lacks, the last key the lowest bit."""
+    for scalar in marker.keys:
+        if scalar not in keys:
+            binding.wrong("GROUPING takes expressions of GROUP BY", marker.syntax)
+    places = [keys.index(scalar) for scalar in marker.keys]
+    return tuple(int("".join("0" if place in chosen else "1" for place in places), 2) for chosen in sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +131,13 @@ class Grouping:
 
     binding: Binding
     scope: Scope
-    keys: list[Key]
+    grouped_by: Keys
     source: Node
+
+    @property
+    def keys(self) -> list[Key]:
+        """The keys so far."""
+        return self.grouped_by.keys
 
     def over_groups(self, scalar: Scalar, node: exp.Expr) -> Scalar:
         """The scalar with keys for the parts that equal them; ProgrammingError if other columns remain."""
@@ -110,7 +157,9 @@ class Grouping:
         return result
 
     def _determined(self) -> Ids:
-        """The columns of the tables in the source whose primary keys are group keys."""
+        """The columns of tables whose primary keys are group keys (of none, if there are grouping sets)."""
+        if self.grouped_by.sets is not None:
+            return frozenset()
         grouped = {key.column.index for key in self.keys if key.scalar == key.column}
         found: set[int] = set()
         for node in walk(self.source):

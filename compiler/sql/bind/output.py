@@ -13,6 +13,7 @@ from kpg.compiler.sql.tree import (
     Distinct,
     Filter,
     Group,
+    GroupingSets,
     Join,
     Map,
     Node,
@@ -115,7 +116,7 @@ def _retyped(query: Query, id_: int, type_: Type, binding: Binding | None, node:
                 keys = tuple(replace(key, column=fixed(key.column, target)) for key in order)
                 columns = tuple(fixed(column, target) for column in group)
                 return replace(here, input=visit(source, target), group=columns, order=keys)
-            case Scan() | Shared() | Join() | Group():
+            case Scan() | Shared() | Join() | Group() | GroupingSets():
                 raise AssertionError("only constants have no type")
             case _:
                 assert_never(here)

@@ -7,6 +7,7 @@ from kpg.compiler.sql.tree import (
     Distinct,
     Filter,
     Group,
+    GroupingSets,
     Join,
     Map,
     Node,
@@ -72,6 +73,8 @@ def _own_objection(binding: Binding, node: Node, name: str, every: bool) -> str 
             return "an outer join" if outer else None
         case Group(ids=ids):
             return "an aggregate" if ids else "GROUP BY" if every else None
+        case GroupingSets():
+            return "GROUPING SETS"
         case Distinct():
             return "DISTINCT" if every else None
         case TopK():

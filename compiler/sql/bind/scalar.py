@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind.aggregate import bind_aggregate
+from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
 from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified
 from kpg.compiler.sql.bind.functions import FIELDS, NAMED_BY, UNITS, aggregate_of, function_of, listed
 from kpg.compiler.sql.bind.literals import (
@@ -65,6 +65,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return _cast(binding, scope, node)
         case exp.Neg():
             return _negative(binding, scope, node)
+        case exp.Grouping():
+            return bind_grouping(binding, scope, node)
         case exp.Filter() | exp.AggFunc():
             return bind_aggregate(binding, scope, node)
         case exp.Anonymous() if aggregate_of(node) is not None:

@@ -1,6 +1,6 @@
 """Which names mean which columns at a place in a query, and what binding a statement keeps track of."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import field, replace
 from itertools import count
 from typing import NoReturn
@@ -44,6 +44,21 @@ class Aggregates:
 
     ids: list[int] = field(default_factory=list)
     calls: list[AggregateCall] = field(default_factory=list)
+    markers: list["Marker"] = field(default_factory=list)
+
+    @property
+    def all_ids(self) -> frozenset[int]:
+        """The ids of all that only groups have."""
+        return frozenset((*self.ids, *(marker.id for marker in self.markers)))
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """GROUPING(keys...), the number whose bits tell which keys a group's set lacks, under its id."""
+
+    id: int
+    keys: tuple[Scalar, ...]
+    syntax: exp.Expr = field(compare=False)
 
 
 @dataclass(slots=True)
@@ -74,6 +89,16 @@ class Scope:
     def visible(self) -> list[Field]:
         """What ``*`` stands for."""
         return [known for known in self.fields if known.listed]
+
+    def home_of(self, ids: Collection[int]) -> "Scope":
+        """The innermost scope around here that one of the columns is of; this one if there is none."""
+        scope: Scope | None = self
+        while scope is not None:
+            collected = scope.aggregates.all_ids if scope.aggregates is not None else frozenset[int]()
+            if not {*(known.column.index for known in scope.fields), *collected}.isdisjoint(ids):
+                return scope
+            scope = scope.parent
+        return self
 
     def relations(self) -> set[str]:
         """The names of the relations in FROM, lower case."""

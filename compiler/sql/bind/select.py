@@ -52,13 +52,13 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     kept = bind_condition(binding, inner, having.this, "HAVING") if having is not None else None
     distinct_on = _distinct_on(binding, inner, items, node)
     order = _order_scalars(binding, inner, items, node)
-    if node.args.get("group") is not None or collector.calls or kept is not None:
+    if node.args.get("group") is not None or collector.all_ids or kept is not None:
         grouping = Grouping(binding, inner, keys, source)
         items = [replace(item, scalar=grouping.over_groups(item.scalar, item.syntax)) for item in items]
         kept = grouping.over_groups(kept, node) if kept is not None else None
         order = [(grouping.over_groups(scalar, key), key) for scalar, key in order]
         distinct_on = [(grouping.over_groups(scalar, key), key) for scalar, key in distinct_on]
-        source = grouped(source, keys, collector)
+        source = grouped(binding, source, keys, collector)
         if kept is not None:
             source = Filter(source, conjuncts(kept))
     return _output(binding, source, items, order, distinct_on, node)

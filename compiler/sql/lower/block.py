@@ -14,6 +14,7 @@ from kpg.compiler.sql.tree import (
     Distinct,
     Filter,
     Group,
+    GroupingSets,
     Ids,
     Join,
     Map,
@@ -53,7 +54,9 @@ def block_of(node: Node) -> Block:
             case Join(kind="inner", left=left, right=right, on=tests):
                 predicates += tests
                 stack += [right, left]
-            case Scan() | Shared() | Rows() | Map() | Join() | Group() | Distinct() | TopK() | SetOperation():
+            case Scan() | Shared() | Rows() | Map() | Join() | Group() | GroupingSets():
+                leaves.append(here)
+            case Distinct() | TopK() | SetOperation():
                 leaves.append(here)
             case _:
                 assert_never(here)

@@ -16,13 +16,11 @@ from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import transform_up, walk
 from kpg.compiler.sql import tree
 from kpg.compiler.sql.lower.block import attach, block_of, lower_block
+from kpg.compiler.sql.lower.group import around, lower_group, lower_grouping_sets, used_by
 from kpg.compiler.sql.lower.join import lower_outer_join
-from kpg.compiler.sql.lower.lowered import Lowered, Lowering, distinct, extend, keep, minus, project, union
+from kpg.compiler.sql.lower.lowered import Lowered, Lowering, distinct, extend, keep, minus, union
 from kpg.compiler.sql.lower.subquery import with_values
-from kpg.compiler.sql.tree import Ids, Node, Resolved, used
-from kpg.runtime.functions import aggregate_named
-from kpg.runtime.scalar import Column, Literal, Scalar
-from kpg.runtime.types import BIGINT
+from kpg.compiler.sql.tree import Ids, Node, Resolved
 
 
 def lower_resolved(resolved: Resolved) -> tuple[Rel, tuple[int, ...]]:
@@ -110,11 +108,13 @@ def lower_node(ctx: Lowering, node: Node, outer: Lowered | None, needed: Ids) ->
         case tree.Join():
             return lower_outer_join(ctx, node, outer, needed)
         case tree.Group():
-            return _group(ctx, node, outer, needed)
+            return lower_group(ctx, node, outer, needed)
+        case tree.GroupingSets():
+            return lower_grouping_sets(ctx, node, outer, needed)
         case tree.Distinct(input=source, columns=columns):
             ids = tuple(column.index for column in columns)
             inner = ctx.lower(source, outer, frozenset(ids))
-            return distinct(ctx, inner, (*_around(inner, outer), *ids))
+            return distinct(ctx, inner, (*around(inner, outer), *ids))
         case tree.TopK():
             return _top(ctx, node, outer, needed)
         case tree.SetOperation():
@@ -205,61 +205,22 @@ def _lower_loop(ctx: Lowering, loop: tree.Loop) -> None:
     )
 
 
-def _around(inner: Lowered, outer: Lowered | None) -> tuple[int, ...]:
-    """The correlation columns that the relation has."""
-    return tuple(id_ for id_ in outer.ids if id_ in inner.ids) if outer is not None else ()
-
-
-def _used(ctx: Lowering, scalars: tuple[Scalar, ...]) -> Ids:
-    return frozenset[int]().union(*(used(scalar, ctx.resolved.subqueries) for scalar in scalars))
-
-
 def _map(ctx: Lowering, node: tree.Map, outer: Lowered | None, needed: Ids) -> Lowered:
     pairs = [(id_, s) for id_, s in zip(node.ids, node.scalars, strict=True) if id_ in needed]
     scalars = tuple(scalar for _, scalar in pairs)
-    references = _used(ctx, scalars)
+    references = used_by(ctx, scalars)
     inner = ctx.lower(node.input, outer, (needed - set(node.ids)) | references)
     inner = attach(ctx, inner, outer, references)
     inner = with_values(ctx, inner, scalars, ())
     return extend(inner, [id_ for id_, _ in pairs], scalars)
 
 
-def _group(ctx: Lowering, node: tree.Group, outer: Lowered | None, needed: Ids) -> Lowered:
-    calls = [(id_, c) for id_, c in zip(node.ids, node.aggregates, strict=True) if id_ in needed]
-    arguments = tuple(arg for _, call in calls for arg in call.args)
-    references = _used(ctx, (*node.keys, *arguments))
-    inner = ctx.lower(node.input, outer, references)
-    inner = attach(ctx, inner, outer, references)
-    inner = with_values(ctx, inner, (*node.keys, *arguments), ())
-    around = _around(inner, outer)
-    if not calls and not around and not node.key_ids:
-        calls = [(ctx.fresh(), algebra.AggregateCall("count", (), False, BIGINT))]
-    keys = (*(Column(id_, inner.type_of(id_)) for id_ in around), *node.keys)
-    aggregates = (replace(call, args=tuple(inner.over(arg) for arg in call.args)) for _, call in calls)
-    rel = algebra.Reduce(inner.rel, tuple(inner.over(key) for key in keys), tuple(aggregates))
-    grouped = Lowered(rel, (*around, *node.key_ids, *(id_ for id_, _ in calls)))
-    if outer is None or not around or node.key_ids or id(node) in ctx.unfilled:
-        return grouped
-    return _filled(ctx, grouped, outer, dict(calls))
-
-
-def _filled(
-    ctx: Lowering, grouped: Lowered, outer: Lowered, calls: dict[int, algebra.AggregateCall]
-) -> Lowered:
-    """The groups, and for correlation values without rows what aggregating nothing gives."""
-    grouped = ctx.share(grouped)
-    missing = minus(outer, project(grouped, outer.ids))
-    empty = [Literal(aggregate_named(call.function).empty, call.type) for call in calls.values()]
-    result = union([grouped, extend(missing, list(calls), empty)])
-    return Lowered(result.rel, result.ids, (frozenset(outer.ids),))
-
-
 def _top(ctx: Lowering, node: tree.TopK, outer: Lowered | None, needed: Ids) -> Lowered:
     asked = frozenset(column.index for column in (*node.group, *(key.column for key in node.order)))
     inner = ctx.lower(node.input, outer, needed | asked)
-    around = _around(inner, outer)
-    inner = keep(inner, needed | asked | set(around))
-    group = (*around, *(column.index for column in node.group))
+    correlated = around(inner, outer)
+    inner = keep(inner, needed | asked | set(correlated))
+    group = (*correlated, *(column.index for column in node.group))
     order = tuple(
         algebra.OrderBy(inner.place(key.column.index), key.descending, key.nulls_first) for key in node.order
     )
@@ -270,13 +231,13 @@ def _top(ctx: Lowering, node: tree.TopK, outer: Lowered | None, needed: Ids) -> 
 
 def _set_operation(ctx: Lowering, node: tree.SetOperation, outer: Lowered | None) -> Lowered:
     left, right = (_side(ctx, query, outer) for query in (node.left, node.right))
-    around = {*_around(left, outer), *_around(right, outer)}
+    both = frozenset((*around(left, outer), *around(right, outer)))
     sides = []
     for side, query in ((left, node.left), (right, node.right)):
-        whole = attach(ctx, side, outer, frozenset(around))
-        ids = (*_around(whole, outer), *(column.index for column in query.columns))
+        whole = attach(ctx, side, outer, both)
+        ids = (*around(whole, outer), *(column.index for column in query.columns))
         rel = algebra.Project(whole.rel, tuple(whole.place(id_) for id_ in ids))
-        sides.append(Lowered(rel, (*_around(whole, outer), *node.ids)))
+        sides.append(Lowered(rel, (*around(whole, outer), *node.ids)))
     return _combined(ctx, node, sides[0], sides[1])
 
 

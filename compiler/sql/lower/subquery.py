@@ -24,6 +24,7 @@ from kpg.compiler.sql.tree import (
     Distinct,
     Filter,
     Group,
+    GroupingSets,
     Ids,
     Join,
     Map,
@@ -147,7 +148,9 @@ def _peeled(node: Node, comparison: tuple[Scalar, ...], exists: bool) -> tuple[N
                 node = source
             case TopK(input=source, group=(), limit=limit, offset=0) if exists and limit != 0:
                 node = source
-            case TopK() | Scan() | Shared() | Rows() | Filter() | Join() | Group() | SetOperation():
+            case TopK() | Scan() | Shared() | Rows() | Filter() | Join():
+                return node, comparison
+            case Group() | GroupingSets() | SetOperation():
                 return node, comparison
             case _:
                 assert_never(node)
