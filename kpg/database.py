@@ -1,6 +1,6 @@
 """The database: what ``kpg.connect()`` returns."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -164,18 +164,29 @@ class Database:
         return flow
 
     def datalog(
-        self, text: str, *, filename: str | None = None, facts: "str | Path | None" = None
+        self,
+        text: str,
+        *,
+        filename: str | None = None,
+        facts: "str | Path | None" = None,
+        include: "Sequence[str | Path]" = (),
+        macros: Mapping[str, str] | None = None,
     ) -> "Program":
         """Install a Datalog program: its relations become tables and views, all of them or none.
 
         DatalogError, with all that is wrong, for a program that is wrong. ``filename`` names the text in
-        messages; ``facts`` is the folder of the files that ``.input`` reads. A text of goals and updates
-        only is run for the program that it is about, which is given back.
+        messages; ``facts`` is the folder of the files that ``.input`` reads, ``include`` are folders where
+        ``#include`` looks too, ``macros`` are as by ``#define``. A text of goals and updates only is run for
+        the program that it is about, which is given back.
         """
+        from kpg.compiler.datalog.syntax.preprocess import Setting
         from kpg.datalog import dispatch
 
         folder = None if facts is None else str(facts)
-        return dispatch.install(self._engine, self._check_open, text, filename=filename, facts=folder)
+        setting = Setting(tuple(map(str, include)), tuple((macros or {}).items()))
+        return dispatch.install(
+            self._engine, self._check_open, text, filename=filename, facts=folder, setting=setting
+        )
 
     def prepare(self, text: str) -> "Goal":
         """A Datalog goal, ``?- tc($src, x).``, ready to be asked with values for its parameters."""

@@ -188,7 +188,9 @@ ELSEWHERE: dict[str, str] = {
     "kpg/datalog/program.py": "unit/datalog/test_installing.py",
     "kpg/datalog/strata.py": "unit/datalog/test_query_form.py",
     "kpg/datalog/transcript.py": "unit/datalog/test_files.py",
-    "kpg/datalog/writing.py": "unit/datalog/test_files.py",
+    "kpg/datalog/json_rows.py": "unit/datalog/test_writing.py",
+    "kpg/datalog/spelling.py": "unit/datalog/test_writing.py",
+    "kpg/datalog/sqlite_tables.py": "unit/datalog/test_writing.py",
     **{
         f"kpg/datalog/proof/{name}.py": PROOFS
         for name in ["aggregates", "bindings", "build", "search", "show", "store", "texts", "tree"]

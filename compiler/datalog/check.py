@@ -18,7 +18,7 @@ from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.components import instantiate
 from kpg.compiler.datalog.syntax.parse import parse
-from kpg.compiler.datalog.syntax.preprocess import Read, preprocess
+from kpg.compiler.datalog.syntax.preprocess import Read, Setting, preprocess
 from kpg.compiler.datalog.syntax.source import File
 from kpg.compiler.datalog.typing.relations import Relations
 from kpg.compiler.datalog.typing.types import declare_types
@@ -56,18 +56,20 @@ def check(
     file: str = "",
     read: Read | None = None,
     after: Checked | None = None,
+    setting: Setting | None = None,
 ) -> Checked:
     """Check a program whose undeclared relations are tables and views of the catalog.
 
     ``after`` is a program that the text adds statements to (goals above all); its own relations may be in
     the catalog, and mean what it says. The result is the whole program, with the goals and updates of the
     text only. ``file`` names the text in messages and is where includes are looked up from; ``read`` gives
-    the text of an included file by its path. Raises DatalogError.
+    the text of an included file by its path, ``setting`` where else to look and macros. Raises DatalogError.
     """
     diagnostics = Diagnostics()
     checked = None
     try:
-        tree = parse(preprocess(File(file, text), read or read_file, diagnostics), diagnostics)
+        source = preprocess(File(file, text), read or read_file, diagnostics, setting)
+        tree = parse(source, diagnostics)
         if not diagnostics.failed:
             checked = _check(tree.statements, catalog, after, diagnostics)
     except RecursionError:

@@ -5,6 +5,7 @@ from dataclasses import field, replace
 from typing import assert_never
 
 from kpg.compiler.catalog import ViewEntry
+from kpg.compiler.datalog.checks.transfers import check_transfer
 from kpg.compiler.datalog.desugaring.normal import NormalRule, normalize
 from kpg.compiler.datalog.desugaring.structures import encode
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
@@ -175,7 +176,7 @@ class Clauses:
             case ast.Aggregate(body=body):
                 for literal in literals(body):
                     self._names(literal)
-            case ast.Variable() | ast.Integer() | ast.Float() | ast.String() | ast.Nil():
+            case ast.Variable() | ast.Integer() | ast.Float() | ast.Boolean() | ast.String() | ast.Nil():
                 pass
             case ast.Record() | ast.Dollar() | ast.Call() | ast.Cast():
                 pass  # whose parts come by themselves
@@ -318,8 +319,9 @@ class Clauses:
                 continue
             info.has_input = info.has_input or direction is Direction.INPUT
             info.has_output = info.has_output or direction is not Direction.INPUT
-            options = dict(directive.options)
-            self.transfers.append(Transfer(direction, info.name, name.text, options, directive.span))
+            made = Transfer(direction, info.name, name.text, dict(directive.options), directive.span)
+            check_transfer(made, info, directive.options, self.transfers, self.diagnostics)
+            self.transfers.append(made)
 
 
 def _parameters(expression: ast.Expression) -> list[str]:

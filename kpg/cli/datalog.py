@@ -31,6 +31,8 @@ Examples:
 [green]$ kpg datalog run paths.dl -F facts -D -[/green]    outputs on the screen
 
 [green]$ kpg datalog run paths.dl --transcript changes.txt[/green]    transactions, and what each changes
+
+[green]$ kpg datalog run paths.dl -I library -M "DEBUG=1 DEPTH=3"[/green]    for the preprocessor
 """
 
 CHECK_HELP = """
@@ -61,6 +63,22 @@ Schema = Annotated[
 ]
 
 
+Include = Annotated[
+    list[str] | None,
+    typer.Option("--include-dir", "-I", metavar="DIR", help="Where #include looks too.", show_default=False),
+]
+Macros = Annotated[
+    list[str] | None,
+    typer.Option("--macro", "-M", metavar="NAME=TEXT", help="A macro, as by #define.", show_default=False),
+]
+
+
+def _macros(given: list[str] | None) -> dict[str, str]:
+    """Macros as Soufflé's users give them: several in one, a name alone is 1."""
+    parts = (part.partition("=") for text in given or () for part in text.split())
+    return {name: body if sign else "1" for name, sign, body in parts}
+
+
 def _opened(schema: Path | None) -> "Database":
     """A database with the tables of a script."""
     import kpg
@@ -70,6 +88,12 @@ def _opened(schema: Path | None) -> "Database":
     if schema is not None:
         db.sql(read_script(str(schema)))
     return db
+
+
+def _pragmas(given: list[str] | None) -> str:
+    """The text of pragmas that are given beside the program's."""
+    pairs = (part.partition(":") for text in given or () for part in text.split(";"))
+    return "".join(f'\n.pragma "{key}" "{value}"' for key, _, value in pairs)
 
 
 @datalog.command("run", help=RUN_HELP)
@@ -84,6 +108,14 @@ def run(
         typer.Option(metavar="FILE", help="Transactions to run after the start.", show_default=False),
     ] = None,
     schema: Schema = None,
+    include: Include = None,
+    macros: Macros = None,
+    pragma: Annotated[
+        list[str] | None,
+        typer.Option("--pragma", "-P", metavar="KEY:VALUE", help="As .pragma.", show_default=False),
+    ] = None,
+    no_warn: Annotated[bool, typer.Option("--no-warn", "-w", help="Print no warnings.")] = False,
+    jobs: Annotated[str, typer.Option("--jobs", "-j", hidden=True)] = "1",
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
 ) -> None:
     from kpg.cli.explain import read_script
@@ -92,8 +124,11 @@ def run(
     from kpg.datalog.writing import write as write_outputs
 
     with _opened(schema) as db:
-        installed = db.datalog(read_script(str(program)), filename=str(program), facts=facts)
-        for warning in installed.warnings:
+        text = read_script(str(program)) + _pragmas(pragma)
+        installed = db.datalog(
+            text, filename=str(program), facts=facts, include=include or (), macros=_macros(macros)
+        )
+        for warning in () if no_warn else installed.warnings:
             print(warning.text(), file=sys.stderr)
         if transcript is not None:
             play(installed, read_script(str(transcript)), str(transcript), facts, sys.stdout)
@@ -111,16 +146,21 @@ def check(
     program: ProgramFile,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects.")] = False,
     schema: Schema = None,
+    include: Include = None,
+    macros: Macros = None,
 ) -> None:
     from kpg.cli.explain import read_script
     from kpg.compiler.datalog.check import check as check_text
     from kpg.compiler.datalog.diagnostics import to_json
+    from kpg.compiler.datalog.syntax.preprocess import Setting
     from kpg.runtime.errors import DatalogError
 
     try:
         with _opened(schema) as db:
             catalog = db._engine.catalog
-            found = check_text(read_script(str(program)), catalog, file=str(program)).warnings
+            setting = Setting(tuple(include or ()), tuple(_macros(macros).items()))
+            text = read_script(str(program))
+            found = check_text(text, catalog, file=str(program), setting=setting).warnings
     except DatalogError as error:
         found = error.diagnostics
     errors = sum(one.severity == "error" for one in found)

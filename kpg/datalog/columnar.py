@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kpg.compiler.datalog.checks.transfers import kind_of
 from kpg.compiler.rules import core
 from kpg.datalog.terms import RANGES, STRUCTURED, NoTerm, canonical
 from kpg.loading import SPARK_FROM
@@ -26,13 +27,13 @@ SPARK: Final = "spark"
 
 def session(inputs: Sequence[Mapping[str, str]]) -> AbstractContextManager[object]:
     """What the files of these options are read in: if Spark is to read several, one session for all."""
-    several = sum(options.get("IO") == SPARK for options in inputs) > 1
+    several = sum(kind_of(options) == SPARK for options in inputs) > 1
     return opened(None) if several else nullcontext()
 
 
 def is_columnar(path: Path, options: Mapping[str, str]) -> bool:
     """Whether the rows have columns with names and types, not lines of text."""
-    return options.get("IO") in ("parquet", SPARK) or path.suffix == ".parquet"
+    return kind_of(options) in ("parquet", SPARK) or path.suffix == ".parquet"
 
 
 def read(
@@ -61,7 +62,7 @@ def read(
 def _chunks(
     path: Path, relation: core.Relation, schema: Schema, options: Mapping[str, str]
 ) -> Iterator[pa.Table]:
-    if options.get("IO") == SPARK or (_is_large(path) and unavailable() is None):
+    if kind_of(options) == SPARK or (_is_large(path) and unavailable() is None):
         source = Source(relation.name, str(path), schema, _format(path), _spark_options(path, options))
         return (chunk.rows for chunk in load_tables([source]))
     return (chunk for file in expand(path, ".parquet") for chunk in parquet_chunks(file))

@@ -9,7 +9,7 @@ from kpg.compiler.datalog.check import Checked, check, read_file
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.parse import parse
-from kpg.compiler.datalog.syntax.preprocess import preprocess
+from kpg.compiler.datalog.syntax.preprocess import Setting, preprocess
 from kpg.compiler.datalog.syntax.source import File, blank_comments
 from kpg.datalog.facts import Words, rows_of
 from kpg.datalog.goal import Goal
@@ -54,17 +54,19 @@ def install(
     *,
     filename: str | None = None,
     facts: str | None = None,
+    setting: Setting | None = None,
 ) -> Program:
     """Check a text and make it part of the database: all of it, or nothing and DatalogError.
 
-    ``filename`` names the text in messages; ``facts`` is the folder that ``.input`` reads from.
+    ``filename`` names the text in messages; ``facts`` is the folder that ``.input`` reads from; ``setting``
+    is for the preprocessor.
     """
     if only_adds(text, filename or ""):
         owner = _home(engine, check_database, text)
         owner.run_added(owner.with_program(text, filename))
         return owner
     engine.refuse_in_transaction("installing a Datalog program")
-    checked = check(text, engine.catalog, file=filename or "")
+    checked = check(text, engine.catalog, file=filename or "", setting=setting)
     program = Program(engine, _label(engine, filename), checked, check_database)
     add(program, facts_of(engine, checked), facts)
     try:

@@ -15,7 +15,7 @@ from kpg.compiler.rules import core
 from kpg.datalog import facts
 from kpg.datalog.files import read
 from kpg.datalog.program import Program
-from kpg.datalog.writing import shown
+from kpg.datalog.spelling import shown
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.records import dataclass
 from kpg.table import Table

@@ -20,7 +20,10 @@ class OutOfRange(Exception):
     """A literal is no value of its type."""
 
 
-def literal(expression: ast.Integer | ast.Float | ast.String, kind: TypeKind, size: int) -> Constant:
+Literals = ast.Integer | ast.Float | ast.Boolean | ast.String
+
+
+def literal(expression: Literals, kind: TypeKind, size: int) -> Constant:
     """The literal as a value of a kind; OutOfRange with the reason if it is none."""
     match expression:
         case ast.Integer(value=value):
@@ -31,6 +34,8 @@ def literal(expression: ast.Integer | ast.Float | ast.String, kind: TypeKind, si
             if kind.domain is Domain.SQL:
                 return _of_text(repr(value), kind)
             return Constant(float_to_word(value), kind.type)
+        case ast.Boolean(value=value):
+            return _of_text("true" if value else "false", kind)
         case ast.String(value=text):
             return Constant(text, TEXT) if kind.type == TEXT else _of_text(text, kind)
         case _:

@@ -10,7 +10,7 @@ from itertools import count
 from typing import assert_never
 
 from kpg.compiler.datalog.desugaring import structures
-from kpg.compiler.datalog.desugaring.constants import NIL, OutOfRange, literal
+from kpg.compiler.datalog.desugaring.constants import NIL, Literals, OutOfRange, literal
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flatten import FlatRule
@@ -246,12 +246,12 @@ class Normalizer:
 
     def _of_kind(self, expression: ast.Expression, kind: TypeKind) -> Expression:
         """The expression, as a value of the kind of the column it is for."""
-        if isinstance(expression, ast.Integer | ast.Float | ast.String) and kind.domain is Domain.SQL:
+        if isinstance(expression, Literals) and kind.domain is Domain.SQL:
             return self._literal(expression, kind)
         value = self.expression(expression, in_equality=True)
         return cast(value, kind.type) if kind.domain is Domain.SQL else value
 
-    def _literal(self, expression: ast.Integer | ast.Float | ast.String, kind: TypeKind) -> Expression:
+    def _literal(self, expression: Literals, kind: TypeKind) -> Expression:
         try:
             return literal(expression, kind, self.size)
         except OutOfRange as error:
@@ -265,7 +265,7 @@ class Normalizer:
             case ast.Variable(name=name, span=span):
                 self.places.setdefault(name, span)
                 return Variable(name, kind.type)
-            case ast.Integer() | ast.Float() | ast.String():
+            case ast.Integer() | ast.Float() | ast.Boolean() | ast.String():
                 return self._literal(expression, kind)
             case ast.Nil():
                 return NIL

@@ -53,6 +53,14 @@ class Float:
 
 
 @dataclass(frozen=True, slots=True)
+class Boolean:
+    """``true`` or ``false`` as a value."""
+
+    value: bool
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class String:
     """``"text"``, escapes resolved."""
 
@@ -113,7 +121,18 @@ class Aggregate:
 
 
 Expression = (
-    Variable | Underscore | Integer | Float | String | Nil | Record | Dollar | Call | Cast | Aggregate
+    Variable
+    | Underscore
+    | Integer
+    | Float
+    | Boolean
+    | String
+    | Nil
+    | Record
+    | Dollar
+    | Call
+    | Cast
+    | Aggregate
 )
 
 

@@ -212,6 +212,10 @@ class Builder:
             case "integer", (token,):
                 value, unsigned = integer(str(token))
                 return ast.Integer(value, unsigned, span)
+            case "address", (token,):
+                return ast.Integer(self._address(token), False, span)
+            case "boolean", (token,):
+                return ast.Boolean(str(token) == "true", span)
             case "float", (token,):
                 return ast.Float(float(token), span)
             case "string", (token,):
@@ -263,6 +267,15 @@ class Builder:
             "syntax", "expected one expression in the parentheses", self._span(node), hint=hint
         )
         return parts[0] if parts else ast.Underscore(self._span(node))
+
+    def _address(self, token: Token) -> int:
+        """An IPv4 address as the number of 32 bits, with a sign, that it is to Soufflé."""
+        parts = [int(part) for part in str(token).split(".")]
+        if max(parts) > 255:
+            self.diagnostics.error("syntax", f"{token} is no IPv4 address", self._span(token))
+            return 0
+        value = int.from_bytes(bytes(parts), "big")
+        return value - 2**32 if value >= 2**31 else value
 
     def _text(self, token: Token) -> str:
         text, wrong = unescape(str(token)[1:-1])

@@ -13,6 +13,10 @@ LONGEST_EXPANSION = 100_000
 """Characters that a macro may stand for: its length doubles with each level of macros in each other."""
 
 
+AS_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|(?<!#)#[ \t]*([A-Za-z_]\w*)')
+"""``#name`` in a macro: its argument in quotes; strings are gone over."""
+
+
 class TooLong(Exception):
     """A macro stands for more text than is allowed."""
 
@@ -68,12 +72,24 @@ def expand(line: str, macros: Mapping[str, Macro]) -> Iterator[tuple[str, int, i
             position += 1
 
 
+def goes_on(text: str, macros: Mapping[str, Macro]) -> bool:
+    """Whether the arguments of a macro in the text do not end in it."""
+    return any(
+        macros[found[0]].parameters is not None
+        and text[found.end() :].lstrip().startswith("(")
+        and _arguments(text, found.end()) is None
+        for found in TOKEN.finditer(text)
+        if found[0] in macros
+    )
+
+
 def _expansion(
     macro: Macro, arguments: tuple[str, ...], macros: Mapping[str, Macro], hidden: frozenset[str]
 ) -> str:
     hidden = hidden | {macro.name}
     values = dict(zip(macro.parameters or (), arguments, strict=False))
-    body = "".join(values.get(token, token) for token in TOKEN.findall(macro.body))
+    body = AS_STRING.sub(lambda one: _string(one, values), macro.body)
+    body = "".join(values.get(token, token) for token in TOKEN.findall(body))
     body = re.sub(r"\s*##\s*", "", body)
     visible = {name: other for name, other in macros.items() if name not in hidden}
     if not mentions(body, visible):
@@ -86,6 +102,13 @@ def _expansion(
             raise TooLong(f"macro {macro.name} stands for more than {LONGEST_EXPANSION} characters")
         parts.append(text)
     return "".join(parts)
+
+
+def _string(found: re.Match[str], values: Mapping[str, str]) -> str:
+    if found[1] is None or found[1] not in values:
+        return found[0]
+    text = values[found[1]].replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
 
 
 def _expand_hidden(

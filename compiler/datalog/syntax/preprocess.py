@@ -2,19 +2,28 @@
 
 ``#include`` and ``.include``, ``.once``, ``#define`` with and without arguments (``##`` too), ``#undef``,
 ``#ifdef``, ``#ifndef``, ``#if``, ``#elif``, ``#else``, ``#endif``, ``#error``, ``#warning``; ``#line`` and
-``#pragma`` are passed over.
+``#pragma`` are passed over. ``__FILE__`` and ``__LINE__`` are what they are in C.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from pathlib import PurePath
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax.conditions import defined, evaluate
-from kpg.compiler.datalog.syntax.macros import MOST_CHARACTERS, Macro, TooLong, expand, mentions, parse_macro
+from kpg.compiler.datalog.syntax.macros import (
+    MOST_CHARACTERS,
+    Macro,
+    TooLong,
+    expand,
+    goes_on,
+    mentions,
+    parse_macro,
+)
 from kpg.compiler.datalog.syntax.source import File, Piece, Source, blank_comments
 from kpg.runtime.errors import Span
+from kpg.runtime.functions.datalog import quote
 from kpg.runtime.records import dataclass
 
 DIRECTIVE = re.compile(r"\s*#\s*(\w*)[ \t]*(.*)", re.DOTALL)
@@ -23,20 +32,32 @@ LINE = re.compile(r"[^\n]*\n|[^\n]+")
 CONTINUED = re.compile(r"\\\r?\n")
 DEEPEST = 50
 """Files that include each other: one that includes itself has no end."""
-ANYTHING = re.compile(r"^\s*(#|\.include\b|\.once\b)", re.MULTILINE)
+ANYTHING = re.compile(r"^\s*(#|\.include\b|\.once\b)|\b__(FILE|LINE)__\b", re.MULTILINE)
+MOST_LINES = 1000
+"""That the arguments of one macro may go over."""
 
 Read = Callable[[str], str]
 """The text of a file by its path; OSError or UnicodeDecodeError if it cannot be had."""
 
 
-def preprocess(file: File, read: Read, diagnostics: Diagnostics) -> Source:
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the caller gives besides the text: folders to look for files in, and macros."""
+
+    folders: tuple[str, ...] = ()
+    macros: tuple[tuple[str, str], ...] = ()
+
+
+def preprocess(file: File, read: Read, diagnostics: Diagnostics, setting: Setting | None = None) -> Source:
     """The text for the parser; faults are noted, and what they are about is left out."""
     text, unclosed = blank_comments(file.text)
     if unclosed is not None:
         _unclosed(file, unclosed, diagnostics)
-    if not ANYTHING.search(text):
+    setting = setting or Setting()
+    if not ANYTHING.search(text) and not setting.macros:
         return Source(text, [Piece(0, file, 0, len(text))])
-    state = _Preprocessor(read, diagnostics)
+    state = _Preprocessor(read, diagnostics, setting.folders)
+    state.macros = {name: Macro(name, None, body) for name, body in setting.macros}
     state.file(file, 0)
     if not state.pieces:
         state.pieces.append(Piece(0, file, 0, len(file.text)))
@@ -62,6 +83,7 @@ class _Branch:
 class _Preprocessor:
     read: Read
     diagnostics: Diagnostics
+    folders: tuple[str, ...] = ()
     output: list[str] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
     size: int = 0
@@ -75,7 +97,10 @@ class _Preprocessor:
             _unclosed(file, unclosed, self.diagnostics)
         branches: list[_Branch] = []
         offset = 0
-        for line in _logical_lines(text):
+        lines = iter(_logical_lines(text))
+        for line in lines:
+            if _active(branches) and not line.lstrip().startswith("#"):
+                line = self._whole(line, lines)
             start, offset = offset, offset + len(line)
             self._line(file, line, start, depth, branches)
         for branch in branches:
@@ -98,12 +123,35 @@ class _Preprocessor:
         else:
             self._text(file, line, start)
 
-    def _text(self, file: File, line: str, start: int) -> None:
+    def _whole(self, line: str, lines: Iterator[str]) -> str:
+        """The line with those after it that the arguments of its macros go on in."""
         if not mentions(line, self.macros):
+            return line
+        for _ in range(MOST_LINES):
+            if not goes_on(line, self.macros):
+                break
+            more = next(lines, "")
+            line += more
+            if not more:
+                break
+        return line
+
+    def _known(self, file: File, line: str, start: int) -> dict[str, Macro]:
+        """The macros in a line, those of its place among them."""
+        known = dict(self.macros)
+        if "__FILE__" in line:
+            known["__FILE__"] = Macro("__FILE__", None, quote(file.name))
+        if "__LINE__" in line:
+            known["__LINE__"] = Macro("__LINE__", None, str(file.span(start, start).line))
+        return known
+
+    def _text(self, file: File, line: str, start: int) -> None:
+        macros = self._known(file, line, start)
+        if not mentions(line, macros):
             self._emit(line, Piece(0, file, start, start + len(line)))
             return
         try:
-            for text, begin, end in expand(line, self.macros):
+            for text, begin, end in expand(line, macros):
                 exact = text == line[begin:end]
                 self._emit(text, Piece(0, file, start + begin, start + end, is_macro=not exact))
         except TooLong as error:
@@ -182,16 +230,24 @@ class _Preprocessor:
         if depth >= DEEPEST:
             self.diagnostics.error("include", f"files include each other {DEEPEST} deep", span)
             return
-        path = str(PurePath(file.name).parent / (found[1] or found[2]))
-        if path in self.once:
-            return
-        try:
-            text = self.read(path)
-        except (OSError, UnicodeDecodeError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            self.diagnostics.error("include", f'cannot read "{path}": {reason.lower()}', span)
-            return
-        self.file(File(path, text), depth + 1)
+        name = found[1] or found[2]
+        folders = (PurePath(file.name).parent, *map(PurePath, self.folders))
+        path, text = self._found([str(folder / name) for folder in folders], span)
+        if text is not None and path not in self.once:
+            self.file(File(path, text), depth + 1)
+
+    def _found(self, paths: list[str], span: Span) -> tuple[str, str | None]:
+        """The first of the files that can be read, and its text; noted if none can."""
+        first: tuple[str, str] | None = None
+        for path in paths:
+            try:
+                return path, "" if path in self.once else self.read(path)
+            except (OSError, UnicodeDecodeError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                first = first or (path, reason.lower())
+        assert first is not None
+        self.diagnostics.error("include", f'cannot read "{first[0]}": {first[1]}', span)
+        return first[0], None
 
 
 def _active(branches: list[_Branch]) -> bool:

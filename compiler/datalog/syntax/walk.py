@@ -19,7 +19,15 @@ def children(expression: ast.Expression) -> tuple[ast.Expression, ...]:
             return arguments or ()
         case ast.Cast(value=value):
             return (value,)
-        case ast.Variable() | ast.Underscore() | ast.Integer() | ast.Float() | ast.String() | ast.Nil():
+        case (
+            ast.Variable()
+            | ast.Underscore()
+            | ast.Integer()
+            | ast.Float()
+            | ast.Boolean()
+            | ast.String()
+            | ast.Nil()
+        ):
             return ()
         case ast.Aggregate():
             return ()
@@ -117,7 +125,15 @@ def transform(
             return change(replace(expression, args=tuple(transform(arg, change) for arg in arguments)))
         case ast.Cast(value=value):
             return change(replace(expression, value=transform(value, change)))
-        case ast.Variable() | ast.Underscore() | ast.Integer() | ast.Float() | ast.String() | ast.Nil():
+        case (
+            ast.Variable()
+            | ast.Underscore()
+            | ast.Integer()
+            | ast.Float()
+            | ast.Boolean()
+            | ast.String()
+            | ast.Nil()
+        ):
             return change(expression)
         case ast.Aggregate():
             return change(expression)

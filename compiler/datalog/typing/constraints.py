@@ -74,7 +74,15 @@ def describe(expression: ast.Expression) -> str:
             return f"variable {written(name)}"
         case ast.Underscore():
             return "_"
-        case ast.Integer() | ast.Float() | ast.String() | ast.Nil() | ast.Record() | ast.Dollar():
+        case (
+            ast.Integer()
+            | ast.Float()
+            | ast.Boolean()
+            | ast.String()
+            | ast.Nil()
+            | ast.Record()
+            | ast.Dollar()
+        ):
             return _shortened(expression.span)
         case ast.Call() | ast.Cast() | ast.Aggregate():
             return _shortened(expression.span)

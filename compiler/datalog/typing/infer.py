@@ -136,6 +136,8 @@ class _Inference:
                 self.typing.kinds.learn(node, Reason(FLOAT, "", expression.span))
             case ast.String():
                 self.typing.kinds.learn(node, Reason(SYMBOL, "", expression.span))
+            case ast.Boolean():
+                self.typing.kinds.learn(node, Reason(CONDITION, "", expression.span))
             case ast.Nil():
                 self.typing.pending.append(Structured(expression))
             case ast.Record(args=args):

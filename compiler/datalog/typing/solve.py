@@ -27,7 +27,7 @@ from kpg.runtime.types import UNKNOWN, Type
 Fields = Callable[[str, tuple[tuple[str, str], ...], tuple[ast.Expression, ...], Span], None]
 """Says that arguments are the fields of something."""
 WITH_SQL = frozenset((*"+-*/%", "neg", *EXTREMES))
-LITERALS = (ast.Integer, ast.Float, ast.String)
+LITERALS = (ast.Integer, ast.Float, ast.Boolean, ast.String)
 
 
 def solve(typing: Typing, fields: Fields) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
-from kpg.compiler.datalog.syntax.preprocess import preprocess
+from kpg.compiler.datalog.syntax.preprocess import Setting, preprocess
 from kpg.compiler.datalog.syntax.source import File, Source
 
 FILES = {
@@ -42,6 +42,9 @@ def lines(text: str) -> list[str]:
         ("#define P(x) x##_1\nP(a).", ["a_1."]),
         ("#define LONG a \\\n  b\nLONG", ["a     b"]),
         ("#define A 1\n#undef A\nA", ["A"]),
+        ('#define S(x) f(#x, "#x")\nS(a "b")', ['f("a \\"b\\"", "#x")']),
+        ("#define P(a, b) a(b)\nP(p,\n  1) q", ["p(1) q"]),
+        ("1\n__FILE__ __LINE__", ["1", '"main.dl" 2']),
         ("#define A\n#ifdef A\n1\n#else\n2\n#endif", ["1"]),
         ("#ifndef A\n1\n#else\n2\n#endif", ["1"]),
         ("#if 0\n1\n#elif defined(B)\n2\n#elif !defined(B)\n3\n#else\n4\n#endif", ["3"]),
@@ -122,3 +125,10 @@ def test_what_is_no_condition(condition: str) -> None:
 
 def test_places_of_other_preprocessors_are_passed_over() -> None:
     assert lines('# 1 "old.dl"\n#line 7\n#pragma once\np(1).') == ["p(1)."]
+
+
+def test_folders_and_macros_of_the_caller() -> None:
+    diagnostics = Diagnostics()
+    setting = Setting(("lib",), (("N", "3"),))
+    found = preprocess(File("main.dl", '#include "b.dl"\nN'), read, diagnostics, setting)
+    assert found.text.split() == ["b(2).", "3"] and not diagnostics.failed

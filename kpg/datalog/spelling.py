@@ -1,0 +1,53 @@
+"""How values stand in files of text, as Soufflé prints them."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from kpg.compiler.rules import core
+from kpg.datalog.terms import STRUCTURED
+from kpg.runtime.functions.datalog import unquote
+
+PART: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9]+\.[0-9][0-9e+-]*|-?[0-9]+e[0-9+-]+', re.DOTALL)
+"""What of a record or ADT value is written otherwise in a file: symbols and floats."""
+LAST_FIXED: Final = 16
+"""The largest power of ten whose number is written out."""
+
+Spelling = Callable[[Any], str]
+
+
+def float_text(value: float) -> str:
+    """The shortest digits that are the float, as C++ prints them: ``2``, ``0.1``, ``1e+20``, ``inf``."""
+    text = repr(value)
+    if text.endswith(f"e+{LAST_FIXED}"):
+        return f"{value:.0f}"
+    return text.removesuffix(".0")
+
+
+def structure_text(text: str, *, quotes: bool) -> str:
+    """A record or ADT value as a file has it: symbols with quotes or without, floats as such."""
+
+    def part(found: re.Match[str]) -> str:
+        symbol = unquote(found[0])
+        if symbol is not None:
+            return found[0] if quotes else symbol
+        return float_text(float(found[0]))
+
+    return PART.sub(part, text)
+
+
+def spelling_of(column: core.Column, *, quotes: bool) -> Spelling:
+    """How the values of a column are written; ``quotes``: symbols in records and ADT values have them."""
+    domain = column.type.domain
+    if domain in STRUCTURED:
+        return lambda value: structure_text(value, quotes=quotes)
+    if domain is core.Domain.FLOAT:
+        return float_text
+    return shown
+
+
+def shown(value: Any) -> str:
+    """A value of any other column."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
