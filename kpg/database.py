@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpg import modify
+from kpg import modify, outside
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Binder, Parameters, numbered
 from kpg.compiler.sql.parse import parse
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kpg.table import Table
 
 Outcome = Result | View | None
+Given = TypeVar("Given")
 
 
 class Database:
@@ -90,7 +91,15 @@ class Database:
             statements = [binder.bind(statement) for statement in parsed]
             binder.finish()
             _refuse_views_with_parameters(parsed, statements)
-        return (self._handle(execute(self._engine, statement)) for statement in statements)
+        return (self._handle(self._reading(statement, execute)) for statement in statements)
+
+    def _reading(self, statement: ast.Statement, run: Callable[[Engine, ast.Statement], Given]) -> Given:
+        """Run a statement that may read files and frames."""
+        engine = self._engine
+        try:
+            return run(engine, outside.readable(engine, statement))
+        finally:
+            engine.release_attached()
 
     def transaction(self) -> AbstractContextManager[None]:
         """``with db.transaction():`` makes the block's changes one epoch, all or nothing.
@@ -107,6 +116,14 @@ class Database:
         Each keeps its own epoch, so that ``changes()`` tells them apart. An error rolls all of them back.
         """
         return self._engine.transactions.batch()
+
+    def create_table(self, name: str, data: Any, primary_key: Sequence[str] = ()) -> int:
+        """Make a table of a file, a folder or glob of files, or data in memory, and load it; how many rows.
+
+        Its columns are those of the data: an Arrow table or anything with an Arrow stream, a pandas or polars
+        frame, a dict of columns, a list of dicts, parquet or CSV. Those of the primary key are NOT NULL.
+        """
+        return outside.create(self._engine, name, data, primary_key)
 
     def insert(self, name: str, data: Any) -> int:
         """Insert rows; how many.
@@ -313,9 +330,9 @@ class Database:
     def _explained(self, statements: list[ast.Statement], stage: str) -> Iterator[str]:
         for statement in statements:
             if is_explained(statement):
-                yield explain_statement(self._engine, statement, stage)
+                yield self._reading(statement, partial(explain_statement, stage=stage))
             else:
-                execute(self._engine, statement)
+                self._reading(statement, execute)
 
     def _change(self, name: str, change: "Callable[[Table], int]") -> int:
         engine = self._engine

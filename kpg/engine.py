@@ -7,6 +7,7 @@ executor's tables, and its materialized views are ``views``.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial
+from itertools import count
 from typing import Protocol
 
 import numpy as np
@@ -65,6 +66,8 @@ class Engine:
         self._queries = 0
         self.dataflows: dict[str, Client] = {}
         self.dataflows_made = 0
+        self.attached: set[str] = set()
+        """Tables of rows from outside."""
         self.closed = False
 
     def close(self) -> None:
@@ -111,6 +114,27 @@ class Engine:
                 self.catalog.remove(name)
                 raise
             self._tables[name] = Table(self.executor, name, schema)
+
+    def attach_table(self, name: str, schema: Schema) -> str:
+        """Add an empty table for rows from outside, in a transaction too; the name that it gets.
+
+        It lives until :meth:`release_attached` finds that nothing uses it.
+        """
+        taken = (f"{name} ({number})" if number else name for number in count())
+        name = next(free for free in taken if free not in self.catalog)
+        with self._interrupt:
+            self.attached.add(name)
+            self.catalog.add(TableEntry(name, schema))
+            self.executor.create_table(name, schema)
+            self._tables[name] = Table(self.executor, name, schema)
+        return name
+
+    def release_attached(self) -> None:
+        """Drop the tables of rows from outside that no view uses."""
+        if self.attached and not self.closed:
+            used = frozenset().union(*self._uses.values())
+            for name in self.attached.difference(used):
+                self.drop(name)
 
     def create_view(self, entry: ViewEntry, uses: frozenset[str], *, replace_old: bool) -> None:
         """Add a view that is not kept, but expanded where it is used."""
@@ -203,7 +227,7 @@ class Engine:
         return [view for view in self._uses if view in found]
 
     def drop(self, name: str) -> None:
-        """Forget a relation that nothing uses."""
+        """Forget a relation that nothing uses, and of a view the rows from outside that only it used."""
         if name in self.dataflows:
             self.dataflows[name].drop()
             return
@@ -212,8 +236,11 @@ class Engine:
             if isinstance(entry, TableEntry):
                 self.executor.drop_table(entry.name)
                 del self._tables[entry.name]
+                self.attached.discard(name)
             else:
                 self._forget(entry)
+        if self.attached and isinstance(entry, ViewEntry):
+            self.release_attached()
 
     def run(self, planned: Planned) -> tuple[Words, Words]:
         """The rows and multiplicities of a query, by a dataflow that lives only now.

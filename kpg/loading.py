@@ -148,11 +148,12 @@ def _load_spark(sources: Sequence[tuple[Table, Any]], progress: Progress | None)
 def _chunks(table: Table, source: Any) -> Iterator[Words]:
     if not isinstance(source, str | Path):
         return iter([from_any(source, table.schema, table.dictionary)])
-    read = files.read_parquet if _format_of(source) == "parquet" else files.read_csv
+    read = files.read_parquet if format_of(source) == "parquet" else files.read_csv
     return read(source, table.schema, table.dictionary)
 
 
-def _format_of(source: str | Path) -> str:
+def format_of(source: str | Path) -> str:
+    """``parquet`` or ``csv``, by the ends of the names; OperationalError if they do not tell."""
     path = Path(source)
     found = {path.suffix.lower()}
     if path.is_dir():

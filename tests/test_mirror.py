@@ -178,6 +178,7 @@ ELSEWHERE: dict[str, str] = {
         f"kpg/cli/{name}.py": COMMANDS
         for name in ["explain", "functions", "imports", "numbers", "prompt", "script", "text"]
     },
+    "kpg/sources.py": "unit/kpg/test_outside.py",
     "kpg/cli/datalog.py": "unit/datalog/test_files.py",
     "kpg/cli/datalog_prompt.py": "unit/datalog/test_files.py",
     "kpg/datalog/answering.py": "unit/datalog/test_goal.py",

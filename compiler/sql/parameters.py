@@ -4,7 +4,7 @@ import dataclasses
 import datetime
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from itertools import count
 from typing import Any, Final, TypeVar
@@ -28,6 +28,22 @@ def numbered(text: str) -> str:
     return _TOKEN.sub(lambda token: f"${next(numbers)}" if token["mark"] else token[0], text)
 
 
+def rewritten(part: Part, change: Callable[[exp.Expr], exp.Expr]) -> Part:
+    """A statement, or a part of one, with every syntax tree changed; itself if none is another."""
+    result: Any = part
+    if isinstance(part, exp.Expr):
+        result = change(part)
+    elif isinstance(part, tuple):
+        items = tuple(rewritten(item, change) for item in part)
+        result = part if all(new is old for new, old in zip(items, part, strict=True)) else items
+    elif dataclasses.is_dataclass(part) and not isinstance(part, type):
+        values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+        new = {name: rewritten(value, change) for name, value in values.items()}
+        if any(new[name] is not values[name] for name in values):
+            result = dataclasses.replace(part, **new)
+    return result
+
+
 class Binder:
     """Hands out the values of one script's placeholders, and knows which were never asked for."""
 
@@ -37,19 +53,11 @@ class Binder:
 
     def bind(self, part: Part) -> Part:
         """A statement, or a part of one, with literals in the place of placeholders."""
-        result: Any = part
-        if isinstance(part, exp.Expr):
-            found = part.find(exp.Placeholder, exp.Parameter) is not None
-            result = part.transform(self._replace) if found else part
-        elif isinstance(part, tuple):
-            items = tuple(self.bind(item) for item in part)
-            result = part if all(new is old for new, old in zip(items, part, strict=True)) else items
-        elif dataclasses.is_dataclass(part) and not isinstance(part, type):
-            values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-            bound = {name: self.bind(value) for name, value in values.items()}
-            if any(bound[name] is not values[name] for name in values):
-                result = dataclasses.replace(part, **bound)
-        return result
+        return rewritten(part, self._bound)
+
+    def _bound(self, tree: exp.Expr) -> exp.Expr:
+        found = tree.find(exp.Placeholder, exp.Parameter) is not None
+        return tree.transform(self._replace) if found else tree
 
     def finish(self) -> None:
         """Raise InterfaceError if a parameter has no placeholder."""

@@ -41,13 +41,14 @@ INTERVALS: Final = (Kind.INTERVAL_MONTH, Kind.INTERVAL_DAY)
 class CsvOptions:
     """How a CSV file is written: without a header its columns are those of the table, in order.
 
-    A field that equals ``null`` and is not quoted is NULL.
+    A field that equals ``null`` and is not quoted is NULL. ``skip`` lines come before everything else.
     """
 
     header: bool = True
     delimiter: str = ","
     quote: str = '"'
     null: str = ""
+    skip: int = 0
 
 
 DEFAULT_CSV: Final = CsvOptions()
@@ -98,6 +99,12 @@ def parquet_chunks(path: Path, chunk_rows: int = CHUNK_ROWS) -> Iterator[pa.Tabl
                 yield pa.Table.from_batches([batch])
         except pa.ArrowException as error:
             raise OperationalError(f"cannot read {path}: {error}", hint="is the file damaged?") from error
+
+
+def parquet_schema(path: Path) -> pa.Schema:
+    """The Arrow schema of a parquet file."""
+    with _opened(path) as file:
+        return file.schema_arrow
 
 
 def _opened(path: Path, repetitive: Sequence[str] = ()) -> pq.ParquetFile:
@@ -170,7 +177,10 @@ def _csv_batches(path: Path, schema: Schema, options: CsvOptions) -> Iterator[pa
     """The fields of a CSV file as strings."""
     names = _csv_names(path, schema, options)
     read = pyarrow.csv.ReadOptions(
-        column_names=names, skip_rows=int(options.header), block_size=CSV_BLOCK_BYTES, use_threads=False
+        column_names=names,
+        skip_rows=options.skip + int(options.header),
+        block_size=CSV_BLOCK_BYTES,
+        use_threads=False,
     )
     parse = pyarrow.csv.ParseOptions(
         delimiter=options.delimiter,

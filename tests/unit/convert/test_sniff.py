@@ -1,0 +1,64 @@
+"""What is told of CSV files is what DuckDB tells of them."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from kpg.runtime.convert.sniff import Given, sniff
+from kpg.runtime.errors import OperationalError
+from kpg.runtime.types import DOUBLE, INTEGER
+
+FILES = {
+    "header over text": "a,b\nx,y\nz,w\n",
+    "text with gaps": "x,\nz,w\nq,w\n",
+    "numbers alone": "1,2\n3,4\n",
+    "no header over numbers": "a,2\nb,4\n",
+    "one row": "a,2\n",
+    "semicolons": "id;name\n1;x,y\n2;z\n",
+    "bars": "a|b|c\n1|2|3\n",
+    "tabs": "a\tb\n1\t2.5\n",
+    "one column": "one\ntwo\n",
+    "names twice": "a,a\n1,2\n",
+    "names missing": 'a b,"C,d",\n1,2,3\n',
+    "numbers with gaps": "1,,3\n1,2,3\n",
+    "dates and more": "d,t,b,f\n2020-01-02,2020-01-02 03:04:05,true,1.5\n2020-01-02,,False,\n",
+    "leading zeros": "n\n007\n010\n",
+    "large": "id\n99999999999\n1\n",
+    "header alone": "a,b\n",
+    "exponents": "x\n1e5\n-2.5\n",
+    "quoted": '"k","v"\n"1","a ""b"""\n',
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_like_duckdb(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(FILES[name])
+    expected = duckdb.sql(f"select * from '{path}'")
+    found = sniff(path, Given())
+    assert [(column.name, str(column.type)) for column in found.schema.columns] == [
+        (name, str(type_)) for name, type_ in zip(expected.columns, expected.types, strict=True)
+    ]
+    rows = FILES[name].count("\n") - found.options.skip
+    assert rows == len(expected.fetchall())
+
+
+def test_what_is_given_is_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("# remark\n1;x\n2;NA\n")
+    given = Given(delimiter=";", header=False, null="NA", skip=1, names=("a", "b"), types=(("a", INTEGER),))
+    found = sniff(path, given)
+    assert [(column.name, str(column.type)) for column in found.schema.columns] == [
+        ("a", "INTEGER"),
+        ("b", "VARCHAR"),
+    ]
+    assert (found.options.delimiter, found.options.skip, found.options.header) == (";", 1, False)
+    assert sniff(path, Given(skip=1, text_only=True, types=(("column0", DOUBLE),))).schema.types[0] == DOUBLE
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\xff\xfe\x00a,\x80\n")
+    with pytest.raises(OperationalError, match=r"cannot read .*t\.csv as CSV"):
+        sniff(path, Given())
