@@ -40,6 +40,8 @@ def cost(node: plan.AnyNode) -> str:
             return "O(log group + k)"
         case plan.BasicReduce() | user.UserReduce():
             return "O(group)"
+        case plan.Expand():
+            return "O(change x rows made)"
         case plan.Constant():
             return "O(1)"
         case plan.Source() | plan.Import() | plan.Linear() | plan.Concat() | plan.Negate() | plan.Arrange():
@@ -128,6 +130,9 @@ class _Printer:
                 return f"{name} by {key}{self._shared(ref)}"
             case plan.RangeJoin(key=key, comparison=comparison):
                 return f"{name} on left.#{key} {comparison} right.#{key}"
+            case plan.Expand(calls=calls, ordinality=numbered, outer=outer):
+                made = ", ".join(f"{call.function}({_columns(call.arguments)})" for call in calls)
+                return f"{name} {made}{' numbered' if numbered else ''}{' or NULLs' if outer else ''}"
             case plan.Reduce() | plan.BasicReduce() | plan.TopK() | plan.Single():
                 return f"{name} by {_of_groups(node)}"
             case plan.Enter(input=source):

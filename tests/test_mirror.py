@@ -82,6 +82,8 @@ ELSEWHERE: dict[str, str] = {
     "runtime/operators/arrange.py": WHOLE,
     "runtime/operators/corners.py": LATTICE,
     "runtime/operators/custom.py": OPERATORS,
+    "runtime/operators/expand.py": WHOLE,
+    "runtime/functions/series.py": "unit/functions/test_tables.py",
     "runtime/operators/enterat.py": "unit/collections/test_loops.py",
     "runtime/operators/history.py": LATTICE,
     "runtime/operators/input.py": "unit/collections/test_clock.py",

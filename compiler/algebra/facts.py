@@ -131,6 +131,9 @@ class Facts:
                 return self._join_keys(rel)
             case algebra.Reduce(keys=group):
                 return [frozenset(range(len(group)))]
+            case algebra.Expand(input=source, ordinality=numbered):
+                number = frozenset((width(rel) - 1,))
+                return [key | number for key in self.unique_keys(source)] if numbered else []
             case algebra.TopK(input=source, group=group, limit=limit):
                 only = [frozenset(group)] if limit is not None and limit <= 1 else []
                 return [*self.unique_keys(source), *only]
@@ -193,6 +196,10 @@ class Facts:
                 return _restricted(inner, on)
             case algebra.Reduce():
                 return self._reduce_nullable(rel)
+            case algebra.Expand(input=source, calls=calls, outer=outer):
+                alone = len(calls) == 1 and not outer
+                made = (call.nullable or not alone for call in calls for _ in call.types)
+                return (*self.nullable(source), *made, *((outer,) if rel.ordinality else ()))
             case algebra.TopK() | algebra.Distinct() | algebra.Threshold() | algebra.Single():
                 return self.nullable(rel.input)
             case algebra.Negate(input=source):

@@ -10,7 +10,7 @@ from typing import assert_never
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
-from kpg.runtime.types import HashedOnce, Type, hash_once
+from kpg.runtime.types import BIGINT, HashedOnce, Type, hash_once
 
 
 @hash_once
@@ -119,6 +119,35 @@ class OrderBy:
     nulls_first: bool
 
 
+@dataclass(frozen=True, slots=True)
+class RowCall:
+    """A call of a function that makes rows (``functions.tables``), with columns of ``types``."""
+
+    function: str
+    args: tuple[Scalar, ...]
+    types: tuple[Type, ...]
+    nullable: bool = True
+    """Whether columns of its rows can be NULL."""
+    text: str = field(default="", compare=False)
+    """The call as the user would recognise it, for errors."""
+
+
+@hash_once
+@dataclass(frozen=True, slots=True)
+class Expand(HashedOnce):
+    """Each input row as often as the longest of ``calls`` has rows, its columns followed by theirs.
+
+    The rows of the calls stand side by side, NULLs where one has fewer than another; after them their
+    number from 1 on, a BIGINT, if ``ordinality``. With ``outer`` a row for which there are none stays,
+    with NULLs.
+    """
+
+    input: "Rel"
+    calls: tuple[RowCall, ...]
+    ordinality: bool = False
+    outer: bool = False
+
+
 @hash_once
 @dataclass(frozen=True, slots=True)
 class TopK(HashedOnce):
@@ -210,6 +239,7 @@ Rel = (
     | Project
     | Join
     | Reduce
+    | Expand
     | TopK
     | Distinct
     | Threshold
@@ -239,6 +269,9 @@ def types(rel: Rel) -> tuple[Type, ...]:
             return tuple(type_ for source in sources for type_ in types(source))
         case Reduce(keys=keys, aggregates=aggregates):
             return tuple(k.type for k in keys) + tuple(a.type for a in aggregates)
+        case Expand(input=source, calls=expanded, ordinality=numbered):
+            made = (type_ for call in expanded for type_ in call.types)
+            return (*types(source), *made, *((BIGINT,) if numbered else ()))
         case Union(inputs=sources):
             return types(sources[0])
         case Let(body=body) | LetRec(body=body):

@@ -54,6 +54,10 @@ def node_text(rel: Rel) -> str:
             inner = types_of(source)
             calls = ", ".join(aggregate_text(call, inner) for call in aggregates)
             return f"{name} {_scalars(keys, inner)} [{calls}]"
+        case algebra.Expand(input=source, calls=expanded):
+            made = ", ".join(call_text(call, types_of(source)) for call in expanded)
+            numbered, outer = " ordinality" * rel.ordinality, " outer" * rel.outer
+            return f"{name} [{made}]{numbered}{outer}"
         case algebra.TopK():
             slice_ = f"limit={'all' if rel.limit is None else rel.limit} offset={rel.offset}"
             return f"{name} group={list(rel.group)} order=[{_order(rel.order)}] {slice_}"
@@ -93,6 +97,12 @@ def aggregate_text(call: AggregateCall, types: Types) -> str:
     distinct = "distinct " if call.distinct else ""
     known = _aggregate_type(call.function, call.args) == call.type
     return f"{call.function}({distinct}{inner})" + ("" if known else f"::{call.type}")
+
+
+def call_text(call: algebra.RowCall, types: Types) -> str:
+    """A call that makes rows as text, over an input with columns of these types."""
+    inner = ", ".join(scalar_text(arg, types) for arg in call.args)
+    return f"{call.function}({inner})::{_types(call.types)}{'' if call.nullable else ' not null'}"
 
 
 def _aggregate_type(function: str, args: tuple[Scalar, ...]) -> Type | None:
@@ -197,6 +207,8 @@ def _operator(name: str, reader: Reader, inputs: tuple[Rel, ...]) -> Rel:
             return algebra.Single(inputs[0], _named_integers(reader, "group"))
         case "TopK":
             return _top(reader, inputs[0])
+        case "Expand":
+            return _expand(reader, inputs[0])
         case "Map" | "Filter" | "Reduce":
             return _over(name, reader, inputs[0])
         case _:
@@ -228,6 +240,22 @@ def _aggregate(reader: Reader, types: Types) -> AggregateCall:
     if type_ is None:
         raise InternalError(f"the type of {function} cannot be inferred")
     return AggregateCall(function, args, distinct, type_)
+
+
+def _expand(reader: Reader, source: Rel) -> algebra.Expand:
+    types = types_of(source)
+    reader.take("[")
+    calls = []
+    while not reader.accept("]"):
+        function = reader.take()
+        reader.take("(")
+        args = reader.scalars(types, ")")
+        reader.take("::")
+        made = reader.types()
+        nullable = not reader.accept("not") or not reader.accept("null")
+        calls.append(algebra.RowCall(function, args, made, nullable))
+        reader.accept(",")
+    return algebra.Expand(source, tuple(calls), reader.accept("ordinality"), reader.accept("outer"))
 
 
 def _constant(reader: Reader) -> algebra.Constant:

@@ -31,6 +31,7 @@ def children(rel: Rel) -> tuple[Rel, ...]:
             | algebra.Filter()
             | algebra.Project()
             | algebra.Reduce()
+            | algebra.Expand()
             | algebra.TopK()
             | algebra.Distinct()
             | algebra.Threshold()
@@ -58,6 +59,7 @@ def with_children(rel: Rel, new: tuple[Rel, ...]) -> Rel:
             | algebra.Filter()
             | algebra.Project()
             | algebra.Reduce()
+            | algebra.Expand()
             | algebra.TopK()
             | algebra.Distinct()
             | algebra.Threshold()
@@ -133,6 +135,8 @@ def scalars(rel: Rel) -> tuple[Scalar, ...]:
             return result
         case algebra.Reduce(keys=keys, aggregates=aggregates):
             return (*keys, *(arg for aggregate in aggregates for arg in aggregate.args))
+        case algebra.Expand(calls=calls):
+            return tuple(arg for call in calls for arg in call.args)
         case (
             algebra.Get()
             | algebra.Constant()
@@ -165,6 +169,10 @@ def with_scalars(rel: Rel, new: tuple[Scalar, ...]) -> Rel:
             rest = iter(new[len(keys) :])
             calls = tuple(replace(call, args=tuple(next(rest) for _ in call.args)) for call in aggregates)
             return replace(rel, keys=new[: len(keys)], aggregates=calls)
+        case algebra.Expand(calls=expanded):
+            rest = iter(new)
+            made = tuple(replace(call, args=tuple(next(rest) for _ in call.args)) for call in expanded)
+            return replace(rel, calls=made)
         case (
             algebra.Get()
             | algebra.Constant()

@@ -79,6 +79,8 @@ class Taking:
                 raise NotRules(TAKES_AWAY)
             case algebra.Reduce():
                 raise NotRules("it aggregates")
+            case algebra.Expand():
+                raise NotRules("a function makes rows of its rows")
             case algebra.LocalGet() | algebra.Get() | algebra.Constant():
                 raise NotRules("what it reads may fail where it is not needed")
             case algebra.TopK() | algebra.Single():

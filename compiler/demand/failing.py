@@ -67,6 +67,8 @@ def may_fail(rel: Rel, lets: Mapping[str, Rel]) -> bool:
     match rel:
         case algebra.Filter() | algebra.Map() | algebra.Join():
             return not all(map(is_total, scalars(rel))) or _any_may_fail(children(rel), lets)
+        case algebra.Expand():
+            return True
         case algebra.Project() | algebra.Union() | algebra.Negate():
             return _any_may_fail(children(rel), lets)
         case algebra.Let(id=id_, value=value, body=body):

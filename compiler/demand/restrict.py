@@ -139,6 +139,7 @@ class _Placing:
                 | algebra.Distinct()
                 | algebra.Threshold()
                 | algebra.Reduce()
+                | algebra.Expand()
                 | algebra.TopK()
                 | algebra.Single()
             ):
@@ -251,7 +252,7 @@ def _carried(rel: Rel) -> dict[int, int]:
             return {key.index: place for place, key in enumerate(keys) if isinstance(key, Column)}
         case algebra.TopK(group=group) | algebra.Single(group=group):
             return {column: column for column in group}
-        case algebra.Map(input=source):
+        case algebra.Map(input=source) | algebra.Expand(input=source):
             return {column: column for column in range(len(algebra.types(source)))}
         case algebra.Negate():
             return {}

@@ -34,6 +34,7 @@ def _simplified(node: Rel) -> Rel:
         case (
             algebra.Map(input=source)
             | algebra.Project(input=source)
+            | algebra.Expand(input=source)
             | algebra.TopK(input=source)
             | algebra.Distinct(input=source)
             | algebra.Threshold(input=source)

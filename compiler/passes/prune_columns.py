@@ -57,6 +57,8 @@ class _Pruning:
                 return self._join(rel, asked)
             case algebra.Reduce():
                 return self._reduce(rel, asked)
+            case algebra.Expand():
+                return self._expand(rel, asked)
             case algebra.TopK(group=group, order=order):
                 return self._ordered(rel, asked | set(group) | {by.column for by in order})
             case algebra.Single(group=group):
@@ -112,6 +114,14 @@ class _Pruning:
         aggregates = tuple(replace(call, args=_moved(call.args, kept)) for call in calls)
         pruned = algebra.Reduce(source, _moved(reduce.keys, kept), aggregates)
         return pruned, [*range(keys), *(keys + index for index in places)]
+
+    def _expand(self, expand: algebra.Expand, asked: Columns) -> tuple[Rel, list[int]]:
+        """All that calls make stays: how many rows there are depends on each."""
+        inner, every = width(expand.input), width(expand)
+        below = frozenset(column for column in asked if column < inner)
+        source, kept = self.some(expand.input, below | _read(arg for c in expand.calls for arg in c.args))
+        calls = tuple(replace(call, args=_moved(call.args, kept)) for call in expand.calls)
+        return replace(expand, input=source, calls=calls), [*kept, *range(inner, every)]
 
     def _ordered(self, rel: algebra.TopK | algebra.Single, asked: Columns) -> tuple[Rel, list[int]]:
         chosen = sorted(asked) or list(range(width(rel)))[:1]

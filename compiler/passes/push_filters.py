@@ -72,6 +72,8 @@ def _below(source: Rel, predicates: tuple[Scalar, ...]) -> Rel | None:
             return replace(source, body=_filtered(body, predicates))
         case algebra.Reduce(keys=keys):
             return _into_groups(source, range(len(keys)), predicates, keys)
+        case algebra.Expand(input=inner):
+            return _into_groups(source, range(width(inner)), predicates, all_columns(source))
         case algebra.TopK(group=group) | algebra.Single(group=group):
             return _into_groups(source, group, predicates, all_columns(source))
         case algebra.Get() | algebra.Constant() | algebra.LocalGet() | algebra.LetRec():
@@ -81,7 +83,7 @@ def _below(source: Rel, predicates: tuple[Scalar, ...]) -> Rel | None:
 
 
 def _into_groups(
-    source: algebra.Reduce | algebra.TopK | algebra.Single,
+    source: algebra.Reduce | algebra.Expand | algebra.TopK | algebra.Single,
     group: Sequence[int],
     predicates: tuple[Scalar, ...],
     values: Sequence[Scalar],

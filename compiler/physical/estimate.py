@@ -16,6 +16,8 @@ from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 
 DEFAULT_ROWS: Final = 1000.0
 """Rows of a relation of which nothing is known, and of an empty table, which will not stay so."""
+EXPANDED: Final = 10.0
+"""Rows that a call makes of one."""
 SELECTIVITY: Final = {"eq": 0.1, "is_null": 0.1, "in": 0.2, "like": 0.3, "is_not_null": 1.0, "ne": 0.9}
 COMPARISONS: Final = frozenset({"lt", "le", "gt", "ge"})
 
@@ -86,6 +88,8 @@ class Sizes:
                 return self.rows(source) * selectivity(predicates)
             case algebra.Reduce(input=source) | algebra.Distinct(input=source):
                 return self.rows(source) * 0.5
+            case algebra.Expand(input=source):
+                return self.rows(source) * EXPANDED
             case algebra.TopK(input=source, limit=limit, group=group):
                 most = self.rows(source)
                 return most if limit is None or group else min(most, float(limit))

@@ -54,6 +54,10 @@ def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
             return plan_join(planning, problem_of(planning, rel, mfp))
         case algebra.Reduce():
             return plan_reduce(planning, rel, mfp)
+        case algebra.Expand():
+            from kpg.compiler.physical.expand import plan_expand
+
+            return plan_expand(planning, rel, mfp)
         case algebra.TopK():
             return plan_topk(planning, rel, mfp)
         case algebra.Distinct(input=source):

@@ -16,6 +16,7 @@ from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
 
 from kpg.runtime.functions import aggregates, functions
+from kpg.runtime.functions.tables import row_functions
 
 JOIN_PARTS: Final = ("method", "side", "kind")
 
@@ -49,6 +50,7 @@ def _plain_calls() -> dict[str, Callable[[list[exp.Expr]], exp.Anonymous]]:
     own |= PostgresParser.FUNCTION_PARSERS.keys()
     names = {function.name for function in functions()}.difference(SYNTAX)
     names |= {one.name for one in aggregates() if one.name.upper() not in own}
+    names |= {one.name for one in row_functions()}
     return {name.upper(): _plain(name) for name in names}
 
 

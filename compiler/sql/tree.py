@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import assert_never
 
-from kpg.compiler.algebra.rel import AggregateCall, Rel
+from kpg.compiler.algebra.rel import AggregateCall, Rel, RowCall
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Literal, Scalar, columns
@@ -101,6 +101,19 @@ class GroupingSets:
 
 
 @dataclass(frozen=True, slots=True)
+class Expand:
+    """Each input row with the rows that ``calls`` make of it side by side: all their columns under ``ids``.
+
+    With ``ordinality`` the last id is that of the number of the row among those made of one.
+    """
+
+    input: "Node"
+    ids: tuple[int, ...]
+    calls: tuple[RowCall, ...]
+    ordinality: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Distinct:
     """Each combination of the ``columns`` once; other columns of the input are gone."""
 
@@ -139,7 +152,20 @@ class SetOperation:
     ids: tuple[int, ...]
 
 
-Node = Scan | Shared | Rows | Filter | Map | Join | Group | GroupingSets | Distinct | TopK | SetOperation
+Node = (
+    Scan
+    | Shared
+    | Rows
+    | Filter
+    | Map
+    | Join
+    | Group
+    | GroupingSets
+    | Expand
+    | Distinct
+    | TopK
+    | SetOperation
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +235,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return (left, right)
         case SetOperation(left=left_query, right=right_query):
             return (left_query.node, right_query.node)
-        case Filter() | Map() | Group() | GroupingSets() | Distinct() | TopK():
+        case Filter() | Map() | Group() | GroupingSets() | Expand() | Distinct() | TopK():
             return (node.input,)
         case _:
             assert_never(node)
@@ -233,6 +259,8 @@ def scalars(node: Node) -> tuple[Scalar, ...]:
             return result
         case Group(keys=keys, aggregates=aggregates) | GroupingSets(keys=keys, aggregates=aggregates):
             return (*keys, *(arg for call in aggregates for arg in call.args))
+        case Expand(calls=calls):
+            return tuple(arg for call in calls for arg in call.args)
         case Distinct(columns=result):
             return result
         case TopK(group=group, order=order):
@@ -247,6 +275,8 @@ def own_ids(node: Node) -> tuple[int, ...]:
     """The ids that the node itself gives to columns."""
     match node:
         case Scan(ids=ids) | Shared(ids=ids) | Rows(ids=ids) | Map(ids=ids) | SetOperation(ids=ids):
+            return ids
+        case Expand(ids=ids):
             return ids
         case Group(key_ids=key_ids, ids=ids):
             return key_ids + ids
@@ -263,7 +293,7 @@ def produced(node: Node) -> Ids:
     match node:
         case Filter() | TopK():
             return produced(node.input)
-        case Map(input=source, ids=ids):
+        case Map(input=source, ids=ids) | Expand(input=source, ids=ids):
             return produced(source) | set(ids)
         case Join(left=left, right=right):
             return produced(left) | produced(right)

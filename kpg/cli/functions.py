@@ -9,6 +9,7 @@ from rich.text import Text
 
 from kpg.runtime.functions import aggregates, functions
 from kpg.runtime.functions.sql_text import spelling
+from kpg.runtime.functions.tables import row_functions
 
 INTERNAL: Final = frozenset({"order_word"})
 """What the planner alone calls."""
@@ -36,6 +37,9 @@ def _entries() -> Iterator[tuple[str, str, str, str]]:
         example = next((f"{text} = {value}" for text, value in function.examples.items()), "")
         if function.name not in INTERNAL:
             yield spelling(function.name), function.accepts, function.doc, example
+    for maker in row_functions():
+        example = next((f"{text}: {rows or 'no rows'}" for text, rows in maker.examples.items()), "")
+        yield maker.name, maker.accepts, maker.doc, example
     for aggregate in aggregates():
         example = next((f"of {rows}: {value}" for rows, value in aggregate.examples.items()), "")
         yield aggregate.name, aggregate.accepts, aggregate.doc, example

@@ -13,6 +13,7 @@ from kpg.runtime.functions import (
     dates,
     order,
     rounding,
+    series,
     text,
 )
 from kpg.runtime.functions.aggregates import sum_type
@@ -73,4 +74,4 @@ __all__ = [
     "sum_type",
 ]
 
-_DEFINING = (arithmetic, casts, comparison, conditional, datalog, dates, order, rounding, text)
+_DEFINING = (arithmetic, casts, comparison, conditional, datalog, dates, order, rounding, series, text)

@@ -22,6 +22,7 @@ from kpg.runtime.plan.nodes import (
     DeltaJoin,
     Distinct,
     Enter,
+    Expand,
     HalfJoin,
     Import,
     Leave,
@@ -39,7 +40,7 @@ from kpg.runtime.plan.nodes import (
     Variable,
 )
 from kpg.runtime.scalar import Column
-from kpg.runtime.types import Type, common_words, rowid
+from kpg.runtime.types import BIGINT, Type, common_words, rowid
 
 Types = tuple[Type, ...]
 """Those of the columns of a stream. Rowids are of type ROWID(table)."""
@@ -97,6 +98,9 @@ def column_types(node: AnyNode, of: Callable[[Ref], Types]) -> Types:
             return of(ref)
         case TopK(input=ref) | Single(input=ref):
             return of(ref)
+        case Expand(input=ref, kept=kept, calls=calls, ordinality=numbered):
+            made = (type_ for call in calls for type_ in call.types)
+            return (*of(ref)[:kept], *made, *((BIGINT,) if numbered else ()))
         case RangeJoin(left=left, right=right, mfp=mfp):
             return mapped(mfp, of(left) + of(right))
         case Reduce(input=ref, key=key, aggregates=aggregates):

@@ -21,6 +21,7 @@ from kpg.runtime.plan.nodes import (
     DeltaJoin,
     Distinct,
     Enter,
+    Expand,
     HalfJoin,
     Import,
     Leave,
@@ -46,7 +47,7 @@ def streams(node: AnyNode) -> tuple[Ref, ...]:
             return ()
         case Linear(input=ref) | Negate(input=ref) | Arrange(input=ref) | Reduce(input=ref):
             return (ref,)
-        case Distinct(input=ref) | Threshold(input=ref) | TopK(input=ref):
+        case Distinct(input=ref) | Threshold(input=ref) | TopK(input=ref) | Expand(input=ref):
             return (ref,)
         case BasicReduce(input=ref) | Single(input=ref) | Delta(input=ref) | HalfJoin(input=ref):
             return (ref,)
@@ -81,7 +82,7 @@ def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
     match node:
         case Source() | Import() | Constant() | Enter() | user.Input():
             return node
-        case Linear() | Negate() | Arrange() | Reduce() | Distinct() | Threshold() | TopK():
+        case Linear() | Negate() | Arrange() | Reduce() | Distinct() | Threshold() | TopK() | Expand():
             return replace(node, input=place(node.input))
         case (
             BasicReduce()
@@ -143,7 +144,7 @@ def kept(node: AnyNode) -> Kept:
             return Kept.OUTPUT
         case user.Custom() | user.Sink() | user.Input():
             return Kept.OWN
-        case Source() | Import() | Constant() | Linear() | Concat() | Negate():
+        case Source() | Import() | Constant() | Linear() | Concat() | Negate() | Expand():
             return Kept.NOTHING
         case Delta() | HalfJoin() | DeltaJoin() | RangeJoin() | TopK() | BasicReduce():
             return Kept.NOTHING  # they read arrangements
@@ -160,7 +161,7 @@ def holds_rows(node: AnyNode) -> bool:
             return True
         case Constant() | Leave():
             return True
-        case Source() | Import() | Linear() | Concat() | Negate() | Single():
+        case Source() | Import() | Linear() | Concat() | Negate() | Single() | Expand():
             return False
         case Delta() | HalfJoin() | DeltaJoin() | RangeJoin():
             return False

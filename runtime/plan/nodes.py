@@ -18,6 +18,7 @@ Nodes are plain frozen data: no numba, no numpy, picklable.
 
 from dataclasses import field
 
+from kpg.runtime.functions.tables import Expansion
 from kpg.runtime.plan import user
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
@@ -197,6 +198,21 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
+class Expand:
+    """Each row as often as the longest of ``calls`` makes rows of it: ``kept`` columns, then theirs.
+
+    The rows of calls stand side by side, padded with NULLs; after them their number from 1 on if
+    ``ordinality``. With ``outer`` a row for which there are none stays, with NULLs. O(change x rows made).
+    """
+
+    input: Ref
+    kept: int
+    calls: tuple[Expansion, ...]
+    ordinality: bool = False
+    outer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TopK:
     """Rows ``offset .. offset+limit`` of each group, in the order of the arrangement.
 
@@ -306,6 +322,7 @@ Node = (
     | Reduce
     | Distinct
     | Threshold
+    | Expand
     | TopK
     | BasicReduce
     | Single

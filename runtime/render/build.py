@@ -55,6 +55,11 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
             return _distinct(site, built[ref], only=isinstance(node, plan.Distinct))
         case plan.Single(input=ref, key=key):
             return Single(site.over(built[ref]), table=GroupTable(key, ()))
+        case plan.Expand(input=ref):
+            from kpg.runtime.operators.expand import Expand, Expander
+
+            expander = Expander(node, context.dictionary)
+            return Expand(site.over(built[ref]), expander=expander, poll=site.scope.interrupt.check)
         case plan.TopK():
             return _top_k(node, site, built)
         case plan.BasicReduce():

@@ -16,7 +16,7 @@ from typing import Any
 from kpg.runtime import plan
 from kpg.runtime.plan import Mfp, Plan
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
-from tests.model.relation import RecursionLimitError, SingleError
+from tests.model.relation import RecursionLimitError, SingleError, series, side_by_side
 from tests.model.scalar import evaluate, from_word, passes
 
 Row = tuple[Any, ...]
@@ -136,12 +136,24 @@ def _operator(node: plan.Node, done: Sequence[Rows], tables: Tables) -> Rows:
             return _top(node, done[node.input])
         case plan.BasicReduce(input=ref, key=key, aggregates=basics):
             return _basic(done[ref], key, basics)
+        case plan.Expand():
+            return _expand(node, done[node.input])
         case plan.Single(input=ref, key=key):
             if any(sum(group.values()) > 1 for group in _groups(done[ref], key).values()):
                 raise SingleError
             return done[ref]
         case _:
             raise AssertionError(node)
+
+
+def _expand(node: plan.Expand, rows: Rows) -> Rows:
+    result: Rows = Counter()
+    for row, n in rows.items():
+        lists = [series(call.function, *(row[place] for place in call.arguments)) for call in node.calls]
+        widths = [len(call.types) for call in node.calls]
+        for made in side_by_side(lists, widths, numbered=node.ordinality, outer=node.outer):
+            result[(*row[: node.kept], *made)] += n
+    return result
 
 
 def _value(scalar: Scalar, row: Row, tables: Tables) -> Any:

@@ -72,6 +72,8 @@ def _unary(rel: Rel, rows: Rows) -> Rows:
             return Counter({row: n for row, n in rows.items() if n > 0})
         case algebra.Negate():
             return Counter({row: -n for row, n in rows.items()})
+        case algebra.Expand():
+            return _expand(rel, rows)
         case algebra.Single(group=group):
             counts = _image(rows, lambda row: tuple(row[column] for column in group))
             if any(n > 1 for n in counts.values()):
@@ -79,6 +81,47 @@ def _unary(rel: Rel, rows: Rows) -> Rows:
             return rows
         case _:
             raise AssertionError(rel)
+
+
+def _expand(rel: algebra.Expand, rows: Rows) -> Rows:
+    result: Rows = Counter()
+    for row, n in rows.items():
+        lists = [series(call.function, *(evaluate(arg, row) for arg in call.args)) for call in rel.calls]
+        widths = [len(call.types) for call in rel.calls]
+        for made in side_by_side(lists, widths, numbered=rel.ordinality, outer=rel.outer):
+            result[(*row, *made)] += n
+    return result
+
+
+def series(function: str, *args: Any) -> list[tuple[Any, ...]]:
+    """The rows of a call that makes rows: numbers, or a value as it is."""
+    if function == "$value":
+        return [args]
+    assert function == "generate_series", function
+    if None in args:
+        return []
+    start, stop, step = (*args, 1)[:3]
+    found = []
+    while start <= stop if step > 0 else start >= stop:
+        found.append((start,))
+        start += step
+    return found
+
+
+def side_by_side(
+    lists: list[list[tuple[Any, ...]]], widths: list[int], *, numbered: bool, outer: bool
+) -> list[tuple[Any, ...]]:
+    """The rows of several calls next to each other, NULLs where one has fewer, and their numbers."""
+    longest = max(map(len, lists))
+    result = []
+    for place in range(max(longest, int(outer))):
+        row: list[Any] = []
+        for rows, count in zip(lists, widths, strict=True):
+            row += rows[place] if place < len(rows) else (None,) * count
+        if numbered:
+            row.append(place + 1 if longest else None)
+        result.append(tuple(row))
+    return result
 
 
 def _image(rows: Rows, function: Callable[[Row], Row]) -> Rows:

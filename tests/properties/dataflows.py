@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
+from kpg.runtime.functions.tables import Expansion
 from kpg.runtime.plan import (
     Aggregate,
     Arrange,
@@ -11,6 +13,7 @@ from kpg.runtime.plan import (
     Delta,
     DeltaJoin,
     Distinct,
+    Expand,
     HalfJoin,
     Linear,
     Mfp,
@@ -23,8 +26,8 @@ from kpg.runtime.plan import (
     Threshold,
     TopK,
 )
-from kpg.runtime.scalar import Column, Fetch, Scalar
-from kpg.runtime.types import BIGINT, INTEGER, ROWID, ColumnDef, Schema
+from kpg.runtime.scalar import Column, Fetch, Literal, Scalar
+from kpg.runtime.types import BIGINT, INTEGER, NULL, ROWID, ColumnDef, Schema
 
 Row = tuple[int, ...]
 Truth = Callable[[Sequence[Row], Sequence[Row]], Counter[Row]]
@@ -218,6 +221,35 @@ def range_truth(comparison: str) -> Truth:
     return truth
 
 
+def expand_plan(*, outer: bool) -> Plan:
+    """Of each row of a its k, with the numbers from k to v beside those from 0 to k, and their places."""
+    series = [
+        Expansion("generate_series", places, (BIGINT, BIGINT), (BIGINT,)) for places in ((1, 2), (3, 1))
+    ]
+    outputs = (fetch("a", 0, 0), fetch("a", 0, 0), fetch("a", 1, 0), Literal(0, BIGINT))
+    nodes = (
+        Source("a"),
+        Linear(0, Mfp((), outputs)),
+        Expand(1, 1, tuple(series), ordinality=True, outer=outer),
+        Reduce(2, 4, (Aggregate("count", None, BIGINT),)),
+        Arrange(3, 5),
+    )
+    return Plan(nodes, 4)
+
+
+def expand_truth(*, outer: bool) -> Truth:
+    def truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
+        made: Counter[Row] = Counter()
+        for k, v in a:
+            pairs = list(zip_longest(range(k, v + 1), range(k + 1), fillvalue=NULL))
+            made.update((k, *pair, place) for place, pair in enumerate(pairs, 1))
+            if outer and not pairs:
+                made[k, NULL, NULL, NULL] += 1
+        return Counter((*row, count) for row, count in made.items())
+
+    return truth
+
+
 DATAFLOWS: dict[str, tuple[Plan, Truth]] = {
     "join and reduce": (join_plan(), join_truth),
     "self-join": (self_join_plan(), self_join_truth),
@@ -226,6 +258,8 @@ DATAFLOWS: dict[str, tuple[Plan, Truth]] = {
     "top 2 after 1": (top_plan(2, 1), top_truth(2, 1)),
     "all after 1": (top_plan(None, 1), top_truth(None, 1)),
     "distinct and threshold": (set_plan(), set_truth),
+    "expand": (expand_plan(outer=False), expand_truth(outer=False)),
+    "expand or NULLs": (expand_plan(outer=True), expand_truth(outer=True)),
     "single and constant": (single_plan(), single_truth),
     **{f"v {op} threshold": (range_plan(op), range_truth(op)) for op in ("<", "<=", ">", ">=")},
 }

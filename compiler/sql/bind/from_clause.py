@@ -10,6 +10,7 @@ from kpg.compiler.sql.bind.calls import call, unified
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.predicate import bind_condition
+from kpg.compiler.sql.bind.row_functions import bind_from_calls, in_order, only_call
 from kpg.compiler.sql.bind.scope import Binding, Common, Field, Scope
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import Join, Map, Node, Query, Rows, Scan, Shared
@@ -156,6 +157,12 @@ def _item(binding: Binding, scope: Scope, node: exp.Expr) -> Node:
         case exp.Subquery() | exp.Values():
             inner = Scope(scope.parent, common=scope.common)
             return _derived(binding, scope, binding.query(inner, node), node)
+        case exp.Unnest():
+            only(node, binding.source, "expressions", "alias", "offset")
+            return _function(binding, scope, node, [node], numbered=bool(node.args.get("offset")))
+        case exp.Lateral() if not isinstance(node.this, exp.Subquery):
+            only(node, binding.source, "this", "alias", "ordinality")
+            return _function(binding, scope, node, [node.this], numbered=bool(node.args.get("ordinality")))
         case exp.Lateral(this=exp.Subquery() as query):
             only(node, binding.source, "this", "alias")
             return _derived(binding, scope, binding.query(scope.without_aggregates("LATERAL"), query), node)
@@ -195,10 +202,24 @@ def _enter(
     scope.fields += [Field(relation, name, column) for name, column in zip(shown, columns, strict=True)]
 
 
+def _function(
+    binding: Binding, scope: Scope, node: exp.Expr, calls: list[exp.Expr], *, numbered: bool
+) -> Node:
+    """Calls in FROM, whose arguments may name the items before."""
+    alias, renamed = _alias(binding, node, "")
+    result, name, names, columns = bind_from_calls(
+        binding, scope, calls, numbered=numbered, source=one_row(binding), alias=alias
+    )
+    _enter(binding, scope, name, names, columns, renamed, node)
+    return result
+
+
 def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
-    only(node, binding.source, "this", "alias", "joins")
     if not isinstance(node.this, exp.Identifier):
-        binding.refuse("a function in FROM", node)
+        only(node, binding.source, "this", "alias", "joins", "ordinality", "rows_from")
+        only_call(binding, node)
+        return _function(binding, scope, node, in_order(node), numbered=bool(node.args.get("ordinality")))
+    only(node, binding.source, "this", "alias", "joins")
     common = scope.find_common(node.name)
     if common is not None:
         return _common(binding, scope, common, node)

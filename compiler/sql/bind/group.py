@@ -1,6 +1,7 @@
 """GROUP BY: the keys, and the expressions over groups that may use only keys and aggregates."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -88,7 +89,8 @@ def _key(binding: Binding, scope: Scope, items: Sequence[Item], part: exp.Expr) 
     elif isinstance(part, exp.Column) and not part.table and not _is_input(scope, part.name):
         named = [item for item in items if item.name.lower() == part.name.lower()]
     if not named:
-        return binding.expression(scope.without_aggregates("GROUP BY"), part)
+        inner = replace(scope.without_aggregates("GROUP BY"), expansions=scope.expansions)
+        return binding.expression(inner, part)
     collected = scope.aggregates.all_ids if scope.aggregates is not None else frozenset()
     if not used(named[0].scalar, binding.subqueries).isdisjoint(collected):
         binding.wrong("an aggregate is not allowed in GROUP BY", part)

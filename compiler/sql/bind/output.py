@@ -11,6 +11,7 @@ from kpg.compiler.sql.bind.literals import convert
 from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.tree import (
     Distinct,
+    Expand,
     Filter,
     Group,
     GroupingSets,
@@ -116,7 +117,7 @@ def _retyped(query: Query, id_: int, type_: Type, binding: Binding | None, node:
                 keys = tuple(replace(key, column=fixed(key.column, target)) for key in order)
                 columns = tuple(fixed(column, target) for column in group)
                 return replace(here, input=visit(source, target), group=columns, order=keys)
-            case Scan() | Shared() | Join() | Group() | GroupingSets():
+            case Scan() | Shared() | Join() | Group() | GroupingSets() | Expand():
                 raise AssertionError("only constants have no type")
             case _:
                 assert_never(here)

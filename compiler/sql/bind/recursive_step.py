@@ -5,6 +5,7 @@ from typing import assert_never
 from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.tree import (
     Distinct,
+    Expand,
     Filter,
     Group,
     GroupingSets,
@@ -84,7 +85,7 @@ def _own_objection(binding: Binding, node: Node, name: str, every: bool) -> str 
         case SetOperation():
             kept = node.kind == "except" and not (every or node.all)
             return node.kind.upper() if not kept or depends(binding, node.right.node, name) else None
-        case Shared() | Scan() | Rows() | Filter() | Map():
+        case Shared() | Scan() | Rows() | Filter() | Map() | Expand():
             return None
         case _:
             assert_never(node)

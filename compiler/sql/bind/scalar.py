@@ -21,6 +21,7 @@ from kpg.compiler.sql.bind.literals import (
     shifted,
 )
 from kpg.compiler.sql.bind.predicate import bind_predicate
+from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
 from kpg.compiler.sql.define import sql_type
@@ -69,6 +70,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return bind_grouping(binding, scope, node)
         case exp.Filter() | exp.AggFunc():
             return bind_aggregate(binding, scope, node)
+        case exp.Unnest() | exp.Anonymous() if called_rows(node) is not None:
+            return bind_expanded(binding, scope, node)
         case exp.Anonymous() if aggregate_of(node) is not None:
             return bind_aggregate(binding, scope, node)
         case exp.Binary() if is_quantifier(node.args.get("expression")):
@@ -124,6 +127,7 @@ def _case(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         branches, operand, default = [node], None, node.args.get("false")
     else:
         branches, operand, default = node.args["ifs"], node.args.get("this"), node.args.get("default")
+    scope = scope.without_rows("CASE")
     tested = binding.expression(scope, operand) if operand is not None else None
     conditions = [_branch(binding, scope, tested, branch.this) for branch in branches]
     values = [binding.expression(scope, branch.args["true"]) for branch in branches]
@@ -208,6 +212,8 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         return _concat(binding, scope, node)
     else:
         binding.refuse(construct_name(node), node)
+    if name == "coalesce":
+        scope = scope.without_rows("COALESCE")
     args = [binding.expression(scope, operand) for operand in operands]
     if isinstance(node, exp.DPipe):
         args = _as_texts(args)

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from kpg.compiler.algebra.rel import AggregateCall
+from kpg.compiler.algebra.rel import AggregateCall, RowCall
 from kpg.compiler.catalog import Catalog, did_you_mean
 from kpg.compiler.sql.syntax import refuse, wrong
 from kpg.compiler.sql.tree import Loop, Query, Subquery
@@ -62,6 +62,18 @@ class Marker:
 
 
 @dataclass(slots=True)
+class Expansions:
+    """The calls that make rows met in a select list, each once, under its id.
+
+    A call of level n has others of levels below n in its arguments.
+    """
+
+    ids: list[int] = field(default_factory=list)
+    calls: list[RowCall] = field(default_factory=list)
+    levels: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Scope:
     """The fields of one query's FROM, within the scopes of the queries around it."""
 
@@ -72,10 +84,18 @@ class Scope:
     """Where aggregates may stand, what collects them."""
     clause: str = "this place"
     """Where no aggregate may stand, the name of that place."""
+    expansions: Expansions | None = None
+    """Where functions that make rows may be called, what collects the calls."""
+    rows_clause: str = ""
+    """Where none may be called, the name of that place, if it is not ``clause``."""
 
     def without_aggregates(self, clause: str) -> "Scope":
-        """The same names in a place where no aggregate may stand."""
-        return replace(self, aggregates=None, clause=clause)
+        """The same names in a place where no aggregate may stand, and no function that makes rows."""
+        return replace(self, aggregates=None, clause=clause, expansions=None, rows_clause="")
+
+    def without_rows(self, clause: str) -> "Scope":
+        """The same names in a place where no function that makes rows may be called."""
+        return replace(self, expansions=None, rows_clause=clause)
 
     def find_common(self, name: str) -> Common | None:
         """The WITH query of that name, the innermost first."""

@@ -8,10 +8,11 @@ from sqlglot import exp
 
 from kpg.compiler.sql.bind.from_clause import bind_from
 from kpg.compiler.sql.bind.functions import OUTPUT_NAMES
-from kpg.compiler.sql.bind.group import Grouping, Item, bind_keys, grouped
+from kpg.compiler.sql.bind.group import Grouping, Item, Keys, bind_keys, grouped
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
-from kpg.compiler.sql.bind.scope import Aggregates, Binding, Scope
+from kpg.compiler.sql.bind.row_functions import expanded, taken
+from kpg.compiler.sql.bind.scope import Aggregates, Binding, Expansions, Scope
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import Distinct, Filter, Map, Node, Query, SortKey, TopK, produced
 from kpg.runtime.scalar import Column, Scalar
@@ -45,23 +46,37 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
         predicate = bind_condition(binding, scope.without_aggregates("WHERE"), where.this, "WHERE")
         source = Filter(source, conjuncts(predicate))
     collector = Aggregates()
-    inner = replace(scope, aggregates=collector)
+    inner = replace(scope, aggregates=collector, expansions=Expansions())
     items = _items(binding, inner, node)
     keys = bind_keys(binding, inner, node, items)
     having = node.args.get("having")
-    kept = bind_condition(binding, inner, having.this, "HAVING") if having is not None else None
+    kept = bind_condition(binding, inner.without_rows("HAVING"), having.this, "HAVING") if having else None
     distinct_on = _distinct_on(binding, inner, items, node)
     order = _order_scalars(binding, inner, items, node)
+    expansions = inner.expansions or Expansions()
     if node.args.get("group") is not None or collector.all_ids or kept is not None:
+        source, expansions = _before_groups(binding, source, keys, expansions)
         grouping = Grouping(binding, inner, keys, source)
         items = [replace(item, scalar=grouping.over_groups(item.scalar, item.syntax)) for item in items]
         kept = grouping.over_groups(kept, node) if kept is not None else None
         order = [(grouping.over_groups(scalar, key), key) for scalar, key in order]
         distinct_on = [(grouping.over_groups(scalar, key), key) for scalar, key in distinct_on]
+        for place, call in enumerate(expansions.calls):
+            over = tuple(grouping.over_groups(arg, node) for arg in call.args)
+            expansions.calls[place] = replace(call, args=over)
         source = grouped(binding, source, keys, collector)
         if kept is not None:
             source = Filter(source, conjuncts(kept))
+    source = expanded(source, expansions)
     return _output(binding, source, items, order, distinct_on, node)
+
+
+def _before_groups(
+    binding: Binding, source: Node, keys: Keys, expansions: Expansions
+) -> tuple[Node, Expansions]:
+    """The source with the rows that group keys are made of, and the calls that are left for the groups."""
+    first, rest = taken(binding, expansions, [key.scalar for key in keys.keys])
+    return expanded(source, first), rest
 
 
 def _output(

@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import assert_never
 
+from kpg.compiler.sql.lower.expand import expanded, is_call
 from kpg.compiler.sql.lower.lowered import DEAD, Lowered, Lowering, distinct, join, narrowed, where
 from kpg.compiler.sql.lower.subquery import apply_filter, is_filter, with_values
 from kpg.compiler.sql.tree import (
     Distinct,
+    Expand,
     Filter,
     Group,
     GroupingSets,
@@ -57,6 +59,8 @@ def block_of(node: Node) -> Block:
             case Scan() | Shared() | Rows() | Map() | Join() | Group() | GroupingSets():
                 leaves.append(here)
             case Distinct() | TopK() | SetOperation():
+                leaves.append(here)
+            case Expand():
                 leaves.append(here)
             case _:
                 assert_never(here)
@@ -108,6 +112,10 @@ def _add_leaf(
     if not references - around and not lateral:
         return [*parts, ctx.lower(leaf, outer, wanted)]
     before = [p for p in plain if any(part.has(columns(p)) for part in parts)]
+    if isinstance(leaf, Expand) and is_call(leaf):
+        read = [part for part in parts if not references.isdisjoint(part.ids)]
+        others = [part for part in parts if part not in read]
+        return [*others, expanded(ctx, combine(ctx, read, before, outer, references), leaf)]
     current = combine(ctx, parts, before, outer, references)
     needed = wanted | references | around
     current = ctx.share(narrowed(ctx, current, needed))

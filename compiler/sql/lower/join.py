@@ -1,8 +1,10 @@
 """Left and full outer joins: the matches, and the rows without one padded with NULLs."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from kpg.compiler.sql.lower import block as blocks
+from kpg.compiler.sql.lower.expand import left_joined
 from kpg.compiler.sql.lower.lowered import (
     Lowered,
     Lowering,
@@ -17,6 +19,9 @@ from kpg.compiler.sql.lower.lowered import (
 from kpg.compiler.sql.lower.semijoin import match_of, matches_once, semijoin
 from kpg.compiler.sql.tree import Ids, Join, free, used
 from kpg.runtime.scalar import Literal, Scalar, columns
+from kpg.runtime.types import BOOLEAN
+
+TRUE: Final = Literal(1, BOOLEAN)
 
 
 def lower_outer_join(ctx: Lowering, node: Join, outer: Lowered | None, needed: Ids) -> Lowered:
@@ -25,6 +30,10 @@ def lower_outer_join(ctx: Lowering, node: Join, outer: Lowered | None, needed: I
     asked = frozenset[int]().union(*(used(test, subqueries) for test in node.on))
     around = frozenset(outer.ids) if outer is not None else frozenset()
     wanted = needed | asked | around | free(node.right, subqueries)
+    if node.kind == "left" and all(test == TRUE for test in node.on):
+        joined = left_joined(ctx, ctx.lower(node.left, outer, wanted), node.right)
+        if joined is not None:
+            return joined
     left, right = _sides(ctx, node, outer, wanted)
     left = blocks.attach(ctx, left, outer, asked | set(right.ids))
     if node.kind == "full":

@@ -16,6 +16,7 @@ from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import transform_up, walk
 from kpg.compiler.sql import tree
 from kpg.compiler.sql.lower.block import attach, block_of, lower_block
+from kpg.compiler.sql.lower.expand import lower_expand
 from kpg.compiler.sql.lower.group import around, lower_group, lower_grouping_sets, used_by
 from kpg.compiler.sql.lower.join import lower_outer_join
 from kpg.compiler.sql.lower.lowered import Lowered, Lowering, distinct, extend, keep, minus, union
@@ -111,6 +112,8 @@ def lower_node(ctx: Lowering, node: Node, outer: Lowered | None, needed: Ids) ->
             return lower_group(ctx, node, outer, needed)
         case tree.GroupingSets():
             return lower_grouping_sets(ctx, node, outer, needed)
+        case tree.Expand():
+            return lower_expand(ctx, node, outer, needed)
         case tree.Distinct(input=source, columns=columns):
             ids = tuple(column.index for column in columns)
             inner = ctx.lower(source, outer, frozenset(ids))

@@ -22,6 +22,7 @@ from kpg.compiler.sql.lower.lowered import (
 from kpg.compiler.sql.lower.semijoin import antijoin, semijoin
 from kpg.compiler.sql.tree import (
     Distinct,
+    Expand,
     Filter,
     Group,
     GroupingSets,
@@ -150,7 +151,7 @@ def _peeled(node: Node, comparison: tuple[Scalar, ...], exists: bool) -> tuple[N
                 node = source
             case TopK() | Scan() | Shared() | Rows() | Filter() | Join():
                 return node, comparison
-            case Group() | GroupingSets() | SetOperation():
+            case Group() | GroupingSets() | SetOperation() | Expand():
                 return node, comparison
             case _:
                 assert_never(node)

@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass, replace
 from types import UnionType
 from typing import Any, get_args
 
+from kpg.runtime.functions.tables import Expansion
 from kpg.runtime.plan import (
     Aggregate,
     AnyNode,
@@ -18,6 +19,7 @@ from kpg.runtime.plan import (
     DeltaJoin,
     Distinct,
     Enter,
+    Expand,
     HalfJoin,
     Import,
     Leave,
@@ -82,6 +84,7 @@ EXAMPLES: tuple[AnyNode, ...] = (
     TopK(9, 1, 2, 3, ((0, 2, False),)),
     BasicReduce(9, 1, (BasicAggregate("string_agg", (1, 2), (TEXT, TEXT), TEXT),)),
     Single(0, 1),
+    Expand(0, 1, (Expansion("generate_series", (0, 1), (BIGINT, BIGINT), (BIGINT,)),), True, False),
     body(results=(4, 3)),
     Leave(4, 0),
     user.Input("i", ROW),

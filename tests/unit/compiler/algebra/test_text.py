@@ -6,6 +6,7 @@ from kpg.compiler.algebra.rel import (
     AggregateCall,
     Constant,
     Distinct,
+    Expand,
     Filter,
     Get,
     Join,
@@ -17,6 +18,7 @@ from kpg.compiler.algebra.rel import (
     Project,
     Reduce,
     Rel,
+    RowCall,
     Single,
     Threshold,
     TopK,
@@ -67,6 +69,10 @@ SAMPLES: tuple[Rel, ...] = (
     Reduce(T, (), (AggregateCall("string_agg", (Column(1, TEXT), Literal(",", TEXT)), False, TEXT),)),
     TopK(Project(T, (1, 0)), (0,), (OrderBy(1, True, False), OrderBy(0, False, True)), None, 5),
     Single(Distinct(Threshold(T)), (0, 1)),
+    Expand(
+        T, (RowCall("f", (A, Literal(1, INTEGER)), (INTEGER, TEXT), False), RowCall("g", (), (DATE,))), True
+    ),
+    Expand(T, (RowCall("f", (A,), (INTEGER,)),), outer=True),
     Let("x", T, Join((LocalGet("x", T.types), T), (Call("eq", (A, Column(3, INTEGER)), BOOLEAN),))),
     LetRec(("p", "q"), (T, LocalGet("p", T.types)), (T.types, T.types), 10, LocalGet("q", T.types)),
     LetRec(("p",), (T,), (T.types,), 10, LocalGet("p", T.types), error_at_limit=True),

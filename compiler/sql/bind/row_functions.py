@@ -1,0 +1,165 @@
+"""Functions that make rows: called in FROM, and in a select list, where those at one level go in step."""
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from kpg.compiler.algebra.rel import RowCall
+from kpg.compiler.sql.bind.calls import brought, settled
+from kpg.compiler.sql.bind.functions import listed
+from kpg.compiler.sql.bind.scope import Binding, Expansions, Scope
+from kpg.compiler.sql.syntax import only, span_of, whole
+from kpg.compiler.sql.tree import Expand, Ids, Node, used
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions.tables import VALUE, makes_rows, resolve_rows
+from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Column, Scalar
+from kpg.runtime.types import BIGINT
+
+NUMBER = "ordinality"
+"""The column of WITH ORDINALITY."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a call in FROM means, its own name, and the names of its columns, "" for that of the call."""
+
+    call: RowCall
+    name: str
+    columns: tuple[str, ...]
+
+
+def called_rows(node: exp.Expr) -> tuple[str, list[exp.Expr]] | None:
+    """The name and the arguments of a call of a function that makes rows."""
+    match node:
+        case exp.Unnest():
+            return "unnest", node.expressions
+        case exp.Anonymous() if makes_rows(str(node.this).lower()):
+            return str(node.this).lower(), node.expressions
+        case _:
+            return None
+
+
+def bind_row_call(binding: Binding, scope: Scope, node: exp.Expr) -> tuple[RowCall, tuple[str, ...]] | None:
+    """A call of a function that makes rows, and the names of its columns; None for any other expression."""
+    found = called_rows(node)
+    if found is None:
+        return None
+    name, operands = found
+    return _resolved(binding, name, [binding.expression(scope, operand) for operand in operands], node)
+
+
+def _resolved(
+    binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr
+) -> tuple[RowCall, tuple[str, ...]]:
+    try:
+        meaning = resolve_rows(name, tuple(arg.type for arg in args))
+    except ProgrammingError as error:
+        span = span_of(node, binding.source) or whole(binding.source)
+        raise ProgrammingError(error.message, span=span, hint=error.hint) from None
+    cast = [brought(binding, arg, type_, node) for arg, type_ in zip(args, meaning.args, strict=True)]
+    text = node.sql("postgres")
+    return RowCall(name, tuple(cast), meaning.types, meaning.nullable, text), meaning.names
+
+
+def bind_from_calls(
+    binding: Binding, scope: Scope, nodes: Sequence[exp.Expr], *, numbered: bool, source: Node, alias: str
+) -> tuple[Expand, str, tuple[str, ...], tuple[Column, ...]]:
+    """Calls of FROM over one row: the relation, its name, and its columns with their names."""
+    scope = scope.without_aggregates("a function in FROM").without_rows("the argument of a function in FROM")
+    made = [one for node in nodes for one in _in_from(binding, scope, node)]
+    single = len(made) == 1 and len(made[0].columns) == 1
+    names: list[str] = []
+    types = [type_ for one in made for type_ in one.call.types]
+    for one in made:
+        own = alias if single and alias else one.name
+        names += [column or own for column in one.columns]
+    if numbered:
+        names.append(NUMBER)
+        types.append(BIGINT)
+    columns = tuple(Column(binding.fresh(), type_) for type_ in types)
+    ids = tuple(column.index for column in columns)
+    calls = tuple(one.call for one in made)
+    return Expand(source, ids, calls, numbered), alias or made[0].name, tuple(names), columns
+
+
+def _in_from(binding: Binding, scope: Scope, node: exp.Expr) -> list[Made]:
+    """One call of FROM; ``unnest`` of several arrays is a call for each."""
+    if isinstance(node, exp.Unnest) and len(node.expressions) > 1:
+        values = [binding.expression(scope, part) for part in node.expressions]
+        calls = [_resolved(binding, "unnest", [value], node) for value in values]
+        return [Made(call, "unnest", names) for call, names in calls]
+    found = bind_row_call(binding, scope, node)
+    if found is not None:
+        return [Made(found[0], found[0].function, found[1])]
+    value = settled(binding.expression(scope, node))
+    name = _name_of(node)
+    return [Made(RowCall(VALUE, (value,), (value.type,), text=node.sql("postgres")), name, ("",))]
+
+
+def _name_of(node: exp.Expr) -> str:
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower()
+    return node.sql_name().lower() if isinstance(node, exp.Func) else "?column?"
+
+
+def bind_expanded(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    """The column that stands for a call of a function that makes rows, in a select list."""
+    place = scope.expansions
+    if place is None:
+        where = scope.rows_clause or scope.clause
+        binding.wrong(f"a function that makes rows is not allowed in {where}", node, "call it in FROM")
+    found = bind_row_call(binding, scope, node)
+    assert found is not None
+    call, names = found
+    if len(names) != 1:
+        binding.refuse(f"{call.function} of {len(names)} columns in a select list", node, "call it in FROM")
+    if call not in place.calls:
+        below = frozenset[int]().union(*(used(arg, binding.subqueries) for arg in call.args))
+        levels = [level for id_, level in zip(place.ids, place.levels, strict=True) if id_ in below]
+        place.calls.append(call)
+        place.ids.append(binding.fresh())
+        place.levels.append(max(levels, default=-1) + 1)
+    return Column(place.ids[place.calls.index(call)], call.types[0])
+
+
+def expanded(source: Node, place: Expansions, chosen: Ids | None = None) -> Node:
+    """The source with the rows of the calls collected, level by level; of all, or of the ``chosen`` ids.
+
+    Calls of a level go in step: the rows of each side by side, NULLs where one has fewer than another.
+    """
+    for level in sorted(set(place.levels)):
+        members = [
+            (id_, call)
+            for id_, call, own in zip(place.ids, place.calls, place.levels, strict=True)
+            if own == level and (chosen is None or id_ in chosen)
+        ]
+        if members:
+            source = Expand(source, tuple(id_ for id_, _ in members), tuple(call for _, call in members))
+    return source
+
+
+def taken(binding: Binding, place: Expansions, values: Sequence[Scalar]) -> tuple[Expansions, Expansions]:
+    """The calls that some values are made of, and the others."""
+    wanted = frozenset[int]().union(*(used(value, binding.subqueries) for value in values))
+    first, rest = Expansions(), Expansions()
+    for id_, call, level in reversed(list(zip(place.ids, place.calls, place.levels, strict=True))):
+        own = id_ in wanted
+        if own:
+            wanted = wanted.union(*(used(arg, binding.subqueries) for arg in call.args))
+        into = first if own else rest
+        into.ids.insert(0, id_)
+        into.calls.insert(0, call)
+        into.levels.insert(0, level)
+    return first, rest
+
+
+def in_order(node: exp.Expr) -> list[exp.Expr]:
+    """The calls of a FROM item: those of ROWS FROM, or the only one."""
+    return [part.this for part in listed(node.args.get("rows_from"))] or [node.this]
+
+
+def only_call(binding: Binding, node: exp.Expr) -> None:
+    """Refuse parts of a call in FROM that mean nothing there."""
+    for part in listed(node.args.get("rows_from")):
+        only(part, binding.source, "this")

@@ -1,0 +1,111 @@
+"""``generate_series``: numbers, dates and times from a first one on to a last one."""
+
+import datetime
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from kpg.runtime.functions.rules import as_decimal, common_type, is_unknown
+from kpg.runtime.functions.tables import Listing, RowOverload, RowSignature, Series, rows
+from kpg.runtime.types import (
+    BIGINT,
+    INTEGER,
+    INTERVAL_DAY,
+    INTERVAL_MONTH,
+    MAX_DECIMAL_PRECISION,
+    TIMESTAMP,
+    Kind,
+    Type,
+    decimal,
+)
+
+Words = np.ndarray[Any, np.dtype[np.int64]]
+EPOCH: Final = datetime.datetime(1970, 1, 1)
+MICROSECOND: Final = datetime.timedelta(microseconds=1)
+
+
+def _count(start: Words, stop: Words, step: Words | None = None) -> Words:
+    """How many numbers from ``start`` to ``stop`` there are, both being among them if the step fits."""
+    if step is None:
+        step = np.ones(1, np.int64)
+    if not step.all():
+        raise ValueError("step size cannot be zero")
+    # A distance of 64-bit numbers takes 65 bits: the unsigned ones are enough for either direction.
+    up = step > 0
+    low, high = np.where(up, start, stop), np.where(up, stop, start)
+    distance = high.view(np.uint64) - low.view(np.uint64)
+    stride = np.where(up, step, -step).view(np.uint64)
+    steps = np.minimum(distance // stride, np.uint64(2**62)).astype(np.int64)
+    return np.where(low <= high, steps + 1, 0)
+
+
+def _make(place: Words, start: Words, stop: Words, step: Words | None = None) -> Words:
+    return start + place * (1 if step is None else step)
+
+
+def _integers(types: tuple[Type, ...]) -> RowSignature | None:
+    if not 2 <= len(types) <= 3 or not all(type_.is_integer or is_unknown(type_) for type_ in types):
+        return None
+    common = common_type((*types, INTEGER)) or INTEGER
+    common = BIGINT if common == BIGINT else INTEGER
+    return RowSignature((common,) * len(types), ("",), (common,), nullable=False)
+
+
+def _decimals(types: tuple[Type, ...]) -> RowSignature | None:
+    if not 2 <= len(types) <= 3 or not all(type_.is_exact or is_unknown(type_) for type_ in types):
+        return None
+    scale = max(as_decimal(type_).scale for type_ in types if not is_unknown(type_))
+    common = decimal(MAX_DECIMAL_PRECISION, scale)
+    return RowSignature((common,) * len(types), ("",), (common,), nullable=False)
+
+
+def _stamps(*steps: Kind) -> Callable[[tuple[Type, ...]], RowSignature | None]:
+    def rule(types: tuple[Type, ...]) -> RowSignature | None:
+        if len(types) != 3 or types[2].kind not in steps:
+            return None
+        dated = (Kind.DATE, Kind.TIMESTAMP)
+        if not all(type_.kind in dated or is_unknown(type_) for type_ in types[:2]):
+            return None
+        step = INTERVAL_MONTH if types[2].kind is Kind.INTERVAL_MONTH else INTERVAL_DAY
+        return RowSignature((TIMESTAMP, TIMESTAMP, step), ("",), (TIMESTAMP,), nullable=False)
+
+    return rule
+
+
+def _by_months(start: int, stop: int, step: int) -> Iterable[tuple[int]]:
+    """Months are added to what came before, whose day may have been cut to a month's last."""
+    if step == 0:
+        raise ValueError("step size cannot be zero")
+    at = start
+    while at <= stop if step > 0 else at >= stop:
+        yield (at,)
+        at = plus_months(at, step)
+
+
+def plus_months(stamp: int, months: int) -> int:
+    """A timestamp so many months later, on the last day of the month if that has fewer days."""
+    moment = EPOCH + stamp * MICROSECOND
+    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
+    month += 1
+    following = datetime.date(year + month // 12, month % 12 + 1, 1)
+    last = (following - datetime.timedelta(days=1)).day
+    moved = moment.replace(year=year, month=month, day=min(moment.day, last))
+    return (moved - EPOCH) // MICROSECOND
+
+
+rows(
+    "generate_series",
+    "a first and a last number and optionally a step, or two timestamps and an interval",
+    "The numbers or times from the first on, as far as the last, by steps of 1 or of the third argument.",
+    {
+        "generate_series(2, 4)": "(2), (3), (4)",
+        "generate_series(5, 1, -2)": "(5), (3), (1)",
+        "generate_series(4, 3)": "",
+        "generate_series(1.1, 4, 1.3)": "(1.1), (2.4), (3.7)",
+    },
+    RowOverload(_integers, Series(_count, _make)),
+    RowOverload(_decimals, Series(_count, _make)),
+    RowOverload(_stamps(Kind.INTERVAL_DAY), Series(_count, _make)),
+    RowOverload(_stamps(Kind.INTERVAL_MONTH), Listing(lambda args, types: _by_months)),
+)
