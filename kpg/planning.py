@@ -114,7 +114,7 @@ def constant_words(rel: Rel, dictionary: Dictionary) -> Words | None:
     words = np.empty((len(rel.types), len(rel.rows)), np.int64)
     for index, type_ in enumerate(rel.types):
         values = [row[index] for row in rel.rows]
-        if type_.is_text:
+        if type_.is_interned:
             words[index] = dictionary.intern([None if value is None else str(value) for value in values])
         else:
             words[index] = [NULL if value is None else int(value) for value in values]

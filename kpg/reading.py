@@ -131,7 +131,7 @@ def permutation(data: Words, order: Sequence[OrderBy], types: Sequence[Type], st
     keys: list[Words] = []
     for item in order:
         words = data[item.column]
-        ranks = _text_ranks(words, strings) if types[item.column].is_text else words
+        ranks = _text_ranks(words, strings) if types[item.column].is_interned else words
         null = words == NULL
         keys.append((null != item.nulls_first).astype(np.int64))
         keys.append(np.where(null, 0, ~ranks if item.descending else ranks))

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.convert.rowwise import RowEncoder
-from kpg.runtime.convert.values import Mistyped, Unfit
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.executor import Executor
 from kpg.runtime.types import Schema
+from kpg.runtime.values import Mistyped, Unfit
 
 Words = NDArray[np.int64]
 FEW = 16

@@ -11,8 +11,12 @@ DECIMAL(p, s)      the value times 10**s
 REAL, DOUBLE       the IEEE bits, negatives flipped, so that words order as the values do
 DATE               days since 1970-01-01
 TIMESTAMP          microseconds since 1970-01-01 00:00:00
-INTERVAL           months (``INTERVAL_MONTH``) or microseconds (``INTERVAL_DAY``)
+TIMESTAMPTZ        the same in UTC
+TIME               microseconds since midnight
+INTERVAL DAY, ...  microseconds (``INTERVAL_DAY``) or months (``INTERVAL_MONTH``) only
+ENUM               position among the labels
 CHAR, VARCHAR      code of the string in the engine's dictionary (not ordered)
+all others         code of a string that stands for the value: see ``runtime.values``
 ROWID              position of a row in its table's row store
 =================  ======================================================================
 
@@ -80,10 +84,21 @@ class Kind(enum.Enum):
     DOUBLE = "DOUBLE"
     DATE = "DATE"
     TIMESTAMP = "TIMESTAMP"
+    TIMESTAMPTZ = "TIMESTAMPTZ"
+    TIME = "TIME"
     INTERVAL_MONTH = "INTERVAL MONTH"
     INTERVAL_DAY = "INTERVAL DAY"
     CHAR = "CHAR"
     VARCHAR = "VARCHAR"
+    NUMERIC = "NUMERIC"
+    INTERVAL = "INTERVAL"
+    ARRAY = "ARRAY"
+    JSON = "JSON"
+    JSONB = "JSONB"
+    UUID = "UUID"
+    BYTEA = "BYTEA"
+    RECORD = "RECORD"
+    ENUM = "ENUM"
     ROWID = "ROWID"
 
     # Members are singletons; the planner hashes types by the ten thousand.
@@ -93,8 +108,23 @@ class Kind(enum.Enum):
 INTEGER_KINDS: Final = frozenset({Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT})
 FLOAT_KINDS: Final = frozenset({Kind.REAL, Kind.DOUBLE})
 EXACT_KINDS: Final = INTEGER_KINDS | {Kind.DECIMAL}
-NUMERIC_KINDS: Final = EXACT_KINDS | FLOAT_KINDS
+"""Numbers whose words, times a power of ten, are the values."""
+NUMERIC_KINDS: Final = EXACT_KINDS | FLOAT_KINDS | {Kind.NUMERIC}
 TEXT_KINDS: Final = frozenset({Kind.CHAR, Kind.VARCHAR})
+VALUE_KINDS: Final = frozenset(
+    {
+        Kind.NUMERIC,
+        Kind.INTERVAL,
+        Kind.ARRAY,
+        Kind.JSON,
+        Kind.JSONB,
+        Kind.UUID,
+        Kind.BYTEA,
+        Kind.RECORD,
+    }
+)
+"""Types whose values are kept as strings of the dictionary that stand for them."""
+INTERNED_KINDS: Final = TEXT_KINDS | VALUE_KINDS
 
 
 @hash_once
@@ -107,10 +137,20 @@ class Type(HashedOnce):
     scale: int = 0
     table: str = ""
     """A ROWID's table; empty in expressions, which do not say, and for columns that hold nothing but NULL."""
+    parts: "tuple[Type, ...]" = ()
+    """The type of an ARRAY's elements; the types of a RECORD's fields."""
+    labels: tuple[str, ...] = ()
+    """An ENUM's labels, in order; the names of a RECORD's fields."""
+    name: str = ""
+    """The name of an ENUM, and of a RECORD that has one."""
 
     def __str__(self) -> str:
-        if self.kind is Kind.DECIMAL:
-            return f"DECIMAL({self.precision}, {self.scale})"
+        if self.kind is Kind.DECIMAL or (self.kind is Kind.NUMERIC and self.precision):
+            return f"{self.kind.value}({self.precision}, {self.scale})"
+        if self.kind is Kind.ARRAY:
+            return f"{self.parts[0]}[]"
+        if self.name:
+            return self.name
         if self.table:
             return f"{self.kind.value}({self.table})"
         if self.kind in TEXT_KINDS and self.precision:
@@ -119,7 +159,13 @@ class Type(HashedOnce):
 
     @property
     def is_text(self) -> bool:
+        """Whether functions of text apply."""
         return self.kind in TEXT_KINDS
+
+    @property
+    def is_interned(self) -> bool:
+        """Whether a word is the code of a string: words are equal as values are, but not in order."""
+        return self.kind in INTERNED_KINDS
 
     @property
     def is_integer(self) -> bool:
@@ -127,6 +173,7 @@ class Type(HashedOnce):
 
     @property
     def is_exact(self) -> bool:
+        """Whether it is a number whose word, times a power of ten, is the value."""
         return self.kind in EXACT_KINDS
 
     @property
@@ -147,9 +194,17 @@ REAL: Final = Type(Kind.REAL)
 DOUBLE: Final = Type(Kind.DOUBLE)
 DATE: Final = Type(Kind.DATE)
 TIMESTAMP: Final = Type(Kind.TIMESTAMP)
+TIMESTAMPTZ: Final = Type(Kind.TIMESTAMPTZ)
+TIME: Final = Type(Kind.TIME)
+INTERVAL: Final = Type(Kind.INTERVAL)
 INTERVAL_MONTH: Final = Type(Kind.INTERVAL_MONTH)
 INTERVAL_DAY: Final = Type(Kind.INTERVAL_DAY)
 TEXT: Final = Type(Kind.VARCHAR)
+NUMERIC: Final = Type(Kind.NUMERIC)
+JSON: Final = Type(Kind.JSON)
+JSONB: Final = Type(Kind.JSONB)
+UUID: Final = Type(Kind.UUID)
+BYTEA: Final = Type(Kind.BYTEA)
 ROWID: Final = Type(Kind.ROWID)
 INTEGER_WIDTHS: Final = (SMALLINT, INTEGER, BIGINT)
 """The integer types, each of which holds what those before it hold."""
@@ -158,6 +213,16 @@ INTEGER_WIDTHS: Final = (SMALLINT, INTEGER, BIGINT)
 def decimal(precision: int, scale: int) -> Type:
     """DECIMAL(precision, scale); precision is capped at 18, what a word can hold."""
     return Type(Kind.DECIMAL, min(precision, MAX_DECIMAL_PRECISION), scale)
+
+
+def array(element: Type) -> Type:
+    """The type of arrays of ``element``, of any number of dimensions: an array's elements are no arrays."""
+    return element if element.kind is Kind.ARRAY else Type(Kind.ARRAY, parts=(element,))
+
+
+def record(fields: Sequence[Type], names: Sequence[str] = ()) -> Type:
+    """The type of rows with these fields."""
+    return Type(Kind.RECORD, parts=tuple(fields), labels=tuple(names))
 
 
 def rowid(table: str) -> Type:
@@ -173,7 +238,12 @@ def same_words(left: Type, right: Type) -> bool:
         return True
     if left.table and right.table:
         return left.table == right.table
-    return left.kind is right.kind and left.scale == right.scale
+    if left.kind is not right.kind or left.name != right.name:
+        return False
+    if left.parts or right.parts:
+        same_width = len(left.parts) == len(right.parts)
+        return same_width and all(map(same_words, left.parts, right.parts))
+    return left.kind is not Kind.DECIMAL or left.scale == right.scale
 
 
 def common_words(types: Sequence[Type]) -> Type | None:
@@ -189,7 +259,16 @@ def common_words(types: Sequence[Type]) -> Type | None:
         return first if all(type_ == first for type_ in known) else TEXT
     if first.is_integer:
         return max(known, key=INTEGER_WIDTHS.index)
+    if first.kind in VALUE_KINDS:
+        return first if all(type_ == first for type_ in known) else _widest(known)
     return first if first.table else max(known, key=lambda type_: type_.precision)
+
+
+def _widest(types: Sequence[Type]) -> Type:
+    """Of types with the same words: without a precision, fields of the types that hold those of all."""
+    first = types[0]
+    parts = tuple(common_words(fields) or fields[0] for fields in zip(*(t.parts for t in types), strict=True))
+    return Type(first.kind, parts=parts, labels=first.labels, name=first.name)
 
 
 @dataclass(frozen=True, slots=True)

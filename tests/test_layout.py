@@ -25,6 +25,7 @@ DOORS = {
 }
 """The only places that may import a package."""
 VOCABULARY = {
+    "values": "what values of the types are, in words and in Python",
     "callbacks": "what users' operators are called with",
     "convert": "values, Arrow and files to words and back",
     "dictionary": "the strings of words",

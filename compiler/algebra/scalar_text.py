@@ -19,9 +19,11 @@ from kpg.runtime.types import (
     TEXT,
     Kind,
     Type,
+    array,
     float_to_word,
     word_to_float,
 )
+from kpg.runtime.values import codec_of
 
 Types = Sequence[Type]
 EPOCH: Final = date(1970, 1, 1)
@@ -72,7 +74,9 @@ def value_text(value: int | str | None, type_: Type) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
+        codec = codec_of(type_) if type_.is_interned else None
+        shown = value if codec is None else codec.show(codec.decode(value))
+        return "'" + shown.replace("'", "''") + "'"
     match type_.kind:
         case Kind.BOOLEAN:
             return "true" if value else "false"
@@ -138,7 +142,7 @@ class Reader:
     def type(self) -> Type:
         """A type by its SQL name."""
         name = self.take()
-        if name == "INTERVAL":
+        if name == "INTERVAL" and self.peek() in ("MONTH", "DAY"):
             name = f"INTERVAL {self.take()}"
         sizes = [0, 0]
         if self.accept("("):
@@ -146,7 +150,12 @@ class Reader:
             if self.accept(","):
                 sizes[1] = self.integer()
             self.take(")")
-        return Type(Kind(name), sizes[0], sizes[1])
+        type_ = Type(Kind(name), sizes[0], sizes[1])
+        while self.peek() == "[" and self._text[self._place :].lstrip().startswith("[]"):
+            self.take("[")
+            self.take("]")
+            type_ = array(type_)
+        return type_
 
     def types(self) -> tuple[Type, ...]:
         """``[INTEGER, DATE]``."""
@@ -206,8 +215,11 @@ class Reader:
         if token == "null":
             return None
         match type_.kind:
-            case Kind.CHAR | Kind.VARCHAR | Kind.NULL:
+            case Kind.NULL:
                 return token[1:-1].replace("''", "'")
+            case _ if type_.is_interned:
+                codec = codec_of(type_)
+                return codec.encode(codec.parse(token[1:-1].replace("''", "'")))
             case Kind.BOOLEAN:
                 return int(token == "true")
             case Kind.DECIMAL:

@@ -53,7 +53,7 @@ def _comparison(problem: Problem, slot: int, predicate: Scalar) -> _Found | None
     if not isinstance(predicate, Call) or predicate.function not in SIGNS:
         return None
     left, right = predicate.args
-    if left.type.is_text or not same_words(left.type, right.type):
+    if left.type.is_interned or not same_words(left.type, right.type):
         return None
     if problem.slots(right) == {slot} and slot not in problem.slots(left):
         return _Found(slot, predicate, left, right, SIGNS[predicate.function])

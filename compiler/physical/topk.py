@@ -24,7 +24,7 @@ class SortKey:
 
     def words(self) -> tuple[Scalar, ...]:
         """Scalars whose words order as the key does (text: as far as its first bytes tell)."""
-        if self.value.type.is_text:
+        if self.value.type.is_interned:
             return tuple(self._word(part) for part in range(TEXT_WORDS))
         # NULL is the smallest word, and words order as values do.
         if not self.descending and (self.nulls_first or not self.can_be_null):
@@ -68,7 +68,7 @@ def ordered_rows(group: Sequence[Scalar], keys: Sequence[SortKey], values: Seque
     outputs = list(group)
     texts: list[tuple[int, SortKey]] = []
     for key in keys:
-        if key.value.type.is_text:
+        if key.value.type.is_interned:
             texts.append((len(outputs), key))
         outputs += key.words()
     outputs += [value for value in values if value not in outputs]

@@ -11,6 +11,7 @@ from kpg.compiler.sql.syntax import construct_name, only, refuse, wrong
 from kpg.runtime import types as t
 from kpg.runtime.errors import Span
 from kpg.runtime.types import ColumnDef, Kind, Schema, Type
+from kpg.runtime.values.numeric import MOST_PRECISION
 
 PLAIN_TYPES: Final = {
     exp.DType.BOOLEAN: t.BOOLEAN,
@@ -53,12 +54,16 @@ def _parameters(node: exp.DataType, source: str) -> list[int]:
 
 
 def _decimal(node: exp.DataType, parameters: list[int], source: str) -> Type:
-    precision, scale = (*parameters, 0)[:2] if parameters else (t.MAX_DECIMAL_PRECISION, 3)
-    if not 1 <= precision <= t.MAX_DECIMAL_PRECISION:
-        hint = f"the precision of a DECIMAL is from 1 to {t.MAX_DECIMAL_PRECISION}"
+    if not parameters:
+        return t.NUMERIC
+    precision, scale = (*parameters, 0)[:2]
+    if not 1 <= precision <= MOST_PRECISION:
+        hint = f"the precision of a DECIMAL is from 1 to {MOST_PRECISION}"
         refuse(f"DECIMAL({precision}, {scale})", node, source, hint)
     if scale > precision:
         wrong(f"scale {scale} is larger than precision {precision}", node, source)
+    if precision > t.MAX_DECIMAL_PRECISION:
+        return Type(Kind.NUMERIC, precision, scale)
     return t.decimal(precision, scale)
 
 

@@ -90,7 +90,7 @@ class Dataflow:
         words = from_rows(list(rows), schema, self.dictionary)
         columns = [
             self.dictionary.decode(words[i])
-            if type_.is_text
+            if type_.is_interned
             else [None if w == NULL else w for w in words[i].tolist()]
             for i, type_ in enumerate(schema.types)
         ]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from kpg.collections.columns import ColumnType, distinct, place_of, type_of
-from kpg.runtime.convert.values import Unfit, encoder_of
 from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
 from kpg.runtime.functions import castable, common_type, lookup, resolve
 from kpg.runtime.scalar import Call, If, Literal, Scalar
@@ -27,6 +26,7 @@ from kpg.runtime.types import (
     Type,
 )
 from kpg.runtime.types import decimal as decimal_type
+from kpg.runtime.values import Unfit, encoder_of
 
 
 class Expression:

@@ -51,7 +51,7 @@ def top(rows: Rows, key: Sequence[int], order: Sequence[tuple[int, bool]], limit
     outputs: list[Scalar] = [rows.values[place] for place in key]
     texts: list[tuple[int, int, bool]] = []
     for place, descending in order:
-        if rows.values[place].type.is_text:
+        if rows.values[place].type.is_interned:
             texts.append((len(outputs), place, descending))
         outputs += _order_words(rows.values[place], descending, rows.flags[place])
     outputs += [value for value in rows.values if value not in outputs]
@@ -68,9 +68,9 @@ def top(rows: Rows, key: Sequence[int], order: Sequence[tuple[int, bool]], limit
 
 def _order_words(value: Scalar, descending: bool, nullable: bool) -> list[Scalar]:
     """Scalars whose words order as the values do; of text as far as its first bytes tell."""
-    if not value.type.is_text and not descending and not nullable:
+    if not value.type.is_interned and not descending and not nullable:
         return [value]
-    parts = range(TEXT_WORDS if value.type.is_text else 1)
+    parts = range(TEXT_WORDS if value.type.is_interned else 1)
     return [
         Call("order_word", (value, *(Literal(flag, INTEGER) for flag in (int(descending), 0, part))), BIGINT)
         for part in parts

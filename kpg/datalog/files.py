@@ -130,7 +130,7 @@ def _typed(
     type_ = column.type.type
     if column.type.domain in STRUCTURED:
         return columnar.canonical_texts(given, column, program, where, first)
-    if type_.is_text:
+    if type_.is_interned:
         return given
     wanted = arrow_type(type_)
     trimmed = pc.utf8_trim_whitespace(given)

@@ -11,10 +11,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kpg.runtime.convert import interned
 from kpg.runtime.convert.floats import float_words, word_floats
-from kpg.runtime.convert.values import EXACT_FLOAT, INTEGER_LIMITS, WIDE
+from kpg.runtime.convert.lists import to_list
+from kpg.runtime.convert.values import encode_values
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL, Kind, Type
+from kpg.runtime.errors import DataError, ProgrammingError
+from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL, ColumnDef, Kind, Type
+from kpg.runtime.values.words import EXACT_FLOAT, INTEGER_LIMITS, WIDE
 
 Words = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -55,8 +59,17 @@ def accepts(type_: Type, given: pa.DataType) -> bool:
             return bool(pa.types.is_interval(given))
         case Kind.INTERVAL_DAY:
             return bool(pa.types.is_duration(given) or pa.types.is_interval(given))
-        case Kind.CHAR | Kind.VARCHAR:
+        case Kind.TIMESTAMPTZ:
+            return bool(pa.types.is_date(given) or pa.types.is_timestamp(given) or is_text(given))
+        case Kind.TIME:
+            return bool(pa.types.is_time(given) or is_text(given))
+        case Kind.CHAR | Kind.VARCHAR | Kind.ENUM:
             return is_text(given)
+        case Kind.NUMERIC:
+            number = pa.types.is_integer(given) or pa.types.is_floating(given) or pa.types.is_decimal(given)
+            return bool(number or is_text(given))
+        case Kind.INTERVAL | Kind.ARRAY | Kind.JSON | Kind.JSONB | Kind.UUID | Kind.BYTEA | Kind.RECORD:
+            return interned.accepts(type_, given)
         case Kind.NULL:
             return False
         case Kind.ROWID:
@@ -86,10 +99,28 @@ def encode_array(array: pa.Array, type_: Type, dictionary: Dictionary, out: Word
         return
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    if type_.is_interned or type_.kind in (Kind.ENUM, Kind.TIME) or is_text(array.type):
+        out[:] = _one_by_one(array, type_, dictionary)
+        return
     null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     out[:] = _converter(type_.kind)(array, null, type_)
     if null is not None:
         out[null] = NULL
+
+
+def _one_by_one(array: pa.Array, type_: Type, dictionary: Dictionary) -> Words | list[int]:
+    """The words of the Python objects that the array has."""
+    column = ColumnDef("", type_)
+    values = array.to_pylist()
+    try:
+        return encode_values(values, column, dictionary)
+    except (DataError, ProgrammingError):
+        for position, value in enumerate(values):
+            try:
+                encode_values([value], column, dictionary)
+            except (DataError, ProgrammingError):
+                raise UnfitAt(position) from None
+        raise
 
 
 def check_length(array: pa.Array, type_: Type) -> None:
@@ -125,14 +156,12 @@ def _converter(kind: Kind) -> Callable[[pa.Array, Mask | None, Type], NDArray[An
             return _floats
         case Kind.DATE:
             return _dates
-        case Kind.TIMESTAMP:
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             return _timestamps
         case Kind.INTERVAL_MONTH | Kind.INTERVAL_DAY:
             return _intervals
-        case Kind.CHAR | Kind.VARCHAR | Kind.NULL:
-            raise AssertionError(f"{kind.value} has no converter")
         case _:
-            assert_never(kind)
+            raise AssertionError(f"{kind.value} has no converter")
 
 
 def _require(fits: NDArray[np.bool_]) -> None:
@@ -318,8 +347,25 @@ def arrow_type(type_: Type) -> pa.DataType:
             return pa.month_day_nano_interval()
         case Kind.INTERVAL_DAY:
             return pa.duration("us")
-        case Kind.CHAR | Kind.VARCHAR:
+        case Kind.TIMESTAMPTZ:
+            return pa.timestamp("us", "UTC")
+        case Kind.TIME:
+            return pa.time64("us")
+        case Kind.CHAR | Kind.VARCHAR | Kind.ENUM | Kind.JSON | Kind.JSONB | Kind.UUID:
             return pa.string()
+        case Kind.NUMERIC:
+            return interned.decimals(type_)
+        case Kind.INTERVAL:
+            return pa.month_day_nano_interval()
+        case Kind.BYTEA:
+            return pa.binary()
+        case Kind.ARRAY:
+            return pa.list_(arrow_type(type_.parts[0]))
+        case Kind.RECORD:
+            names = type_.labels or tuple(f"f{place + 1}" for place in range(len(type_.parts)))
+            return pa.struct(
+                [(name, arrow_type(part)) for name, part in zip(names, type_.parts, strict=True)]
+            )
         case _:
             assert_never(type_.kind)
 
@@ -329,6 +375,8 @@ def decode_array(words: Words, type_: Type, dictionary: Dictionary) -> pa.Array:
     target = arrow_type(type_)
     if type_.is_text:
         return dictionary.decode_arrow(words)
+    if type_.is_interned or type_.kind is Kind.ENUM:
+        return interned.made(to_list(words, type_, dictionary), target)
     if type_.kind is Kind.NULL:
         return pa.nulls(len(words))
     null = words == NULL

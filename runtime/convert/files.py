@@ -210,7 +210,7 @@ def _typed(batch: pa.RecordBatch, targets: dict[str, Type], origin: Origin) -> p
     columns = []
     for name, text in zip(batch.schema.names, batch.columns, strict=True):
         type_ = targets[name.lower()]
-        if type_.is_text:
+        if type_.is_interned or type_.kind in (Kind.ENUM, Kind.TIME, Kind.TIMESTAMPTZ):
             columns.append(text)
             continue
         stripped = pc.utf8_trim_whitespace(text)

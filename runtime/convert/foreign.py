@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 
 from kpg.runtime.convert import rowwise
 from kpg.runtime.convert.floats import float_words, word_floats
-from kpg.runtime.convert.values import Mistyped, Unfit, encode_rows
+from kpg.runtime.convert.lists import to_list
+from kpg.runtime.convert.values import encode_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
 from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema
+from kpg.runtime.values import Mistyped, Unfit
 
 Words = NDArray[np.int64]
 Array = NDArray[Any]
+OBJECTS = frozenset({Kind.ENUM, Kind.TIME, Kind.TIMESTAMPTZ})
 DATES = {Kind.DATE: "datetime64[D]", Kind.TIMESTAMP: "datetime64[us]"}
 
 
@@ -78,6 +81,11 @@ def _to_array(words: Words, column: ColumnDef, dictionary: Dictionary) -> Array:
         texts = np.empty(words.shape[0], object)
         texts[:] = dictionary.decode(words)
         return texts
+    if type_.is_interned or type_.kind in OBJECTS:
+        objects = np.empty(words.shape[0], object)
+        for place, value in enumerate(to_list(words, type_, dictionary)):
+            objects[place] = value
+        return objects
     unit = DATES.get(type_.kind)
     if unit is not None:
         return _guarded(words.view(unit))  # the word NULL is NaT

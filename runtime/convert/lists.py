@@ -5,15 +5,17 @@ The values are those of ``values.to_python``, for a fraction of a call each wher
 
 import decimal
 from collections.abc import Sequence
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.convert.floats import word_floats
-from kpg.runtime.convert.values import EPOCH_DAY, WIDE, to_python
+from kpg.runtime.convert.values import to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import ERROR, NULL, Kind, Type
+from kpg.runtime.values import codec_of
+from kpg.runtime.values.words import DAY, EPOCH_DAY, WIDE
 
 Words = NDArray[np.int64]
 Row = tuple[Any, ...]
@@ -22,7 +24,6 @@ FEW: Final = 8
 """So many values are made one by one: numpy's calls take longer than that."""
 WHOLE: Final = frozenset({Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.INTERVAL_MONTH, Kind.ROWID})
 """Types whose words are the values."""
-DAY: Final = 86_400_000_000
 LAST: Final = 3_652_059
 """The ordinal of 9999-12-31, Python's last day; its first, 0001-01-01, has 1."""
 
@@ -41,6 +42,8 @@ def to_list(words: Words, type_: Type, dictionary: Dictionary) -> list[Any]:
     """
     if type_.is_text:
         return dictionary.decode(words)
+    if type_.is_interned:
+        return _interned(words, type_, dictionary)
     if type_.kind in WHOLE and (not words.shape[0] or words.min() > ERROR):
         return words.tolist()
     if words.shape[0] <= FEW or (words == ERROR).any():
@@ -50,6 +53,18 @@ def to_list(words: Words, type_: Type, dictionary: Dictionary) -> list[Any]:
     values = _values(np.where(null, 0, words) if nulls else words, type_, dictionary)
     for position in nulls:
         values[position] = None
+    return values
+
+
+def _interned(words: Words, type_: Type, dictionary: Dictionary) -> list[Any]:
+    """Each distinct value is made once: those that may be changed, such as lists, are made for each row."""
+    codec = codec_of(type_)
+    known: dict[str | None, Any] = {None: None}
+    values = []
+    for text in dictionary.decode(words):
+        if text not in known or type_.parts:
+            known[text] = None if text is None else codec.to_python(codec.decode(text))
+        values.append(known[text])
     return values
 
 
@@ -71,10 +86,8 @@ def _values(words: Words, type_: Type, dictionary: Dictionary) -> list[Any]:
             return _times(words, type_, dictionary, "datetime64[us]", DAY)
         case Kind.INTERVAL_DAY:
             return np.ascontiguousarray(words).view("timedelta64[us]").tolist()
-        case Kind.CHAR | Kind.VARCHAR | Kind.NULL:
-            return [to_python(word, type_, dictionary) for word in words.tolist()]
         case _:
-            assert_never(type_.kind)
+            return [to_python(word, type_, dictionary) for word in words.tolist()]
 
 
 def _times(words: Words, type_: Type, dictionary: Dictionary, unit: str, day: int) -> list[Any]:

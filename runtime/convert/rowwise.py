@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kpg.runtime.convert.values import Encoder, Unfit, encoder_of
+from kpg.runtime.convert.values import Taker, taker_of
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.types import NULL, ColumnDef
+from kpg.runtime.values import Unfit
 
 MOST_CODES: Final = 1 << 12
 """Texts of a column whose codes are remembered: some hundred kilobytes."""
@@ -21,9 +22,9 @@ class RowEncoder:
 
     def __init__(self, columns: Sequence[ColumnDef], dictionary: Dictionary) -> None:
         self._encoders = [
-            _remembering(encoder_of(column.type), dictionary)
-            if column.type.is_text
-            else encoder_of(column.type)
+            _remembering(taker_of(column.type), dictionary)
+            if column.type.is_interned
+            else taker_of(column.type)
             for column in columns
         ]
         self._required = [place for place, column in enumerate(columns) if not column.nullable]
@@ -42,18 +43,19 @@ class RowEncoder:
         return words
 
 
-def _remembering(check: Encoder, dictionary: Dictionary) -> Encoder:
-    """From a text to its code, for a column whose texts ``check`` accepts."""
-    codes: dict[Any, int] = {}
+def _remembering(spell: Taker, dictionary: Dictionary) -> Taker:
+    """From a value to its code, for a column of interned values; the codes of texts are remembered."""
+    codes: dict[str, int] = {}
 
-    def encode(text: Any) -> int:
-        code = codes.get(text) if isinstance(text, str) else None
+    def encode(value: Any) -> int:
+        is_text = isinstance(value, str)
+        code = codes.get(value) if is_text else None
         if code is None:
-            check(text)
-            code = dictionary.code(text)
-            if len(codes) >= MOST_CODES:
-                codes.clear()
-            codes[text] = code
+            code = dictionary.code(spell(value))
+            if is_text:
+                if len(codes) >= MOST_CODES:
+                    codes.clear()
+                codes[value] = code
         return code
 
     return encode

@@ -31,6 +31,7 @@ from kpg.runtime.functions.aggregation import (
     aggregates,
     is_aggregate,
     resolve_aggregate,
+    specialised,
 )
 from kpg.runtime.functions.casts import castable
 from kpg.runtime.functions.order import TEXT_WORDS
@@ -71,6 +72,7 @@ __all__ = [
     "lookup",
     "resolve",
     "resolve_aggregate",
+    "specialised",
     "sum_type",
 ]
 

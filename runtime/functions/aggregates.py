@@ -16,7 +16,7 @@ from kpg.runtime.functions.aggregation import (
 from kpg.runtime.functions.registry import Signature
 from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
-from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, TEXT, Kind, Type, decimal, float_to_word
+from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, TEXT, Kind, Type, decimal, float_to_word
 
 
 def sum_type(operand: Type) -> Type:
@@ -53,6 +53,11 @@ def _number(types: Types) -> Signature | None:
     if len(types) != 1 or not (types[0].is_numeric or is_unknown(types[0])):
         return None
     return Signature((DOUBLE,) if is_unknown(types[0]) else types, DOUBLE)
+
+
+def _numeric(types: Types) -> Signature | None:
+    is_numeric = len(types) == 1 and types[0].kind is Kind.NUMERIC
+    return Signature((NUMERIC,), NUMERIC) if is_numeric else None
 
 
 def _double(types: Types) -> Signature | None:
@@ -134,8 +139,21 @@ register(
         algorithms.summing(sum_type),
         Accumulable(AccumulatorKind.SUM),
         identity=0,
+        numeric="$sum",
     )
 )
+for _name, _finish in (("$sum", algorithms.numeric_total), ("$avg", algorithms.numeric_mean)):
+    register(
+        AggregateFunction(
+            _name,
+            "a NUMERIC",
+            "The exact sum or mean of NUMERICs.",
+            {},
+            _numeric,
+            algorithms.over_numerics(_finish),
+            Basic(),
+        )
+    )
 for _name in ("avg", "mean"):
     register(
         AggregateFunction(
@@ -146,6 +164,7 @@ for _name in ("avg", "mean"):
             _number,
             algorithms.averaging,
             Composed(_mean),
+            numeric="$avg",
         )
     )
 register(

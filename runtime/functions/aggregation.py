@@ -15,7 +15,7 @@ from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions.registry import Signature
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
-from kpg.runtime.types import Type
+from kpg.runtime.types import Kind, Type
 
 Types = tuple[Type, ...]
 Value = Any
@@ -131,6 +131,8 @@ class AggregateFunction:
     """Which way it moves as rows are added, if always the same way: it is monotone."""
     idempotent: bool = False
     """Whether a repeated row does not matter, so that DISTINCT does not."""
+    numeric: str = ""
+    """The aggregate that computes it of NUMERICs, if that is another: it cannot be called by its name."""
     order_sensitive: bool = False
     """Whether the order in which the values are taken matters; kpg takes them in their own, ascending."""
 
@@ -176,7 +178,8 @@ def register(function: AggregateFunction) -> AggregateFunction:
 
 def aggregates() -> Iterator[AggregateFunction]:
     """Every aggregate, by name."""
-    return iter(sorted(_AGGREGATES.values(), key=lambda function: function.name))
+    named = [function for function in _AGGREGATES.values() if not function.name.startswith("$")]
+    return iter(sorted(named, key=lambda function: function.name))
 
 
 def is_aggregate(name: str) -> bool:
@@ -194,9 +197,15 @@ def aggregate_named(name: str) -> AggregateFunction:
     return function
 
 
+def specialised(function: AggregateFunction, arg_types: Types) -> AggregateFunction:
+    """The aggregate that computes an aggregate of values of these types."""
+    other = function.numeric and bool(arg_types) and arg_types[0].kind is Kind.NUMERIC
+    return aggregate_named(function.numeric) if other else function
+
+
 def resolve_aggregate(name: str, arg_types: Types) -> AggregateResolution:
     """The meaning of an aggregate call by name and operand types."""
-    function = aggregate_named(name)
+    function = specialised(aggregate_named(name), arg_types)
     signature = function.rule(arg_types)
     if signature is None:
         shown = ", ".join(str(type_) for type_ in arg_types)

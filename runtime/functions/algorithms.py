@@ -5,13 +5,16 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import field
+from decimal import Decimal
 from fractions import Fraction
 from itertools import accumulate
 
+from kpg.runtime.functions import numerics
 from kpg.runtime.functions.aggregation import Algorithm, Types, Value
-from kpg.runtime.functions.casts import limits
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import MAX_WORD, MIN_WORD, Type
+from kpg.runtime.values.numeric import EXACT, checked
+from kpg.runtime.values.text import limits
 
 Operands = tuple[Value, ...]
 
@@ -97,6 +100,60 @@ def summing(result: Callable[[Type], Type]) -> Callable[[Types], Algorithm]:
         return _over_totals(lambda total: _checked(int(total.finite), low, high))
 
     return algorithm
+
+
+@dataclass(slots=True)
+class NumericTotal:
+    """The number of NUMERICs, the sum of the finite ones, and how many of the others there are."""
+
+    count: int = 0
+    finite: Decimal = Decimal(0)
+    others: Counter[str] = field(default_factory=Counter)
+
+    def add(self, value: Decimal, times: int) -> "NumericTotal":
+        """This one with a value ``times`` times more; negative ``times`` takes it away."""
+        self.count += times
+        if value.is_finite():
+            self.finite = EXACT.add(self.finite, EXACT.multiply(value, Decimal(times)))
+        else:
+            self.others[str(value)] += times
+        return self
+
+    def merge(self, other: "NumericTotal") -> "NumericTotal":
+        """This one with all of the other."""
+        self.count += other.count
+        self.finite = EXACT.add(self.finite, other.finite)
+        self.others.update(other.others)
+        return self
+
+    def value(self) -> Decimal:
+        """The sum."""
+        present = {name for name, times in self.others.items() if times}
+        if len(present) > 1 or "NaN" in present:
+            return Decimal("NaN")
+        return Decimal(present.pop()) if present else self.finite
+
+
+def numeric_total(state: NumericTotal) -> Value:
+    """The sum of NUMERICs."""
+    return checked(state.value())
+
+
+def numeric_mean(state: NumericTotal) -> Value:
+    """The mean of NUMERICs."""
+    return numerics.divide(state.value(), Decimal(state.count))
+
+
+def over_numerics(finish: Callable[[NumericTotal], Value]) -> Callable[[Types], Algorithm]:
+    """What is computed of the sum and the number of NUMERICs."""
+    algorithm = Algorithm(
+        initialize=NumericTotal,
+        add=lambda state, operands, times: state.add(operands[0], times),
+        subtract=lambda state, operands, times: state.add(operands[0], -times),
+        merge=NumericTotal.merge,
+        finish=lambda state: finish(state) if state.count else None,
+    )
+    return lambda types: algorithm
 
 
 def averaging(types: Types) -> Algorithm:

@@ -1,8 +1,9 @@
 """Numbers: ``+ - * / %``, rounding, powers. Dates and intervals join ``+`` and ``-`` here as well."""
 
+from kpg.runtime.functions import numerics as numeric_code
 from kpg.runtime.functions import vectors
 from kpg.runtime.functions.registry import Composition, Opcode, Overload, Signature, Vector, scalar
-from kpg.runtime.functions.rules import doubles, exact_product, exact_sum, exactly, numbers
+from kpg.runtime.functions.rules import doubles, exact_product, exact_sum, exactly, numbers, numerics
 from kpg.runtime.scalar import Call, Scalar
 from kpg.runtime.types import (
     BIGINT,
@@ -70,6 +71,7 @@ scalar(
         "1e0 + 0.5": "1.5e0",
     },
     Overload(exact_sum, _PLUS),
+    Overload(numerics, numeric_code.ADD),
     Overload(doubles, Opcode("add_double")),
     Overload(exactly(DATE, DATE, INTEGER), _PLUS),
     Overload(exactly(DATE, INTEGER, DATE), _PLUS),
@@ -97,6 +99,7 @@ scalar(
         "DATE '1998-12-01' - 90": "DATE '1998-09-02'",
     },
     Overload(exact_sum, _MINUS),
+    Overload(numerics, numeric_code.SUBTRACT),
     Overload(doubles, Opcode("sub_double")),
     Overload(exactly(DATE, DATE, INTEGER), _MINUS),
     Overload(exactly(INTEGER, DATE, DATE), _MINUS),
@@ -120,6 +123,7 @@ scalar(
     "Product; decimal places add up.",
     {"6 * 7": "42", "1.5 * 0.25": "0.375", "2e0 * 0.5": "1e0", "INTERVAL '2' DAY * 3": "INTERVAL '6' DAY"},
     Overload(exact_product, _TIMES),
+    Overload(numerics, numeric_code.MULTIPLY),
     Overload(doubles, Opcode("mul_double")),
     Overload(exactly(INTERVAL_DAY, INTERVAL_DAY, BIGINT), _TIMES),
     Overload(exactly(INTERVAL_DAY, BIGINT, INTERVAL_DAY), _TIMES),
@@ -150,6 +154,7 @@ scalar(
     "Quotient: integers truncate, other numbers give DOUBLE; an error if the divisor is 0.",
     {"7e0 / 2": "3.5e0", "1.0 / 4": "0.25e0", "NULL / 0.5": "NULL"},
     Overload(_integers, Opcode("div")),
+    Overload(numerics, numeric_code.DIVIDE),
     Overload(doubles, Opcode("div_double")),
 )
 
@@ -159,5 +164,6 @@ scalar(
     "Remainder, with the sign of the dividend; an error if the divisor is 0.",
     {"7 % 3": "1", "-7 % 3": "-1", "5.5 % 2": "1.5"},
     Overload(_same_scale, Opcode("mod")),
+    Overload(numerics, numeric_code.REMAINDER),
     Overload(doubles, Vector(lambda call: vectors.remainder)),
 )

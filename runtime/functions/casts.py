@@ -1,12 +1,10 @@
 """CAST between all sensible pairs of types, built from a few conversions."""
 
-import datetime
-import decimal as decimals
 from collections.abc import Callable
 
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions import vectors
-from kpg.runtime.functions.dates import DAY, EPOCH_ORDINAL
+from kpg.runtime.functions.dates import DAY
 from kpg.runtime.functions.registry import (
     Composition,
     Memoized,
@@ -29,13 +27,9 @@ from kpg.runtime.types import (
     Kind,
     Type,
 )
+from kpg.runtime.values import codec_of, numeric
+from kpg.runtime.values.text import limits
 
-EPOCH = datetime.datetime(1970, 1, 1)
-MICROSECOND = datetime.timedelta(microseconds=1)
-CONTEXT = decimals.Context(prec=60, rounding=decimals.ROUND_HALF_UP)
-"""More digits than a word of any scale has."""
-TRUE_WORDS = frozenset({"true", "t", "yes", "y", "on", "1"})
-FALSE_WORDS = frozenset({"false", "f", "no", "n", "off", "0"})
 TEXT_SOURCES = frozenset(Kind) - {Kind.ROWID, Kind.NULL}
 DATED = frozenset({Kind.DATE, Kind.TIMESTAMP})
 
@@ -85,25 +79,6 @@ def _holds(source: Type, target: Type) -> bool:
     return target_low <= low and high <= target_high
 
 
-def limits(type_: Type) -> tuple[int, int]:
-    """The lowest and the highest word of a type."""
-    match type_.kind:
-        case Kind.SMALLINT:
-            return -(2**15), 2**15 - 1
-        case Kind.INTEGER:
-            return -(2**31), 2**31 - 1
-        case Kind.DECIMAL:
-            return 1 - 10**type_.precision, 10**type_.precision - 1
-        case Kind.DATE:
-            return 1 - EPOCH_ORDINAL, datetime.date.max.toordinal() - EPOCH_ORDINAL
-        case Kind.TIMESTAMP:
-            return (datetime.datetime.min - EPOCH) // MICROSECOND, (
-                datetime.datetime.max - EPOCH
-            ) // MICROSECOND
-        case _:
-            return -(2**63) + 2, 2**63 - 1
-
-
 def _number(x: Scalar, target: Type) -> Scalar:
     source = x.type
     if source.is_float:
@@ -131,6 +106,9 @@ def _cast(call: Call) -> Scalar:
     if target.is_text:
         text = Call("$format", (x,), TEXT)
         return Call("left", (text, Literal(target.precision, INTEGER)), TEXT) if target.precision else text
+    if Kind.NUMERIC in (source.kind, target.kind) and source.is_numeric and target.is_numeric:
+        fits = source.kind is target.kind and not target.precision
+        return x if fits else Call("$numeric", (x,), target)
     if source.is_numeric and target.is_numeric:
         return _number(x, target)
     if target.kind is Kind.BOOLEAN and source.is_integer:
@@ -142,72 +120,17 @@ def _cast(call: Call) -> Scalar:
     return x
 
 
-def _checked(value: int, type_: Type) -> int:
-    low, high = limits(type_)
-    if not low <= value <= high:
-        raise ValueError("out of range")
-    return value
+def _numeric(call: Call) -> Callable[..., object]:
+    """Between NUMERIC and the other numbers, and to fewer digits."""
+    source, target = call.args[0].type, call.type
+    if source.kind is not Kind.NUMERIC:
+        return lambda value: numeric.of_number(value, source, target)
+    return lambda value: numeric.to_number(value, target)
 
 
-def parser(target: Type) -> Callable[[str], object]:
-    """The function that reads a value of a type from text; it raises ValueError."""
-    match target.kind:
-        case Kind.BOOLEAN:
-            return _parse_boolean
-        case Kind.REAL | Kind.DOUBLE:
-            return float
-        case Kind.DATE:
-            return lambda text: datetime.date.fromisoformat(text.strip()).toordinal() - EPOCH_ORDINAL
-        case Kind.TIMESTAMP:
-            return _parse_timestamp
-        case _:
-            return lambda text: _checked(_parse_number(text, target.scale), target)
-
-
-def _parse_boolean(text: str) -> bool:
-    word = text.strip().lower()
-    if word in TRUE_WORDS or word in FALSE_WORDS:
-        return word in TRUE_WORDS
-    raise ValueError("not a boolean")
-
-
-def _parse_timestamp(text: str) -> int:
-    moment = datetime.datetime.fromisoformat(text.strip())
-    if moment.tzinfo is not None:
-        raise ValueError("time zones are not supported")
-    return (moment - EPOCH) // MICROSECOND
-
-
-def _parse_number(text: str, scale: int) -> int:
-    value = decimals.Decimal(text.strip())
-    if not value.is_finite() or value.adjusted() > 30:
-        raise ValueError("out of range")
-    return int(value.scaleb(scale, CONTEXT).to_integral_value(decimals.ROUND_HALF_UP, CONTEXT))
-
-
-def formatter(source: Type) -> Callable[..., str]:
-    """The function that writes a value of a type (as ``Memoized`` functions take it) as text."""
-    match source.kind:
-        case Kind.BOOLEAN:
-            return lambda value: "true" if value else "false"
-        case Kind.DECIMAL:
-            return lambda value: f"{decimals.Decimal(value).scaleb(-source.scale, CONTEXT):f}"
-        case Kind.DATE:
-            return lambda value: datetime.date.fromordinal(value + EPOCH_ORDINAL).isoformat()
-        case Kind.TIMESTAMP:
-            return lambda value: str(EPOCH + value * MICROSECOND)
-        case Kind.INTERVAL_DAY:
-            return lambda value: str(value * MICROSECOND)
-        case Kind.INTERVAL_MONTH:
-            return lambda value: f"{value} months"
-        case Kind.REAL | Kind.DOUBLE:
-            return str
-        case _:
-            return str
-
-
-primitive("$parse", Memoized(lambda call: parser(call.type)))
-primitive("$format", Memoized(lambda call: formatter(call.args[0].type)))
+primitive("$numeric", Memoized(_numeric))
+primitive("$parse", Memoized(lambda call: codec_of(call.type).parse))
+primitive("$format", Memoized(lambda call: codec_of(call.args[0].type).show))
 
 
 def _one(types: tuple[Type, ...]) -> Signature | None:

@@ -9,7 +9,7 @@ from kpg.runtime.functions.registry import (
     primitive,
     scalar,
 )
-from kpg.runtime.functions.rules import any_type, is_not_text, is_text, same
+from kpg.runtime.functions.rules import any_type, is_interned, is_not_interned, same
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, INTEGER
 
@@ -32,8 +32,8 @@ def _by_text(name: str) -> Composition:
 
 
 _any_pair = same(any_type, at_least=2, at_most=2, result=BOOLEAN)
-_text_pair = same(is_text, at_least=2, at_most=2, result=BOOLEAN)
-_other_pair = same(is_not_text, at_least=2, at_most=2, result=BOOLEAN)
+_text_pair = same(is_interned, at_least=2, at_most=2, result=BOOLEAN)
+_other_pair = same(is_not_interned, at_least=2, at_most=2, result=BOOLEAN)
 _one = same(any_type, result=BOOLEAN)
 _PAIR = "two values of comparable types"
 

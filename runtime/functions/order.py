@@ -39,7 +39,7 @@ primitive("$text_word", Opcode("text_word", lambda call: _integer(call, 1), oper
 
 def _rule(text: bool) -> Rule:
     def rule(types: tuple[Type, ...]) -> Signature | None:
-        if len(types) != 4 or types[0].is_text is not text:
+        if len(types) != 4 or types[0].is_interned is not text:
             return None
         return Signature((types[0], INTEGER, INTEGER, INTEGER), BIGINT)
 

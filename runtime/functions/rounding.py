@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from kpg.runtime.functions import vectors
-from kpg.runtime.functions.registry import Composition, Overload, Signature, Vector, Words, scalar
-from kpg.runtime.functions.rules import fixed, is_unknown, kinds, same
+from kpg.runtime.functions import numerics, vectors
+from kpg.runtime.functions.registry import Composition, Memoized, Overload, Signature, Vector, Words, scalar
+from kpg.runtime.functions.rules import fixed, is_unknown, kinds, numeric, same
 from kpg.runtime.scalar import Call, If, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, DOUBLE, INTEGER, Kind, Type, decimal
+from kpg.runtime.types import BOOLEAN, DOUBLE, INTEGER, NUMERIC, Kind, Type, decimal
 
 
 def _call(name: str, type_: Type, *args: Scalar) -> Call:
@@ -36,10 +36,11 @@ def _sign(call: Call) -> Scalar:
 
 
 def _signed(types: tuple[Type, ...]) -> Signature | None:
-    return Signature(types, INTEGER) if len(types) == 1 and types[0].is_numeric else None
+    fits = len(types) == 1 and (types[0].is_exact or types[0].is_float)
+    return Signature(types, INTEGER) if fits else None
 
 
-_number = same(lambda type_: type_.is_numeric)
+_number = same(lambda type_: type_.is_exact or type_.is_float)
 _interval = same(kinds(Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH))
 _double = fixed(DOUBLE, DOUBLE)
 
@@ -49,6 +50,7 @@ scalar(
     "The value with the other sign.",
     {"-(3)": "-3", "-(1.5)": "-1.5", "-(CAST(NULL AS INTEGER))": "NULL"},
     Overload(_number, Composition(_negative)),
+    Overload(numeric, numerics.NEGATE),
     Overload(_interval, Composition(_negative)),
 )
 scalar(
@@ -57,6 +59,7 @@ scalar(
     "Absolute value.",
     {"abs(-3)": "3", "abs(2.5)": "2.5", "abs(CAST(NULL AS INTEGER))": "NULL"},
     Overload(_number, Composition(_absolute)),
+    Overload(numeric, numerics.ABSOLUTE),
 )
 scalar(
     "sign",
@@ -64,6 +67,7 @@ scalar(
     "-1, 0 or 1.",
     {"sign(-2.5)": "-1", "sign(0)": "0", "sign(7)": "1"},
     Overload(_signed, Composition(_sign)),
+    Overload(numeric, Memoized(lambda call: numerics.sign)),
 )
 
 
@@ -103,8 +107,13 @@ def _places(types: tuple[Type, ...]) -> Signature | None:
     """A number and how many decimal places to keep."""
     if len(types) != 2 or not (types[1].is_integer or is_unknown(types[1])) or not types[0].is_numeric:
         return None
-    type_ = types[0] if types[0].is_exact else DOUBLE
+    type_ = types[0] if types[0].is_exact or types[0].kind is Kind.NUMERIC else DOUBLE
     return Signature((type_, INTEGER), type_)
+
+
+def _numeric_places(types: tuple[Type, ...]) -> Signature | None:
+    known = _places(types)
+    return Signature((NUMERIC, INTEGER), NUMERIC) if known and known.result.kind is Kind.NUMERIC else None
 
 
 def _round_places(call: Call) -> Callable[..., Words]:
@@ -118,6 +127,8 @@ scalar(
     "Rounds half away from zero; DOUBLE without places rounds half to even. A DECIMAL keeps its scale.",
     {"round(2.5)": "3", "round(-2.5)": "-3", "round(2.345, 2)": "2.35", "round(1234.5, -2)": "1200.0"},
     Overload(_whole, Composition(_nearest)),
+    Overload(numeric, Memoized(lambda call: numerics.round_to)),
+    Overload(_numeric_places, Memoized(lambda call: numerics.round_to)),
     Overload(_double, Vector(lambda call: vectors.round_half_even)),
     Overload(_places, Vector(_round_places)),
 )
@@ -127,6 +138,7 @@ scalar(
     "The largest whole number that is not above.",
     {"floor(-1.5)": "-2", "floor(2.7e0)": "2e0", "floor(3)": "3"},
     Overload(_whole, Composition(_floor)),
+    Overload(numeric, numerics.FLOOR),
     Overload(_double, Vector(lambda call: vectors.floor)),
 )
 scalar(
@@ -135,6 +147,7 @@ scalar(
     "The smallest whole number that is not below.",
     {"ceil(-1.5)": "-1", "ceil(2.1e0)": "3e0"},
     Overload(_whole, Composition(_ceil)),
+    Overload(numeric, numerics.CEILING),
     Overload(_double, Vector(lambda call: vectors.ceil)),
 )
 scalar(
@@ -143,6 +156,8 @@ scalar(
     "The whole number towards zero.",
     {"trunc(-1.5)": "-1", "trunc(2.7e0)": "2e0"},
     Overload(_whole, Composition(_truncate)),
+    Overload(numeric, Memoized(lambda call: numerics.cut_to)),
+    Overload(_numeric_places, Memoized(lambda call: numerics.cut_to)),
     Overload(_double, Vector(lambda call: vectors.trunc)),
 )
 scalar(
@@ -150,6 +165,7 @@ scalar(
     "a number",
     "Square root; an error below 0.",
     {"sqrt(16)": "4e0", "sqrt(CAST(NULL AS DOUBLE PRECISION))": "NULL"},
+    Overload(numeric, numerics.ROOT),
     Overload(_double, Vector(lambda call: vectors.sqrt)),
 )
 scalar(

@@ -8,6 +8,7 @@ from kpg.runtime.types import (
     DOUBLE,
     INTEGER_KINDS,
     MAX_DECIMAL_PRECISION,
+    NUMERIC,
     TEXT,
     TIMESTAMP,
     Kind,
@@ -48,6 +49,8 @@ def common_pair(left: Type, right: Type) -> Type | None:
     if left.is_numeric and right.is_numeric:
         if left.is_float or right.is_float:
             return DOUBLE
+        if Kind.NUMERIC in (left.kind, right.kind):
+            return NUMERIC
         if left.is_integer and right.is_integer:
             return max(left, right, key=lambda type_: WIDTH[type_.kind])
         return common_decimal(left, right)
@@ -130,8 +133,12 @@ def is_text(type_: Type) -> bool:
     return type_.is_text
 
 
-def is_not_text(type_: Type) -> bool:
-    return not type_.is_text
+def is_interned(type_: Type) -> bool:
+    return type_.is_interned
+
+
+def is_not_interned(type_: Type) -> bool:
+    return not type_.is_interned
 
 
 def numbers(types: tuple[Type, ...]) -> tuple[Type, Type] | None:
@@ -149,7 +156,7 @@ def numbers(types: tuple[Type, ...]) -> tuple[Type, Type] | None:
 def exact_sum(types: tuple[Type, ...]) -> Signature | None:
     """``+`` and ``-`` of exact numbers: the larger scale, and a digit more before the point."""
     pair = numbers(types)
-    if pair is None or pair[0].is_float or pair[1].is_float:
+    if pair is None or not (pair[0].is_exact and pair[1].is_exact):
         return None
     common = common_pair(*pair)
     assert common is not None
@@ -161,7 +168,7 @@ def exact_sum(types: tuple[Type, ...]) -> Signature | None:
 def exact_product(types: tuple[Type, ...]) -> Signature | None:
     """``*`` of exact numbers: scales add up."""
     pair = numbers(types)
-    if pair is None or pair[0].is_float or pair[1].is_float:
+    if pair is None or not (pair[0].is_exact and pair[1].is_exact):
         return None
     if pair[0].is_integer and pair[1].is_integer:
         return exact_sum(types)
@@ -173,6 +180,24 @@ def exact_product(types: tuple[Type, ...]) -> Signature | None:
             hint="cast an operand to fewer decimal places, or to DOUBLE",
         )
     return Signature((left, right), decimal(left.precision + right.precision, scale))
+
+
+def numerics(types: tuple[Type, ...]) -> Signature | None:
+    """Two numbers of which one is NUMERIC and none a float."""
+    pair = numbers(types)
+    if (
+        pair is None
+        or Kind.NUMERIC not in (pair[0].kind, pair[1].kind)
+        or pair[0].is_float
+        or pair[1].is_float
+    ):
+        return None
+    return Signature((NUMERIC, NUMERIC), NUMERIC)
+
+
+def numeric(types: tuple[Type, ...]) -> Signature | None:
+    """One NUMERIC."""
+    return Signature((NUMERIC,), NUMERIC) if len(types) == 1 and types[0].kind is Kind.NUMERIC else None
 
 
 def doubles(types: tuple[Type, ...]) -> Signature | None:

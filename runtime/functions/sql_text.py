@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Final, assert_never
 
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
-from kpg.runtime.types import ERROR, Kind, word_to_float
+from kpg.runtime.types import ERROR, Kind, Type, word_to_float
+from kpg.runtime.values import codec_of
 
 EPOCH: Final = datetime.datetime(1970, 1, 1)
 MICROSECOND: Final = datetime.timedelta(microseconds=1)
@@ -112,7 +113,7 @@ def literal_text(literal: Literal) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
+        return _string(value, type_)
     if value == ERROR:
         return "ERROR"
     match type_.kind:
@@ -122,12 +123,24 @@ def literal_text(literal: Literal) -> str:
             return f"{decimal.Decimal(value).scaleb(-type_.scale):f}"
         case Kind.REAL | Kind.DOUBLE:
             return repr(word_to_float(value))
+        case Kind.TIMESTAMPTZ | Kind.TIME | Kind.ENUM:
+            return f"'{codec_of(type_).show(value)}'::{type_}"
         case Kind.INTERVAL_MONTH:
             return f"INTERVAL '{value}' MONTH"
         case Kind.DATE | Kind.TIMESTAMP | Kind.INTERVAL_DAY:
             return _time(value, type_.kind)
         case _:
             return str(value)
+
+
+def _string(value: str, type_: Type) -> str:
+    """A constant of text, or one that a string stands for."""
+    codec = codec_of(type_) if type_.is_interned else None
+    shown = value if codec is None else codec.show(codec.decode(value))
+    quoted = "'" + shown.replace("'", "''") + "'"
+    if type_.kind is Kind.NUMERIC:
+        return shown if shown[0] in "-0123456789" else f"NUMERIC {quoted}"
+    return quoted if codec is None or type_.is_text else f"{quoted}::{type_}"
 
 
 def _time(value: int, kind: Kind) -> str:

@@ -10,7 +10,6 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from kpg.runtime.functions.casts import limits
 from kpg.runtime.functions.registry import (
     Composition,
     Matcher,
@@ -24,6 +23,7 @@ from kpg.runtime.mfp.memo import Context, Memo, attempt, memo_of, value_of, word
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import ERROR, NULL
+from kpg.runtime.values.text import limits
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -173,7 +173,7 @@ class Lowering:
         if node.name != "const" or node.immediates[0] == ERROR:
             return scalar
         (word,) = node.immediates
-        if scalar.type.is_text and word != NULL:
+        if scalar.type.is_interned and word != NULL:
             return Literal(self.sources.context.dictionary.get(word), scalar.type)
         return Literal(None if word == NULL else word, scalar.type)
 
@@ -224,7 +224,7 @@ class Lowering:
         if isinstance(how, Matcher) and isinstance(call.args[0], Literal):
             text = self.lower(call.args[0])
             return self.add(Node("memo", (text,), (self.sources.memo(call, how),)))
-        if len(rest) == 1 and rest[0].type.is_text:
+        if len(rest) == 1 and rest[0].type.is_interned:
             source = self.sources.memo(call, how)
             return self.add(Node("memo", (self.lower(rest[0]),), (source,)))
         assert isinstance(how, Memoized)

@@ -1,4 +1,4 @@
-"""Functions of text, run once for each distinct string (or combination of arguments) that occurs.
+"""Functions of interned values, run once for each distinct one (or combination of arguments) that occurs.
 
 A :class:`Memo` is a table indexed by string code that the expression machine reads. Entries are the
 result's word xor MIN_WORD, so that 0, what fresh memory holds, means "not computed yet" (a result that
@@ -11,11 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.functions.casts import limits
 from kpg.runtime.functions.registry import Matcher, Memoized
 from kpg.runtime.kernels import text as kernels
 from kpg.runtime.scalar import Call, Literal
 from kpg.runtime.types import ERROR, MIN_WORD, NULL, Kind, Type, float_to_word, word_to_float
+from kpg.runtime.values import codec_of
+from kpg.runtime.values.text import limits
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 SMALLEST = 256
@@ -59,8 +60,9 @@ def value_of(word: int, type_: Type, dictionary: Dictionary) -> Any:
     """The Python value that a ``Memoized`` function takes for a word; None for NULL."""
     if word == NULL:
         return None
-    if type_.is_text:
-        return dictionary.get(word)
+    if type_.is_interned:
+        text = dictionary.get(word)
+        return text if type_.is_text else codec_of(type_).decode(text)
     if type_.is_float:
         return word_to_float(word)
     return bool(word) if type_.kind is Kind.BOOLEAN else word
@@ -70,20 +72,28 @@ def values_of(words: Words, type_: Type, dictionary: Dictionary) -> list[Any]:
     """The Python values of a column of words."""
     if type_.is_text:
         return dictionary.decode(words)
+    if type_.is_interned:
+        decode = codec_of(type_).decode
+        return [None if text is None else decode(text) for text in dictionary.decode(words)]
     return [value_of(word, type_, dictionary) for word in words.tolist()]
 
 
 def word_of(value: Any, type_: Type, dictionary: Dictionary) -> int:
     """The word of a Python value; ERROR if the type has none for it."""
-    return dictionary.code(value) if isinstance(value, str) else _word(value, type_)
+    if type_.is_interned and value is not None:
+        return dictionary.code(value if type_.is_text else codec_of(type_).encode(value))
+    return _word(value, type_)
 
 
 def words_of(values: list[Any], type_: Type, dictionary: Dictionary) -> Words:
     """The words of what a ``Memoized`` function returned; an exception stands for ERROR."""
     failed = [isinstance(value, Exception) for value in values]
     known = [None if bad else value for value, bad in zip(values, failed, strict=True)]
-    if type_.is_text:
-        result = dictionary.intern(known)
+    if type_.is_interned:
+        encode = codec_of(type_).encode
+        result = dictionary.intern(
+            known if type_.is_text else [None if v is None else encode(v) for v in known]
+        )
     else:
         result = np.array([_word(value, type_) for value in known], dtype=np.int64)
     result[np.array(failed, dtype=bool)] = ERROR
@@ -172,18 +182,21 @@ def _computation(
     position = next(i for i, arg in enumerate(call.args) if not isinstance(arg, Literal))
     values = [_python(arg, dictionary) for arg in call.args]
     before, after = values[:position], values[position + 1 :]
+    type_ = call.args[position].type
 
     def compute(codes: Words) -> Words:
-        strings = dictionary.decode(codes)
-        results = [attempt(function, *before, string, *after) for string in strings]
+        met = values_of(codes, type_, dictionary)
+        results = [attempt(function, *before, value, *after) for value in met]
         return words_of(results, call.type, dictionary)
 
     return compute
 
 
 def _python(arg: object, dictionary: Dictionary) -> Any:
-    if not isinstance(arg, Literal) or isinstance(arg.value, str | None):
-        return arg.value if isinstance(arg, Literal) else None
+    if not isinstance(arg, Literal) or arg.value is None:
+        return None
+    if isinstance(arg.value, str):
+        return codec_of(arg.type).decode(arg.value) if arg.type.is_interned else arg.value
     return value_of(arg.value, arg.type, dictionary)
 
 

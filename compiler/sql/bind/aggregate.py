@@ -12,7 +12,7 @@ from kpg.compiler.sql.bind.functions import Called, aggregate_of, listed
 from kpg.compiler.sql.bind.scope import Aggregates, Binding, Marker, Scope
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import used
-from kpg.runtime.functions import AggregateFunction, Composed, aggregate_named, resolve_aggregate
+from kpg.runtime.functions import AggregateFunction, Composed, aggregate_named, resolve_aggregate, specialised
 from kpg.runtime.scalar import Column, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, INTEGER
 
@@ -133,7 +133,9 @@ def _collected(
 ) -> Scalar:
     """The aggregate as columns of the grouping: its own, or those of the aggregates that it is made of."""
     function = aggregate_named(called.name)
-    signature = function.rule(tuple(arg.type for arg in args))
+    types = tuple(arg.type for arg in args)
+    function = specialised(function, types)
+    signature = function.rule(types)
     if signature is None:
         shown = ", ".join(str(arg.type) for arg in args)
         binding.wrong(f"{called.shown} needs {function.accepts}, not {shown}", node)
@@ -142,7 +144,9 @@ def _collected(
     written = ", ".join(arg.sql("postgres") for arg in called.args)
     if not isinstance(function.maintenance, Composed):
         text = f"{called.name}({written})"
-        return _column(binding, into, AggregateCall(called.name, operands, distinct, signature.result, text))
+        return _column(
+            binding, into, AggregateCall(function.name, operands, distinct, signature.result, text)
+        )
     parts, result = function.maintenance.build(operands)
     if distinct and any(part.args != operands for part in parts):
         binding.refuse(f"DISTINCT in {called.shown}", node)

@@ -7,7 +7,7 @@ import math
 import re
 import struct
 from datetime import date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Final
 
 from kpg.runtime.scalar import Call, Literal, Scalar
@@ -21,13 +21,16 @@ from kpg.runtime.types import (
     INTERVAL_MONTH,
     MAX_DECIMAL_PRECISION,
     MAX_WORD,
+    NUMERIC,
     UNKNOWN,
+    VALUE_KINDS,
     Kind,
     Type,
     decimal,
     float_to_word,
     word_to_float,
 )
+from kpg.runtime.values import codec_of, numeric
 
 EPOCH: Final = date(1970, 1, 1)
 DAY_MICROSECONDS: Final = 86_400_000_000
@@ -55,22 +58,27 @@ def number(text: str) -> Literal | None:
     value = Decimal(text)
     if value == value.to_integral_value() and "." not in text:
         if value > MAX_WORD:
-            return None
+            return _numeric(value)
         return Literal(int(value), INTEGER if value < RANGES[Kind.INTEGER] else BIGINT)
     scale = len(text.partition(".")[2])
     digits = max(len(text.replace(".", "").lstrip("0")), scale, 1)
     if digits > MAX_DECIMAL_PRECISION:
-        return None
+        return _numeric(value)
     return Literal(int(value.scaleb(scale)), decimal(digits, scale))
+
+
+def _numeric(value: Decimal) -> Literal | None:
+    try:
+        return Literal(numeric.encode(numeric.checked(value)), NUMERIC)
+    except OverflowError:
+        return None
 
 
 def range_hint(text: str) -> str:
     """What to say of a number that :func:`number` or :func:`negated` has no value for."""
     if "e" in text.lower():
         return "a DOUBLE is at most 1.8e308"
-    if "." in text:
-        return f"a DECIMAL has {MAX_DECIMAL_PRECISION} digits at most"
-    return f"a BIGINT is from {ERROR + 1} to {MAX_WORD}"
+    return f"a NUMERIC has {numeric.MOST_WHOLE} digits before the point at most"
 
 
 def interval(text: str, unit: str) -> Literal | None:
@@ -97,7 +105,7 @@ def from_text(text: str, type_: Type) -> Literal | None:
     """The constant that a quoted string means as a value of ``type_``; None if it does not mean one."""
     try:
         word = _word_of(text.strip() if not type_.is_text else text, type_)
-    except (ValueError, InvalidOperation, OverflowError):
+    except (ValueError, ArithmeticError):
         return None
     return None if word is None else Literal(word, type_)
 
@@ -105,6 +113,9 @@ def from_text(text: str, type_: Type) -> Literal | None:
 def _word_of(text: str, type_: Type) -> int | str | None:
     if type_.kind in RANGES:
         return _in_range(int(text), type_)
+    if type_.kind in VALUE_KINDS:
+        codec = codec_of(type_)
+        return codec.encode(codec.parse(text))
     match type_.kind:
         case Kind.CHAR | Kind.VARCHAR:
             return fit_text(text, type_)
@@ -158,8 +169,12 @@ def convert(literal: Literal, type_: Type) -> Scalar | None:
     value, source = literal.value, literal.type
     if value is None:
         return Literal(None, type_)
-    if source == UNKNOWN or (isinstance(value, str) and type_.is_text):
+    if source == UNKNOWN or (source.is_text and type_.is_text):
         return from_text(str(value), type_)
+    if type_.kind is Kind.NUMERIC and isinstance(value, int) and source.is_exact:
+        return _as_numeric(_exact(value, source), type_)
+    if type_.kind is Kind.NUMERIC and isinstance(value, str) and source.kind is Kind.NUMERIC:
+        return _as_numeric(numeric.decode(value), type_)
     if isinstance(value, str) or not source.is_numeric or not type_.is_numeric:
         return None
     exact = _exact(value, source)
@@ -169,6 +184,13 @@ def convert(literal: Literal, type_: Type) -> Scalar | None:
         return None
     word = _in_range(int(exact), type_) if type_.is_integer else _scaled(exact, type_)
     return None if word is None else Literal(word, type_)
+
+
+def _as_numeric(value: Decimal, type_: Type) -> Literal | None:
+    try:
+        return Literal(numeric.encode(numeric.fitted(type_, value)), type_)
+    except ArithmeticError:
+        return None
 
 
 def rounded(literal: Literal, type_: Type) -> Literal | None:
@@ -208,11 +230,15 @@ def negated(literal: Literal) -> Literal | None:
     """Minus a numeric or interval constant; None if that is no value."""
     if literal.value is None:
         return literal
+    if literal.type.kind is Kind.NUMERIC and isinstance(literal.value, str):
+        return Literal(numeric.encode(numeric.decode(literal.value).copy_negate()), literal.type)
     if not isinstance(literal.value, int) or not (literal.type.is_numeric or literal.type in INTERVALS):
         return None
     if literal.type.is_float:
         return Literal(float_to_word(-word_to_float(literal.value)), literal.type)
-    return Literal(-literal.value, literal.type) if -literal.value > ERROR else None
+    if -literal.value <= ERROR:
+        return _numeric(Decimal(-literal.value)) if literal.type.is_integer else None
+    return Literal(-literal.value, literal.type)
 
 
 def shifted(day: Literal, distance: Literal, sign: int) -> Literal | None:

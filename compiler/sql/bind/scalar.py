@@ -153,7 +153,8 @@ def _cast(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     only(node, binding.source, "this", "to")
     type_ = sql_type(node.to, binding.source)
     operand = binding.expression(scope, node.this)
-    if isinstance(operand, Literal) and isinstance(operand.value, str):
+    is_text = operand.type.is_text or operand.type == UNKNOWN
+    if isinstance(operand, Literal) and isinstance(operand.value, str) and is_text:
         text = operand.value[: type_.precision] if type_.is_text and type_.precision else operand.value
         value = from_text(text, type_)
         if value is None:

@@ -1,0 +1,134 @@
+"""Arithmetic of NUMERIC: Python's decimals by Postgres' rules for the digits behind the point."""
+
+import decimal
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final
+
+from kpg.runtime.functions.registry import Memoized
+from kpg.runtime.values.numeric import EXACT, checked, rounded, scale_of
+
+SIGNIFICANT: Final = 16
+"""Digits that a quotient or a root has at least."""
+MOST_SHOWN: Final = 1000
+"""Digits behind the point that a quotient or a root has at most."""
+NAN: Final = Decimal("NaN")
+
+Operation = Callable[..., Decimal]
+
+
+def careful(function: Operation) -> Operation:
+    """A function of NUMERICs, whose result has to be one that Postgres can hold; NaN gives NaN."""
+
+    def apply(*values: Decimal) -> Decimal:
+        if any(value.is_nan() for value in values):
+            return NAN
+        return checked(function(*values))
+
+    return apply
+
+
+def operation(function: Operation) -> Memoized:
+    """As :func:`careful`, for expressions."""
+    apply = careful(function)
+    return Memoized(lambda call: apply)
+
+
+def _nan_for_infinities(function: Operation) -> Operation:
+    """What has no value for infinities, as their difference, is NaN."""
+
+    def apply(*values: Decimal) -> Decimal:
+        try:
+            return function(*values)
+        except decimal.InvalidOperation:
+            return NAN
+
+    return apply
+
+
+def _quotient(left: Decimal, right: Decimal) -> Decimal:
+    if not right:
+        raise ZeroDivisionError
+    if left.is_infinite():
+        return NAN if right.is_infinite() else left * int(Decimal(1).copy_sign(right))
+    if right.is_infinite() or not left:
+        return Decimal(0)
+    places, context = quotient_scale(left, right), EXACT.copy()
+    context.prec = max(left.adjusted() - right.adjusted() + 1, 0) + places + 2
+    context.rounding = decimal.ROUND_DOWN
+    return rounded(context.divide(left, right), places)
+
+
+def quotient_scale(left: Decimal, right: Decimal) -> int:
+    """How many digits behind the point a quotient has: Postgres counts in groups of four digits."""
+    weights = [value.adjusted() // 4 for value in (left, right)]
+    firsts = [int(abs(v).scaleb(-4 * w, EXACT)) for v, w in zip((left, right), weights, strict=True)]
+    weight = weights[0] - weights[1] - (firsts[0] <= firsts[1])
+    return min(max(SIGNIFICANT - 4 * weight, scale_of(left), scale_of(right), 0), MOST_SHOWN)
+
+
+def _remainder(left: Decimal, right: Decimal) -> Decimal:
+    if not right:
+        raise ZeroDivisionError
+    if left.is_infinite():
+        return NAN
+    return left if right.is_infinite() else EXACT.remainder(left, right)
+
+
+def root(value: Decimal) -> Decimal:
+    """The square root."""
+    if value < 0:
+        raise ValueError("root of a negative number")
+    if not value or value.is_infinite():
+        return value
+    places = max(SIGNIFICANT - ((value.adjusted() // 4 + 1) * 4 // 2 - 1), scale_of(value), 0)
+    context = EXACT.copy()
+    context.prec = max(value.adjusted() // 2 + 1, 0) + min(places, MOST_SHOWN) + 3
+    return rounded(context.sqrt(value), min(places, MOST_SHOWN))
+
+
+ADD = operation(_nan_for_infinities(EXACT.add))
+SUBTRACT = operation(_nan_for_infinities(EXACT.subtract))
+MULTIPLY = operation(_nan_for_infinities(EXACT.multiply))
+divide = careful(_quotient)
+DIVIDE = operation(_quotient)
+REMAINDER = operation(_remainder)
+NEGATE = operation(lambda value: value.copy_negate() if value else value)
+ABSOLUTE = operation(Decimal.copy_abs)
+ROOT = operation(root)
+FLOOR = operation(lambda value: _whole(value, decimal.ROUND_FLOOR))
+CEILING = operation(lambda value: _whole(value, decimal.ROUND_CEILING))
+
+
+def _whole(value: Decimal, rounding: str) -> Decimal:
+    return value.to_integral_value(rounding, EXACT) if value.is_finite() else value
+
+
+def round_to(value: Decimal, places: int = 0) -> Decimal:
+    """Rounded half away from zero to so many digits behind the point; a negative number before it."""
+    return _to_places(value, places, decimal.ROUND_HALF_UP)
+
+
+def cut_to(value: Decimal, places: int = 0) -> Decimal:
+    """Cut to so many digits behind the point; a negative number before it."""
+    return _to_places(value, places, decimal.ROUND_DOWN)
+
+
+def _to_places(value: Decimal, places: int, rounding: str) -> Decimal:
+    if not value.is_finite():
+        return value
+    places = min(max(places, -200_000), MOST_SHOWN * 20)
+    if places >= scale_of(value):
+        return value
+    return checked(value.quantize(Decimal(1).scaleb(-places), rounding, EXACT))
+
+
+def sign(value: Decimal) -> Decimal:
+    """-1, 0 or 1; NaN for NaN."""
+    return value if value.is_nan() else Decimal((value > 0) - (value < 0))
+
+
+def estimate(value: Decimal) -> float:
+    """The decimal logarithm of a positive number, roughly."""
+    return value.adjusted() + math.log10(float(value.scaleb(-value.adjusted(), EXACT)))

@@ -1,0 +1,119 @@
+"""A codec for each type: its values as strings that order as they do, as SQL's text, and as Python's objects.
+
+A value of a type that does not fit a word is kept as the string that stands for it. Equal values are equal
+strings, so that joins, groups and DISTINCT work on codes; strings order by code point as values do, so that
+ORDER BY, min, max and comparisons work by the kernels of text.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import TEXT_KINDS, Kind, Type
+from kpg.runtime.values.words import Mistyped, Unfit, encoder_of, python_of
+
+Speller = Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How the values of one type are written and read."""
+
+    encode: Callable[[Any], str]
+    """The string that stands for a value, alone or as a part of another."""
+    decode: Callable[[str], Any]
+    """The value that a string stands for."""
+    parse: Callable[[str], Any]
+    """The value that a text means in SQL; ValueError if there is none."""
+    show: Callable[[Any], str]
+    """A value as Postgres writes it."""
+    to_python: Callable[[Any], Any]
+    """A value as rows have it."""
+    from_python: Callable[[Any], Any]
+    """The value of a Python object; Unfit or Mistyped if there is none."""
+    expected: str
+    """What Python objects the type takes, for hints."""
+
+
+@functools.cache
+def codec_of(type_: Type) -> Codec:
+    """The codec of a type."""
+    match type_.kind:
+        case Kind.CHAR | Kind.VARCHAR:
+            return _text(type_)
+        case Kind.NUMERIC:
+            from kpg.runtime.values import numeric
+
+            return numeric.codec(type_)
+        case _:
+            return _words(type_)
+
+
+@functools.cache
+def speller_of(type_: Type) -> Speller:
+    """From a Python object to the string that stands for it, for an interned type; Unfit or Mistyped."""
+    codec = codec_of(type_)
+    encode, accept = codec.encode, codec.from_python
+    return accept if type_.kind in TEXT_KINDS else lambda value: encode(accept(value))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _text(type_: Type) -> Codec:
+    accept = functools.partial(_checked, type_.precision)
+    return Codec(_same, _same, _same, _same, _same, accept, "a str")
+
+
+def _checked(limit: int, value: Any) -> str:
+    if not isinstance(value, str):
+        raise Mistyped
+    if limit and len(value) > limit:
+        raise Unfit
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise Unfit
+    return value
+
+
+def _words(type_: Type) -> Codec:
+    from kpg.runtime.values import text
+
+    to_word, from_word = word_functions(type_)
+    encode = encoder_of(type_)
+    return Codec(
+        encode=lambda value: ordered(to_word(value)),
+        decode=lambda string: from_word(unordered(string)),
+        parse=text.parser(type_),
+        show=text.formatter(type_),
+        to_python=lambda value: python_of(to_word(value), type_),
+        from_python=lambda value: from_word(encode(value)),
+        expected=text.expected(type_),
+    )
+
+
+def word_functions(type_: Type) -> tuple[Callable[[Any], int], Callable[[int], Any]]:
+    """From values of a type of words to words, and back."""
+    from kpg.runtime.types import float_to_word, word_to_float
+
+    if type_.is_float:
+        return float_to_word, word_to_float
+    return int, bool if type_.kind is Kind.BOOLEAN else _same
+
+
+def ordered(number: int) -> str:
+    """A string of digits for a word that orders as words do."""
+    digits = str(abs(number))
+    if number >= 0:
+        return chr(ord("a") + len(digits)) + digits
+    return chr(ord("Z") - len(digits)) + digits.translate(COMPLEMENT)
+
+
+def unordered(string: str) -> int:
+    """Inverse of :func:`ordered`."""
+    return int(string[1:]) if string[0] >= "a" else -int(string[1:].translate(COMPLEMENT))
+
+
+COMPLEMENT = str.maketrans("0123456789", "9876543210")
+"""Digits whose order is the other way round."""

@@ -1,0 +1,211 @@
+"""NUMERIC: decimals of any number of digits, NaN and the infinities. A value is a ``decimal.Decimal``.
+
+The string that stands for one is a sign, the exponent, and the digits without zeros at the end; of a negative
+number all of that is the other way round. So 1.0 and 1.00 are one value, and zeros at the end are shown by types
+that have a scale.
+"""
+
+import decimal
+import functools
+import math
+import numbers
+from decimal import Decimal
+from typing import Any, Final
+
+from kpg.runtime.types import Kind, Type
+from kpg.runtime.values.codec import COMPLEMENT, Codec
+from kpg.runtime.values.words import Mistyped, Unfit
+
+MOST_WHOLE: Final = 131_072
+"""Digits before the point, as in Postgres."""
+MOST_SCALE: Final = 16_383
+"""Digits after the point, as in Postgres."""
+MOST_PRECISION: Final = 1000
+"""Of NUMERIC(precision, scale)."""
+EXACT: Final = decimal.Context(
+    prec=MOST_WHOLE + MOST_SCALE + 10,
+    rounding=decimal.ROUND_HALF_UP,
+    Emin=-1_000_000,
+    Emax=1_000_000,
+    traps=[decimal.InvalidOperation],
+)
+"""As many digits as there can be."""
+OFFSET: Final = 200_000
+"""Added to exponents, so that all have six digits."""
+NAN, INFINITY, NEGATIVE_INFINITY, ZERO = "z", "y", "a", "o"
+
+
+def codec(type_: Type) -> Codec:
+    """The codec of NUMERIC, or of NUMERIC(precision, scale)."""
+    fit = functools.partial(fitted, type_)
+    return Codec(
+        encode=encode,
+        decode=decode,
+        parse=lambda text: fit(parse(text)),
+        show=functools.partial(shown, type_),
+        to_python=functools.partial(_scaled, type_),
+        from_python=functools.partial(_from_python, type_),
+        expected="a Decimal, an int, a float, or a text such as '2.50'",
+    )
+
+
+def encode(value: Decimal) -> str:
+    """The string that stands for a number."""
+    if value.is_nan():
+        return NAN
+    if value.is_infinite():
+        return INFINITY if value > 0 else NEGATIVE_INFINITY
+    sign, digits, _ = value.as_tuple()
+    text = "".join(map(str, digits)).lstrip("0").rstrip("0")
+    if not text:
+        return ZERO
+    exponent = f"{value.adjusted() + OFFSET:06d}"
+    return f"n{(exponent + text).translate(COMPLEMENT)}~" if sign else f"p{exponent}{text}"
+
+
+def decode(string: str) -> Decimal:
+    """The number that a string stands for."""
+    match string[0]:
+        case "z":
+            return Decimal("NaN")
+        case "y":
+            return Decimal("Infinity")
+        case "a":
+            return Decimal("-Infinity")
+        case "o":
+            return Decimal(0)
+    body = string[1:] if string[0] == "p" else string[1:-1].translate(COMPLEMENT)
+    exponent, digits = int(body[:6]) - OFFSET, body[6:]
+    value = Decimal(digits).scaleb(exponent - len(digits) + 1, EXACT)
+    return value if string[0] == "p" else value.copy_negate()
+
+
+def parse(text: str) -> Decimal:
+    """The number that a text means in SQL, as hexadecimal and with underscores too; ValueError if none."""
+    body = text.strip()
+    sign = body[:1] if body[:1] in ("+", "-") else ""
+    body = body[len(sign) :]
+    word = body.lower()
+    if word in ("nan", "inf", "infinity"):
+        if word == "nan" and sign:
+            raise ValueError("not a number")
+        return Decimal(f"{sign}{word}")
+    if word[:2] in ("0x", "0o", "0b"):
+        return Decimal(int(f"{sign}{word}", 0))
+    if not word or word[0] not in "0123456789." or word.endswith("_") or "n" in word:
+        raise ValueError("not a number")
+    try:
+        return checked(Decimal(f"{sign}{word}"))
+    except decimal.InvalidOperation:
+        raise ValueError("not a number") from None
+
+
+def checked(value: Decimal) -> Decimal:
+    """The number, if it has no more digits than Postgres keeps; those too far behind the point are cut."""
+    if not value.is_finite():
+        return value
+    if value.adjusted() >= MOST_WHOLE and value:
+        raise OverflowError("numeric out of range")
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int)
+    return rounded(value, MOST_SCALE) if exponent < -MOST_SCALE else value
+
+
+def rounded(value: Decimal, scale: int) -> Decimal:
+    """The number with so many digits behind the point, half away from zero."""
+    return value.quantize(Decimal(1).scaleb(-scale), decimal.ROUND_HALF_UP, EXACT)
+
+
+def fitted(type_: Type, value: Decimal) -> Decimal:
+    """The number rounded to the type's scale; OverflowError if it has too many digits."""
+    if not type_.precision or value.is_nan():
+        return value
+    if value.is_infinite():
+        raise OverflowError(f"an infinity is no {type_}")
+    value = rounded(value, type_.scale)
+    if value and value.adjusted() >= type_.precision - type_.scale:
+        raise OverflowError(f"more digits than {type_} has")
+    return value
+
+
+def scale_of(value: Decimal) -> int:
+    """Digits behind the point, without zeros at the end."""
+    if not value.is_finite() or not value:
+        return 0
+    exponent = value.normalize(EXACT).as_tuple().exponent
+    assert isinstance(exponent, int)
+    return max(0, -exponent)
+
+
+def _scaled(type_: Type, value: Decimal) -> Decimal:
+    """As rows have it: with the type's scale if it has one, else with the digits that there are."""
+    if not value.is_finite():
+        return value
+    return rounded(value, type_.scale if type_.precision else scale_of(value))
+
+
+def shown(type_: Type, value: Decimal) -> str:
+    """As Postgres writes it."""
+    if value.is_nan():
+        return "NaN"
+    if value.is_infinite():
+        return "Infinity" if value > 0 else "-Infinity"
+    return f"{_scaled(type_, value):f}"
+
+
+def _from_python(type_: Type, value: Any) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, (Decimal, str, numbers.Real)):
+        raise Mistyped
+    try:
+        return _exactly(type_, _number(value))
+    except (ValueError, ArithmeticError):
+        raise Unfit from None
+
+
+def _number(value: Any) -> Decimal:
+    if isinstance(value, str):
+        return parse(value)
+    if isinstance(value, Decimal):
+        return Decimal("NaN") if value.is_nan() else checked(value)
+    if isinstance(value, numbers.Integral):
+        return checked(Decimal(int(value)))
+    return from_float(float(value))
+
+
+def _exactly(type_: Type, value: Decimal) -> Decimal:
+    """As :func:`fitted`, without rounding; ValueError if that is not possible."""
+    result = fitted(type_, value)
+    if result != value and not value.is_nan():
+        raise ValueError("more digits behind the point than the type has")
+    return result
+
+
+def from_float(value: float) -> Decimal:
+    """The decimal of fewest digits that a float is nearest to."""
+    if math.isnan(value):
+        return Decimal("NaN")
+    return Decimal(repr(value))
+
+
+def of_number(value: int | float, source: Type, target: Type) -> Decimal:
+    """A value of another type of numbers as NUMERIC; a float by the digits that tell it from others."""
+    if isinstance(value, float):
+        digits = 6 if source.kind is Kind.REAL else 15
+        number = Decimal(f"{value:.{digits}g}") if math.isfinite(value) else from_float(value)
+    else:
+        number = Decimal(value).scaleb(-source.scale, EXACT)
+    return fitted(target, number)
+
+
+def to_number(value: Decimal, target: Type) -> Decimal | int | float:
+    """A NUMERIC as a value of another type of numbers, half away from zero; OverflowError if it has none."""
+    if target.kind is Kind.NUMERIC:
+        return fitted(target, value)
+    if target.is_float:
+        number = float(value)
+        if math.isinf(number) and value.is_finite():
+            raise OverflowError(f"{value} is no {target}")
+        return number
+    if not value.is_finite():
+        raise OverflowError(f"{value} is no {target}")
+    return int(rounded(value, target.scale).scaleb(target.scale, EXACT))

@@ -1,0 +1,147 @@
+"""Values of types of words as text and back, and what of them fits a type."""
+
+import datetime
+import decimal as decimals
+import functools
+from collections.abc import Callable
+
+from kpg.runtime.types import Kind, Type
+from kpg.runtime.values.words import DAY, EPOCH, EPOCH_DAY, MICROSECOND, Unfit, encoder_of
+
+CONTEXT = decimals.Context(prec=60, rounding=decimals.ROUND_HALF_UP)
+"""More digits than a word of any scale has."""
+TRUE_WORDS = frozenset({"true", "t", "yes", "y", "on", "1"})
+FALSE_WORDS = frozenset({"false", "f", "no", "n", "off", "0"})
+
+
+def limits(type_: Type) -> tuple[int, int]:
+    """The lowest and the highest word of a type."""
+    match type_.kind:
+        case Kind.SMALLINT:
+            return -(2**15), 2**15 - 1
+        case Kind.INTEGER:
+            return -(2**31), 2**31 - 1
+        case Kind.DECIMAL:
+            return 1 - 10**type_.precision, 10**type_.precision - 1
+        case Kind.DATE:
+            return 1 - EPOCH_DAY, datetime.date.max.toordinal() - EPOCH_DAY
+        case Kind.BOOLEAN:
+            return 0, 1
+        case Kind.TIME:
+            return 0, DAY
+        case Kind.ENUM:
+            return 0, len(type_.labels) - 1
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            return (datetime.datetime.min - EPOCH) // MICROSECOND, (
+                datetime.datetime.max - EPOCH
+            ) // MICROSECOND
+        case _:
+            return -(2**63) + 2, 2**63 - 1
+
+
+def _checked(value: int, type_: Type) -> int:
+    low, high = limits(type_)
+    if not low <= value <= high:
+        raise ValueError("out of range")
+    return value
+
+
+def parser(target: Type) -> Callable[[str], object]:
+    """The function that reads a value of a type of words from text; it raises ValueError."""
+    match target.kind:
+        case Kind.BOOLEAN:
+            return _parse_boolean
+        case Kind.REAL | Kind.DOUBLE:
+            return float
+        case Kind.DATE:
+            return lambda text: datetime.date.fromisoformat(text.strip()).toordinal() - EPOCH_DAY
+        case Kind.TIMESTAMP:
+            return _parse_timestamp
+        case Kind.TIMESTAMPTZ | Kind.TIME | Kind.ENUM:
+            return functools.partial(_read, encoder_of(target))
+        case _:
+            return lambda text: _checked(_parse_number(text, target.scale), target)
+
+
+def _read(encode: Callable[[object], int], text: str) -> int:
+    try:
+        return encode(text)
+    except Unfit:
+        raise ValueError("no such value") from None
+
+
+def _parse_boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word in TRUE_WORDS or word in FALSE_WORDS:
+        return word in TRUE_WORDS
+    raise ValueError("not a boolean")
+
+
+def _parse_timestamp(text: str) -> int:
+    moment = datetime.datetime.fromisoformat(text.strip())
+    if moment.tzinfo is not None:
+        raise ValueError("time zones are not supported")
+    return (moment - EPOCH) // MICROSECOND
+
+
+def _parse_number(text: str, scale: int) -> int:
+    value = decimals.Decimal(text.strip())
+    if not value.is_finite() or value.adjusted() > 30:
+        raise ValueError("out of range")
+    return int(value.scaleb(scale, CONTEXT).to_integral_value(decimals.ROUND_HALF_UP, CONTEXT))
+
+
+def formatter(source: Type) -> Callable[..., str]:
+    """The function that writes a value of a type (as ``Memoized`` functions take it) as text."""
+    match source.kind:
+        case Kind.BOOLEAN:
+            return lambda value: "true" if value else "false"
+        case Kind.DECIMAL:
+            return lambda value: f"{decimals.Decimal(value).scaleb(-source.scale, CONTEXT):f}"
+        case Kind.DATE:
+            return lambda value: datetime.date.fromordinal(value + EPOCH_DAY).isoformat()
+        case Kind.TIMESTAMP:
+            return lambda value: str(EPOCH + value * MICROSECOND)
+        case Kind.TIMESTAMPTZ:
+            return lambda value: f"{EPOCH + value * MICROSECOND}+00"
+        case Kind.TIME:
+            return lambda value: "24:00:00" if value == DAY else str((EPOCH + value * MICROSECOND).time())
+        case Kind.ENUM:
+            return lambda value: source.labels[value]
+        case Kind.INTERVAL_DAY:
+            return lambda value: str(value * MICROSECOND)
+        case Kind.INTERVAL_MONTH:
+            return lambda value: f"{value} months"
+        case Kind.REAL | Kind.DOUBLE:
+            return str
+        case _:
+            return str
+
+
+def expected(type_: Type) -> str:
+    """What Python objects a type of words takes."""
+    match type_.kind:
+        case Kind.BOOLEAN:
+            return "a bool"
+        case Kind.DECIMAL:
+            return "a Decimal, an int, or a text such as '2.50'"
+        case Kind.REAL | Kind.DOUBLE:
+            return "a float"
+        case Kind.DATE:
+            return "a datetime.date, or a text such as '1998-12-01'"
+        case Kind.TIMESTAMP:
+            return "a datetime.datetime without time zone, or a text such as '1998-12-01 12:30:00'"
+        case Kind.TIMESTAMPTZ:
+            return "a datetime.datetime, or a text such as '1998-12-01 12:30:00+02:00'"
+        case Kind.TIME:
+            return "a datetime.time without time zone, or a text such as '12:30:00'"
+        case Kind.ENUM:
+            return f"one of {', '.join(map(repr, type_.labels))}"
+        case Kind.INTERVAL_MONTH:
+            return "a number of months (int)"
+        case Kind.INTERVAL_DAY:
+            return "a datetime.timedelta"
+        case Kind.NULL:
+            return "None"
+        case _:
+            return "an int"
