@@ -84,9 +84,7 @@ def _kind(scalar: Scalar, context: Context, row: Words) -> str:
     if not isinstance(scalar, Call):
         return "error"
     if scalar.function == "cast":
-        return (
-            f"value is not of type {scalar.type}" if scalar.args[0].type.is_interned else "value out of range"
-        )
+        return f"value is not of type {scalar.type}" if scalar.args[0].type.is_text else "value out of range"
     if _divides_by_zero(scalar, context, row):
         return "division by zero"
     if scalar.type.is_numeric and all(arg.type.is_numeric for arg in scalar.args):

@@ -1,8 +1,8 @@
 """NUMERIC: decimals of any number of digits, NaN and the infinities. A value is a ``decimal.Decimal``.
 
-The string that stands for one is a sign, the exponent, and the digits without zeros at the end; of a negative
-number all of that is the other way round. So 1.0 and 1.00 are one value, and zeros at the end are shown by types
-that have a scale.
+The string that stands for one is a sign, the exponent, and the digits without zeros at the end; of a
+negative number all of that is the other way round. So 1.0 and 1.00 are one value, and zeros at the end are
+shown by types that have a scale.
 """
 
 import decimal
