@@ -132,6 +132,8 @@ def run(
             print(warning.text(), file=sys.stderr)
         if transcript is not None:
             play(installed, read_script(str(transcript)), str(transcript), facts, sys.stdout)
+        elif installed.takes_commands and not sys.stdin.isatty():
+            play(installed, sys.stdin.read(), "<stdin>", facts, sys.stdout)
         write_outputs(installed, output, sys.stdout)
         for goal in installed.goals:
             if not goal.parameters:

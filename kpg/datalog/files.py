@@ -89,14 +89,18 @@ def read(
     schema: Schema,
     dictionary: Dictionary,
     options: Mapping[str, str],
+    given: bytes | None = None,
 ) -> Words:
-    """The rows of a file in the columns of a relation of the program, as words ``int64[w, n]``."""
+    """The rows of a file in the columns of a relation of the program, as words ``int64[w, n]``; ``given`` as
+    in ``lines.fields``.
+    """
     kind = kind_of(options)
     if columnar.is_columnar(path, options):
         return columnar.read(path, relation, program, schema, dictionary, options)
     if not relation.columns:
-        return np.zeros((1, int(bool(content(path)))), np.int64)  # Any line says that it holds.
-    table, where = _fields(path, relation, program, options)
+        # Any line says that it holds.
+        return np.zeros((1, int(bool(content(path) if given is None else given))), np.int64)
+    table, where = _fields(path, relation, program, options, given)
     first = 2 if is_on(options, "headers") and kind in TEXTS else 1
     typed = [
         _typed(where, table.column(place), column, first, program)
@@ -106,7 +110,11 @@ def read(
 
 
 def _fields(
-    path: Path, relation: core.Relation, program: core.Program, options: Mapping[str, str]
+    path: Path,
+    relation: core.Relation,
+    program: core.Program,
+    options: Mapping[str, str],
+    given: bytes | None,
 ) -> tuple[pa.Table, str]:
     """The fields as strings, and how the place of a row is named, by its number."""
     match kind_of(options):
@@ -120,7 +128,7 @@ def _fields(
 
             return rows_as_table(read_rows(path, relation, program), relation), f"{path} row {{}}"
         case _:
-            return fields(path, relation, options), f"{path} line {{}}"
+            return fields(path, relation, options, given), f"{path} line {{}}"
 
 
 def _typed(

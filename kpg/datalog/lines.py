@@ -47,9 +47,14 @@ def unreadable(path: Path, error: Exception) -> OperationalError:
     return OperationalError(f"cannot read {path}: {reason}")
 
 
-def fields(path: Path, relation: core.Relation, options: Mapping[str, str]) -> pa.Table:
-    """The fields of a relation's columns as strings; DataError for a line with too few."""
-    source = _source(path)
+def fields(
+    path: Path, relation: core.Relation, options: Mapping[str, str], given: bytes | None = None
+) -> pa.Table:
+    """The fields of a relation's columns as strings; DataError for a line with too few.
+
+    ``given`` is the text if it is in no file; ``path`` is then what messages call it.
+    """
+    source = _source(path) if given is None else given
     delimiter, quoted = _form(path, source, relation, options)
     columns = _columns(relation, options)
     is_plain = len(delimiter) == 1 and delimiter.isascii() and columns == list(range(len(columns)))

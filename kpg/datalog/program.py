@@ -8,6 +8,7 @@ from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.assemble import BASE
 from kpg.compiler.datalog.check import Checked, check
+from kpg.compiler.datalog.checks.transfers import kind_of
 from kpg.compiler.explain import explain_plan
 from kpg.compiler.rules import core
 from kpg.compiler.rules.text import rule_text
@@ -68,6 +69,11 @@ class Program:
     def warnings(self) -> tuple[Diagnostic, ...]:
         """What is suspicious about the program."""
         return self.checked.warnings
+
+    @property
+    def takes_commands(self) -> bool:
+        """Whether a relation's facts come by commands, as FlowLog's ``IO="command"`` has it."""
+        return any(kind_of(one.options) == "command" for one in self.checked.program.transfers)
 
     def __contains__(self, name: str) -> bool:
         return name in self.relations

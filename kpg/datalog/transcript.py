@@ -1,8 +1,11 @@
 """Transcripts: a program's facts changed by transactions that are written down, as FlowLog's users know them.
 
-A line is a command: ``begin``; ``put`` and a fact as ``put edge +1 (1, 2)``, ``put edge(1, 2)`` or
-``put -edge(1, 2)``; ``file`` and a relation with a file of facts, and with ``-`` or ``+`` before its name;
-``commit``; ``abort``. Comments begin with ``#`` or ``//``. Each commit prints the changes of the outputs.
+A line is a command: ``begin``; ``put`` and a fact as ``put edge 1,2``, ``put edge 1,2 -1``,
+``put edge(1, 2)`` or ``put -edge(1, 2)``; ``file`` and a relation with a file of facts, ``-1`` behind it or
+``-`` before the name if they go; ``commit``; ``abort``; ``quit``. Comments begin with ``#`` or ``//``. Each
+commit prints the changes of the outputs.
+
+Where a number of copies is given, they count: a fact that came twice is there until it went twice.
 """
 
 import re
@@ -10,20 +13,35 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TextIO
 
+import numpy as np
+
 from kpg.compiler.datalog.assemble import BASE
 from kpg.compiler.rules import core
 from kpg.datalog import facts
 from kpg.datalog.files import read
 from kpg.datalog.program import Program
 from kpg.datalog.spelling import shown
-from kpg.runtime.errors import ProgrammingError, Span
+from kpg.runtime.errors import DataError, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 from kpg.table import Table
 from kpg.view import View
 
-COMMANDS: Final = ("begin", "put", "file", "commit", "abort")
+COMMANDS: Final = ("begin", "put", "file", "commit", "abort", "quit")
+OTHER_WORDS: Final = {
+    **dict.fromkeys(("txn", "cmd"), "begin"),
+    "done": "commit",
+    "rollback": "abort",
+    **dict.fromkeys(("exit", "q"), "quit"),
+}
 PUT: Final = re.compile(r"\s*(?P<sign>[+-])?\s*(?P<fact>[\w.?]+\s*\(.*\))\s*\.?\s*$", re.DOTALL)
-FILE: Final = re.compile(r"\s*(?P<sign>[+-])?\s*(?P<name>[\w.?]+)\s+(?P<path>\S.*?)\s*$")
+FILE: Final = re.compile(
+    r"\s*(?P<sign>[+-])?\s*(?P<name>[\w.?]+)\s+(?P<path>\S.*?)(?:\s+(?P<copies>[+-]?[0-9]+))?\s*$"
+)
+TUPLE: Final = re.compile(
+    r"\s*(?P<name>[\w.?]+)\s+(?P<row>(?:\"(?:[^\"\\]|\\.)*\"|[^\s\"(])+)(?:\s+(?P<copies>[+-]?[0-9]+))?\s*$"
+)
+QUOTED: Final = re.compile(r"\"((?:[^\"\\]|\\.)*)\"")
+ESCAPED: Final = re.compile(r"\\([tn\\\"])")
 PAIR: Final = re.compile(r"\s*(?P<name>[\w.?]+)\s+(?P<sign>[+-])1?\s*(?P<row>\(.*\))\s*\.?\s*$")
 
 
@@ -53,6 +71,8 @@ def play(program: Program, text: str, file: str, folder: Path, out: TextIO) -> N
     player = Player(program, folder, views, out)
     try:
         for line in lines(text, file):
+            if line.command == "quit":
+                break
             player.run(line)
     finally:
         player.abort()
@@ -67,7 +87,8 @@ def lines(text: str, file: str) -> Iterator[Line]:
             start = place + row.index(stripped)
             command, _, rest = stripped.partition(" ")
             span = Span(text, start, start + len(stripped), file)
-            yield Line(command.rstrip(";").lower(), rest.strip().rstrip(";"), span)
+            word = command.rstrip(";").lower()
+            yield Line(OTHER_WORDS.get(word, word), rest.strip().rstrip(";"), span)
         place += len(row)
 
 
@@ -80,6 +101,8 @@ class Player:
         self._views = views
         self._out = out
         self._open = False
+        self._copies: dict[tuple[str, bytes], int] = {}
+        self._before: dict[tuple[str, bytes], int] = {}
 
     def run(self, line: Line) -> None:
         """Run one command."""
@@ -88,6 +111,7 @@ class Player:
             case "begin":
                 transactions.begin()
                 self._open = True
+                self._before = dict(self._copies)
             case "put" | "file":
                 self._put(line) if line.command == "put" else self._file(line)
                 if not self._open:
@@ -99,6 +123,7 @@ class Player:
             case "abort":
                 transactions.rollback()
                 self._open = False
+                self._copies = self._before
             case _:
                 raise ProgrammingError(
                     f'"{line.command}" is no command', span=line.span, hint=f"they are {', '.join(COMMANDS)}"
@@ -113,10 +138,12 @@ class Player:
     def _put(self, line: Line) -> None:
         pair = PAIR.match(line.rest)
         found = pair or PUT.match(line.rest)
+        given = TUPLE.match(line.rest) if found is None else None
+        if given is not None:
+            self._put_tuple(given, line.span)
+            return
         if found is None:
-            raise ProgrammingError(
-                "put takes a fact", span=line.span, hint="put edge(1, 2), or put -edge(1, 2)"
-            )
+            raise ProgrammingError("put takes a fact", span=line.span, hint="put edge 1,2 or put edge 1,2 -1")
         fact = f"{found['name']}{found['row']}" if pair else found["fact"]
         try:
             self._program.update(f"{found['sign'] or '+'}{fact}.")
@@ -134,11 +161,47 @@ class Player:
         options = next((one.options for one in program.transfers if one.relation == relation.name), {})
         path = Path(self._folder, found["path"].strip("\"'"))
         words = read(path, relation, program, table.schema, table.dictionary, options)
+        if found["copies"] is not None:
+            self._count(table, relation.name, words, int(found["copies"]))
+            return
         with self._program.engine.transactions.statement(changes=True):
             facts.delete(table, words) if found["sign"] == "-" else facts.insert(table, words)
 
+    def _put_tuple(self, found: re.Match[str], span: Span) -> None:
+        """A fact as a line of a file, with its number of copies behind it."""
+        table, relation = self._input(found["name"], span)
+        program = self._program.checked.program
+        options = next((one.options for one in program.transfers if one.relation == relation.name), {})
+        options = {"delimiter": options.get("delimiter", ",")}
+        row = QUOTED.sub(lambda part: ESCAPED.sub(_unescaped, part[1]), found["row"])
+        copies = int(found["copies"] or 1)
+        if not relation.columns:
+            copies, row = (-copies if row.lower() == "false" else copies), ""
+        try:
+            source = f"{row}\n".encode()
+            words = read(Path("put"), relation, program, table.schema, table.dictionary, options, source)
+        except DataError as error:
+            raise DataError(error.message, span=span, hint=error.hint) from error
+        self._count(table, relation.name, words, copies)
+
+    def _count(self, table: Table, name: str, words: facts.Words, copies: int) -> None:
+        """So many copies of each row come or go; those of which any are left are there."""
+        there = table.match(words) >= 0
+        stays = np.zeros(words.shape[1], np.bool_)
+        for place in range(words.shape[1]):
+            key = (name, words[:, place].tobytes())
+            left = self._copies.get(key, int(there[place])) + copies
+            self._copies[key] = left
+            stays[place] = left > 0
+        with self._program.engine.transactions.statement(changes=True):
+            facts.insert(table, np.ascontiguousarray(words[:, stays]))
+            facts.delete(table, np.ascontiguousarray(words[:, ~stays]))
+
     def _input(self, name: str, span: Span) -> tuple[Table, core.Relation]:
         relations = self._program.checked.program.relations
+        known_as = {one.removesuffix(BASE).lower(): one.removesuffix(BASE) for one in relations}
+        if name not in relations:
+            name = known_as.get(name.lower(), name)  # FlowLog does not tell cases apart.
         for known in (name + BASE, name):
             relation = relations.get(known)
             if relation is not None and relation.kind is core.Kind.INPUT:
@@ -150,4 +213,9 @@ class Player:
         self._out.write(f"commit {self._program.engine.executor.epoch}\n")
         for name, view in self._views.items():
             for row, _, diff in sorted(view.changes(), key=lambda change: (change[2], repr(change[0]))):
-                self._out.write(f"{name}({', '.join(map(shown, row))}) {diff:+d}\n")
+                fields = row if self._program.checked.program.relations[name].columns else ()
+                self._out.write(f"{name}({', '.join(map(shown, fields))}) {diff:+d}\n")
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return {"t": "\t", "n": "\n"}.get(found[1], found[1])

@@ -362,6 +362,19 @@ class Update:
     span: Span = field(compare=False, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """FlowLog's ``fixpoint { rules }``, or ``loop while { @it <= most } { rules }``.
+
+    ``other`` is what else is said of it, which nothing here does. It is gone once a text is parsed.
+    """
+
+    clauses: tuple[Clause, ...]
+    most: int | None
+    other: str | None
+    span: Span = field(compare=False, repr=False)
+
+
 Statement = (
     Declaration
     | Subtype

@@ -1,11 +1,13 @@
 """Lark's tree to the tree of ``ast``: one method for each rule of the grammar."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from lark import Token, Tree
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.flowlog import is_flowlog, translate
 from kpg.compiler.datalog.syntax.literals import integer, unescape
 from kpg.compiler.datalog.syntax.source import Source
 from kpg.runtime.errors import Span
@@ -14,16 +16,40 @@ Node = Tree[Token]
 NO_USER_FUNCTORS = "use the built-in functions, or compute the values in SQL or Python"
 
 
+LEFT_TO_RIGHT = ("+", "-", "*", "/", "%", "cat")
+
+
+def _level(operator: str) -> int:
+    return 2 if operator in "*/%" else 1
+
+
+def _is(node: Any, rule: str) -> bool:
+    return isinstance(node, Tree) and node.data == rule
+
+
+def _chain(node: Any) -> Iterator[Any]:
+    """Operands and operators in the order in which they stand."""
+    if not (_is(node, "binary") and str(node.children[1]) in LEFT_TO_RIGHT):
+        yield node
+        return
+    left, operator, right = node.children
+    yield from _chain(left)
+    yield operator
+    yield from _chain(right)
+
+
 class Builder:
     """Makes ``ast`` nodes; what the grammar takes and the dialect does not have is noted as an error."""
 
     def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
         self.source = source
         self.diagnostics = diagnostics
+        self.is_flowlog = is_flowlog(source.text)
 
     def program(self, tree: Node) -> ast.Module:
         """The whole tree."""
-        return ast.Module(self._statements(tree.children))
+        found = self._statements(tree.children)
+        return ast.Module(translate(found, self.diagnostics) if self.is_flowlog else found)
 
     def _statements(self, nodes: Any) -> tuple[ast.Statement, ...]:
         made = (getattr(self, node.data)(node) for node in nodes)
@@ -162,6 +188,26 @@ class Builder:
     def subsumption(self, node: Any) -> None:
         self._unsupported("subsumption", node, "keep the best by a head aggregate: R(x, min(y)) :- ...")
 
+    def block(self, node: Any) -> Any:
+        """FlowLog's block of rules; other than a statement, it does not outlive the program's tree."""
+        clauses = tuple(self.clause(part) for part in node.children if _is(part, "clause"))
+        conditions = [part for part in node.children if _is(part, "loop_condition")]
+        most, other = self._condition(conditions[0]) if conditions else (None, None)
+        if any(isinstance(part, Token) and part.type == "ITERATIVE" for part in node.children):
+            other = ".iterative"
+        return ast.Block(clauses, most, other, self._span(node.children[0]))
+
+    def _condition(self, node: Any) -> tuple[int | None, str | None]:
+        """The last round of a loop, counted from 0; or what its condition has that nothing here does."""
+        clauses = node.children
+        tests = [part for clause in clauses for part in clause.children if _is(part, "loop_test")]
+        if len(clauses) > 1 or not tests:
+            return None, "until" if len(clauses) == 1 else "a loop with several conditions"
+        counter, sign, number = map(str, tests[0].children)
+        if len(tests) > 1 or counter != "@it" or sign not in ("<", "<="):
+            return None, "a loop over other rounds than the first"
+        return integer(number)[0] - (sign == "<"), None
+
     # Bodies
 
     def _disjunction(self, node: Any) -> ast.Body:
@@ -218,6 +264,8 @@ class Builder:
                 return ast.Boolean(str(token) == "true", span)
             case "float", (token,):
                 return ast.Float(float(token), span)
+            case "raw_string", (token,):
+                return ast.String(str(token).strip("r").strip("#")[1:-1], span)
             case "string", (token,):
                 return ast.String(self._text(token), span)
             case "nil", _:
@@ -227,6 +275,8 @@ class Builder:
             case "dollar", (name, *arguments):
                 return ast.Dollar(str(name)[1:], self._tuple(arguments[0]) if arguments else None, span)
             case "binary", (left, operator, right):
+                if self.is_flowlog and str(operator) in LEFT_TO_RIGHT:
+                    return self._left_to_right(node)
                 return ast.Call(str(operator), (self._expression(left), self._expression(right)), span)
             case "prefix", (operator, operand):
                 function = "neg" if operator == "-" else str(operator)
@@ -239,6 +289,21 @@ class Builder:
                 return self._parentheses(arguments)
             case _:
                 return self._rarer(node, span)
+
+    def _left_to_right(self, node: Any) -> ast.Expression:
+        """The operation as FlowLog reads it, in which operators bind equally."""
+        parts = list(_chain(node))
+        found = self._expression(parts[0])
+        for operator, operand in zip(parts[1::2], parts[2::2], strict=True):
+            right = self._expression(operand)
+            span = self.source.span(node.meta.start_pos, operand.meta.end_pos)
+            found = ast.Call(str(operator), (found, right), span)
+        levels = [_level(str(one)) for one in parts[1::2]]
+        if levels != sorted(levels, reverse=True):
+            hint = "write parentheses"
+            message = "FlowLog's operators are read from left to right"
+            self.diagnostics.warning("precedence", message, self._span(node), hint=hint)
+        return found
 
     def _rarer(self, node: Any, span: Span) -> ast.Expression:
         match node.data, node.children:

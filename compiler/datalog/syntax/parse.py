@@ -20,7 +20,7 @@ MOST_ERRORS = 20
 """Statements with errors that are left out before a text is given up: each costs one more parse of it."""
 BOUNDARY = re.compile(
     r'"(?:[^"\\\n]|\\.)*"|(?P<end>\.(?=\s|$|[^\w."]))|(?P<directive>\.(?:decl|type|number_type|symbol_type|input|output|printsize|'
-    r"limitsize|comp|init|override|pragma|query|functor|lattice)\b)|(?P<open>\{)|(?P<close>\})"
+    r"limitsize|comp|init|override|pragma|query|functor|lattice|extern|iterative)\b)|(?P<open>\{)|(?P<close>\})"
 )
 SPELLING = {
     "IDENT": "a name",
@@ -104,6 +104,7 @@ def _spelling(name: str) -> str:
         "AND": "an operator",
         "SHIFT": "an operator",
         "TIMES": "an operator",
+        "CAT": "an operator",
     }
     if name in words or pattern.type == "re":
         return words.get(name, name.lower().replace("_", " "))

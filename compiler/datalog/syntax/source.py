@@ -4,6 +4,7 @@ import re
 from bisect import bisect_right
 from dataclasses import field
 
+from kpg.compiler.datalog.syntax.flowlog import is_flowlog
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
@@ -66,6 +67,23 @@ class Source:
         return first.file.span(begin, max(begin, finish))
 
 
+NO_COMMENT = re.compile(r"[ \t]*#[ \t]*(?:include|define|undef|if|elif|else|endif|error|warning|line|pragma)")
+"""Begins a line that is the preprocessor's."""
+MARKED = re.compile(r'"(?:[^"\\\n]|\\.)*"|#')
+
+
+def blank_hash_comments(text: str) -> str:
+    """The text with blanks for FlowLog's comments, from ``#`` to the end of a line."""
+    return "".join(
+        line if NO_COMMENT.match(line) else _without_comment(line) for line in text.splitlines(keepends=True)
+    )
+
+
+def _without_comment(line: str) -> str:
+    start = next((found.start() for found in MARKED.finditer(line) if found[0] == "#"), None)
+    return line if start is None else line[:start] + re.sub(r"[^\n]", " ", line[start:])
+
+
 def blank_comments(text: str) -> tuple[str, int | None]:
     """The text with blanks for comments and a byte order mark, every other character where it was; the start
     of a comment that does not end.
@@ -82,4 +100,5 @@ def blank_comments(text: str) -> tuple[str, int | None]:
 
     if text.startswith(BYTE_ORDER_MARK):
         text = " " + text[1:]
-    return SKIPPED.sub(blank, text), unclosed
+    text = SKIPPED.sub(blank, text)
+    return blank_hash_comments(text) if "#" in text and is_flowlog(text) else text, unclosed

@@ -9,7 +9,11 @@ from kpg.compiler.rules.core import Domain
 from kpg.runtime.functions import aggregate_named
 from kpg.runtime.types import BIGINT
 
-IN_HEADS: Final = {"min": "min", "max": "max", "sum": "sum", "count": "count", "mean": "mean", "avg": "mean"}
+IN_HEADS: Final = {
+    **{name: name for name in ("min", "max", "sum", "count", "mean")},
+    **{name: name.lower() for name in ("MIN", "MAX", "SUM", "COUNT")},
+    **dict.fromkeys(("avg", "AVG", "average", "AVERAGE"), "mean"),
+}
 """What a call in a head's argument that is an aggregate is registered as."""
 
 

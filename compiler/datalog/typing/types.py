@@ -47,21 +47,23 @@ BASE: Mapping[str, TypeKind] = {
     "date": TypeKind(Domain.SQL, DATE),
     "timestamp": TypeKind(Domain.SQL, TIMESTAMP),
     "boolean": CONDITION,
+    **{f"{letters}{bits}": NUMBER for letters in ("int", "i") for bits in (8, 16, 32, 64)},
+    **{f"{letters}{bits}": UNSIGNED for letters in ("uint", "u") for bits in (8, 16, 32, 64)},
+    "f32": FLOAT,
+    "f64": FLOAT,
+    "string": SYMBOL,
+    "bool": CONDITION,
 }
+"""The types that there are, FlowLog's names for them among them."""
+OURS = ("number", "unsigned", "float", "symbol", "date", "timestamp", "boolean")
 OTHER_NAMES = {
     "int": "number",
-    "int32": "number",
-    "int64": "number",
     "integer": "number",
     "bigint": "number",
-    "uint32": "unsigned",
-    "uint64": "unsigned",
-    "string": "symbol",
     "text": "symbol",
     "varchar": "symbol",
     "double": "float",
     "real": "float",
-    "bool": "boolean",
 }
 """What other languages call the base types, for hints."""
 
@@ -224,7 +226,7 @@ class _Declaring:
     def undefined(self, name: ast.Name) -> None:
         """Notes that a type is not defined."""
         other = OTHER_NAMES.get(name.text.lower())
-        hint = f'did you mean "{other}"?' if other else did_you_mean(name.text, (*BASE, *self.declared))
+        hint = f'did you mean "{other}"?' if other else did_you_mean(name.text, (*OURS, *self.declared))
         self.diagnostics.error("undefined", f"type {name} is not defined", name.span, hint=hint)
 
     def spelled(self, reference: ast.TypeRef) -> str:

@@ -155,9 +155,58 @@ def test_transcripts(db: Database, tmp_path: Path) -> None:
     assert items(db) == [(7, "b", 0.5)]
 
 
+COMMANDS = """
+txn
+put Item 1,a,0.5
+put item "2,b c,0.5" +1
+put item 2,"b c",0.5 +2
+done
+put item 1,a,0.5 -1
+put item 2,"b c",0.5 -1
+put item "2,b c,0.5" -2
+file item more.csv +1
+put go True
+put go False
+quit
+put item 2,z,0.5
+"""
+
+
+def test_transcripts_as_flowlog_has_them(db: Database, tmp_path: Path) -> None:
+    (tmp_path / "more.csv").write_text("0,c,1\n8,d,1\n")
+    text = DECLARATIONS.format('(IO="command", delimiter=",")', "")
+    program = db.datalog(text + ".decl go() .input go(IO=command) .decl on() .output on on() :- go().")
+    out = io.StringIO()
+    play(program, COMMANDS, "t.txt", tmp_path, out)
+    assert out.getvalue().splitlines() == [
+        *("commit 1", "small(a, 1) +1", "small(b c, 2) +1"),
+        *("commit 2", "small(a, 1) -1", "commit 2", "commit 3", "small(b c, 2) -1"),
+        *("commit 4", "small(c, 0) +1", "commit 5", "on() +1", "commit 6", "on() -1"),
+    ]
+    assert items(db) == [(0, "c", 1.0), (8, "d", 1.0)]
+
+
+def test_copies_that_an_abort_takes_back(db: Database, tmp_path: Path) -> None:
+    program = db.datalog(DECLARATIONS.format("(IO=cmd)", ""))
+    lines = "begin\nput item 1\ta\t0 +2\nabort\nput item 1\ta\t0\nput item 1\ta\t0 -1\n"
+    play(program, lines.replace("\t", ","), "t.txt", tmp_path, io.StringIO())
+    assert items(db) == []
+
+
+def test_the_command_reads_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
+) -> None:
+    program = tmp_path / "p.dl"
+    program.write_text(DECLARATIONS.format('(IO="command")', ""))
+    assert run(monkeypatch, "run", str(program), "-D", str(tmp_path), stdin="put item 1,a,0\n") == 0
+    assert capsys.readouterr().out == "commit 1\nsmall(a, 1) +1\nsmall\t1\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("put item 1,a", "put line 1: 2 fields for the 3 columns of item"),
+        ("put item x,a,1", 'put line 1, column n: "x" is no number'),
         ("begin\nput item(1, 2, 3)\ncommit", "t.txt line 2: put item(1, 2, 3)"),
         ("begin\nput nothing(1)\n", "relation nothing is not defined"),
         ('\nput small("a", 1)\n', "t.txt line 2: put small("),

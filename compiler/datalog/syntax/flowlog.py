@@ -1,0 +1,260 @@
+"""What FlowLog's programs mean otherwise: how operators bind, what aggregates range over, blocks of rules.
+
+A text is FlowLog's if it declares columns of types that are named as FlowLog names them, or has its blocks.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final, TypeVar
+
+from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.syntax import ast
+from kpg.runtime.errors import Span
+
+T = TypeVar("T")
+ITS: Final = re.compile(
+    r":\s*(?:u?int(?:8|16|32|64)|[iu](?:8|16|32|64)|f32|f64|string|bool)\b"
+    r"|\bfixpoint\s*\{|\bloop\s+(?:while|until)\b|^\s*\.extern\s+fn\b",
+    re.MULTILINE,
+)
+ROWS: Final = "@rows"
+"""Follows a relation's name in that of the rows that its aggregate is over."""
+MOST_ROUNDS: Final = 200
+"""Of a loop that is written out round by round."""
+COUNTING: Final = ("count", "sum", "mean")
+"""Aggregates to which it matters whether a row is there twice."""
+WHOLE: Final = re.compile(r"number|unsigned|u?int(8|16|32|64)|[iu](8|16|32|64)")
+
+
+def is_flowlog(text: str) -> bool:
+    """Whether a text without comments is FlowLog's."""
+    return ITS.search(text) is not None
+
+
+def translate(
+    statements: Sequence["ast.Statement | ast.Block"], diagnostics: Diagnostics
+) -> tuple[ast.Statement, ...]:
+    """FlowLog's statements as ours; what has no equal is noted."""
+    flat = _without_blocks(statements, diagnostics)
+    declared = {name.text: one for one in flat if isinstance(one, ast.Declaration) for name in one.names}
+    made: list[ast.Statement] = []
+    helpers: dict[str, ast.Declaration] = {}
+    for one in flat:
+        one = _rewritten(one, _boolean)
+        if isinstance(one, ast.Clause) and len(one.heads) == 1:
+            made += _aggregated(one, declared, helpers)
+        else:
+            made.append(one)
+    return (*helpers.values(), *made)
+
+
+# Values
+
+
+def _boolean(node: Any) -> Any:
+    if isinstance(node, ast.Variable) and node.name in ("True", "False"):
+        return ast.Boolean(node.name == "True", node.span)
+    return node
+
+
+def _rewritten(node: T, change: Callable[[Any], Any]) -> T:
+    """The tree with each of its nodes changed, those inside first."""
+    found: Any = node
+    if isinstance(found, tuple):
+        made: Any = tuple(_rewritten(part, change) for part in found)
+        return made
+    if not is_dataclass(found) or isinstance(found, Span | type):
+        return node
+    changes = {}
+    for one in fields(found):
+        old = getattr(found, one.name)
+        new = _rewritten(old, change)
+        if new is not old and new != old:
+            changes[one.name] = new
+    result: T = change(replace(found, **changes) if changes else found)
+    return result
+
+
+# Aggregates: of the different rows of keys and values that all rules derive
+
+
+def _aggregated(
+    clause: ast.Clause, declared: dict[str, ast.Declaration], helpers: dict[str, ast.Declaration]
+) -> Iterator[ast.Statement]:
+    (head,) = clause.heads
+    places = [place for place, arg in enumerate(head.args) if _function(arg) in COUNTING]
+    declaration = declared.get(head.name.text)
+    if not places or declaration is None or len(declaration.attributes) != len(head.args):
+        yield clause
+        return
+    (place,) = places[:1]
+    call = head.args[place]
+    assert isinstance(call, ast.Call)
+    value = call.args[0]
+    rows = replace(head.name, text=head.name.text + ROWS)
+    is_new = rows.text not in helpers
+    if is_new:
+        helpers[rows.text] = _rows(declaration, rows, place, value, clause, declared)
+    args = (*head.args[:place], value, *head.args[place + 1 :])
+    yield replace(clause, heads=(replace(head, name=rows, args=args),))
+    if is_new:
+        yield _combined(clause, head, rows, place, declaration)
+
+
+def _function(arg: ast.Expression) -> str | None:
+    from kpg.compiler.datalog.typing.aggregates import head_aggregate
+
+    found = head_aggregate(arg)
+    return None if found is None else found[0]
+
+
+def _rows(
+    declaration: ast.Declaration,
+    name: ast.Name,
+    place: int,
+    value: ast.Expression,
+    clause: ast.Clause,
+    declared: dict[str, ast.Declaration],
+) -> ast.Declaration:
+    """The declaration of the rows: as the relation's, with the value's type."""
+    attributes = list(declaration.attributes)
+    found = _type_of(value, clause.body, declared)
+    if found is not None:
+        attributes[place] = replace(attributes[place], type=found)
+    return ast.Declaration((name,), tuple(attributes), (), declaration.span)
+
+
+def _type_of(
+    value: ast.Expression, body: ast.Body | None, declared: dict[str, ast.Declaration]
+) -> ast.TypeRef | None:
+    """The type of the first column that one of the value's variables stands in."""
+    names = [part.name for part in _nodes(value) if isinstance(part, ast.Variable)]
+    for atom in _nodes(body):
+        declaration = declared.get(atom.name.text) if isinstance(atom, ast.Atom) else None
+        if declaration is None or not isinstance(atom, ast.Atom):
+            continue
+        for arg, attribute in zip(atom.args, declaration.attributes, strict=False):
+            if isinstance(arg, ast.Variable) and arg.name in names[:1]:
+                return attribute.type
+    return None
+
+
+def _nodes(node: Any) -> Iterator[Any]:
+    if isinstance(node, tuple):
+        for part in node:
+            yield from _nodes(part)
+    elif is_dataclass(node) and not isinstance(node, Span | type):
+        yield node
+        for one in fields(node):
+            yield from _nodes(getattr(node, one.name))
+
+
+def _combined(
+    clause: ast.Clause, head: ast.Atom, rows: ast.Name, place: int, declaration: ast.Declaration
+) -> ast.Clause:
+    """The rule that aggregates the rows; a mean of a column of whole numbers is whole."""
+    span = clause.span
+    names = [ast.Variable(f"c{number}", span) for number in range(len(head.args))]
+    function = _function(head.args[place])
+    atom = ast.Atom(rows, tuple(names), span)
+    value: ast.Expression = ast.Call(str(function), (names[place],), span)
+    body: ast.Body = atom
+    if function == "mean" and WHOLE.fullmatch(declaration.attributes[place].type.name.text):
+        keys = tuple(ast.Underscore(span) if one is names[place] else one for one in names)
+        total = ast.Aggregate("sum", names[place], atom, span)
+        number = ast.Aggregate("count", None, ast.Atom(rows, keys, span), span)
+        value, body = ast.Call("/", (total, number), span), ast.Atom(rows, keys, span)
+    args = (*names[:place], value, *names[place + 1 :])
+    return ast.Clause((replace(head, args=args),), body, None, span)
+
+
+# Blocks
+
+
+def _without_blocks(
+    statements: Sequence["ast.Statement | ast.Block"], diagnostics: Diagnostics
+) -> list[ast.Statement]:
+    """The statements with blocks' rules in place of the blocks, if nothing later changes what they read."""
+    flat: list[ast.Statement] = []
+    for number, one in enumerate(statements):
+        if not isinstance(one, ast.Block):
+            flat.append(one)
+            continue
+        if one.other is not None:
+            hint = "what is supported is fixpoint { ... } and loop while { @it <= 10 } { ... }"
+            diagnostics.error("unsupported", f"{one.other} is not supported", one.span, hint=hint)
+            continue
+        _check_later(one, flat, statements[number + 1 :], diagnostics)
+        flat = _rounds(one, flat, diagnostics) if one.most is not None else [*flat, *one.clauses]
+    return flat
+
+
+def _check_later(
+    block: ast.Block,
+    before: Sequence[ast.Statement],
+    after: Sequence["ast.Statement | ast.Block"],
+    diagnostics: Diagnostics,
+) -> None:
+    """A block sees what was derived before it: rules after it may not add to that."""
+    clauses = (*(one for one in before if isinstance(one, ast.Clause)), *block.clauses)
+    read = {atom.name.text for one in clauses for atom in _nodes(one.body) if isinstance(atom, ast.Atom)}
+    read |= {head.name.text for one in block.clauses for head in one.heads}
+    for one in after:
+        later = one.clauses if isinstance(one, ast.Block) else (one,)
+        for clause in later:
+            if not isinstance(clause, ast.Clause) or clause.body is None:
+                continue
+            for head in clause.heads:
+                if head.name.text in read:
+                    message = f"a rule for {head.name} behind a block that reads it is not supported"
+                    hint = "put it before the block"
+                    diagnostics.error("unsupported", message, head.span, hint=hint)
+
+
+def _rounds(block: ast.Block, before: list[ast.Statement], diagnostics: Diagnostics) -> list[ast.Statement]:
+    """A loop of one relation, written out: each round derives from what there was before it."""
+    names = {head.name.text for clause in block.clauses for head in clause.heads}
+    declared = [one for one in before if isinstance(one, ast.Declaration)]
+    found = next((one for one in declared if any(name.text in names for name in one.names)), None)
+    if len(names) != 1 or found is None or (block.most or 0) >= MOST_ROUNDS:
+        message = f"a loop of other than one declared relation, or of more than {MOST_ROUNDS} rounds,"
+        diagnostics.error("unsupported", f"{message} is not supported", block.span)
+        return before
+    (name,) = names
+    terms = tuple(ast.Variable(f"c{place}", block.span) for place in range(len(found.attributes)))
+    if any(isinstance(one, ast.Directive) and _reads(one, name) for one in before):
+        diagnostics.error("unsupported", f"a loop of {name}, which is an input, is not supported", block.span)
+        return before
+    made = [_renamed(one, name, f"{name}@0") if isinstance(one, ast.Clause) else one for one in before]
+    rounds = (block.most or 0) + 1
+    for number in range(rounds + 1):
+        label = ast.Name(f"{name}@{number}", block.span)
+        made.append(replace(found, names=(label,), qualifiers=()))
+        if number:
+            old = f"{name}@{number - 1}"
+            made.append(_copy(label.text, old, terms, block.span))
+            made += [_renamed(_with_head(one, label), name, old) for one in block.clauses]
+    return [*made, _copy(name, f"{name}@{rounds}", terms, block.span)]
+
+
+def _reads(directive: ast.Directive, name: str) -> bool:
+    return directive.kind == "input" and any(one.text == name for one in directive.names)
+
+
+def _with_head(clause: ast.Clause, name: ast.Name) -> ast.Clause:
+    return replace(clause, heads=tuple(replace(head, name=name) for head in clause.heads))
+
+
+def _renamed(clause: ast.Clause, old: str, new: str) -> ast.Clause:
+    def change(node: Any) -> Any:
+        if isinstance(node, ast.Atom) and node.name.text == old:
+            return replace(node, name=replace(node.name, text=new))
+        return node
+
+    return _rewritten(clause, change)
+
+
+def _copy(target: str, source: str, terms: tuple[ast.Variable, ...], span: Span) -> ast.Clause:
+    head = ast.Atom(ast.Name(target, span), terms, span)
+    return ast.Clause((head,), ast.Atom(ast.Name(source, span), terms, span), None, span)
