@@ -6,10 +6,10 @@ from dataclasses import field, replace
 from typing import Final
 
 from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.failing import is_total
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import Catalog, ViewEntry
-from kpg.compiler.demand.failing import is_total
 from kpg.compiler.demand.rules import Rules
 from kpg.compiler.demand.seeds import constants
 from kpg.compiler.passes._selection import peel

@@ -6,9 +6,9 @@ from operator import add
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.failing import is_total
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import width
-from kpg.compiler.demand.failing import is_total
 from kpg.compiler.passes._selection import Selection, build
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, remap

@@ -10,11 +10,11 @@ from dataclasses import field
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.failing import is_total
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import free_locals, walk
 from kpg.compiler.demand.bodies import NotRules, Taking
 from kpg.compiler.demand.body import Absence, Body, Part
-from kpg.compiler.demand.failing import is_total
 from kpg.compiler.demand.hoist import counts_rounds
 from kpg.compiler.demand.scalars import NOWHERE, Numbered
 from kpg.compiler.passes._selection import build, peel

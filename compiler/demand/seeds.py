@@ -5,7 +5,7 @@ from itertools import product
 from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.demand.failing import INTEGERS, widens
+from kpg.compiler.algebra.failing import INTEGERS, widens
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import Type
 

@@ -3,10 +3,11 @@
 from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.failing import after, is_total
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import all_columns, conjuncts, substitute, written_size
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Column, Scalar
+from kpg.runtime.scalar import Column, Scalar, columns
 
 MOST_NODES: Final = 2000
 """A selection is not merged with the one below where that would write out more scalars than this."""
@@ -45,8 +46,20 @@ def _with_layer(below: Selection, layer: algebra.Map | algebra.Filter | algebra.
         case _:
             assert_never(layer)
     if isinstance(layer, algebra.Filter):
+        new = tuple(_in_turn(below, old, one) for old, one in zip(layer.predicates, new, strict=True))
         return Selection(below.core, conjuncts((*below.predicates, *new)), below.outputs)
     return Selection(below.core, below.predicates, (*below.outputs, *new))
+
+
+def _in_turn(below: Selection, predicate: Scalar, written: Scalar) -> Scalar:
+    """A predicate over the selection's outputs, ``written`` over its core: after the core's own tests."""
+    core = below.core
+    computed = (below.outputs[column] for column in columns(predicate))
+    if not isinstance(core, algebra.Join) or all(map(is_total, computed)):
+        return written
+    owners = [place for place, source in enumerate(core.inputs) for _ in algebra.types(source)]
+    tests = (*core.on, *below.predicates)
+    return after(written, tests, lambda scalar: frozenset(owners[column] for column in columns(scalar)))
 
 
 def build(selection: Selection) -> Rel:

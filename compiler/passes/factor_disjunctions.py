@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.failing import is_total
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import conjuncts
 from kpg.compiler.algebra.traverse import transform_up, width
@@ -56,7 +57,10 @@ def _any(branches: Iterable[Scalar]) -> Scalar:
 
 
 def _implied(inputs: Sequence[Rel], predicates: Sequence[Scalar]) -> Iterator[Scalar]:
-    """For each disjunction over several inputs, its consequence for each one that all branches restrict."""
+    """For each disjunction over several inputs, its consequence for each one that all branches restrict.
+
+    What may fail in rows that another input rejects is left out.
+    """
     for predicate in predicates:
         if not (isinstance(predicate, Call) and predicate.function == "or"):
             continue
@@ -67,7 +71,7 @@ def _implied(inputs: Sequence[Rel], predicates: Sequence[Scalar]) -> Iterator[Sc
             if columns(predicate) <= own:
                 continue
             parts = [
-                [p for p in conjuncts([branch]) if columns(p) and columns(p) <= own]
+                [p for p in conjuncts([branch]) if columns(p) and columns(p) <= own and is_total(p)]
                 for branch in predicate.args
             ]
             if all(parts):

@@ -1,13 +1,15 @@
 """Join the inputs of nested inner joins in one join."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.failing import is_total
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import all_columns, conjuncts, substitute
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.passes._selection import Selection, build, peel
-from kpg.runtime.scalar import Scalar, remap
+from kpg.runtime.scalar import Scalar, columns, remap
 
 
 def flatten_joins(rel: Rel) -> Rel:
@@ -26,7 +28,8 @@ def _flattened(node: Rel) -> Rel:
     if not isinstance(node, algebra.Join) or node.orders:
         return node
     parts = [peel(source) for source in node.inputs]
-    if not any(map(_is_open, parts)):
+    nesting = _nesting(node, parts)
+    if not any(nesting):
         if len(node.inputs) == 1:
             return algebra.Filter(node.inputs[0], node.on) if node.on else node.inputs[0]
         return node
@@ -34,8 +37,7 @@ def _flattened(node: Rel) -> Rel:
     on: list[Scalar] = []
     values: list[Scalar] = []
     start = 0
-    for part, source in zip(parts, node.inputs, strict=True):
-        nested = _is_open(part)
+    for part, source, nested in zip(parts, node.inputs, nesting, strict=True):
         selection = part if nested else Selection(source, (), all_columns(source))
         core = selection.core
         inputs += core.inputs if isinstance(core, algebra.Join) and nested else (core,)
@@ -47,9 +49,20 @@ def _flattened(node: Rel) -> Rel:
     return build(Selection(algebra.Join(tuple(inputs), conjuncts(on)), (), tuple(values)))
 
 
-def _is_open(part: Selection) -> bool:
-    """Whether it is a join that may become part of another."""
-    return isinstance(part.core, algebra.Join) and not part.core.orders
+def _nesting(join: algebra.Join, parts: Sequence[Selection]) -> list[bool]:
+    """For each input of a join, whether it is a join that may become part of it.
+
+    It may not if the outer one compares what may fail in rows that the inner one does not have.
+    """
+    compared = frozenset[int]().union(*map(columns, join.on))
+    result: list[bool] = []
+    start = 0
+    for part in parts:
+        shown = part.outputs
+        fails = any(start + place in compared and not is_total(one) for place, one in enumerate(shown))
+        result.append(isinstance(part.core, algebra.Join) and not part.core.orders and not fails)
+        start += len(shown)
+    return result
 
 
 def _shifted(scalar: Scalar, start: int) -> Scalar:

@@ -7,7 +7,7 @@ from typing import Final, assert_never
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import scalars, transform_up, with_scalars
 from kpg.runtime.functions import NullRule, functions
-from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, transform
+from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, transform
 from kpg.runtime.types import ERROR, MAX_WORD, Kind, Type
 
 ORDER: Final[Mapping[str, Callable[[int, int], bool]]] = {
@@ -48,10 +48,18 @@ def _folded(scalar: Scalar) -> Scalar:
             return _logic(scalar)
         case Call(args=args) if args and all(isinstance(arg, Literal) for arg in args):
             return _value(scalar, [arg for arg in args if isinstance(arg, Literal)]) or scalar
+        case Call(function=function, args=args, type=type_) if function in _PROPAGATING:
+            null = any(isinstance(arg, Literal) and arg.value is None for arg in args)
+            # What is constant and fails does so whatever is done with it, as in Postgres.
+            return Literal(None, type_) if null and all(map(_is_plain, args)) else scalar
         case Column() | Fetch() | Literal() | If() | Call():
             return scalar
         case _:
             assert_never(scalar)
+
+
+def _is_plain(scalar: Scalar) -> bool:
+    return isinstance(scalar, Literal) or bool(columns(scalar))
 
 
 def _logic(call: Call) -> Scalar:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from kpg.compiler.algebra.failing import never_fails
 from kpg.compiler.physical.access import Need, choose
 from kpg.compiler.physical.classes import Classes, classify
 from kpg.compiler.physical.context import Planning
@@ -43,17 +44,33 @@ def plan_join(planning: Planning, problem: Problem) -> Ref:
     threshold = find_threshold(problem, classes) if planning.around is None else None
     if threshold is not None:
         return _range_join(planning, threshold)
-    settled = frozenset(i for i, r in enumerate(problem.relations) if r.table is None)
-    streams = tuple(_stream(planning, problem, classes, slot) for slot in range(len(problem.relations)))
+    settled = frozenset(
+        slot
+        for slot, relation in enumerate(problem.relations)
+        if relation.table is None or _is_guarded(problem, classes, slot)
+    )
+    slots = range(len(problem.relations))
+    streams = tuple(_stream(planning, problem, classes, slot, settled) for slot in slots)
     if len(problem.relations) == 1:
         return _only_one(planning, problem, classes, streams[0], settled)
     orders = lookup_orders(problem, classes)
-    for step in (step for steps in orders for step in steps):
+    for step in (step for steps in orders for step in steps if step.slot not in settled):
         need = _need(problem, step)
         if need is not None:
             planning.access.ask(need)
     draft = Draft(problem, classes, streams, orders, settled)
     return planning.builder.defer(partial(_joined, planning, draft), _types(planning, problem, streams))
+
+
+def _is_guarded(problem: Problem, classes: Classes, slot: int) -> bool:
+    """Whether the relation's rows may be looked up by what can fail in those that its predicates reject.
+
+    Such rows must not be in an arrangement: a base table's then holds the others only.
+    """
+    keys = (one.alone.get(slot) for one in classes.classes)
+    return any(is_settled(problem, p, frozenset((slot,))) for p in classes.rest) and not all(
+        key is None or never_fails(key) for key in keys
+    )
 
 
 def _types(planning: Planning, problem: Problem, streams: Sequence[Stream]) -> Types:
@@ -111,19 +128,23 @@ def _only_one(planning: Planning, problem: Problem, classes: Classes, stream: St
     return planning.builder.linear(stream.ref, path.mfp)
 
 
-def _stream(planning: Planning, problem: Problem, classes: Classes, slot: int) -> Stream:
+def _stream(planning: Planning, problem: Problem, classes: Classes, slot: int, settled: Slots) -> Stream:
     """The relation's changes: rowids of a table, the columns in demand of a derived relation."""
     relation = problem.relations[slot]
-    if relation.table is not None:
+    if relation.table is not None and slot not in settled:
         return Stream(planning.builder.add(plan.Source(relation.table)), (relation.rowid,))
-    own = [p for p in classes.rest if is_settled(problem, p, frozenset((slot,)))]
+    own = [p for p in classes.rest if is_settled(problem, p, settled) and slot in problem.slots(p)]
     items = _demanded(problem, classes, relation, own)
     own += [Call("is_not_null", (member,), BOOLEAN) for member in _compared(problem, classes, slot)]
+    first = relation.start if relation.table is None else relation.rowid.index
 
     def local(scalar: Scalar) -> Scalar:
-        return remap(scalar, lambda column: column - relation.start)
+        return remap(scalar, lambda column: column - first)
 
     mfp = Mfp(tuple(local(predicate) for predicate in own), tuple(local(item) for item in items))
+    if relation.table is not None:
+        source = planning.builder.add(plan.Source(relation.table))
+        return Stream(planning.builder.linear(source, mfp), items)
     if isinstance(relation.source, int):
         return Stream(planning.builder.linear(relation.source, mfp), items)
     return Stream(planning.lower(planning, relation.source, mfp), items)
@@ -139,6 +160,8 @@ def _demanded(
     problem: Problem, classes: Classes, relation: Relation, own: Sequence[Scalar]
 ) -> tuple[Scalar, ...]:
     """The columns of a derived relation that more than its own predicates reads; one, if it has any."""
+    if relation.table is not None:
+        return (relation.rowid,)
     scalars = [*problem.outputs, *(p for p in classes.rest if p not in own)]
     scalars += [member for one in classes.classes for member in one.members]
     used = frozenset[int]().union(*(columns(scalar) for scalar in scalars))

@@ -3,6 +3,7 @@
 from typing import Final, assert_never
 
 from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.failing import is_total
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import all_columns, conjuncts, written_size
 from kpg.compiler.physical.context import Planning
@@ -14,7 +15,7 @@ from kpg.compiler.physical.topk import plan_topk
 from kpg.runtime import plan
 from kpg.runtime.errors import NotSupportedError, Span
 from kpg.runtime.plan import Mfp, Ref
-from kpg.runtime.scalar import Column, Fetch, Scalar, remap
+from kpg.runtime.scalar import Column, Fetch, Scalar, columns, remap
 from kpg.runtime.types import ROWID
 
 MOST_NODES: Final = 5000
@@ -34,6 +35,10 @@ def lower(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
 
 def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
     builder = planning.builder
+    if isinstance(rel, algebra.Join | algebra.Union) and not all(
+        map(is_total, (*mfp.predicates, *mfp.outputs))
+    ):
+        return _in_two(planning, rel, mfp)
     match rel:
         case algebra.Get():
             return _get(planning, rel, mfp)
@@ -77,6 +82,23 @@ def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
             return plan_loop(planning, rel, mfp)
         case _:
             assert_never(rel)
+
+
+def _in_two(planning: Planning, rel: algebra.Join | algebra.Union, mfp: Mfp) -> Ref:
+    """What may fail as a step of its own: rows that come in one part of the relation may go in another.
+
+    A step finds those that cancel out (``runtime.operators.linear.apply_all``), a part alone cannot.
+    """
+    early = tuple(test for test in mfp.predicates if is_total(test))
+    late = tuple(test for test in mfp.predicates if test not in early)
+    places = sorted(frozenset[int]().union(*map(columns, (*late, *mfp.outputs))))
+    types = algebra.types(rel)
+    ref = lower(planning, rel, Mfp(early, tuple(Column(place, types[place]) for place in places)))
+
+    def moved(scalar: Scalar) -> Scalar:
+        return remap(scalar, places.index)
+
+    return planning.builder.linear(ref, Mfp(tuple(map(moved, late)), tuple(map(moved, mfp.outputs))))
 
 
 def _all(rel: Rel) -> Mfp:

@@ -111,8 +111,7 @@ def problem_of(planning: Planning, join: algebra.Join, mfp: Mfp) -> Problem:
         values += [substitute(output, base) for output in over_core.outputs]
         relations.append(relation)
         start = relation.stop
-    tests = [*join.on, *mfp.predicates]
-    predicates += [substitute(test, values) for test in tests]
+    predicates += [substitute(test, values) for test in (*join.on, *mfp.predicates)]
     outputs = tuple(substitute(output, values) for output in mfp.outputs)
     return Problem(tuple(relations), conjuncts(predicates), outputs, join.orders)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from kpg.compiler.sql.lower.expand import expanded, is_call
+from kpg.compiler.sql.lower.failing import Deferred, deferred
 from kpg.compiler.sql.lower.lowered import DEAD, Lowered, Lowering, distinct, join, narrowed, where
 from kpg.compiler.sql.lower.subquery import apply_filter, is_filter, with_values
 from kpg.compiler.sql.tree import (
@@ -79,11 +80,17 @@ def lower_block(ctx: Lowering, block: Block, outer: Lowered | None, needed: Ids)
     parts = [where(part, [p for p in plain if columns(p) and part.has(columns(p))]) for part in parts]
     plain = [p for p in plain if not columns(p) or not any(part.has(columns(p)) for part in parts)]
     nested_used = frozenset[int]().union(*(used(p, subqueries) for p in nested))
+    asked = frozenset[int]().union(nested_used, *(columns(p) for p in plain))
+    late = Deferred()
+    if nested:
+        parts, late = deferred(ctx, parts, asked)
+        wanted = late.needed(wanted)
     if any(not is_filter(ctx, p) for p in nested):
         kept = wanted | _tying(parts, outer)
         parts = [ctx.share(narrowed(ctx, part, kept)) for part in parts]
     current = combine(ctx, parts, plain, outer, nested_used)
-    return apply_predicates(ctx, current, nested, parts, outer, needed)
+    current = apply_predicates(ctx, current, nested, parts, outer, late.needed(needed))
+    return late.computed(current, needed)
 
 
 def _tying(parts: Sequence[Lowered], outer: Lowered | None) -> Ids:

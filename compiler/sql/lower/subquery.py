@@ -1,23 +1,27 @@
 """Subqueries in scalars: as semijoins where they filter, as joined columns where their value is used."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from kpg.compiler.algebra import facts
 from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.failing import is_total
 from kpg.compiler.sql.lower import block as blocks
+from kpg.compiler.sql.lower.failing import Conditions, Part, askers, late_value, may_fail, over, refused
 from kpg.compiler.sql.lower.lowered import (
     Lowered,
     Lowering,
     distinct,
     extend,
     join,
+    keep,
     minus,
     one_row,
     project,
-    renamed,
     row_count,
     union,
+    where,
 )
 from kpg.compiler.sql.lower.semijoin import antijoin, semijoin
 from kpg.compiler.sql.tree import (
@@ -41,7 +45,7 @@ from kpg.compiler.sql.tree import (
 )
 from kpg.runtime.functions import aggregate_named
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns, transform
+from kpg.runtime.scalar import Call, Column, Literal, Scalar, columns
 from kpg.runtime.types import BOOLEAN
 
 
@@ -140,28 +144,19 @@ def _peeled(node: Node, comparison: tuple[Scalar, ...], exists: bool) -> tuple[N
     """The node without what does not matter to whether a row with certain values exists."""
     while True:
         match node:
-            case Map(input=source, ids=ids, scalars=scalars):
-                comparison = tuple(
-                    _substituted(part, dict(zip(ids, scalars, strict=True))) for part in comparison
-                )
+            case Map(input=source, ids=ids, scalars=scalars) if all(map(is_total, scalars)):
+                comparison = tuple(over(part, dict(zip(ids, scalars, strict=True))) for part in comparison)
                 node = source
             case Distinct(input=source):
                 node = source
             case TopK(input=source, group=(), limit=limit, offset=0) if exists and limit != 0:
                 node = source
-            case TopK() | Scan() | Shared() | Rows() | Filter() | Join():
+            case Map() | TopK() | Scan() | Shared() | Rows() | Filter() | Join():
                 return node, comparison
             case Group() | GroupingSets() | SetOperation() | Expand():
                 return node, comparison
             case _:
                 assert_never(node)
-
-
-def _substituted(scalar: Scalar, values: dict[int, Scalar]) -> Scalar:
-    def rewrite(part: Scalar) -> Scalar:
-        return values.get(part.index, part) if isinstance(part, Column) else part
-
-    return transform(scalar, rewrite)
 
 
 def with_values(
@@ -176,55 +171,109 @@ def with_values(
 
     ``filtering``: the scalars are predicates about to be applied, so that rows they reject may be missing.
     """
+    values: dict[int, Scalar] = {}
     for scalar in scalars:
         rejected = facts.rejected_nulls(scalar) if filtering else frozenset()
-        for id_ in sorted(columns(scalar)):
-            subquery = ctx.resolved.subqueries.get(id_)
-            if subquery is None or id_ in current.ids:
+        asked = askers(ctx, scalar)
+        for id_ in sorted(asked):
+            if id_ in current.ids or id_ in values:
                 continue
-            current = with_values(ctx, current, subquery.comparison, ())
-            if subquery.kind == "scalar":
-                current = _with_scalar(ctx, current, subquery, providers, id_ in rejected)
-            else:
-                current = _with_truth(ctx, current, subquery)
-    return current
+            subquery, conditions = ctx.resolved.subqueries[id_], asked[id_]
+            late = late_value(ctx, subquery) if conditions else None
+            if late is None:
+                current = with_values(ctx, current, subquery.comparison, ())
+                current = _with_value(ctx, current, subquery, conditions, providers, id_ in rejected)
+                continue
+            values[id_] = late.value
+            if late.part is not None:
+                current = _with_part(ctx, current, late.part, conditions, providers, False)
+    missing = [id_ for id_ in values if id_ not in current.ids]
+    return extend(current, missing, [values[id_] for id_ in missing])
 
 
-def _with_scalar(
-    ctx: Lowering, current: Lowered, subquery: Subquery, providers: Sequence[Lowered], rejecting: bool
+def _with_value(
+    ctx: Lowering,
+    current: Lowered,
+    subquery: Subquery,
+    conditions: Conditions,
+    providers: Sequence[Lowered],
+    rejecting: bool,
 ) -> Lowered:
-    node, value = subquery.query.node, subquery.query.columns[0].index
+    """The relation with the subquery's value; where the conditions do not hold, NULL may stand for it."""
+    if subquery.kind == "scalar":
+        value = subquery.query.columns[0].index
+        part = Part(subquery.query.node, {value: subquery.id}, subquery.place)
+        return _with_part(ctx, current, part, conditions, providers, rejecting)
+    if conditions and may_fail(ctx, (subquery.query.node,), subquery.comparison):
+        return _where_asked(ctx, current, conditions, lambda asking: _with_truth(ctx, asking, subquery))
+    return _with_truth(ctx, current, subquery)
+
+
+def _where_asked(
+    ctx: Lowering, current: Lowered, conditions: Conditions, attached: Callable[[Lowered], Lowered]
+) -> Lowered:
+    """The rows that ask, by the conditions, with more columns, and the others with NULL in these."""
+    current = ctx.share(with_values(ctx, current, conditions, ()))
+    found = attached(where(current, conditions))
+    rest = where(current, [refused(conditions)])
+    names = [id_ for id_ in found.ids if id_ not in rest.ids]
+    rest = extend(rest, names, [Literal(None, found.type_of(id_)) for id_ in names])
+    both = frozenset(rest.ids)
+    return replace(union([keep(found, both), rest]), keys=tuple(ctx.keys(current)))
+
+
+def _with_part(
+    ctx: Lowering,
+    current: Lowered,
+    part: Part,
+    conditions: Conditions,
+    providers: Sequence[Lowered],
+    rejecting: bool,
+) -> Lowered:
+    """The relation with columns of the one row that a subquery has, NULL where it has none."""
+
+    def asking(rows: Lowered) -> Lowered:
+        return _with_part(ctx, rows, part, (), (), False)
+
+    node = part.node
+    if conditions and may_fail(ctx, (node,), ()):
+        return _where_asked(ctx, current, conditions, asking)
     references = free(node, ctx.resolved.subqueries)
     # More correlation values than there are rows outside could only do harm by an error: a second row.
     certain = _always_one_row(node)
     values = None
     if references:
-        near = [part for part in providers if certain and not references.isdisjoint(part.ids)]
+        near = [one for one in providers if certain and not references.isdisjoint(one.ids)]
         source = near[0] if len(near) == 1 and len(providers) > 1 and near[0].has(references) else None
         if source is None:
             source = current = ctx.share(current)
         values = ctx.share(distinct(ctx, source, sorted(references)))
-    if rejecting and certain and _null_without_rows(node, value):
+    if rejecting and certain and _null_without_rows(node, next(iter(part.names))):
         ctx.unfilled.add(id(_innermost(node)))
-    rows = ctx.lower(node, values, frozenset((value,)))
+    rows = ctx.lower(node, values, frozenset(part.names))
     group = values.ids if values is not None else ()
-    rows = renamed(project(rows, (*group, value)), value, subquery.id)
+    rows = project(rows, (*group, *part.names))
+    rows = Lowered(rows.rel, tuple(part.names.get(id_, id_) for id_ in rows.ids), rows.keys)
     if not ctx.is_unique(rows, group):
-        rows = Lowered(algebra.Single(rows.rel, tuple(range(len(group))), subquery.place), rows.ids)
+        if conditions:
+            return _where_asked(ctx, current, conditions, asking)
+        rows = Lowered(algebra.Single(rows.rel, tuple(range(len(group))), part.place), rows.ids)
     if not certain and not rejecting:
-        rows = _padded(ctx, rows, values, subquery)
+        rows = _padded(ctx, rows, values)
     result = join(ctx, [current, rows])
     return Lowered(result.rel, result.ids, tuple(ctx.keys(current)))
 
 
-def _padded(ctx: Lowering, rows: Lowered, values: Lowered | None, subquery: Subquery) -> Lowered:
-    """The rows, and one with NULL for each combination of correlation values that has none."""
+def _padded(ctx: Lowering, rows: Lowered, values: Lowered | None) -> Lowered:
+    """The rows, and one with NULLs for each combination of correlation values that has none."""
     rows = ctx.share(rows)
     if values is None:
         missing = row_count(ctx, rows, positive=False)
+        names = list(rows.ids)
     else:
         missing = minus(values, project(rows, values.ids))
-    padding = extend(missing, [subquery.id], [Literal(None, subquery.type)])
+        names = [id_ for id_ in rows.ids if id_ not in values.ids]
+    padding = extend(missing, names, [Literal(None, rows.type_of(id_)) for id_ in names])
     return union([rows, padding])
 
 
@@ -247,7 +296,7 @@ def _null_without_rows(node: Node, value: int) -> bool:
     """Whether the value computed over an aggregation is NULL where there was no row to aggregate."""
     scalar: Scalar = Column(value, BOOLEAN)
     while isinstance(node, Map):
-        scalar = _substituted(scalar, dict(zip(node.ids, node.scalars, strict=True)))
+        scalar = over(scalar, dict(zip(node.ids, node.scalars, strict=True)))
         node = node.input
     assert isinstance(node, Group)
     calls = zip(node.ids, node.aggregates, strict=True)

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from kpg.compiler.algebra.failing import is_total
 from kpg.compiler.algebra.rel import Constant, Filter, Get, Join, Let, LetRec, LocalGet, Map, Project
-from kpg.compiler.demand.failing import is_total, may_fail
+from kpg.compiler.demand.failing import may_fail
 from kpg.compiler.demand.hoist import counts_rounds, hoisted
 from kpg.compiler.demand.joins import Link, links
 from kpg.compiler.demand.seeds import constants
