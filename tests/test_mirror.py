@@ -138,6 +138,8 @@ ELSEWHERE: dict[str, str] = {
     },
     "runtime/functions/aggregation.py": AGGREGATES,
     "runtime/functions/algorithms.py": AGGREGATES,
+    "runtime/functions/ordered_sets.py": AGGREGATES,
+    "runtime/functions/sequences.py": AGGREGATES,
     **{f"runtime/mfp/{name}.py": MFP for name in ("assemble", "errors", "lower", "memo", "segment")},
     "runtime/convert/interned.py": "unit/convert/test_arrow.py",
     **{f"runtime/values/{name}.py": "unit/values/test_codec.py" for name in ("numeric", "text", "words")},

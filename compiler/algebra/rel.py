@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import assert_never
 
 from kpg.runtime.errors import Span
+from kpg.runtime.functions import Direction
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import BIGINT, HashedOnce, Type, hash_once
@@ -89,13 +90,16 @@ class Join(HashedOnce):
 class AggregateCall:
     """An aggregate: ``count`` (of rows when ``args`` is empty), ``sum``, ``min``, ``max``, ``string_agg``...
 
-    ``avg`` and the like are rewritten to these when bound.
+    ``avg`` and the like are rewritten to these when bound. ``distinct``: of rows with equal ``args`` one
+    counts; what an accumulable aggregate does not take is there to tell rows apart.
     """
 
     function: str
     args: tuple[Scalar, ...]
     distinct: bool
     type: Type
+    order: tuple[Direction, ...] = ()
+    """The rows are taken in the order of as many keys, the last of ``args``."""
     text: str = field(default="", compare=False)
     """The call as the user would recognise it, for errors."""
 

@@ -12,7 +12,7 @@ from kpg.compiler.algebra.rel import types as types_of
 from kpg.compiler.algebra.scalar_text import Reader, Types, scalar_text, value_text
 from kpg.compiler.algebra.traverse import children, walk
 from kpg.runtime.errors import InternalError, ProgrammingError
-from kpg.runtime.functions import resolve_aggregate
+from kpg.runtime.functions import Direction, resolve_aggregate
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import Type
 
@@ -85,18 +85,20 @@ def _types(types: tuple[Type, ...]) -> str:
 
 
 def _order(order: tuple[OrderBy, ...]) -> str:
-    return ", ".join(
-        f"{key.column} {'desc' if key.descending else 'asc'} {'first' if key.nulls_first else 'last'}"
-        for key in order
-    )
+    return ", ".join(f"{key.column} {_direction(key)}" for key in order)
+
+
+def _direction(key: OrderBy | Direction) -> str:
+    return f"{'desc' if key.descending else 'asc'} {'first' if key.nulls_first else 'last'}"
 
 
 def aggregate_text(call: AggregateCall, types: Types) -> str:
     """An aggregate as text, over an input with columns of these types."""
     inner = ", ".join(scalar_text(arg, types) for arg in call.args)
     distinct = "distinct " if call.distinct else ""
+    order = "".join(f" {_direction(key)}" for key in call.order)
     known = _aggregate_type(call.function, call.args) == call.type
-    return f"{call.function}({distinct}{inner})" + ("" if known else f"::{call.type}")
+    return f"{call.function}({distinct}{inner}){order}" + ("" if known else f"::{call.type}")
 
 
 def call_text(call: algebra.RowCall, types: Types) -> str:
@@ -236,10 +238,13 @@ def _aggregate(reader: Reader, types: Types) -> AggregateCall:
     reader.take("(")
     distinct = reader.accept("distinct")
     args = reader.scalars(types, ")")
+    order: list[Direction] = []
+    while (descending := reader.accept("desc")) or reader.accept("asc"):
+        order.append(Direction(descending, reader.take() == "first"))
     type_ = reader.type() if reader.accept("::") else _aggregate_type(function, args)
     if type_ is None:
         raise InternalError(f"the type of {function} cannot be inferred")
-    return AggregateCall(function, args, distinct, type_)
+    return AggregateCall(function, args, distinct, type_, tuple(order))
 
 
 def _expand(reader: Reader, source: Rel) -> algebra.Expand:

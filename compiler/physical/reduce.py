@@ -117,7 +117,7 @@ def _pieces(planning: Planning, rows: Rows, calls: Sequence[AggregateCall]) -> l
     for place, call in enumerate(calls):
         match _function(call).maintenance:
             case Accumulable() if call.distinct and call.args:
-                distinct.setdefault(call.args, []).append(place)
+                distinct.setdefault(tuple(dict.fromkeys(call.args)), []).append(place)
             case Accumulable():
                 plain.append(place)
             case Hierarchical():
@@ -175,13 +175,14 @@ def _basic(planning: Planning, rows: Rows, calls: Sequence[AggregateCall], place
     """Aggregates that read their whole group again."""
     builder = planning.builder
     call = calls[places[0]]
-    chosen = (*rows.keys, *(rows.place(arg) for arg in call.args))
+    operands = tuple(dict.fromkeys(call.args))
+    chosen = (*rows.keys, *map(rows.place, operands))
     ref = builder.linear(rows.ref, Mfp((), chosen))
     if call.distinct:
         ref = builder.add(plan.Distinct(ref))
-    arguments = tuple(range(rows.group, len(chosen)))
+    arguments = tuple(rows.group + operands.index(arg) for arg in call.args)
     types = tuple(arg.type for arg in call.args)
-    basic = plan.BasicAggregate(call.function, arguments, types, call.type)
+    basic = plan.BasicAggregate(call.function, arguments, types, call.type, call.order)
     ref = builder.add(plan.BasicReduce(builder.arrange(ref, rows.group), rows.group, (basic,)))
     return Piece(ref, tuple(places))
 

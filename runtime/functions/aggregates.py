@@ -1,6 +1,6 @@
 """The aggregate functions, one entry each: see ``aggregation.AggregateFunction`` for what an entry says."""
 
-from kpg.runtime.functions import algorithms
+from kpg.runtime.functions import algorithms, sequences
 from kpg.runtime.functions.aggregation import (
     Accumulable,
     AccumulatorKind,
@@ -49,7 +49,7 @@ def _extreme(types: Types) -> Signature | None:
     return Signature(types, types[0]) if len(types) == 1 else None
 
 
-def _number(types: Types) -> Signature | None:
+def number_rule(types: Types) -> Signature | None:
     if len(types) != 1 or not (types[0].is_numeric or is_unknown(types[0])):
         return None
     return Signature((DOUBLE,) if is_unknown(types[0]) else types, DOUBLE)
@@ -61,7 +61,7 @@ def _numeric(types: Types) -> Signature | None:
 
 
 def _double(types: Types) -> Signature | None:
-    return None if _number(types) is None else Signature((DOUBLE,), DOUBLE)
+    return None if number_rule(types) is None else Signature((DOUBLE,), DOUBLE)
 
 
 def _condition(types: Types) -> Signature | None:
@@ -161,7 +161,7 @@ for _name in ("avg", "mean"):
             "a number",
             "Mean, as DOUBLE.",
             {"(1), (2), (NULL)": "1.5", "(0.5), (0.25)": "0.375"},
-            _number,
+            number_rule,
             algorithms.averaging,
             Composed(_mean),
             numeric="$avg",
@@ -237,9 +237,9 @@ register(
         "The texts in their order, each after the first with its separator before it.",
         {"('a', '+'), (NULL, '+'), ('b', '+')": "'a+b'"},
         _text,
-        algorithms.joining,
+        sequences.natural(sequences.joining),
         Basic(),
-        order_sensitive=True,
+        in_order=sequences.joining,
     )
 )
 register(
@@ -249,7 +249,7 @@ register(
         "The value in the middle, or the mean of the two that are.",
         {"(7), (1), (2), (NULL)": "2", "(1), (10), (4), (2)": "3"},
         _double,
-        algorithms.median,
+        sequences.natural(sequences.median),
         Basic(),
     )
 )
@@ -268,7 +268,7 @@ for _name, _doc, _expected, _sample, _root in _SPREADS:
             "a number",
             _doc,
             {"(1), (2), (3), (NULL)": _expected},
-            _number,
+            number_rule,
             algorithms.spreading(sample=_sample, root=_root),
             _spread(sample=_sample, root=_root),
         )

@@ -92,6 +92,7 @@ class Part:
 
     function: str
     args: tuple[Scalar, ...]
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,29 @@ class Composed:
 
 
 Maintenance = Accumulable | Hierarchical | Basic | Composed
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """How a key of an ORDER BY puts rows in order."""
+
+    descending: bool
+    nulls_first: bool
+
+
+Rows = list[tuple[tuple[Value, ...], int]]
+"""Rows of operands, with how often each is there."""
+
+
+class Form(enum.Enum):
+    """How a call is written."""
+
+    PLAIN = "f(operands)"
+    ORDERED_SET = "f(direct arguments) WITHIN GROUP (ORDER BY value): over (value, direct arguments)"
+    HYPOTHETICAL = (
+        "f(values) WITHIN GROUP (ORDER BY keys): over (whether a row's keys come before the values, -1, are"
+        " equal, 0, or come after them, 1; keys)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +157,16 @@ class AggregateFunction:
     """Whether a repeated row does not matter, so that DISTINCT does not."""
     numeric: str = ""
     """The aggregate that computes it of NUMERICs, if that is another: it cannot be called by its name."""
-    order_sensitive: bool = False
-    """Whether the order in which the values are taken matters; kpg takes them in their own, ascending."""
+    in_order: Callable[[Types], Callable[[Rows], Value]] | None = None
+    """What it makes of rows in a given order, where that matters. Without one, ``algorithm`` takes the rows
+    in the order of their operands, ascending.
+    """
+    form: Form = Form.PLAIN
+
+    @property
+    def order_sensitive(self) -> bool:
+        """Whether the order in which the values are taken matters."""
+        return self.in_order is not None
 
     @property
     def is_lattice(self) -> bool:
@@ -211,6 +243,15 @@ def resolve_aggregate(name: str, arg_types: Types) -> AggregateResolution:
         shown = ", ".join(str(type_) for type_ in arg_types)
         raise ProgrammingError(f"{name} does not take ({shown})", hint=f"it takes {function.accepts}")
     return AggregateResolution(function, signature.args, signature.result)
+
+
+def algorithm_of(function: AggregateFunction, types: Types, order: tuple[Direction, ...]) -> Algorithm:
+    """How the aggregate is computed over operands of types, the last of which are keys to order rows by."""
+    if not order or function.in_order is None:
+        return function.algorithm(types)
+    from kpg.runtime.functions.sequences import ordered
+
+    return ordered(function.in_order(types[: -len(order)]), order)
 
 
 def aggregated(algorithm: Algorithm, rows: Iterable[tuple[tuple[Value, ...], int]]) -> Value:

@@ -1,13 +1,11 @@
 """How the aggregates are computed: states of plain Python values, exact wherever the engine's are."""
 
 import math
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import field
 from decimal import Decimal
 from fractions import Fraction
-from itertools import accumulate
 
 from kpg.runtime.functions import numerics
 from kpg.runtime.functions.aggregation import Algorithm, Types, Value
@@ -163,9 +161,9 @@ def averaging(types: Types) -> Algorithm:
     return _over_totals(lambda total: total.as_float(scale) / total.count)
 
 
-def _rank(value: Value) -> tuple[bool, Value]:
-    """What values are ordered by: NaN is larger than any other number."""
-    nan = isinstance(value, float) and math.isnan(value)
+def rank(value: Value) -> tuple[bool, Value]:
+    """What values that are not NULL are ordered by: NaN is larger than any other number."""
+    nan = value != value
     return nan, 0.0 if nan else value
 
 
@@ -175,7 +173,7 @@ def extreme(largest: bool) -> Callable[[Types], Algorithm]:
     def better(left: Value, right: Value) -> Value:
         if left is None or right is None:
             return right if left is None else left
-        return max(left, right, key=_rank) if largest else min(left, right, key=_rank)
+        return max(left, right, key=rank) if largest else min(left, right, key=rank)
 
     algorithm = Algorithm(
         initialize=lambda: None,
@@ -184,64 +182,6 @@ def extreme(largest: bool) -> Callable[[Types], Algorithm]:
         finish=lambda state: state,
     )
     return lambda types: algorithm
-
-
-Change = tuple[Operands, int]
-
-
-def _over_groups(finish: Callable[[list[Change]], Value]) -> Algorithm:
-    """An aggregate that needs all its rows: the state is the list of what came and, negative, what went."""
-
-    def add(state: list[Change], operands: Operands, times: int) -> list[Change]:
-        state.append((operands, times))
-        return state
-
-    def merge(left: list[Change], right: list[Change]) -> list[Change]:
-        left += right
-        return left
-
-    def finished(state: list[Change]) -> Value:
-        if any(times < 0 for _, times in state):
-            net: Counter[Operands] = Counter()
-            for operands, times in state:
-                net[operands] += times
-            state = [(operands, times) for operands, times in net.items() if times]
-        return finish(state) if state else None
-
-    return Algorithm(
-        initialize=list,
-        add=add,
-        subtract=lambda state, operands, times: add(state, operands, -times),
-        merge=merge,
-        finish=finished,
-    )
-
-
-def joining(types: Types) -> Algorithm:
-    """The texts in their own order, each after the first with its separator (nothing, if NULL) before it."""
-
-    def finish(state: list[Change]) -> str:
-        pairs = sorted((text, between or "", times) for (text, between), times in state)
-        parts = [part for text, between, times in pairs for part in (between, text) * times]
-        return "".join(parts[1:])
-
-    return _over_groups(finish)
-
-
-def median(types: Types) -> Algorithm:
-    """The value in the middle of doubles in order (NaN last), or the mean of the two that are."""
-
-    def finish(state: list[Change]) -> float:
-        pairs = sorted(((value, times) for (value,), times in state), key=lambda pair: _rank(pair[0]))
-        ends = list(accumulate(times for _, times in pairs))
-        middle = [pairs[bisect_right(ends, place)][0] for place in ((ends[-1] - 1) // 2, ends[-1] // 2)]
-        return _mean(*middle)
-
-    return _over_groups(finish)
-
-
-def _mean(left: float, right: float) -> float:
-    return left if left == right else left / 2 + right / 2
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError
-from kpg.runtime.functions import aggregate_named, aggregated
+from kpg.runtime.functions import aggregate_named, aggregated, algorithm_of
 from kpg.runtime.mfp.memo import values_of, word_of
 from kpg.runtime.operators.topk import GroupReader, Tasks
 from kpg.runtime.plan import BasicAggregate
@@ -46,7 +46,8 @@ def evaluators(aggregates: Sequence[BasicAggregate], dictionary: Dictionary) -> 
 
 def _evaluator(aggregate: BasicAggregate, dictionary: Dictionary) -> Evaluate:
     """The aggregate's algorithm over the Python values of a group's rows."""
-    algorithm = aggregate_named(aggregate.function).algorithm(aggregate.argument_types)
+    function = aggregate_named(aggregate.function)
+    algorithm = algorithm_of(function, aggregate.argument_types, aggregate.order)
     operands = tuple(zip(aggregate.arguments, aggregate.argument_types, strict=True))
 
     def evaluate(rows: Words, counts: Words) -> int:

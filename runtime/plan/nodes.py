@@ -18,6 +18,7 @@ Nodes are plain frozen data: no numba, no numpy, picklable.
 
 from dataclasses import field
 
+from kpg.runtime.functions.aggregation import Direction
 from kpg.runtime.functions.tables import Expansion
 from kpg.runtime.plan import user
 from kpg.runtime.records import dataclass
@@ -238,6 +239,8 @@ class BasicAggregate:
     """Input columns of the operands; literals are mapped to columns."""
     argument_types: tuple[Type, ...]
     type: Type
+    order: tuple[Direction, ...] = ()
+    """The group's rows are taken in the order of as many keys, the last of the operands."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from kpg.compiler.rules.aggregates import is_total
 from kpg.compiler.rules.lowering.atom import Context, any_value
 from kpg.compiler.rules.lowering.bindings import Bindings, without
 from kpg.runtime.functions import Composed, aggregate_named, resolve_aggregate
-from kpg.runtime.scalar import Call, Column, Literal, Scalar
+from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, Type
 
 LowerBody = Callable[[Context, Sequence[core.Literal], Sequence[str], Bindings | None], Bindings]
@@ -67,16 +67,18 @@ def reduced(rel: Rel, keys: Sequence[Column], wanted: Sequence[tuple[str, Scalar
     calls: list[AggregateCall] = []
     values: list[Scalar] = []
 
-    def call(function: str, args: tuple[Scalar, ...]) -> Scalar:
+    def call(function: str, args: tuple[Scalar, ...], *, distinct: bool = False) -> Scalar:
         meaning = resolve_aggregate(function, tuple(arg.type for arg in args))
         maintenance = meaning.function.maintenance
         if isinstance(maintenance, Composed):
             parts, result = maintenance.build(args)
-            return substitute(result, [call(part.function, part.args) for part in parts])
+            return substitute(
+                result, [call(part.function, part.args, distinct=part.distinct) for part in parts]
+            )
         # Values are never NULL: what can be of rows is of rows.
-        made = AggregateCall(
-            function, () if meaning.function.takes_rows else args, False, meaning.result_type
-        )
+        if meaning.function.takes_rows and not distinct and not any(isinstance(arg, If) for arg in args):
+            args = ()
+        made = AggregateCall(function, args, distinct, meaning.result_type)
         if made not in calls:
             calls.append(made)
         return Column(len(keys) + calls.index(made), made.type)

@@ -182,6 +182,7 @@ def _derived(binding: Binding, scope: Scope, query: Query, node: exp.Expr) -> No
     query = settled_query(query)
     name, renamed = _alias(binding, node, "")
     _enter(binding, scope, name, query.names, query.columns, renamed, node)
+    scope.orders[id(query.node)] = query.order
     return query.node
 
 

@@ -4,7 +4,6 @@ from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.syntax import construct_name
 from kpg.runtime.functions import is_aggregate, is_function
 from kpg.runtime.records import dataclass
 
@@ -83,7 +82,7 @@ def aggregate_of(node: exp.Expr) -> Called | None:
         case exp.AggFunc():
             names = (AGGREGATES.get(type(node)), *map(str.lower, type(node).sql_names()))
             known = next((name for name in names if name is not None and is_aggregate(name)), None)
-            return None if known is None else Called(known, construct_name(node), tuple(operands_of(node)))
+            return None if known is None else Called(known, known.upper(), tuple(operands_of(node)))
         case _:
             return None
 

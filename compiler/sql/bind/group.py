@@ -158,6 +158,14 @@ class Grouping:
             )
         return result
 
+    def check_direct(self, collector: Aggregates) -> None:
+        """Refuse arguments taken once for each group that do not have one value in it."""
+        for scalar, node in collector.direct:
+            self.over_groups(scalar, node)
+            own = {known.column.index for known in self.scope.fields}
+            if self.grouped_by.sets is not None and used(scalar, self.binding.subqueries) & own:
+                self.binding.refuse("a key as an argument before WITHIN GROUP, beside grouping sets,", node)
+
     def _determined(self) -> Ids:
         """The columns of tables whose primary keys are group keys (of none, if there are grouping sets)."""
         if self.grouped_by.sets is not None:

@@ -68,7 +68,7 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return _negative(binding, scope, node)
         case exp.Grouping():
             return bind_grouping(binding, scope, node)
-        case exp.Filter() | exp.AggFunc():
+        case exp.Filter() | exp.AggFunc() | exp.WithinGroup():
             return bind_aggregate(binding, scope, node)
         case exp.Unnest() | exp.Anonymous() if called_rows(node) is not None:
             return bind_expanded(binding, scope, node)

@@ -10,7 +10,7 @@ from sqlglot import exp
 from kpg.compiler.algebra.rel import AggregateCall, RowCall
 from kpg.compiler.catalog import Catalog, did_you_mean
 from kpg.compiler.sql.syntax import refuse, wrong
-from kpg.compiler.sql.tree import Loop, Query, Subquery
+from kpg.compiler.sql.tree import Loop, Query, SortKey, Subquery
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import ColumnDef, Type
@@ -45,6 +45,10 @@ class Aggregates:
     ids: list[int] = field(default_factory=list)
     calls: list[AggregateCall] = field(default_factory=list)
     markers: list["Marker"] = field(default_factory=list)
+    direct: list[tuple[Scalar, exp.Expr]] = field(default_factory=list)
+    """Arguments that an aggregate takes once for each group, and where they are written."""
+    order: tuple[SortKey, ...] = ()
+    """The order in which the rows to be grouped come, as far as the query tells."""
 
     @property
     def all_ids(self) -> frozenset[int]:
@@ -82,6 +86,8 @@ class Scope:
     common: dict[str, Common] = field(default_factory=dict)
     aggregates: Aggregates | None = None
     """Where aggregates may stand, what collects them."""
+    orders: dict[int, tuple[SortKey, ...]] = field(default_factory=dict)
+    """The ORDER BY of the queries in FROM, by the identity of their nodes."""
     clause: str = "this place"
     """Where no aggregate may stand, the name of that place."""
     expansions: Expansions | None = None

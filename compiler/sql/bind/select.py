@@ -9,6 +9,7 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.from_clause import bind_from
 from kpg.compiler.sql.bind.functions import OUTPUT_NAMES
 from kpg.compiler.sql.bind.group import Grouping, Item, Keys, bind_keys, grouped
+from kpg.compiler.sql.bind.input_order import input_order
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.row_functions import expanded, taken
@@ -45,7 +46,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     if where is not None:
         predicate = bind_condition(binding, scope.without_aggregates("WHERE"), where.this, "WHERE")
         source = Filter(source, conjuncts(predicate))
-    collector = Aggregates()
+    collector = Aggregates(order=input_order(source, scope.orders))
     inner = replace(scope, aggregates=collector, expansions=Expansions())
     items = _items(binding, inner, node)
     keys = bind_keys(binding, inner, node, items)
@@ -57,6 +58,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     if node.args.get("group") is not None or collector.all_ids or kept is not None:
         source, expansions = _before_groups(binding, source, keys, expansions)
         grouping = Grouping(binding, inner, keys, source)
+        grouping.check_direct(collector)
         items = [replace(item, scalar=grouping.over_groups(item.scalar, item.syntax)) for item in items]
         kept = grouping.over_groups(kept, node) if kept is not None else None
         order = [(grouping.over_groups(scalar, key), key) for scalar, key in order]
@@ -162,7 +164,7 @@ def _default_name(node: exp.Expr) -> str:
             return node.name
         case exp.Cast() | exp.Paren():
             return _default_name(node.this)
-        case exp.Filter() | exp.Window():
+        case exp.Filter() | exp.WithinGroup() | exp.Window():
             return _default_name(node.this)
         case exp.Case():
             return "case"

@@ -21,7 +21,7 @@ for name, rule, code in (
 ):
     if not is_function(name):  # by now there may be one
         memoized(name, "arguments", rule, {})(code)
-for name in ("skewness", "array_length", "mode"):
+for name in ("skewness", "array_length", "kurtosis"):
     aggregation.register(
         aggregation.AggregateFunction(
             name,
@@ -43,7 +43,7 @@ import kpg
 
 db = kpg.connect()
 db.sql("CREATE TABLE t (k INT, a VARCHAR, n BIGINT)")
-calls = "skewness(n) AS x, array_length(n) AS y, mode(n) AS z"
+calls = "skewness(n) AS x, array_length(n) AS y, kurtosis(n) AS z"
 db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT k, {calls} FROM t GROUP BY k")
 db.insert("t", [(1, "abc", 5), (1, "bca", 3), (2, "c", 255)])
 text = "SELECT translate(a, 'ab', 'xy'), ascii(a), to_hex(n), chr(65), to_char(n, 'FM') FROM t"

@@ -1,0 +1,158 @@
+"""Aggregates that need all their rows: joined texts, percentiles, the most frequent value.
+
+The state is the list of what came and, negative, what went. Its rows are put in order when it is finished: by
+the keys of an ORDER BY, or by the operands themselves.
+"""
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable
+from itertools import accumulate
+
+from kpg.runtime.functions.aggregation import Algorithm, Direction, Rows, Types, Value
+from kpg.runtime.functions.algorithms import rank
+
+Operands = tuple[Value, ...]
+InOrder = Callable[[Rows], Value]
+
+
+def natural(finish: Callable[[Types], InOrder]) -> Callable[[Types], Algorithm]:
+    """The aggregate over rows in the order of their operands."""
+    return lambda types: _over_rows(finish(types), _by_operands)
+
+
+def ordered(finish: InOrder, order: tuple[Direction, ...]) -> Algorithm:
+    """The aggregate over rows in the order of their last operands; rows that agree on them by the others."""
+
+    def put(rows: Rows) -> Rows:
+        rows = _by_operands(rows)
+        width = len(rows[0][0]) - len(order)
+        for place in range(len(order) - 1, -1, -1):
+            rows = _sorted(rows, width + place, order[place])
+        return [(operands[:width], times) for operands, times in rows]
+
+    return _over_rows(finish, put)
+
+
+def _sorted(rows: Rows, place: int, direction: Direction) -> Rows:
+    """The rows by one operand, those that agree on it as they were."""
+    nulls = [row for row in rows if row[0][place] is None]
+    known = [row for row in rows if row[0][place] is not None]
+    known.sort(key=lambda row: rank(row[0][place]), reverse=direction.descending)
+    return nulls + known if direction.nulls_first else known + nulls
+
+
+def _by_operands(rows: Rows) -> Rows:
+    return sorted(rows, key=lambda row: tuple((value is None, *_ranked(value)) for value in row[0]))
+
+
+def _ranked(value: Value) -> tuple[bool, Value]:
+    return (False, 0) if value is None else rank(value)
+
+
+def _over_rows(finish: InOrder, put: Callable[[Rows], Rows]) -> Algorithm:
+    def add(state: Rows, operands: Operands, times: int) -> Rows:
+        state.append((operands, times))
+        return state
+
+    def merge(left: Rows, right: Rows) -> Rows:
+        left += right
+        return left
+
+    def finished(state: Rows) -> Value:
+        if any(times < 0 for _, times in state):
+            net: Counter[Operands] = Counter()
+            for operands, times in state:
+                net[operands] += times
+            state = [(operands, times) for operands, times in net.items() if times]
+        return finish(put(state)) if state else None
+
+    return Algorithm(
+        initialize=list,
+        add=add,
+        subtract=lambda state, operands, times: add(state, operands, -times),
+        merge=merge,
+        finish=finished,
+    )
+
+
+def joining(types: Types) -> InOrder:
+    """The texts, each after the first with its separator (nothing, if NULL) before it."""
+
+    def finish(rows: Rows) -> str:
+        parts = [part for (text, between), times in rows for part in (between or "", text) * times]
+        return "".join(parts[1:])
+
+    return finish
+
+
+def median(types: Types) -> InOrder:
+    """The value in the middle of doubles in order, or the mean of the two that are."""
+
+    def finish(rows: Rows) -> float:
+        ends = _ends(rows)
+        left, right = (_at(rows, ends, place) for place in ((ends[-1] - 1) // 2, ends[-1] // 2))
+        return left if left == right else left / 2 + right / 2
+
+    return finish
+
+
+def continuous(types: Types) -> InOrder:
+    """The value at a fraction of the way from the first double to the last, between two if it is there."""
+
+    def finish(rows: Rows) -> float | None:
+        fraction = _fraction(rows)
+        if fraction is None:
+            return None
+        ends = _ends(rows)
+        place = fraction * (ends[-1] - 1)
+        low = math.floor(place)
+        left, right = _at(rows, ends, low), _at(rows, ends, math.ceil(place))
+        return float(left if left == right else left + (place - low) * (right - left))
+
+    return finish
+
+
+def discrete(types: Types) -> InOrder:
+    """The first value at or after a fraction of all."""
+
+    def finish(rows: Rows) -> Value:
+        fraction = _fraction(rows)
+        if fraction is None:
+            return None
+        ends = _ends(rows)
+        return _at(rows, ends, max(math.ceil(fraction * ends[-1]), 1) - 1)
+
+    return finish
+
+
+def most_frequent(types: Types) -> InOrder:
+    """The value that occurs most often, of several the first."""
+
+    def finish(rows: Rows) -> Value:
+        counts: dict[Value, int] = {}
+        values: dict[Value, Value] = {}
+        for operands, times in rows:
+            key = rank(operands[0])
+            counts[key] = counts.get(key, 0) + times
+            values.setdefault(key, operands[0])
+        return values[max(counts, key=counts.__getitem__)]
+
+    return finish
+
+
+def _fraction(rows: Rows) -> float | None:
+    """The direct argument, which is the same in all rows; ValueError if it is no fraction."""
+    fraction: float | None = rows[0][0][1]
+    if fraction is not None and not 0 <= fraction <= 1:
+        raise ValueError(f"percentile value {fraction:g} is not between 0 and 1")
+    return fraction
+
+
+def _ends(rows: Rows) -> list[int]:
+    return list(accumulate(times for _, times in rows))
+
+
+def _at(rows: Rows, ends: list[int], place: int) -> Value:
+    return rows[bisect_right(ends, place)][0][0]
