@@ -6,13 +6,17 @@ Names are case-insensitive. The catalog is what the compiler knows; the rows are
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from difflib import get_close_matches
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
 from kpg.runtime.errors import ProgrammingError, Span
+from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ROWID, Schema
+
+if TYPE_CHECKING:
+    from kpg.runtime.functions.own import Own
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +55,11 @@ Entry = TableEntry | ViewEntry
 
 @dataclass(slots=True)
 class Catalog:
-    """Tables and views by case-insensitive name."""
+    """Tables and views by case-insensitive name, and the functions that users have made, in lower case."""
 
     _entries: dict[str, Entry] = field(default_factory=dict)
+    functions: "dict[str, Named[Own]]" = field(default_factory=dict)
+    _functions_made: int = 0
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._entries
@@ -98,9 +104,14 @@ class Catalog:
         del self._entries[entry.name.lower()]
         return entry
 
+    def number_function(self) -> int:
+        """A number that no function of this database has had."""
+        self._functions_made += 1
+        return self._functions_made
+
     def copy(self) -> "Catalog":
         """A catalog with the same entries that changes on its own (for rolling back)."""
-        return Catalog(dict(self._entries))
+        return Catalog(dict(self._entries), dict(self.functions), self._functions_made)
 
 
 def get_of(entry: Entry) -> Get:

@@ -230,6 +230,34 @@ class Database:
 
         return dispatch.program_with(self._engine, relation).explain_absence(relation, row, limit=limit)
 
+    def create_function(
+        self,
+        name: str,
+        function: Any,
+        args: Sequence[Any] | None = None,
+        returns: Any = None,
+        *,
+        columns: bool = False,
+        nulls: bool = False,
+    ) -> None:
+        """Let SQL call a Python function, by the types of its annotations, or by ``args`` and ``returns``.
+
+        It gets a row's values and gives a value; with ``columns`` it gets numpy arrays and gives one. If
+        ``returns`` is a dict of columns it gives rows, to be called in FROM. An object (or class) with the
+        methods ``initialize()``, ``add(state, *values)`` and ``finish(state)`` is an aggregate; one that has
+        ``subtract(state, *values)`` too need not read a group again when rows leave it. ``nulls``: it is
+        called for NULLs, which otherwise make NULL. It must give the same for the same arguments.
+        """
+        from kpg import functions
+
+        functions.create(self._engine, name, function, args, returns, columns=columns, nulls=nulls)
+
+    def drop_function(self, name: str) -> None:
+        """Forget a function made by :meth:`create_function`; ProgrammingError if a view uses it."""
+        from kpg import functions
+
+        functions.drop(self._engine, name)
+
     def step(self) -> None:
         """Take what the inputs of all dataflows hold, before the least of their times, through everything."""
         self._engine.advance()

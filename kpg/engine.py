@@ -278,7 +278,7 @@ class Engine:
             assert entry.rel is not None
             return transform_up(entry.rel, written_out)
 
-        catalog = Catalog()
+        catalog = Catalog(functions=self.catalog.functions)
         for entry in self.catalog:
             if isinstance(entry, ViewEntry) and entry.definition is not None:
                 entry = replace(entry, definition=cache(partial(expanded, entry)), materialized=False)

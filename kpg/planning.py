@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler import pipeline
-from kpg.compiler.algebra.rel import Constant, Get, OrderBy, Rel
+from kpg.compiler.algebra.rel import Constant, Expand, Get, OrderBy, Reduce, Rel
 from kpg.compiler.algebra.rel import types as rel_types
-from kpg.compiler.algebra.traverse import walk
+from kpg.compiler.algebra.traverse import scalars, walk
 from kpg.compiler.catalog import Catalog, Statistics
 from kpg.compiler.sql import change
 from kpg.compiler.sql import statements as ast
@@ -20,7 +20,10 @@ from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.executor import Executor
+from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Call
+from kpg.runtime.scalar import walk as walk_scalar
 from kpg.runtime.types import NULL, ColumnDef, Schema, Type
 
 Words = NDArray[np.int64]
@@ -79,7 +82,20 @@ def plan_view(
 def relations_of(rel: Rel, query: ast.Select, catalog: Catalog) -> frozenset[str]:
     """The tables and views that a query depends on: those it reads, and the views it names."""
     read = frozenset(node.name for node in walk(rel) if isinstance(node, Get))
-    return read | named_relations(query, catalog)
+    return read | named_relations(query, catalog) | frozenset(_own_functions(rel))
+
+
+def _own_functions(rel: Rel) -> Iterator[str]:
+    """The users' functions that a relation calls, by the names that plans have for them."""
+    for node in walk(rel):
+        calls = (
+            node.aggregates if isinstance(node, Reduce) else node.calls if isinstance(node, Expand) else ()
+        )
+        yield from (call.function for call in calls if isinstance(call.function, Named))
+        for scalar in scalars(node):
+            for part in walk_scalar(scalar):
+                if isinstance(part, Call) and isinstance(part.function, Named):
+                    yield part.function
 
 
 def table_keys(plan: ir.Plan) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -185,6 +185,9 @@ ELSEWHERE: dict[str, str] = {
         f"kpg/cli/{name}.py": COMMANDS
         for name in ["explain", "functions", "imports", "numbers", "prompt", "script", "text"]
     },
+    "runtime/functions/named.py": "unit/kpg/test_functions.py",
+    "runtime/functions/own.py": "unit/kpg/test_functions.py",
+    "runtime/mfp/columns.py": "unit/kpg/test_functions.py",
     "kpg/sources.py": "unit/kpg/test_outside.py",
     "kpg/cli/datalog.py": "unit/datalog/test_files.py",
     "kpg/cli/datalog_prompt.py": "unit/datalog/test_files.py",

@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions.named import Named
 from kpg.runtime.functions.registry import Signature
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
@@ -221,6 +222,8 @@ def is_aggregate(name: str) -> bool:
 
 def aggregate_named(name: str) -> AggregateFunction:
     """The aggregate of a name; ProgrammingError with the nearest names if there is none."""
+    if isinstance(name, Named):
+        return name.definition
     function = _AGGREGATES.get(name)
     if function is None:
         near = difflib.get_close_matches(name, _AGGREGATES, n=3)

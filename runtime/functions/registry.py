@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions.named import Named
 from kpg.runtime.functions.sql_text import spelling
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Scalar
@@ -71,6 +72,15 @@ class Memoized:
     """
 
     build: Callable[[Call], Callable[..., object]]
+    takes_nulls: bool = False
+    """Whether it is run for NULLs too, which otherwise make NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A user's function of columns: numpy arrays of the values of rows without NULLs, all of one length."""
+
+    function: Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +102,7 @@ class Membership:
     """Whether the first argument is among literals."""
 
 
-Implementation = Opcode | Composition | Memoized | Vector | Matcher | Membership
+Implementation = Opcode | Composition | Memoized | Columns | Vector | Matcher | Membership
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +199,8 @@ def is_function(name: str) -> bool:
 
 def lookup(name: str) -> ScalarFunction:
     """The function of a canonical name; ProgrammingError with the nearest names if there is none."""
+    if isinstance(name, Named):
+        return name.definition
     function = _FUNCTIONS.get(name)
     if function is None:
         near = difflib.get_close_matches(name, _FUNCTIONS, n=3)

@@ -5,6 +5,7 @@ import decimal
 from collections.abc import Callable
 from typing import Final, assert_never
 
+from kpg.runtime.functions.named import shown
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import ERROR, Kind, Type, word_to_float
 from kpg.runtime.values import codec_of
@@ -48,7 +49,7 @@ def spelling(name: str) -> str:
     for names in (INFIX, POSTFIX, PREFIX, SPELT):
         if name in names:
             return names[name].strip()
-    return name
+    return shown(name)
 
 
 def column_number(column: Column) -> str:

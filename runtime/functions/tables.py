@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Kind, Type
 
@@ -121,6 +122,10 @@ def makes_rows(name: str) -> bool:
     return name in _FUNCTIONS
 
 
+def _lookup(name: str) -> RowFunction:
+    return name.definition if isinstance(name, Named) else _FUNCTIONS[name]
+
+
 def near_names(name: str) -> list[str]:
     """The names that a misspelt one may have been meant for."""
     return difflib.get_close_matches(name, _FUNCTIONS, n=3)
@@ -128,7 +133,7 @@ def near_names(name: str) -> list[str]:
 
 def resolve_rows(name: str, arg_types: tuple[Type, ...]) -> RowSignature:
     """The meaning of a call by name and argument types; ProgrammingError if it does not take them."""
-    function = _FUNCTIONS[name]
+    function = _lookup(name)
     for overload in function.overloads:
         signature = overload.rule(arg_types)
         if signature is not None:
@@ -143,7 +148,7 @@ def row_maker(expansion: Expansion) -> RowMaker:
     """How the rows of a call are made whose arguments are typed as :func:`resolve_rows` demands."""
     if expansion.function == VALUE:
         return Listing(lambda args, types: lambda value: [(value,)], takes_nulls=True)
-    for overload in _FUNCTIONS[expansion.function].overloads:
+    for overload in _lookup(expansion.function).overloads:
         if overload.rule(expansion.argument_types) is not None:
             return overload.maker
     raise ProgrammingError(f"{expansion.function} does not take these types")

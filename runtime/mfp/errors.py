@@ -7,9 +7,11 @@ import numpy as np
 from kpg.runtime.convert.values import show
 from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.functions.aggregates import sum_type
+from kpg.runtime.functions.named import Named, shown
+from kpg.runtime.functions.registry import Memoized, implementation
 from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.mfp.lower import Sources
-from kpg.runtime.mfp.memo import Context
+from kpg.runtime.mfp.memo import Context, attempt, value_of
 from kpg.runtime.mfp.segment import Segment
 from kpg.runtime.plan import Aggregate, Mfp
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, children, transform, with_children
@@ -66,16 +68,31 @@ def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
         return show(_evaluate(part, context, row), part.type, context.dictionary)
 
     plain = _plain(scalar)
+    if isinstance(plain, Call) and isinstance(plain.function, Named):
+        return _of_own(plain, [value(part) for part in plain.args], context, row)
     if isinstance(plain, Call) and plain.stored:
         (part,) = plain.args
         what = f'value out of range for column "{plain.stored}" {plain.type}'
         shown_as = "" if isinstance(part, Literal | Column) else f"{sql_text(part, value, fetched)} is "
         return DataError(f"{what}: {shown_as}{value(part)}")
     operands = [child for child in children(plain) if not isinstance(child, Literal | Column)]
-    shown = [f"{sql_text(child, value, fetched)} is {value(child)}" for child in operands]
+    values = [f"{sql_text(child, value, fetched)} is {value(child)}" for child in operands]
     where = sql_text(plain, value, fetched)
-    detail = f" ({', '.join(shown)})" if shown else ""
+    detail = f" ({', '.join(values)})" if values else ""
     return DataError(f"{_kind(scalar, context, row)} in {where}{detail}", hint=_hint(scalar, context, row))
+
+
+def _of_own(call: Call, shown_args: list[str], context: Context, row: Words) -> DataError:
+    """The error of a user's function, which says it when it is called again."""
+    where = f"{shown(call.function)}({', '.join(shown_args)})"
+    how = implementation(call)
+    if isinstance(how, Memoized):
+        words = [_evaluate(arg, context, row) for arg in call.args]
+        values = [value_of(w, arg.type, context.dictionary) for w, arg in zip(words, call.args, strict=True)]
+        found = attempt(how.build(call), *values)
+        if isinstance(found, Exception):
+            return DataError(f"{where} failed: {found}")
+    return DataError(f"{where} failed, or gave no {call.type}")
 
 
 def _kind(scalar: Scalar, context: Context, row: Words) -> str:

@@ -11,6 +11,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from kpg.runtime.functions.registry import (
+    Columns,
     Composition,
     Matcher,
     Membership,
@@ -48,7 +49,7 @@ class Detached:
     """A call computed outside the machine from the nodes ``args``."""
 
     call: Call
-    implementation: Memoized | Vector
+    implementation: Memoized | Columns | Vector
     args: tuple[int, ...]
 
 
@@ -188,7 +189,7 @@ class Lowering:
                 return self._membership(call)
             case Memoized() | Matcher():
                 return self._python(call, how)
-            case Vector():
+            case Vector() | Columns():
                 return self._detach(call, how)
             case _:
                 assert_never(how)
@@ -217,6 +218,8 @@ class Lowering:
 
     def _python(self, call: Call, how: Memoized | Matcher) -> int:
         rest = [arg for arg in call.args if not isinstance(arg, Literal)]
+        if isinstance(how, Memoized) and how.takes_nulls:
+            return self._detach(call, how) if rest else self._constant(self._value(call, how))
         if any(isinstance(arg, Literal) and arg.value is None for arg in call.args):
             return self._constant(NULL)
         if not rest and isinstance(how, Memoized):
@@ -237,7 +240,7 @@ class Lowering:
         result = attempt(how.build(call), *values)
         return int(words_of([result], call.type, dictionary)[0])
 
-    def _detach(self, call: Call, how: Memoized | Vector) -> int:
+    def _detach(self, call: Call, how: Memoized | Columns | Vector) -> int:
         column = self._columns.get(call)
         if column is None:
             args = tuple(map(self.lower, call.args))

@@ -203,8 +203,9 @@ def _python(arg: object, dictionary: Dictionary) -> Any:
 def apply_memoized(call: Call, implementation: Memoized, args: Words, dictionary: Dictionary) -> Words:
     """A ``Memoized`` function over columns ``args int64[k, n]``, once for each distinct combination."""
     result = np.full(args.shape[1], NULL, dtype=np.int64)
-    usable = (args >= MIN_WORD).all(axis=0)
-    result[(args == ERROR).any(axis=0)] = ERROR
+    failed = (args == ERROR).any(axis=0)
+    usable = ~failed if implementation.takes_nulls else (args >= MIN_WORD).all(axis=0)
+    result[failed] = ERROR
     if not usable.any():
         return result
     combinations, where = np.unique(args[:, usable], axis=1, return_inverse=True)

@@ -4,11 +4,11 @@ A segment reports errors that count as flags; who runs it decides whether they a
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
-from kpg.runtime.functions.registry import Vector
+from kpg.runtime.functions.registry import Columns, Memoized, Vector
 from kpg.runtime.kernels import vm
 from kpg.runtime.mfp.assemble import Code, assemble
 from kpg.runtime.mfp.lower import Detached, Lowering, Sources
@@ -52,9 +52,17 @@ class Segment:
 
     def _compute(self, detached: Detached, args: Words) -> Words:
         how = detached.implementation
-        if isinstance(how, Vector):
-            return how.build(detached.call)(*args)
-        return apply_memoized(detached.call, how, args, self.sources.context.dictionary)
+        match how:
+            case Vector():
+                return how.build(detached.call)(*args)
+            case Memoized():
+                return apply_memoized(detached.call, how, args, self.sources.context.dictionary)
+            case Columns():
+                from kpg.runtime.mfp.columns import apply_columns
+
+                return apply_columns(detached.call, how, args, self.sources.context.dictionary)
+            case _:
+                assert_never(how)
 
 
 class Machine:

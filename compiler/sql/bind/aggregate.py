@@ -39,7 +39,7 @@ def bind_aggregate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if isinstance(aggregate, exp.WithinGroup):
         only(aggregate, binding.source, "this", "expression")
         within, aggregate = aggregate.expression, aggregate.this
-    called = aggregate_of(aggregate)
+    called = aggregate_of(aggregate, binding.catalog.functions)
     if called is None:
         binding.refuse(f"aggregate {construct_name(aggregate)}", aggregate)
     inner = scope.without_aggregates("the argument of an aggregate")

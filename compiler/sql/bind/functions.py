@@ -1,11 +1,19 @@
 """Which registered function each kind of syntax node is, and which of its parts are the arguments."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from kpg.runtime.functions import is_aggregate, is_function
+from kpg.runtime.functions import AggregateFunction, is_aggregate, is_function
+from kpg.runtime.functions.named import Named, shown
 from kpg.runtime.records import dataclass
+
+if TYPE_CHECKING:
+    from kpg.runtime.functions.own import Own
+
+OwnFunctions = Mapping[str, "Named[Own]"]
+"""A database's own functions by name."""
 
 SYNTAX: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.EQ: ("eq", ("this", "expression")),
@@ -73,8 +81,25 @@ AGGREGATES: Final[dict[type[exp.Expr], str]] = {exp.GroupConcat: "string_agg"}
 """The aggregates that sqlglot knows by another name than the registry."""
 
 
-def aggregate_of(node: exp.Expr) -> Called | None:
-    """The registered aggregate that a node calls."""
+def own_call(node: exp.Expr, own: OwnFunctions) -> "tuple[Named[Own], list[exp.Expr]] | None":
+    """The user's function that a node calls, whatever else the parser knows by its name, and the operands."""
+    if not own or not isinstance(node, exp.Func):
+        return None
+    if isinstance(node, exp.Anonymous):
+        names, operands = [str(node.this)], node.expressions
+    else:
+        names, operands = list(type(node).sql_names()), operands_of(node)
+    found = next((own[name.lower()] for name in names if name.lower() in own), None)
+    return None if found is None else (found, operands)
+
+
+def aggregate_of(node: exp.Expr, own: OwnFunctions) -> Called | None:
+    """The registered aggregate that a node calls, or the user's."""
+    found = own_call(node, own)
+    if found is not None:
+        called, operands = found
+        own_aggregate = isinstance(called.definition, AggregateFunction)
+        return Called(called, shown(called), tuple(operands)) if own_aggregate else None
     match node:
         case exp.Anonymous():
             name = str(node.this).lower()

@@ -201,7 +201,9 @@ def _check_step(binding: Binding, query: Query, key: str, name: str, step: exp.E
     if found is not None:
         place = next(references(step, name), step)
         if found == "an aggregate":
-            place = next((node for node in step.walk() if aggregate_of(node)), place)
+            place = next(
+                (node for node in step.walk() if aggregate_of(node, binding.catalog.functions)), place
+            )
         _refuse_step(binding, found, name, place)
 
 

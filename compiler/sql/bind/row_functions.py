@@ -6,12 +6,13 @@ from sqlglot import exp
 
 from kpg.compiler.algebra.rel import RowCall
 from kpg.compiler.sql.bind.calls import brought, settled
-from kpg.compiler.sql.bind.functions import listed
+from kpg.compiler.sql.bind.functions import OwnFunctions, listed, own_call
 from kpg.compiler.sql.bind.scope import Binding, Expansions, Scope
 from kpg.compiler.sql.syntax import only, span_of, whole
 from kpg.compiler.sql.tree import Expand, Ids, Node, used
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.functions.tables import VALUE, makes_rows, resolve_rows
+from kpg.runtime.functions.named import shown
+from kpg.runtime.functions.tables import VALUE, RowFunction, makes_rows, resolve_rows
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import BIGINT
@@ -29,8 +30,11 @@ class Made:
     columns: tuple[str, ...]
 
 
-def called_rows(node: exp.Expr) -> tuple[str, list[exp.Expr]] | None:
+def called_rows(node: exp.Expr, own: OwnFunctions) -> tuple[str, list[exp.Expr]] | None:
     """The name and the arguments of a call of a function that makes rows."""
+    found = own_call(node, own)
+    if found is not None:
+        return found if isinstance(found[0].definition, RowFunction) else None
     match node:
         case exp.Unnest():
             return "unnest", node.expressions
@@ -42,7 +46,7 @@ def called_rows(node: exp.Expr) -> tuple[str, list[exp.Expr]] | None:
 
 def bind_row_call(binding: Binding, scope: Scope, node: exp.Expr) -> tuple[RowCall, tuple[str, ...]] | None:
     """A call of a function that makes rows, and the names of its columns; None for any other expression."""
-    found = called_rows(node)
+    found = called_rows(node, binding.catalog.functions)
     if found is None:
         return None
     name, operands = found
@@ -91,7 +95,7 @@ def _in_from(binding: Binding, scope: Scope, node: exp.Expr) -> list[Made]:
         return [Made(call, "unnest", names) for call, names in calls]
     found = bind_row_call(binding, scope, node)
     if found is not None:
-        return [Made(found[0], found[0].function, found[1])]
+        return [Made(found[0], shown(found[0].function), found[1])]
     value = settled(binding.expression(scope, node))
     name = _name_of(node)
     return [Made(RowCall(VALUE, (value,), (value.type,), text=node.sql("postgres")), name, ("",))]

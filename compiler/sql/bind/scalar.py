@@ -4,13 +4,21 @@ A kind of syntax node has a case here, in :mod:`predicate`, or a row in :mod:`fu
 none is refused.
 """
 
-from typing import Final
+from typing import Final, assert_never
 
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
 from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified
-from kpg.compiler.sql.bind.functions import FIELDS, NAMED_BY, UNITS, aggregate_of, function_of, listed
+from kpg.compiler.sql.bind.functions import (
+    FIELDS,
+    NAMED_BY,
+    UNITS,
+    aggregate_of,
+    function_of,
+    listed,
+    own_call,
+)
 from kpg.compiler.sql.bind.literals import (
     DAY_MICROSECONDS,
     from_text,
@@ -27,7 +35,8 @@ from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_qu
 from kpg.compiler.sql.define import sql_type
 from kpg.compiler.sql.syntax import construct_name, only, span_of
 from kpg.runtime.errors import NotSupportedError
-from kpg.runtime.functions import castable
+from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable
+from kpg.runtime.functions.tables import RowFunction
 from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, DATE, INTEGER, INTERVAL_DAY, INTERVAL_MONTH, TEXT, UNKNOWN
 
@@ -60,6 +69,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return _constant(binding, node)
         case exp.Subquery() | exp.Exists():
             return bind_subquery(binding, scope, node)
+        case exp.Func() if own_call(node, binding.catalog.functions) is not None:
+            return _own(binding, scope, node)
         case exp.Case() | exp.If():
             return _case(binding, scope, node)
         case exp.Cast():
@@ -70,9 +81,9 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return bind_grouping(binding, scope, node)
         case exp.Filter() | exp.AggFunc() | exp.WithinGroup():
             return bind_aggregate(binding, scope, node)
-        case exp.Unnest() | exp.Anonymous() if called_rows(node) is not None:
+        case exp.Unnest() | exp.Anonymous() if called_rows(node, binding.catalog.functions) is not None:
             return bind_expanded(binding, scope, node)
-        case exp.Anonymous() if aggregate_of(node) is not None:
+        case exp.Anonymous() if aggregate_of(node, binding.catalog.functions) is not None:
             return bind_aggregate(binding, scope, node)
         case exp.Binary() if is_quantifier(node.args.get("expression")):
             return bind_quantified(binding, scope, node)
@@ -196,6 +207,22 @@ def _date_part(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if unit not in UNITS:
         binding.refuse(f"DATE_TRUNC to {unit.upper()}", node)
     return call(binding, "date_trunc", [Literal(unit, TEXT), binding.expression(scope, node.this)], node)
+
+
+def _own(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    """A call of a user's function."""
+    found = own_call(node, binding.catalog.functions)
+    assert found is not None
+    name, operands = found
+    match name.definition:
+        case ScalarFunction():
+            return call(binding, name, [binding.expression(scope, operand) for operand in operands], node)
+        case RowFunction():
+            return bind_expanded(binding, scope, node)
+        case AggregateFunction():
+            return bind_aggregate(binding, scope, node)
+        case definition:
+            assert_never(definition)
 
 
 def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
