@@ -49,6 +49,10 @@ class Scope:
         """Hand updates of any rounds to an operator that passes them on as soon as it runs."""
         self.deliver(operator, port, updates)
 
+    def carry(self, operator: "Operator", updates: Updates) -> bool:
+        """Hand updates over in the next round: there are none here."""
+        return False
+
     def enqueue(self, operator: "Operator") -> None:
         """Have the operator flushed in the step, or the round, in progress."""
         step = self.step
@@ -98,12 +102,15 @@ class LoopScope(Scope):
 
     def deliver(self, operator: "Operator", port: int, updates: Updates) -> None:
         """Hand over the updates of the present rounds, hold back the others until theirs."""
-        if self.active and self.step.bears(updates.time):
+        step = self.step
+        if updates.time is step.stamped and self.active:
             operator.accept(port, updates)
-            Scope.enqueue(self, operator)
+            if operator.scheduled is not step:
+                operator.scheduled = step
+                heapq.heappush(step.queue, (operator.place.position, operator))
             return
         if updates.time.shape[1] == 1:
-            self._deliver(operator, port, updates, tuple(updates.time.ravel().tolist()[1:]))
+            self._deliver(operator, port, updates, tuple(updates.time[1:, 0].tolist()))
         else:
             for rounds, part in by_rounds(updates):
                 self._deliver(operator, port, part, rounds)
@@ -115,6 +122,18 @@ class LoopScope(Scope):
                 self.enqueue(operator)
         else:
             self._agenda(rounds).deliveries.append((operator, port, updates))
+
+    def carry(self, operator: "Operator", updates: Updates) -> bool:
+        """Hand over updates of the present round in the next one, at its time; False if these are others.
+
+        Which time they bear then is put in when that round begins.
+        """
+        step = self.step
+        if updates.time is not step.stamped or not self.active or step.upper - step.lower != 1:
+            return False
+        *outer, round = step.rounds
+        self._agenda((*outer, round + 1)).deliveries.append((operator, 0, updates))
+        return True
 
     def _agenda(self, rounds: Rounds) -> Agenda:
         agenda = self.agendas.get(rounds)
@@ -132,18 +151,21 @@ class LoopScope(Scope):
         The caller flushes each one's operators before it asks for the next.
         """
         self.active = True
+        once = outer.upper - outer.lower == 1
         try:
             while self.order and self.order[0][:-1] == outer.rounds:
                 rounds = heapq.heappop(self.order)
                 agenda = self.agendas.pop(rounds)
-                self.step = Step(outer.lower, outer.upper, outer.hydrating, rounds)
+                step = self.step = Step(outer.lower, outer.upper, outer.hydrating, rounds)
                 for operator, port, updates in agenda.deliveries:
+                    if once:
+                        # By this array all that bears the round's time is known from here on.
+                        updates = updates.with_time(step.stamp)
                     operator.accept(port, updates)
                     self.enqueue(operator)
                 for operator in agenda.woken:
                     self.enqueue(operator)
-                yield self.step
-                self.step.visited.clear()
+                yield step
         finally:
             self.active = False
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.records import dataclass
+from kpg.runtime.trace.updates import Updates
 
 if TYPE_CHECKING:
     from kpg.runtime.dataflow.operator import Operator
@@ -29,7 +30,8 @@ class Step:
     rounds: tuple[int, ...] = ()
     queue: "list[tuple[int, Operator]]" = field(default_factory=list, repr=False)
     visited: "list[Operator]" = field(default_factory=list, repr=False)
-    _stamp: NDArray[np.int64] | None = None
+    stamped: NDArray[np.int64] | None = None
+    """The ``stamp``, once there is one: updates whose time is this very array are known to bear it."""
     _after: Antichain | None = None
     _beginning: Antichain | None = None
 
@@ -46,13 +48,20 @@ class Step:
     @property
     def stamp(self) -> NDArray[np.int64]:
         """The time ``(self.time, *rounds)`` as ``int64[depth, 1]``."""
-        if self._stamp is None:
-            self._stamp = np.array(((self.upper - 1,), *((r,) for r in self.rounds)), np.int64)
-        return self._stamp
+        if self.stamped is None:
+            self.stamped = np.array((self.upper - 1, *self.rounds), np.int64).reshape(-1, 1)
+        return self.stamped
 
-    def bears(self, time: NDArray[np.int64]) -> bool:
-        """Whether times are this very step's ``stamp``, as most are that its operators make."""
-        return time is self._stamp
+    @property
+    def inner(self) -> NDArray[np.int64]:
+        """The ``rounds`` as ``int64[depth - 1]``."""
+        return self.stamp.reshape(-1)[1:]
+
+    def stamp_on(self, updates: Updates) -> Updates:
+        """Updates of this round, which are known by its ``stamp`` then if all bear the one time."""
+        if updates.time.shape[1] == 1 and self.upper - self.lower == 1:
+            updates.time = self.stamp
+        return updates
 
     @property
     def after(self) -> Antichain:

@@ -48,9 +48,10 @@ class Arrange(Operator):
         if self.mark is None:
             self.mark = self.spine.mark()
         updates = Updates.concat(pending)
-        self.bound = bound_with(self.bound, self.spine.parts, updates)
-        updates = self.spine.append(updates, self.step.after, alone=self.step.single_time)
-        if len(updates):
+        spine, step = self.spine, self.place.scope.step
+        self.bound = bound_with(self.bound, spine.parts, updates)
+        updates = spine.append(updates, step.after, alone=step.single_time)
+        if updates.data.shape[1]:
             self.changed = True
             self.emit(updates)
 

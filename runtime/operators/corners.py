@@ -23,6 +23,12 @@ Words = NDArray[np.int64]
 Rounds = tuple[int, ...]
 
 
+FIRST: Final = np.zeros(1, np.int64)
+"""The number of the only group."""
+
+FEW_OWED = 8
+"""So many groups that are owed are noted one by one."""
+
 FEW_GROUPS = 8
 """So many groups are looked up at once rather than asking each layer first whether it has anything later."""
 
@@ -86,13 +92,13 @@ class Owed:
         that is not nested, only the next, at which the group will come to owe the one after.
         """
         if step.single_time:
-            everyone = np.arange(prefix.shape[1], dtype=np.int64)
-            now = everyone, np.full(prefix.shape[1], step.time, np.int64)
-            if prefix.shape[1] > FEW_GROUPS and not _has_later(layers, step.rounds):
+            count = prefix.shape[1]
+            now = (FIRST, step.stamp[0]) if count == 1 else (np.arange(count), np.full(count, step.time))
+            if count > FEW_GROUPS and not _has_later(layers, step.rounds):
                 return *now, []
-            at, group = later_rounds(layers, prefix, np.array(step.rounds, np.int64))
-            if not group.shape[0]:
-                return *now, []
+            at, group = later_rounds(layers, prefix, step.inner)
+            if group.shape[0] <= FEW_OWED:
+                return *now, self._owe_few(prefix, at.T.tolist(), group.tolist())
             return *now, self._owe(prefix, np.concatenate((group.reshape(1, -1), at)))
         rounds = np.array(step.rounds, np.int64).reshape(-1, 1)
         known = layers[0].time.shape[0] - 1  # an arrangement that enters the loop lacks the last rounds
@@ -110,12 +116,16 @@ class Owed:
             owed = owed[:, np.flatnonzero(np.diff(owed[0], prepend=-1))]
         return *now, self._owe(prefix, owed)
 
+    def _owe_few(self, prefix: Words, rounds: list[list[int]], groups: list[int]) -> list[Rounds]:
+        """Note each group, a column of ``prefix``, at its rounds."""
+        found: dict[Rounds, None] = {}
+        for at, number in zip(map(tuple, rounds), groups, strict=True):
+            self.groups.setdefault(at, []).append(prefix[:, number : number + 1])
+            found[at] = None
+        return list(found)
+
     def _owe(self, prefix: Words, owed: Words) -> list[Rounds]:
         """Note groups by the rounds: columns (group, rounds...) of ``owed``."""
-        if owed.shape[1] == 1:
-            number, *only = owed[:, 0].tolist()
-            self.groups.setdefault(tuple(only), []).append(prefix[:, number : number + 1])
-            return [tuple(only)]
         order = np.lexsort(owed[:0:-1])
         at = owed[1:, order]
         starts = [0, *(np.flatnonzero((at[:, 1:] != at[:, :-1]).any(axis=0)) + 1).tolist(), order.shape[0]]

@@ -58,9 +58,10 @@ class Historic(Operator):
     def flush(self) -> None:
         self._accumulate()
         self.emit(self.changes())
-        scope = self.place.scope
-        for rounds in self.table.owed:
-            scope.wake(self, rounds)
+        if self.table.owed:
+            scope = self.place.scope
+            for rounds in self.table.owed:
+                scope.wake(self, rounds)
 
     def changes(self) -> Updates:
         """The output's updates at the present rounds."""
@@ -104,7 +105,7 @@ class LoopReduce(Historic):
     def changes(self) -> Updates:
         updates = self.table.evaluate(self.step.rounds, hydrating=self.step.hydrating, epoch=self.step.time)
         check_sums(self.aggregates, updates.data[self.table.key :])
-        return updates
+        return self.step.stamp_on(updates)
 
     def contents(self) -> Iterator[tuple[Words, Words]]:
         yield from self.table.contents()
@@ -117,7 +118,8 @@ class LoopDistinct(Historic):
     distinct: bool
 
     def changes(self) -> Updates:
-        return self.table.evaluate_threshold(self.step.rounds, self.distinct)
+        step = self.step
+        return step.stamp_on(self.table.evaluate_threshold(step.rounds, self.distinct))
 
     def contents(self) -> Iterator[tuple[Words, Words]]:
         yield from self.table.threshold_contents(self.distinct)

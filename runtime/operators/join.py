@@ -68,7 +68,10 @@ class Join(Operator):
             delta = self.deltas[path.relation]
             if delta:
                 self.deltas[path.relation] = []
-                if all(stage.arrangement.sought for stage in path.stages):
+                for stage in path.stages:
+                    if not stage.arrangement.spine.sought():
+                        break
+                else:
                     self._change(path, Updates.concat(delta))
 
     def _change(self, path: JoinPath, delta: Updates) -> None:
@@ -78,14 +81,18 @@ class Join(Operator):
         start, which is carried along below the other.
         """
         depth, origin = self.place.scope.depth, 0
+        time = delta.time
         if depth > 1 and len(path.stages) > 1:
-            delta, origin = delta.with_time(np.concatenate((delta.time, delta.time))), depth
-        found: Iterable[Updates] = ()
+            delta, origin = delta.with_time(np.concatenate((time, time))), depth
         updates, passed = self._meet(path, apply_one(path.mfp, delta), origin)
-        if len(updates):
-            found = (updates,)
-            if passed < len(path.stages):
-                found = self._match(path, path.stages[passed:], found, origin=origin, hydrating=False)
+        if not updates.data.shape[1]:
+            return
+        if passed == len(path.stages):
+            if origin:
+                updates = updates.with_time(time if updates.time is delta.time else updates.time[:depth])
+            self.emit(updates, more=updates.data.shape[1] >= LARGE)
+            return
+        found = self._match(path, path.stages[passed:], (updates,), origin=origin, hydrating=False)
         if origin:
             found = (one.with_time(one.time[:depth]) for one in found)
         self._pass_on(found)
@@ -93,12 +100,12 @@ class Join(Operator):
     def _meet(self, path: JoinPath, updates: Updates, origin: int) -> tuple[Updates, int]:
         """Follow the path as long as updates are few: what comes of them, and how many stages they passed."""
         step = self.step
-        closed, floor = step.lower, step.floor
+        closed, floor, relation = step.lower, step.floor, path.relation
         for passed, stage in enumerate(path.stages):
             if not updates.data.shape[1]:
                 return updates, passed
-            order = Order.THROUGH if stage.relation < path.relation else Order.BEFORE
-            met = stage.meeting.of(updates, stage.arrangement.sought, order, closed, floor, origin)
+            order = Order.THROUGH if stage.relation < relation else Order.BEFORE
+            met = stage.meeting.of(updates, stage.arrangement.spine.sought(), order, closed, floor, origin)
             if met is None:
                 return updates, passed
             self.matched += met.data.shape[1]

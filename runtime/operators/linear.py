@@ -15,6 +15,8 @@ from kpg.runtime.trace.updates import Updates
 def apply(compiled: CompiledMfp, updates: Updates) -> Updates:
     """Rows that pass the predicates, mapped; times and diffs go along."""
     data, kept = compiled.run(updates.data)
+    if data is updates.data:
+        return updates
     return updates.with_data(data) if kept is None else _selected(updates, data, kept)
 
 
@@ -77,7 +79,11 @@ class Linear(Stateless):
                 self.emit(result, more=True)
 
     def flush(self) -> None:
-        for result in apply_all(self.mfp, self.take()):
+        pending = self.take()
+        if len(pending) == 1:
+            self.emit(apply_one(self.mfp, pending[0]))
+            return
+        for result in apply_all(self.mfp, pending):
             self.emit(result)
 
     def snapshot(self) -> Iterator[Updates]:

@@ -6,11 +6,13 @@ no round has work. Commit, rollback and upkeep of the operators inside go throug
 
 from collections.abc import Iterator
 from dataclasses import field
+from heapq import heappop
 
 import numpy as np
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.scope import LoopScope
+from kpg.runtime.dataflow.step import Step
 from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.linear import Passing, Stateless
@@ -32,10 +34,14 @@ class Loop(Operator):
             operator.hydrate()
 
     def flush(self) -> None:
+        touched, interrupt = self.touched, self.within.interrupt
         for step in self.within.rounds_of(self.step):
-            while (operator := step.next()) is not None:
-                self.touched[operator] = None
-                self.within.interrupt.check()
+            queue = step.queue
+            while queue:
+                _, operator = heappop(queue)
+                touched[operator] = None
+                if interrupt.pending:
+                    interrupt.check()
                 operator.flush()
 
     def commit(self) -> None:
@@ -82,8 +88,11 @@ class Enter(Passing):
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
-        zeros = np.zeros((1, updates.time.shape[1]), np.int64)
-        self.emit(updates.with_time(np.concatenate((updates.time, zeros))))
+        depth, n = updates.time.shape
+        time = np.empty((depth + 1, n), np.int64)
+        time[:-1] = updates.time
+        time[-1] = 0
+        self.emit(updates.with_time(time))
 
     def hydrate(self) -> None:
         (source,) = self.inputs
@@ -111,11 +120,10 @@ class Variable(Operator):
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
         scope = self.place.scope
+        if port == 0 and scope.carry(self, updates):
+            return
         time = updates.time.copy()
-        if time.shape[1] == 1:
-            time[-1, 0] += 1
-        else:
-            time[-1] += 1
+        time[-1] += 1
         later = updates.with_time(time)
         if port == 0:
             scope.deliver(self, 0, later)
@@ -147,8 +155,10 @@ class Variable(Operator):
         raise InternalError("a recursive collection is read through the result that defines it")
 
 
-def outside(updates: Updates) -> Updates:
-    """The updates with times of the enclosing scope."""
+def outside(updates: Updates, inner: Step, outer: Step) -> Updates:
+    """The updates of an ``inner`` round with times of the enclosing scope, whose step is ``outer``."""
+    if updates.time is inner.stamped:
+        return updates.with_time(outer.stamp)
     return updates.with_time(np.ascontiguousarray(updates.time[:-1]))
 
 
@@ -161,15 +171,17 @@ class Leave(Stateless):
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
-        self.accept(port, outside(updates))
+        self.accept(port, outside(updates, self.inputs[0].step, self.step))
         self.schedule()
 
     def hydrate(self) -> None:
         _leave_history(self)
 
     def flush(self) -> None:
-        for updates in self.take():
-            self.emit(updates)
+        """Emit what came in all rounds together."""
+        pending = self.take()
+        if pending:
+            self.emit(Updates.concat(pending))
 
     def snapshot(self) -> Iterator[Updates]:
         stamp = self.step.stamp
@@ -186,7 +198,7 @@ class ArrangedLeave(Arrange):
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
-        self.place.scope.deliver(self, port, outside(updates))
+        self.place.scope.deliver(self, port, outside(updates, self.inputs[0].step, self.step))
 
     def hydrate(self) -> None:
         _leave_history(self)

@@ -226,7 +226,7 @@ class TopK(GroupReader):
         if self.exact is not None:
             return GroupReader.mixed(self, layers, prefix, groups, epochs)
         step, corners = self.step, Corners.below(self.step)
-        times = epochs, np.array(step.rounds, np.int64)
+        times = epochs, step.inner
         rows, diff, task, vain = differences(
             layers,
             prefix,

@@ -71,7 +71,7 @@ class Antichain:
 
     def less_equal(self, time: Time) -> bool:
         """Whether ``time`` is in advance of this frontier."""
-        return any(precedes(element, time) for element in self.elements)
+        return any(all(map(le, element, time)) for element in self.elements)
 
     def less_than(self, time: Time) -> bool:
         """Whether ``time`` is strictly later than some element."""
@@ -84,7 +84,9 @@ class Antichain:
             if len(own[0]) == 1:
                 return own[0][0] <= others[0][0]
             return precedes(own[0], others[0])
-        return own == others or all(self.less_equal(time) for time in others)
+        if own == others:
+            return True
+        return all(self.less_equal(time) for time in others)
 
     def insert(self, time: Time) -> "Antichain":
         """This frontier with ``time`` added; itself if the time is in advance of it already."""

@@ -224,6 +224,15 @@ class Layers(tuple[Batch, ...]):
             table[i] = batch.description[: layout.BEGINNING]
         return table
 
+    def followed_by(self, batch: Batch, description: Words) -> "Layers":
+        """These and one more, whose description this is as well."""
+        layers = Layers((*self, batch))
+        table = np.empty((len(self) + 1, layout.BEGINNING), np.int64)
+        table[:-1] = self.descriptions
+        table[-1] = description[: layout.BEGINNING]
+        layers.__dict__["descriptions"] = table
+        return layers
+
     @property
     def batches(self) -> "Layers":
         """These: what look-ups go through in order (see ``Sought``)."""
@@ -248,4 +257,6 @@ class Sought:
 
     def __bool__(self) -> bool:
         """Whether there are updates."""
-        return bool(self.batches) or any(one.size > 0 for one in (self.tail, self.head) if one is not None)
+        if self.batches or (self.head is not None and self.head.size):
+            return True
+        return self.tail is not None and self.tail.size > 0

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels.links import MOST_COUNTED
-from kpg.runtime.trace.updates import Updates, Words, multiplicity_overflow
+from kpg.runtime.trace.updates import ONE, Updates, Words, multiplicity_overflow
 
 MOST: Final = MOST_COUNTED
 """What no multiplicity may come to."""
@@ -26,8 +26,10 @@ LOW: Final = 32
 def most_added(updates: Updates) -> int:
     """A bound for what the updates add to any row's multiplicity, without a look at rows."""
     diff = updates.diff
+    if diff is ONE:
+        return updates.data.shape[1]
     if diff.shape[0] == 1:
-        return abs(int(diff[0])) * len(updates)
+        return abs(diff.item(0)) * updates.data.shape[1]
     if diff.shape[0] <= FEW:
         return max(map(abs, diff.tolist())) * len(updates) if diff.shape[0] else 0
     return max(int(diff.max()), -int(diff.min())) * len(updates)

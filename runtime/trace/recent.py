@@ -21,7 +21,8 @@ DIRECT: Final = 64
 """So many steps go to the tail, or make a batch each, once somebody has read the trace in order."""
 
 CHURN: Final = 64
-"""A head of more rows, and more than all batches have, is sealed if rows went: they may cancel."""
+"""A head of more rows, and more than all batches have, is sealed if rows went: they may cancel. So is, in a
+loop, a tail."""
 
 
 class Place(enum.Enum):
@@ -100,7 +101,7 @@ class Recent:
             return
         assert self.tail is not None
         self.tail.insert(updates)
-        self.inserted(len(updates), before)
+        self.inserted(len(updates), before, batched)
 
     def make_tail(self) -> None:
         """Have a tail from now on."""
@@ -123,14 +124,20 @@ class Recent:
             self._churned_at = max(2 * size, rows)
         self._ends.append((upper, size))
 
-    def inserted(self, count: int, before: Antichain) -> None:
+    def inserted(self, count: int, before: Antichain, batched: Callable[[], int]) -> None:
         """Take note of ``count`` updates, from ``before`` on, that are in the tail now."""
         assert self.tail is not None
-        if self.tail.size == count:
+        size = self.tail.size
+        if size == count:
             self.lower = before
         # It is sealed as the step ends, while the next one is likely to find room: else that one would wait.
-        if self.tail.size > MOST_IN_TAIL - SMALL_FOR_TAIL // 4:
+        if size > MOST_IN_TAIL - SMALL_FOR_TAIL // 4:
             self.crowded = True
+        elif self._depth > 1 and size > self._churned_at:
+            # In a loop a group is read at many times: what has cancelled is in the way of each.
+            rows = batched()
+            self.crowded = size > rows
+            self._churned_at = max(2 * size, rows)
 
     def truncate(self, held: int, upper: Antichain) -> None:
         """Go back to ``held`` updates in the head, and in the tail to those before ``upper``."""
@@ -185,10 +192,10 @@ class Recent:
         return sorted(cuts, key=itemgetter(1))
 
     def _split(self, marked: Antichain) -> tuple[Updates, Updates]:
-        """The tail's updates before a frontier of one epoch, and the others."""
+        """The tail's updates before a frontier where a step ends, and the others."""
         assert self.tail is not None
         updates = self.tail.updates()
-        late = updates.time[0] >= marked.elements[0][0]
+        late = updates.time[0] >= marked.elements[-1][0]
         return updates.take(np.flatnonzero(~late)), updates.take(np.flatnonzero(late))
 
     def parts(self) -> Iterator[Updates]:

@@ -80,12 +80,12 @@ class Spine:
     def append(self, updates: Updates, upper: Antichain, *, alone: bool = False) -> Updates:
         """Add a step's updates, in any order, up to ``upper``: few to the head or the tail, many as a batch.
 
-        ``alone``: they are all that the step adds, so that what they join need not be told from them.
+        ``alone``: they are all that the step adds, in a loop in this round: what they join is earlier.
         Returns them, consolidated if that can make them fewer or if they are in order; without any left the
         trace stays as it was. DataError where a sum of diffs does not fit 64 bits.
         """
         recent, place = self.recent, self.place(len(updates))
-        if place is Place.TAIL and not (alone and self.depth == 1 and updates.constant_time):
+        if place is Place.TAIL and not (alone and updates.constant_time):
             place = Place.BATCH
         if place is not Place.HEAD or not updates.constant_diff:
             updates = updates.consolidate()
@@ -120,7 +120,7 @@ class Spine:
 
     def inserted(self, count: int, upper: Antichain) -> None:
         """So many updates, up to ``upper``, were merged into the tail."""
-        self.recent.inserted(count, self.upper)
+        self.recent.inserted(count, self.upper, self._batched)
         self.recent.direct -= 1
         self.version += not self.recent.direct
         self._note(count, upper)
@@ -249,7 +249,7 @@ class Spine:
         found = self._sorted()
         if recent.tail is not None and recent.tail.size:
             late = Batch(recent.tail.view(), recent.lower, self.upper, Antichain.minimum(self.depth))
-            found = Layers((*found, late))
+            found = found.followed_by(late, recent.tail.description)
         return found
 
     @property

@@ -15,7 +15,7 @@ from kpg.runtime.trace.updates import Updates, Words
 class Tail:
     """Up to ``MOST_IN_TAIL`` updates of rows of ``width`` columns, sorted by row and time."""
 
-    __slots__ = ("_sides", "address", "description", "spare")
+    __slots__ = ("_depth", "_first", "_sides", "_width", "address", "description", "spare")
 
     def __init__(self, width: int, depth: int) -> None:
         self.description: Words = np.zeros(layout.LATEST + depth, np.int64)
@@ -23,6 +23,7 @@ class Tail:
         self.spare: Words = np.empty(3, np.int64)
         """The addresses of the side that is not the present one."""
         # Each side: data, times, diffs.
+        self._width, self._depth = width, depth
         self._sides = [
             tuple(np.empty(rows * MOST_IN_TAIL, np.int64) for rows in (width, depth, 1)) for _ in range(2)
         ]
@@ -33,9 +34,10 @@ class Tail:
         places = (layout.DATA, layout.TIME, layout.DIFF)
         for i, place in enumerate(places):
             description[place], self.spare[i] = (side[i].ctypes.data for side in self._sides)
+        self._first = description.item(layout.DIFF)
 
     def insert(self, updates: Updates) -> None:
-        """Take the updates of a step, for which there must be room, of one later time, and consolidated."""
+        """Take a step's or a round's updates, for which there must be room: of one later time, and sorted."""
         kernels.insert(updates.data, updates.time, updates.diff, self.description, self.spare)
 
     @property
@@ -50,8 +52,8 @@ class Tail:
     def view(self) -> Updates:
         """The updates where they are: for use before the step after next."""
         present, rows = self.description[layout.DIFF], self.size
-        data, time, diff = next(side for side in self._sides if side[2].ctypes.data == present)
-        depth, width = self.description[layout.DEPTH], self.description[layout.WIDTH]
+        data, time, diff = self._sides[0 if present == self._first else 1]
+        depth, width = self._depth, self._width
         return Updates(
             data[: width * rows].reshape(width, rows),
             time[: depth * rows].reshape(depth, rows),

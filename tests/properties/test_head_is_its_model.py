@@ -88,7 +88,8 @@ class History:
                 self.take_back(mark, number)
                 assert self.spine.upper == before
             turns = rng.randint(1, 4) if self.depth == 2 else rng.randint(0, 2)
-            alone = turns == 1 and rng.random() < 0.8
+            later = self.depth == 2 and upper == lower + 1  # each round than the one before
+            alone = (turns == 1 or later) and rng.random() < 0.8
             for turn in range(turns):
                 given = self.some_updates(lower, upper, turn)
                 elements = ((lower, turn + 1), (upper, 0)) if self.depth == 2 else ((upper,),)
