@@ -42,6 +42,8 @@ def cost(node: plan.AnyNode) -> str:
             return "O(group)"
         case plan.Expand():
             return "O(change x rows made)"
+        case plan.Window():
+            return "O(partition)"
         case plan.Constant():
             return "O(1)"
         case plan.Source() | plan.Import() | plan.Linear() | plan.Concat() | plan.Negate() | plan.Arrange():
@@ -135,6 +137,9 @@ class _Printer:
                 return f"{name} {made}{' numbered' if numbered else ''}{' or NULLs' if outer else ''}"
             case plan.Reduce() | plan.BasicReduce() | plan.TopK() | plan.Single():
                 return f"{name} by {_of_groups(node)}"
+            case plan.Window(partition=partition, calls=calls):
+                shown = (plan.shown_call(call, sql_text) for call in calls)
+                return f"{name} by {partition}: {', '.join(shown)}"
             case plan.Enter(input=source):
                 return f"{name} {self.outer}{source}"
             case plan.Variable(index=number):

@@ -29,6 +29,7 @@ ROW_STORE = "unit/data/test_table.py"
 EXPRESSIONS = "unit/mfp/test_model.py"
 COMPILED = "unit/native/test_compiled.py"
 CHAIN = "unit/chain/test_chain.py"
+WINDOWS = "unit/operators/test_windows.py"
 
 ELSEWHERE: dict[str, str] = {
     # A kernel is compared with a plain reference; its own file has what that cannot reach, such as growth.
@@ -94,6 +95,13 @@ ELSEWHERE: dict[str, str] = {
     "runtime/operators/source.py": WHOLE,
     "runtime/operators/textorder.py": "properties/test_random_sql.py",
     "runtime/operators/topk.py": WHOLE,
+    **{
+        f"runtime/operators/windows/{name}.py": WINDOWS
+        for name in ("aggregates", "evaluate", "frames", "layout", "ranking")
+    },
+    "runtime/operators/windows/operator.py": WHOLE,
+    "runtime/functions/windowing.py": WINDOWS,
+    "runtime/plan/windows.py": "unit/plan/test_facts.py",
     "runtime/operators/userreduce.py": "unit/collections/test_reduce.py",
     "runtime/inputs.py": "unit/collections/test_clock.py",
     "runtime/installed.py": "unit/runtime/test_access.py",

@@ -12,7 +12,8 @@ from typing import Final, assert_never
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import width
-from kpg.runtime.functions import aggregate_named
+from kpg.runtime.functions import aggregate_named, window_function
+from kpg.runtime.plan.windows import WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, children
 
@@ -123,6 +124,8 @@ class Facts:
                 return list(self.unique_keys(self.bound[id_])) if id_ in self.bound else []
             case algebra.Map(input=source) | algebra.Threshold(input=source):
                 return list(self.unique_keys(source))
+            case algebra.Window():
+                return [*self.unique_keys(rel.input), *_numbered(rel)]
             case algebra.Filter(input=source, predicates=predicates):
                 return [_reduced(key, predicates) for key in self.unique_keys(source)]
             case algebra.Project(input=source, columns=columns):
@@ -202,6 +205,8 @@ class Facts:
                 return (*self.nullable(source), *made, *((outer,) if rel.ordinality else ()))
             case algebra.TopK() | algebra.Distinct() | algebra.Threshold() | algebra.Single():
                 return self.nullable(rel.input)
+            case algebra.Window(input=source, calls=calls):
+                return self.nullable(source) + tuple(map(_window_nullable, calls))
             case algebra.Negate(input=source):
                 return self.nullable(source)
             case algebra.Union(inputs=inputs):
@@ -224,6 +229,21 @@ class Facts:
             for call in rel.aggregates
         )
         return tuple(can_be_null(key, inner) for key in rel.keys) + aggregates
+
+
+def _numbered(window: algebra.Window) -> list[Key]:
+    """A partition has no number twice."""
+    start = width(window.input)
+    places = [start + i for i, call in enumerate(window.calls) if call.function == "row_number"]
+    return [frozenset((*window.partition, place)) for place in places]
+
+
+def _window_nullable(call: WindowCall) -> bool:
+    """Whether a window function's value can be NULL."""
+    function = window_function(call.function)
+    if function is None:
+        return aggregate_named(call.function).empty is None
+    return bool(call.args)
 
 
 def _minimal(keys: Iterable[Key]) -> tuple[Key, ...]:

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from kpg.runtime.errors import Span
 from kpg.runtime.functions import Direction
+from kpg.runtime.plan.windows import WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import BIGINT, HashedOnce, Type, hash_once
@@ -166,6 +167,22 @@ class TopK(HashedOnce):
 
 @hash_once
 @dataclass(frozen=True, slots=True)
+class Window(HashedOnce):
+    """The input's columns, then what ``calls`` say of each row among those of equal ``partition`` columns.
+
+    Rows are in ``order``, peers (equal by it) in the order of ``ties`` and then in any that is always the
+    same. Equal rows are as many rows.
+    """
+
+    input: "Rel"
+    partition: tuple[int, ...]
+    order: tuple[OrderBy, ...]
+    ties: tuple[OrderBy, ...]
+    calls: tuple[WindowCall, ...]
+
+
+@hash_once
+@dataclass(frozen=True, slots=True)
 class Distinct(HashedOnce):
     """Each row with positive multiplicity, once. NULLs equal each other."""
 
@@ -245,6 +262,7 @@ Rel = (
     | Reduce
     | Expand
     | TopK
+    | Window
     | Distinct
     | Threshold
     | Negate
@@ -266,6 +284,8 @@ def types(rel: Rel) -> tuple[Type, ...]:
             return types(source)
         case Threshold(input=source) | Negate(input=source) | Single(input=source):
             return types(source)
+        case Window(input=source, calls=calls):
+            return types(source) + tuple(call.type for call in calls)
         case Project(input=source, columns=columns):
             inner = types(source)
             return tuple(inner[column] for column in columns)

@@ -1,12 +1,23 @@
 """Scalars in terms of other scalars: what passes and the planner do with the expressions of a relation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
-from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, children, walk, with_children
+from kpg.runtime.scalar import (
+    Call,
+    Column,
+    Fetch,
+    If,
+    Literal,
+    Scalar,
+    children,
+    transform,
+    walk,
+    with_children,
+)
 
 
 def substitute(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
@@ -51,3 +62,12 @@ def written_size(scalars: Iterable[Scalar], values: Sequence[Scalar]) -> int:
 
 def _size(scalar: Scalar) -> int:
     return sum(1 for _ in walk(scalar))
+
+
+def substitute_ids(scalar: Scalar, values: Mapping[int, Scalar]) -> Scalar:
+    """The scalar with other scalars for some of its columns."""
+
+    def rewrite(part: Scalar) -> Scalar:
+        return values.get(part.index, part) if isinstance(part, Column) else part
+
+    return transform(scalar, rewrite)

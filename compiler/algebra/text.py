@@ -13,6 +13,7 @@ from kpg.compiler.algebra.scalar_text import Reader, Types, scalar_text, value_t
 from kpg.compiler.algebra.traverse import children, walk
 from kpg.runtime.errors import InternalError, ProgrammingError
 from kpg.runtime.functions import Direction, resolve_aggregate
+from kpg.runtime.plan.windows import Frame, WindowCall, frame_text, shown_call
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import Type
 
@@ -61,6 +62,8 @@ def node_text(rel: Rel) -> str:
         case algebra.TopK():
             slice_ = f"limit={'all' if rel.limit is None else rel.limit} offset={rel.offset}"
             return f"{name} group={list(rel.group)} order=[{_order(rel.order)}] {slice_}"
+        case algebra.Window():
+            return f"{name} {window_text(rel)}"
         case algebra.Single(group=group):
             return f"{name} group={list(group)}"
         case algebra.LetRec(ids=ids, types=types, limit=limit, error_at_limit=fails):
@@ -82,6 +85,21 @@ def _scalars(scalars: tuple[Scalar, ...], types: Types) -> str:
 
 def _types(types: tuple[Type, ...]) -> str:
     return f"[{', '.join(map(str, types))}]"
+
+
+def window_text(window: algebra.Window) -> str:
+    """Partition, order, order of peers, and calls with their frames."""
+    calls = (_call(call, types_of(window.input)) for call in window.calls)
+    order = f"order=[{_order(window.order)}] ties=[{_order(window.ties)}]"
+    return f"partition={list(window.partition)} {order} [{', '.join(calls)}]"
+
+
+def _call(call: WindowCall, types: Types) -> str:
+    shown = shown_call(call, lambda arg: scalar_text(arg, types))
+    frame = "" if call.frame == Frame() else f" {frame_text(call.frame)}"
+    by = call.frame.ranged
+    ranged = "" if by is None else f" by #{by.column} {'desc' if by.descending else 'asc'}"
+    return f"{shown}::{call.type}{frame}{ranged}"
 
 
 def _order(order: tuple[OrderBy, ...]) -> str:

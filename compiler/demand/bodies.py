@@ -83,6 +83,8 @@ class Taking:
                 raise NotRules("a function makes rows of its rows")
             case algebra.LocalGet() | algebra.Get() | algebra.Constant():
                 raise NotRules("what it reads may fail where it is not needed")
+            case algebra.Window():
+                raise NotRules("it has window functions")
             case algebra.TopK() | algebra.Single():
                 raise NotRules("it limits rows or takes a row for a value")
             case algebra.Let() | algebra.LetRec():

@@ -34,6 +34,7 @@ def may_fail(rel: Rel, lets: Mapping[str, Rel]) -> bool:
             | algebra.Threshold()
             | algebra.Reduce()
             | algebra.TopK()
+            | algebra.Window()
             | algebra.Single()
         ):
             return False

@@ -141,6 +141,7 @@ class _Placing:
                 | algebra.Reduce()
                 | algebra.Expand()
                 | algebra.TopK()
+                | algebra.Window()
                 | algebra.Single()
             ):
                 below = asked and asked.through(_carried(rel))
@@ -252,6 +253,8 @@ def _carried(rel: Rel) -> dict[int, int]:
             return {key.index: place for place, key in enumerate(keys) if isinstance(key, Column)}
         case algebra.TopK(group=group) | algebra.Single(group=group):
             return {column: column for column in group}
+        case algebra.Window(partition=partition):
+            return {column: column for column in partition}
         case algebra.Map(input=source) | algebra.Expand(input=source):
             return {column: column for column in range(len(algebra.types(source)))}
         case algebra.Negate():

@@ -36,6 +36,7 @@ def _simplified(node: Rel) -> Rel:
             | algebra.Project(input=source)
             | algebra.Expand(input=source)
             | algebra.TopK(input=source)
+            | algebra.Window(input=source)
             | algebra.Distinct(input=source)
             | algebra.Threshold(input=source)
             | algebra.Negate(input=source)

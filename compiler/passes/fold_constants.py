@@ -34,10 +34,15 @@ def fold_constants(rel: Rel) -> Rel:
 
     def rewrite(node: Rel) -> Rel:
         old = scalars(node)
-        new = tuple(transform(scalar, _folded) for scalar in old)
+        new = tuple(map(folded, old))
         return node if new == old else with_scalars(node, new)
 
     return transform_up(rel, rewrite)
+
+
+def folded(scalar: Scalar) -> Scalar:
+    """The scalar with what is constant in it evaluated, as far as that is possible here."""
+    return transform(scalar, _folded)
 
 
 def _folded(scalar: Scalar) -> Scalar:

@@ -8,6 +8,7 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.lets import with_unique_ids
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import transform_up, width
+from kpg.runtime.plan.windows import call_columns, moved_call
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar, columns, remap
 
@@ -61,6 +62,8 @@ class _Pruning:
                 return self._expand(rel, asked)
             case algebra.TopK(group=group, order=order):
                 return self._ordered(rel, asked | set(group) | {by.column for by in order})
+            case algebra.Window():
+                return self._window(rel, asked)
             case algebra.Single(group=group):
                 return self._ordered(rel, asked | set(group))
             case algebra.Distinct() | algebra.Threshold():
@@ -132,6 +135,27 @@ class _Pruning:
             return replace(rel, input=source, group=group), chosen
         order = tuple(replace(by, column=place[by.column]) for by in rel.order)
         return replace(rel, input=source, group=group, order=order), chosen
+
+    def _window(self, window: algebra.Window, asked: Columns) -> tuple[Rel, list[int]]:
+        """The calls that are asked for, and what they read; without any, just the input."""
+        inner = width(window.input)
+        places = [index for index in range(len(window.calls)) if inner + index in asked]
+        below = frozenset(column for column in asked if column < inner)
+        if not places:
+            return self.some(window.input, below)
+        calls = [window.calls[index] for index in places]
+        read = {column for call in calls for column in call_columns(call)}
+        sorting = {by.column for by in (*window.order, *window.ties)}
+        source, kept = self.some(window.input, below | read | sorting | set(window.partition))
+        place = {column: index for index, column in enumerate(kept)}
+        pruned = algebra.Window(
+            source,
+            tuple(place[column] for column in window.partition),
+            tuple(replace(by, column=place[by.column]) for by in window.order),
+            tuple(replace(by, column=place[by.column]) for by in window.ties),
+            tuple(moved_call(call, place.__getitem__) for call in calls),
+        )
+        return pruned, [*kept, *(inner + index for index in places)]
 
     def _sum(self, rel: algebra.Negate | algebra.Union, chosen: Sequence[int]) -> Rel:
         if isinstance(rel, algebra.Negate):

@@ -16,7 +16,7 @@ def push_filters(rel: Rel) -> Rel:
     """Predicates move below joins, unions, negations, distincts, lets, and reduces by whose keys they go.
 
     ``Filter [#0 = 1] (Reduce [#2] [...] x)`` becomes ``Reduce [#2] [...] (Filter [#2 = 1] x)``. Below a
-    TopK or Single only predicates over its group move, for which whole groups pass or do not.
+    TopK, Window or Single only predicates over its group move, for which whole groups pass or do not.
     """
     return transform_down(rel, _pushed)
 
@@ -74,8 +74,8 @@ def _below(source: Rel, predicates: tuple[Scalar, ...]) -> Rel | None:
             return _into_groups(source, range(len(keys)), predicates, keys)
         case algebra.Expand(input=inner):
             return _into_groups(source, range(width(inner)), predicates, all_columns(source))
-        case algebra.TopK(group=group) | algebra.Single(group=group):
-            return _into_groups(source, group, predicates, all_columns(source))
+        case algebra.TopK(group=group) | algebra.Single(group=group) | algebra.Window(partition=group):
+            return _into_groups(source, group, predicates, all_columns(source.input))
         case algebra.Get() | algebra.Constant() | algebra.LocalGet() | algebra.LetRec():
             return None
         case _:
@@ -83,7 +83,7 @@ def _below(source: Rel, predicates: tuple[Scalar, ...]) -> Rel | None:
 
 
 def _into_groups(
-    source: algebra.Reduce | algebra.Expand | algebra.TopK | algebra.Single,
+    source: algebra.Reduce | algebra.Expand | algebra.TopK | algebra.Single | algebra.Window,
     group: Sequence[int],
     predicates: tuple[Scalar, ...],
     values: Sequence[Scalar],

@@ -95,8 +95,8 @@ class Sizes:
                 return most if limit is None or group else min(most, float(limit))
             case algebra.Map(input=source) | algebra.Project(input=source) | algebra.Negate(input=source):
                 return self.rows(source)
-            case algebra.Threshold(input=source) | algebra.Single(input=source):
-                return self.rows(source)
+            case algebra.Threshold() | algebra.Single() | algebra.Window():
+                return self.rows(rel.input)
             case algebra.Join(inputs=inputs):
                 return max(self.rows(source) * filtered(source) for source in inputs)
             case algebra.Union(inputs=inputs):

@@ -69,7 +69,7 @@ class Storage:
                 return _joined(rel, [self.sources(source) for source in inputs])
             case algebra.Filter() | algebra.TopK() | algebra.Distinct() | algebra.Threshold():
                 return self.sources(rel.input)
-            case algebra.Negate() | algebra.Single() | algebra.Expand():
+            case algebra.Negate() | algebra.Single() | algebra.Expand() | algebra.Window():
                 return self.sources(rel.input)
             case algebra.Reduce(input=source, keys=keys):
                 return _projected(self.sources(source), tuple(map(_column, keys)))

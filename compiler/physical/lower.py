@@ -65,6 +65,10 @@ def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
             return plan_expand(planning, rel, mfp)
         case algebra.TopK():
             return plan_topk(planning, rel, mfp)
+        case algebra.Window():
+            from kpg.compiler.physical.window import plan_window
+
+            return plan_window(planning, rel, mfp)
         case algebra.Distinct(input=source):
             return _distinct(planning, source, mfp)
         case algebra.Threshold(input=source):

@@ -15,7 +15,7 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
 
-from kpg.runtime.functions import aggregates, functions
+from kpg.runtime.functions import aggregates, functions, window_functions
 from kpg.runtime.functions.tables import row_functions
 
 JOIN_PARTS: Final = ("method", "side", "kind")
@@ -51,6 +51,7 @@ def _plain_calls() -> dict[str, Callable[[list[exp.Expr]], exp.Anonymous]]:
     names = {function.name for function in functions()}.difference(SYNTAX)
     names |= {one.name for one in aggregates() if one.name.upper() not in own}
     names |= {one.name for one in row_functions()}
+    names |= {one.name for one in window_functions()}
     return {name.upper(): _plain(name) for name in names}
 
 
@@ -74,6 +75,16 @@ class Dialect(Postgres):
         FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr | None]]] = {
             name: parser for name, parser in PostgresParser.FUNCTION_PARSERS.items() if name not in PLAIN
         }
+
+        def _parse_id_var(
+            self, any_token: bool = True, tokens: Collection[TokenType] | None = None
+        ) -> exp.Expr | None:
+            """Of a window, GROUPS before a bound is the unit of its frame and not another window's name."""
+            if tokens is self.WINDOW_ALIAS_TOKENS and self._curr and self._curr.text.upper() == "GROUPS":
+                following = self._next.token_type if self._next else None
+                if following not in (TokenType.R_PAREN, TokenType.PARTITION_BY, TokenType.ORDER_BY):
+                    return None
+            return super()._parse_id_var(any_token, tokens)
 
         def _warn_unsupported(self) -> None:
             """Commands that sqlglot does not parse are refused, so there is nothing to warn of."""

@@ -12,9 +12,10 @@ from typing import assert_never
 
 from kpg.compiler.algebra.rel import AggregateCall, Rel, RowCall
 from kpg.runtime.errors import Span
+from kpg.runtime.plan.windows import WindowCall, call_columns
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Literal, Scalar, columns
-from kpg.runtime.types import Type
+from kpg.runtime.types import ROWID, Type
 
 Ids = frozenset[int]
 
@@ -142,6 +143,21 @@ class TopK:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """The input's columns and, under ``ids``, what ``calls`` say of each row in its partition.
+
+    ``ties`` is the order of rows that are equal by ``order``: as far as it is known, that in which they came.
+    """
+
+    input: "Node"
+    partition: tuple[Column, ...]
+    order: tuple[SortKey, ...]
+    ties: tuple[SortKey, ...]
+    ids: tuple[int, ...]
+    calls: tuple[WindowCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SetOperation:
     """``kind`` is ``union``, ``intersect`` or ``except``; all columns under new ids."""
 
@@ -164,6 +180,7 @@ Node = (
     | Expand
     | Distinct
     | TopK
+    | Window
     | SetOperation
 )
 
@@ -235,7 +252,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return (left, right)
         case SetOperation(left=left_query, right=right_query):
             return (left_query.node, right_query.node)
-        case Filter() | Map() | Group() | GroupingSets() | Expand() | Distinct() | TopK():
+        case Filter() | Map() | Group() | GroupingSets() | Expand() | Distinct() | TopK() | Window():
             return (node.input,)
         case _:
             assert_never(node)
@@ -265,6 +282,9 @@ def scalars(node: Node) -> tuple[Scalar, ...]:
             return result
         case TopK(group=group, order=order):
             return (*group, *(key.column for key in order))
+        case Window(partition=partition, order=order, ties=ties, calls=calls):
+            called = (Column(id_, ROWID) for call in calls for id_ in call_columns(call))
+            return (*partition, *(key.column for key in (*order, *ties)), *called)
         case SetOperation(left=left, right=right):
             return (*left.columns, *right.columns)
         case _:
@@ -276,7 +296,7 @@ def own_ids(node: Node) -> tuple[int, ...]:
     match node:
         case Scan(ids=ids) | Shared(ids=ids) | Rows(ids=ids) | Map(ids=ids) | SetOperation(ids=ids):
             return ids
-        case Expand(ids=ids):
+        case Expand(ids=ids) | Window(ids=ids):
             return ids
         case Group(key_ids=key_ids, ids=ids):
             return key_ids + ids
@@ -293,7 +313,7 @@ def produced(node: Node) -> Ids:
     match node:
         case Filter() | TopK():
             return produced(node.input)
-        case Map(input=source, ids=ids) | Expand(input=source, ids=ids):
+        case Map(input=source, ids=ids) | Expand(input=source, ids=ids) | Window(input=source, ids=ids):
             return produced(source) | set(ids)
         case Join(left=left, right=right):
             return produced(left) | produced(right)

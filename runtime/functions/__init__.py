@@ -50,6 +50,7 @@ from kpg.runtime.functions.registry import (
     resolve,
 )
 from kpg.runtime.functions.rules import common_type
+from kpg.runtime.functions.windowing import Answer, WindowFunction, window_function, window_functions
 
 __all__ = [
     "TEXT_WORDS",
@@ -57,6 +58,7 @@ __all__ = [
     "AccumulatorKind",
     "AggregateFunction",
     "AggregateResolution",
+    "Answer",
     "Basic",
     "Composed",
     "Direction",
@@ -66,6 +68,7 @@ __all__ = [
     "Resolution",
     "ScalarFunction",
     "Trend",
+    "WindowFunction",
     "aggregate_named",
     "aggregated",
     "aggregates",
@@ -81,6 +84,8 @@ __all__ = [
     "resolve_aggregate",
     "specialised",
     "sum_type",
+    "window_function",
+    "window_functions",
 ]
 
 _DEFINING = (

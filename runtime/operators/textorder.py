@@ -31,7 +31,7 @@ class ExactOrder:
         self, rows: Words, count: Words, task: Words, offset: int, limit: int | None
     ) -> tuple[Words, Words, Words]:
         """Rows ``offset .. offset + limit`` of each task, in exact order."""
-        order = self._order(rows, task)
+        order = self.order(rows, task)
         rows, count = rows[:, order], count[order]
         before = np.cumsum(count) - count
         start = np.searchsorted(task, task)
@@ -41,7 +41,7 @@ class ExactOrder:
         kept = np.flatnonzero(high > low)
         return np.ascontiguousarray(rows[:, kept]), (high - low)[kept], task[kept]
 
-    def _order(self, rows: Words, task: Words) -> Words:
+    def order(self, rows: Words, task: Words) -> Words:
         """Positions in exact order: each run of ties with different strings sorted."""
         order = np.arange(task.shape[0], dtype=np.int64)
         code = self.texts[self.first][0]

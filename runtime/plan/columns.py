@@ -38,6 +38,7 @@ from kpg.runtime.plan.nodes import (
     Threshold,
     TopK,
     Variable,
+    Window,
 )
 from kpg.runtime.scalar import Column
 from kpg.runtime.types import BIGINT, Type, common_words, rowid
@@ -107,6 +108,8 @@ def column_types(node: AnyNode, of: Callable[[Ref], Types]) -> Types:
             return (*of(ref)[:key], *map(_aggregated, aggregates))
         case BasicReduce(input=ref, key=key, aggregates=basics):
             return (*of(ref)[:key], *(basic.type for basic in basics))
+        case Window(input=ref, calls=calls):
+            return (*of(ref), *(call.type for call in calls))
         case user.Apply(result=result) | user.Custom(result=result):
             return result.types
         case user.UserReduce(input=ref, key=key, result=result):

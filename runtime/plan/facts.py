@@ -37,6 +37,7 @@ from kpg.runtime.plan.nodes import (
     Threshold,
     TopK,
     Variable,
+    Window,
 )
 
 
@@ -50,6 +51,8 @@ def streams(node: AnyNode) -> tuple[Ref, ...]:
         case Distinct(input=ref) | Threshold(input=ref) | TopK(input=ref) | Expand(input=ref):
             return (ref,)
         case BasicReduce(input=ref) | Single(input=ref) | Delta(input=ref) | HalfJoin(input=ref):
+            return (ref,)
+        case Window(input=ref):
             return (ref,)
         case user.Apply(input=ref) | user.UserReduce(input=ref) | user.Sink(input=ref):
             return (ref,)
@@ -86,6 +89,7 @@ def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
             return replace(node, input=place(node.input))
         case (
             BasicReduce()
+            | Window()
             | Single()
             | Delta()
             | user.Apply()
@@ -146,7 +150,7 @@ def kept(node: AnyNode) -> Kept:
             return Kept.OWN
         case Source() | Import() | Constant() | Linear() | Concat() | Negate() | Expand():
             return Kept.NOTHING
-        case Delta() | HalfJoin() | DeltaJoin() | RangeJoin() | TopK() | BasicReduce():
+        case Delta() | HalfJoin() | DeltaJoin() | RangeJoin() | TopK() | BasicReduce() | Window():
             return Kept.NOTHING  # they read arrangements
         case Enter() | Variable() | Loop() | Leave() | user.Apply() | user.EnterAt():
             return Kept.NOTHING
@@ -159,7 +163,7 @@ def holds_rows(node: AnyNode) -> bool:
     match node:
         case Arrange() | Reduce() | Distinct() | Threshold() | TopK() | BasicReduce() | user.UserReduce():
             return True
-        case Constant() | Leave():
+        case Constant() | Leave() | Window():
             return True
         case Source() | Import() | Linear() | Concat() | Negate() | Single() | Expand():
             return False

@@ -21,6 +21,7 @@ from dataclasses import field
 from kpg.runtime.functions.aggregation import Direction
 from kpg.runtime.functions.tables import Expansion
 from kpg.runtime.plan import user
+from kpg.runtime.plan.windows import WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
 from kpg.runtime.types import Type
@@ -253,6 +254,21 @@ class BasicReduce:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """Each row of an arrangement of (partition..., order words..., rest...), and what ``calls`` say of it.
+
+    A partition is in the order of the arrangement, and equal rows are as many; rows that agree on the
+    columns ``peers`` are peers. ``exact`` as in ``TopK``. O(partition).
+    """
+
+    input: Ref
+    partition: int
+    peers: tuple[int, ...]
+    calls: tuple[WindowCall, ...]
+    exact: tuple[tuple[int, int, bool], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Single:
     """The input, which must have at most one row for each value of its first ``key`` columns.
 
@@ -328,6 +344,7 @@ Node = (
     | Expand
     | TopK
     | BasicReduce
+    | Window
     | Single
     | Enter
     | Variable

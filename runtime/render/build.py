@@ -64,6 +64,8 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
             return _top_k(node, site, built)
         case plan.BasicReduce():
             return _basic_reduce(node, site, built)
+        case plan.Window():
+            return _window(node, site, built)
         case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.Input() | user.EnterAt():
             from kpg.runtime.render.users import build_user
 
@@ -94,6 +96,22 @@ def _top_k(node: plan.TopK, site: Site, built: Built) -> Operator:
         limit=node.limit,
         offset=node.offset,
         exact=exact,
+    )
+
+
+def _window(node: plan.Window, site: Site, built: Built) -> Operator:
+    from kpg.runtime.operators.textorder import ExactOrder
+    from kpg.runtime.operators.windows.operator import Window
+
+    source, dictionary = arrangement_of(built[node.input]), site.context.dictionary
+    return Window(
+        site.over(built[node.input]),
+        arrangement=source,
+        group=node.partition,
+        peers=node.peers,
+        calls=node.calls,
+        exact=ExactOrder(node.exact, dictionary) if node.exact else None,
+        dictionary=dictionary,
     )
 
 

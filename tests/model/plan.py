@@ -16,6 +16,7 @@ from typing import Any
 from kpg.runtime import plan
 from kpg.runtime.plan import Mfp, Plan
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
+from tests.model import windows
 from tests.model.relation import RecursionLimitError, SingleError, series, side_by_side
 from tests.model.scalar import evaluate, from_word, passes
 
@@ -138,6 +139,8 @@ def _operator(node: plan.Node, done: Sequence[Rows], tables: Tables) -> Rows:
             return _basic(done[ref], key, basics)
         case plan.Expand():
             return _expand(node, done[node.input])
+        case plan.Window():
+            return _windowed(node, done[node.input])
         case plan.Single(input=ref, key=key):
             if any(sum(group.values()) > 1 for group in _groups(done[ref], key).values()):
                 raise SingleError
@@ -276,9 +279,23 @@ def _top(node: plan.TopK, rows: Rows) -> Rows:
     return result
 
 
+def _windowed(node: plan.Window, rows: Rows) -> Rows:
+    result: Rows = Counter()
+    for members in _groups(rows, node.partition).values():
+        order = cmp_to_key(lambda a, b: _in_order(node.partition, node.exact, a[0], b[0]))
+        copies = [row for row, n in sorted(members.items(), key=order) for _ in range(n)]
+        found = [windows.answers(call, copies, node.peers) for call in node.calls]
+        result.update((*row, *values) for row, *values in zip(copies, *found, strict=True))
+    return result
+
+
 def _compared(node: plan.TopK, left: Row, right: Row) -> int:
-    texts = {first: (code, descending) for first, code, descending in node.exact}
-    for column in range(node.group, len(left)):
+    return _in_order(node.group, node.exact, left, right)
+
+
+def _in_order(group: int, exact: tuple[tuple[int, int, bool], ...], left: Row, right: Row) -> int:
+    texts = {first: (code, descending) for first, code, descending in exact}
+    for column in range(group, len(left)):
         if column in texts:
             code, descending = texts[column]
             one, other = left[code], right[code]

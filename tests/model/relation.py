@@ -15,6 +15,7 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import width
 from kpg.runtime.scalar import Call, Scalar, columns
+from tests.model import windows
 from tests.model.scalar import evaluate, from_word, passes
 
 Row = tuple[Any, ...]
@@ -66,6 +67,8 @@ def _unary(rel: Rel, rows: Rows) -> Rows:
             return _reduce(rel, rows)
         case algebra.TopK():
             return _top(rel, rows)
+        case algebra.Window():
+            return _windowed(rel, rows)
         case algebra.Distinct():
             return Counter({row: 1 for row, n in rows.items() if n > 0})
         case algebra.Threshold():
@@ -261,6 +264,19 @@ def _top(rel: algebra.TopK, rows: Rows) -> Rows:
         ordered = sort_rows(group, rel.order)
         stop = None if rel.limit is None else rel.offset + rel.limit
         result.update(ordered[rel.offset : stop])
+    return result
+
+
+def _windowed(rel: algebra.Window, rows: Rows) -> Rows:
+    partitions: defaultdict[Row, list[Row]] = defaultdict(list)
+    for row, n in rows.items():
+        partitions[tuple(row[column] for column in rel.partition)] += [row] * n
+    peers = [by.column for by in rel.order]
+    result: Rows = Counter()
+    for partition in partitions.values():
+        ordered = sort_rows(partition, (*rel.order, *rel.ties))
+        found = [windows.answers(call, ordered, peers) for call in rel.calls]
+        result.update((*row, *values) for row, *values in zip(ordered, *found, strict=True))
     return result
 
 

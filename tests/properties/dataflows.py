@@ -8,26 +8,35 @@ from kpg.runtime.functions.tables import Expansion
 from kpg.runtime.plan import (
     Aggregate,
     Arrange,
+    Bound,
     Concat,
     Constant,
     Delta,
     DeltaJoin,
     Distinct,
+    Edge,
+    Exclude,
     Expand,
+    Frame,
     HalfJoin,
     Linear,
     Mfp,
     Negate,
     Plan,
+    Ranged,
     RangeJoin,
     Reduce,
     Single,
     Source,
     Threshold,
     TopK,
+    Unit,
+    Window,
+    WindowCall,
 )
 from kpg.runtime.scalar import Column, Fetch, Literal, Scalar
-from kpg.runtime.types import BIGINT, INTEGER, NULL, ROWID, ColumnDef, Schema
+from kpg.runtime.types import BIGINT, DOUBLE, INTEGER, NULL, ROWID, ColumnDef, Schema, float_to_word
+from tests.model import windows
 
 Row = tuple[int, ...]
 Truth = Callable[[Sequence[Row], Sequence[Row]], Counter[Row]]
@@ -250,6 +259,56 @@ def expand_truth(*, outer: bool) -> Truth:
     return truth
 
 
+def window_plan(partition: int, frame: Frame) -> Plan:
+    """What window functions say of the rows of a, ordered by v; equal rows are several."""
+    value = Column(1, BIGINT)
+    names = ("row_number", "rank", "dense_rank", "cume_dist")
+    calls = (
+        *(WindowCall(name, (), DOUBLE if name == "cume_dist" else BIGINT) for name in names),
+        *(WindowCall(name, (value, Literal(2, INTEGER)), BIGINT) for name in ("lag", "lead")),
+        *(WindowCall(name, (value,), BIGINT, frame) for name in ("sum", "count", "min", "last_value")),
+    )
+    nodes = (
+        Source("a"),
+        columns_of("a", 0),
+        Arrange(1, partition),
+        Window(2, partition, (1,) if partition else (0, 1), calls),
+        Arrange(3, 2),
+    )
+    return Plan(nodes, 4)
+
+
+def window_truth(partition: int, plan: Plan) -> Truth:
+    def truth(a: Sequence[Row], b: Sequence[Row]) -> Counter[Row]:
+        (window,) = (node for node in plan.nodes if isinstance(node, Window))
+        result: Counter[Row] = Counter()
+        for k in {row[:partition] for row in a}:
+            rows = sorted(row for row in a if row[:partition] == k)
+            found = [windows.answers(call, rows, window.peers) for call in window.calls]
+            for row, *values in zip(rows, *found, strict=True):
+                shares = (float_to_word(value) if isinstance(value, float) else value for value in values)
+                result[(*row, *(NULL if value is None else value for value in shares))] += 1
+        return result
+
+    return truth
+
+
+FRAMES = {
+    "running": Frame(),
+    "whole": Frame(Unit.RANGE, end=Bound(Edge.UNBOUNDED_FOLLOWING)),
+    "rows around": Frame(Unit.ROWS, Bound(Edge.PRECEDING, 1), Bound(Edge.FOLLOWING, 2), Exclude.CURRENT_ROW),
+    "groups before": Frame(Unit.GROUPS, Bound(Edge.PRECEDING, 2), Bound(Edge.PRECEDING, 1)),
+    "values around": Frame(
+        Unit.RANGE, Bound(Edge.PRECEDING, 1), Bound(Edge.FOLLOWING, 1), ranged=Ranged(1, False, False)
+    ),
+    "to the end": Frame(Unit.ROWS, Bound(Edge.CURRENT_ROW), Bound(Edge.UNBOUNDED_FOLLOWING)),
+}
+WINDOW_PLANS = {
+    (name, partition): window_plan(partition, frame)
+    for name, frame in FRAMES.items()
+    for partition in ((0, 1) if frame.ranged is None else (1,))
+}
+
 DATAFLOWS: dict[str, tuple[Plan, Truth]] = {
     "join and reduce": (join_plan(), join_truth),
     "self-join": (self_join_plan(), self_join_truth),
@@ -261,5 +320,9 @@ DATAFLOWS: dict[str, tuple[Plan, Truth]] = {
     "expand": (expand_plan(outer=False), expand_truth(outer=False)),
     "expand or NULLs": (expand_plan(outer=True), expand_truth(outer=True)),
     "single and constant": (single_plan(), single_truth),
+    **{
+        f"windows by {partition}, {name}": (plan, window_truth(partition, plan))
+        for (name, partition), plan in WINDOW_PLANS.items()
+    },
     **{f"v {op} threshold": (range_plan(op), range_truth(op)) for op in ("<", "<=", ">", ">=")},
 }

@@ -31,6 +31,16 @@ MOST_MARKED: Final = 31
 
 def bind_aggregate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     """The scalar that stands for an aggregate: a column of the grouping, or an expression over such."""
+    return collected(binding, scope, scope.without_aggregates("the argument of an aggregate"), None, node)
+
+
+def collected(
+    binding: Binding, scope: Scope, inner: Scope, into: Aggregates | None, node: exp.Expr
+) -> Scalar:
+    """The scalar that stands for an aggregate with arguments in ``inner``, collected ``into`` others.
+
+    Where these are not given, they are those of the query whose columns it is over.
+    """
     kept = within = None
     aggregate = node
     if isinstance(aggregate, exp.Filter):
@@ -42,14 +52,14 @@ def bind_aggregate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     called = aggregate_of(aggregate, binding.catalog.functions)
     if called is None:
         binding.refuse(f"aggregate {construct_name(aggregate)}", aggregate)
-    inner = scope.without_aggregates("the argument of an aggregate")
     operands = bind_operands(binding, inner, aggregate, called, within)
     args = operands.args
     if kept is not None:
         test = condition(binding, binding.expression(inner, kept), kept, "FILTER")
         args = args or [Literal(1, BIGINT)]
         args = [If(test, args[0], Literal(None, args[0].type), args[0].type), *args[1:]]
-    into = _collector(binding, scope, [*args, *operands.keys], node)
+    if into is None:
+        into = _collector(binding, scope, [*args, *operands.keys], node)
     into.direct += operands.direct
     return _collected(binding, into, node, called, args, operands)
 

@@ -94,6 +94,9 @@ def _key(binding: Binding, scope: Scope, items: Sequence[Item], part: exp.Expr) 
     collected = scope.aggregates.all_ids if scope.aggregates is not None else frozenset()
     if not used(named[0].scalar, binding.subqueries).isdisjoint(collected):
         binding.wrong("an aggregate is not allowed in GROUP BY", part)
+    over = scope.windows.ids if scope.windows is not None else []
+    if not used(named[0].scalar, binding.subqueries).isdisjoint(over):
+        binding.wrong("a window function is not allowed in GROUP BY", part)
     return named[0].scalar
 
 

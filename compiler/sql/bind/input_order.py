@@ -19,6 +19,7 @@ from kpg.compiler.sql.tree import (
     Shared,
     SortKey,
     TopK,
+    Window,
 )
 from kpg.runtime.scalar import Column
 
@@ -30,7 +31,7 @@ def input_order(node: Node, orders: Mapping[int, tuple[SortKey, ...]]) -> tuple[
     """
     own = orders.get(id(node), ())
     match node:
-        case Filter(input=source) | Map(input=source) | Expand(input=source):
+        case Filter(input=source) | Map(input=source) | Expand(input=source) | Window(input=source):
             return own + input_order(source, orders)
         case TopK(input=source, group=(), order=order):
             return order + input_order(source, orders)

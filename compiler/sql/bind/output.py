@@ -25,6 +25,7 @@ from kpg.compiler.sql.tree import (
     Shared,
     SortKey,
     TopK,
+    Window,
 )
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import TEXT, UNKNOWN, ColumnDef, Type
@@ -109,7 +110,7 @@ def _retyped(query: Query, id_: int, type_: Type, binding: Binding | None, node:
                     left=_retyped(left, left.columns[place].index, type_, binding, node),
                     right=_retyped(right, right.columns[place].index, type_, binding, node),
                 )
-            case Filter() | Map():
+            case Filter() | Map() | Window():
                 return replace(here, input=visit(here.input, target))
             case Distinct(input=source, columns=columns):
                 return Distinct(visit(source, target), tuple(fixed(column, target) for column in columns))

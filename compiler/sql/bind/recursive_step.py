@@ -17,6 +17,7 @@ from kpg.compiler.sql.tree import (
     SetOperation,
     Shared,
     TopK,
+    Window,
     children,
     names_in,
     scalars,
@@ -80,6 +81,8 @@ def _own_objection(binding: Binding, node: Node, name: str, every: bool) -> str 
             return "DISTINCT" if every else None
         case TopK():
             return "LIMIT or DISTINCT ON"
+        case Window():
+            return "a window function"
         case SetOperation(kind="union"):
             return "UNION without ALL" if every and not node.all else None
         case SetOperation():

@@ -32,10 +32,11 @@ from kpg.compiler.sql.bind.predicate import bind_predicate
 from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
+from kpg.compiler.sql.bind.window import bind_window
 from kpg.compiler.sql.define import sql_type
 from kpg.compiler.sql.syntax import construct_name, only, span_of
 from kpg.runtime.errors import NotSupportedError
-from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable
+from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, window_function
 from kpg.runtime.functions.tables import RowFunction
 from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, DATE, INTEGER, INTERVAL_DAY, INTERVAL_MONTH, TEXT, UNKNOWN
@@ -79,6 +80,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return _negative(binding, scope, node)
         case exp.Grouping():
             return bind_grouping(binding, scope, node)
+        case exp.Window():
+            return bind_window(binding, scope, node)
         case exp.Filter() | exp.AggFunc() | exp.WithinGroup():
             return bind_aggregate(binding, scope, node)
         case exp.Unnest() | exp.Anonymous() if called_rows(node, binding.catalog.functions) is not None:
@@ -234,8 +237,8 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     elif isinstance(node, exp.Anonymous):
         only(node, binding.source, "this", "expressions")
         name, operands = str(node.this).lower(), node.expressions
-    elif isinstance(node, exp.Window):
-        binding.refuse("a window function (OVER)", node)
+        if window_function(name) is not None:
+            binding.wrong(f"window function {name} needs OVER", node, f"write {name}(...) OVER (...)")
     elif type(node) is exp.Concat:
         return _concat(binding, scope, node)
     else:

@@ -11,6 +11,7 @@ from kpg.compiler.algebra.rel import AggregateCall, RowCall
 from kpg.compiler.catalog import Catalog, did_you_mean
 from kpg.compiler.sql.syntax import refuse, wrong
 from kpg.compiler.sql.tree import Loop, Query, SortKey, Subquery
+from kpg.runtime.plan.windows import Frame
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import ColumnDef, Type
@@ -65,6 +66,51 @@ class Marker:
     syntax: exp.Expr = field(compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """One key of a window's ORDER BY."""
+
+    scalar: Scalar
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What OVER or WINDOW says; ``frame`` is the syntax of the frame clause."""
+
+    partition: tuple[Scalar, ...] = ()
+    order: tuple[Sorted, ...] = ()
+    frame: exp.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A call of a window function. The frame's columns are not filled in yet: they are ``start``, ``end``
+    and ``ranged``, over the input rows or groups as all scalars here.
+    """
+
+    function: str
+    args: tuple[Scalar, ...]
+    type: Type
+    partition: tuple[Scalar, ...]
+    order: tuple[Sorted, ...]
+    frame: Frame
+    start: Scalar | None = None
+    end: Scalar | None = None
+    ranged: Scalar | None = None
+    text: str = field(default="", compare=False)
+
+
+@dataclass(slots=True)
+class Windows:
+    """The named windows of a query, and the calls met in its expressions, each once, under its id."""
+
+    named: dict[str, Definition] = field(default_factory=dict)
+    ids: list[int] = field(default_factory=list)
+    calls: list[Over] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class Expansions:
     """The calls that make rows met in a select list, each once, under its id.
@@ -89,15 +135,21 @@ class Scope:
     orders: dict[int, tuple[SortKey, ...]] = field(default_factory=dict)
     """The ORDER BY of the queries in FROM, by the identity of their nodes."""
     clause: str = "this place"
-    """Where no aggregate may stand, the name of that place."""
+    """Where no aggregate or no window function may stand, the name of that place."""
+    windows: Windows | None = None
+    """Where window functions may stand, what collects them."""
     expansions: Expansions | None = None
     """Where functions that make rows may be called, what collects the calls."""
     rows_clause: str = ""
     """Where none may be called, the name of that place, if it is not ``clause``."""
 
     def without_aggregates(self, clause: str) -> "Scope":
-        """The same names in a place where no aggregate may stand, and no function that makes rows."""
-        return replace(self, aggregates=None, clause=clause, expansions=None, rows_clause="")
+        """The same names in a place for neither aggregates, window functions nor functions that make rows."""
+        return replace(self, aggregates=None, windows=None, clause=clause, expansions=None, rows_clause="")
+
+    def without_windows(self, clause: str) -> "Scope":
+        """The same names in a place where no window function may stand, nor a function that makes rows."""
+        return replace(self, windows=None, clause=clause, expansions=None, rows_clause=clause)
 
     def without_rows(self, clause: str) -> "Scope":
         """The same names in a place where no function that makes rows may be called."""

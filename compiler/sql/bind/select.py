@@ -6,6 +6,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from kpg.compiler.sql.bind.columns import as_columns
 from kpg.compiler.sql.bind.from_clause import bind_from
 from kpg.compiler.sql.bind.functions import OUTPUT_NAMES
 from kpg.compiler.sql.bind.group import Grouping, Item, Keys, bind_keys, grouped
@@ -13,9 +14,11 @@ from kpg.compiler.sql.bind.input_order import input_order
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.row_functions import expanded, taken
-from kpg.compiler.sql.bind.scope import Aggregates, Binding, Expansions, Scope
+from kpg.compiler.sql.bind.scope import Aggregates, Binding, Expansions, Scope, Windows
+from kpg.compiler.sql.bind.window import define_windows
+from kpg.compiler.sql.bind.windowed import bind_qualify, over_groups, windowed
 from kpg.compiler.sql.syntax import only
-from kpg.compiler.sql.tree import Distinct, Filter, Map, Node, Query, SortKey, TopK, produced
+from kpg.compiler.sql.tree import Distinct, Filter, Node, Query, SortKey, TopK
 from kpg.runtime.scalar import Column, Scalar
 
 CLAUSES: Final = frozenset(
@@ -28,6 +31,8 @@ CLAUSES: Final = frozenset(
         "where",
         "group",
         "having",
+        "windows",
+        "qualify",
         "order",
         "limit",
         "offset",
@@ -47,11 +52,15 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
         predicate = bind_condition(binding, scope.without_aggregates("WHERE"), where.this, "WHERE")
         source = Filter(source, conjuncts(predicate))
     collector = Aggregates(order=input_order(source, scope.orders))
-    inner = replace(scope, aggregates=collector, expansions=Expansions())
+    windows = Windows()
+    inner = replace(scope, aggregates=collector, windows=windows, expansions=Expansions())
+    define_windows(binding, inner, node)
     items = _items(binding, inner, node)
     keys = bind_keys(binding, inner, node, items)
     having = node.args.get("having")
-    kept = bind_condition(binding, inner.without_rows("HAVING"), having.this, "HAVING") if having else None
+    grouped_only = inner.without_windows("HAVING")
+    kept = bind_condition(binding, grouped_only, having.this, "HAVING") if having is not None else None
+    qualified = bind_qualify(binding, inner, items, node)
     distinct_on = _distinct_on(binding, inner, items, node)
     order = _order_scalars(binding, inner, items, node)
     expansions = inner.expansions or Expansions()
@@ -66,9 +75,15 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
         for place, call in enumerate(expansions.calls):
             over = tuple(grouping.over_groups(arg, node) for arg in call.args)
             expansions.calls[place] = replace(call, args=over)
+        qualified = tuple(grouping.over_groups(scalar, node) for scalar in qualified)
+        over_groups(windows, grouping, node)
         source = grouped(binding, source, keys, collector)
         if kept is not None:
             source = Filter(source, conjuncts(kept))
+    if windows.calls:
+        source = windowed(binding, source, windows, scope.orders)
+    if qualified:
+        source = Filter(source, qualified)
     source = expanded(source, expansions)
     return _output(binding, source, items, order, distinct_on, node)
 
@@ -111,23 +126,6 @@ def _output(
     return Query(source, outputs, tuple(item.name for item in items)), keys
 
 
-def as_columns(binding: Binding, source: Node, scalars: Sequence[Scalar]) -> tuple[Node, tuple[Column, ...]]:
-    """The source with a column for each scalar: its own where it has it, else a new one."""
-    made = produced(source)
-    fresh: dict[Scalar, Column] = {}
-    columns = []
-    for scalar in scalars:
-        if isinstance(scalar, Column) and scalar.index in made:
-            columns.append(scalar)
-            continue
-        if scalar not in fresh:
-            fresh[scalar] = Column(binding.fresh(), scalar.type)
-        columns.append(fresh[scalar])
-    if fresh:
-        source = Map(source, tuple(column.index for column in fresh.values()), tuple(fresh))
-    return source, tuple(columns)
-
-
 def _items(binding: Binding, scope: Scope, node: exp.Select) -> list[Item]:
     items: list[Item] = []
     for part in node.expressions:
@@ -138,7 +136,7 @@ def _items(binding: Binding, scope: Scope, node: exp.Select) -> list[Item]:
         if isinstance(part, exp.Alias):
             only(part, binding.source, "this", "alias")
             syntax = part.this
-        items.append(Item(part.alias or _default_name(syntax), binding.expression(scope, syntax), syntax))
+        items.append(Item(_alias(part) or _default_name(syntax), binding.expression(scope, syntax), syntax))
     return items
 
 
@@ -157,6 +155,11 @@ def _star(binding: Binding, scope: Scope, node: exp.Expr) -> list[Item]:
     return [Item(known.name, known.column, node) for known in fields]
 
 
+def _alias(node: exp.Expr) -> str:
+    """The name that AS gives (what sqlglot calls a window's alias is the window that it builds on)."""
+    return "" if isinstance(node, exp.Window) else node.alias
+
+
 def _default_name(node: exp.Expr) -> str:
     """The output name of an expression without alias, as Postgres chooses it."""
     match node:
@@ -164,7 +167,7 @@ def _default_name(node: exp.Expr) -> str:
             return node.name
         case exp.Cast() | exp.Paren():
             return _default_name(node.this)
-        case exp.Filter() | exp.WithinGroup() | exp.Window():
+        case exp.Filter() | exp.WithinGroup() | exp.Window() | exp.RespectNulls():
             return _default_name(node.this)
         case exp.Case():
             return "case"
@@ -173,7 +176,7 @@ def _default_name(node: exp.Expr) -> str:
         case exp.Anonymous():
             return str(node.this).lower()
         case exp.Subquery(this=exp.Select(expressions=[only_column])):
-            return only_column.alias or _default_name(only_column)
+            return _alias(only_column) or _default_name(only_column)
         case exp.Func() if type(node) in OUTPUT_NAMES:
             return OUTPUT_NAMES[type(node)]
         case exp.Func() if not isinstance(node, exp.Binary | exp.Connector):

@@ -27,6 +27,7 @@ from kpg.compiler.sql.tree import (
     SetOperation,
     Shared,
     TopK,
+    Window,
     free,
     produced,
     used,
@@ -61,7 +62,7 @@ def block_of(node: Node) -> Block:
                 leaves.append(here)
             case Distinct() | TopK() | SetOperation():
                 leaves.append(here)
-            case Expand():
+            case Expand() | Window():
                 leaves.append(here)
             case _:
                 assert_never(here)

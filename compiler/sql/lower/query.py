@@ -22,6 +22,7 @@ from kpg.compiler.sql.lower.join import lower_outer_join
 from kpg.compiler.sql.lower.lowered import Lowered, Lowering, distinct, extend, keep, minus, union
 from kpg.compiler.sql.lower.subquery import with_values
 from kpg.compiler.sql.tree import Ids, Node, Resolved
+from kpg.runtime.plan.windows import call_columns, moved_call
 
 
 def lower_resolved(resolved: Resolved) -> tuple[Rel, tuple[int, ...]]:
@@ -120,6 +121,8 @@ def lower_node(ctx: Lowering, node: Node, outer: Lowered | None, needed: Ids) ->
             return distinct(ctx, inner, (*around(inner, outer), *ids))
         case tree.TopK():
             return _top(ctx, node, outer, needed)
+        case tree.Window():
+            return _window(ctx, node, outer, needed)
         case tree.SetOperation():
             return _set_operation(ctx, node, outer)
         case _:
@@ -230,6 +233,27 @@ def _top(ctx: Lowering, node: tree.TopK, outer: Lowered | None, needed: Ids) -> 
     places = tuple(inner.place(id_) for id_ in group)
     rel = algebra.TopK(inner.rel, places, order, node.limit, node.offset)
     return Lowered(rel, inner.ids, inner.keys)
+
+
+def _window(ctx: Lowering, node: tree.Window, outer: Lowered | None, needed: Ids) -> Lowered:
+    """Each combination of correlation values has partitions of its own."""
+    chosen = [(id_, call) for id_, call in zip(node.ids, node.calls, strict=True) if id_ in needed]
+    sorting = (*node.partition, *(key.column for key in (*node.order, *node.ties)))
+    read = {column.index for column in sorting}.union(*(call_columns(call) for _, call in chosen))
+    asked = (needed - set(node.ids)) | read
+    inner = ctx.lower(node.input, outer, asked)
+    values = around(inner, outer)
+    inner = keep(inner, asked | set(values))
+    if not chosen:
+        return inner
+    partition = (*values, *(column.index for column in node.partition))
+    order, ties = (
+        tuple(algebra.OrderBy(inner.place(key.column.index), key.descending, key.nulls_first) for key in keys)
+        for keys in (node.order, node.ties)
+    )
+    calls = tuple(moved_call(call, inner.place) for _, call in chosen)
+    rel = algebra.Window(inner.rel, tuple(map(inner.place, partition)), order, ties, calls)
+    return Lowered(rel, (*inner.ids, *(id_ for id_, _ in chosen)), inner.keys)
 
 
 def _set_operation(ctx: Lowering, node: tree.SetOperation, outer: Lowered | None) -> Lowered:

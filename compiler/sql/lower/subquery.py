@@ -40,6 +40,7 @@ from kpg.compiler.sql.tree import (
     Shared,
     Subquery,
     TopK,
+    Window,
     free,
     free_of,
 )
@@ -151,7 +152,9 @@ def _peeled(node: Node, comparison: tuple[Scalar, ...], exists: bool) -> tuple[N
                 node = source
             case TopK(input=source, group=(), limit=limit, offset=0) if exists and limit != 0:
                 node = source
-            case Map() | TopK() | Scan() | Shared() | Rows() | Filter() | Join():
+            case Window(input=source) if exists:
+                node = source
+            case Map() | TopK() | Window() | Scan() | Shared() | Rows() | Filter() | Join():
                 return node, comparison
             case Group() | GroupingSets() | SetOperation() | Expand():
                 return node, comparison

@@ -13,13 +13,17 @@ from kpg.runtime.plan import (
     Arrange,
     BasicAggregate,
     BasicReduce,
+    Bound,
     Concat,
     Constant,
     Delta,
     DeltaJoin,
     Distinct,
+    Edge,
     Enter,
+    Exclude,
     Expand,
+    Frame,
     HalfJoin,
     Import,
     Leave,
@@ -27,13 +31,17 @@ from kpg.runtime.plan import (
     Loop,
     Mfp,
     Negate,
+    Ranged,
     RangeJoin,
     Reduce,
     Single,
     Source,
     Threshold,
     TopK,
+    Unit,
     Variable,
+    Window,
+    WindowCall,
     user,
 )
 from kpg.runtime.scalar import Call, Column
@@ -43,6 +51,7 @@ ROW = (BIGINT, BIGINT, BIGINT)
 SCHEMA = Schema(tuple(ColumnDef(name, BIGINT) for name in "abc"))
 TEST = Call("lt", (Column(0, BIGINT), Column(1, BIGINT)), BOOLEAN)
 MFP = Mfp((TEST,), (Column(0, BIGINT), Column(1, BIGINT)))
+BY = Ranged(1, False, False)
 WHOLE = Mfp((), tuple(Column(i, BIGINT) for i in range(3)))
 
 
@@ -83,6 +92,20 @@ EXAMPLES: tuple[AnyNode, ...] = (
     Threshold(0),
     TopK(9, 1, 2, 3, ((0, 2, False),)),
     BasicReduce(9, 1, (BasicAggregate("string_agg", (1, 2), (TEXT, TEXT), TEXT),)),
+    Window(
+        9,
+        1,
+        (1,),
+        (
+            WindowCall(
+                "sum",
+                (Column(2, BIGINT),),
+                BIGINT,
+                Frame(Unit.RANGE, Bound(Edge.PRECEDING, 1), Bound(Edge.FOLLOWING, 0, 2), Exclude.TIES, BY),
+            ),
+        ),
+        ((0, 2, False),),
+    ),
     Single(0, 1),
     Expand(0, 1, (Expansion("generate_series", (0, 1), (BIGINT, BIGINT), (BIGINT,)),), True, False),
     body(results=(4, 3)),

@@ -1,0 +1,195 @@
+"""A query's window functions as columns of its rows or groups: one node for each partition and order."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from sqlglot import exp
+
+from kpg.compiler.algebra.rel import Get
+from kpg.compiler.algebra.scalars import substitute_ids
+from kpg.compiler.sql.bind.calls import condition
+from kpg.compiler.sql.bind.columns import as_columns
+from kpg.compiler.sql.bind.group import Grouping, Item
+from kpg.compiler.sql.bind.literals import conjuncts
+from kpg.compiler.sql.bind.scope import Binding, Field, Over, Scope, Sorted, Windows
+from kpg.compiler.sql.tree import (
+    Distinct,
+    Expand,
+    Filter,
+    Group,
+    GroupingSets,
+    Join,
+    Map,
+    Node,
+    Rows,
+    Scan,
+    SetOperation,
+    Shared,
+    SortKey,
+    TopK,
+    Window,
+    produced,
+)
+from kpg.runtime.plan.windows import Bound, Frame, Ranged, WindowCall
+from kpg.runtime.scalar import Column, Literal, Scalar
+from kpg.runtime.types import INTEGER, ROWID
+
+Orders = Mapping[int, tuple[SortKey, ...]]
+"""The ORDER BY of subqueries in FROM by the identity of their nodes."""
+
+
+def bind_qualify(binding: Binding, scope: Scope, items: list[Item], node: exp.Select) -> tuple[Scalar, ...]:
+    """The conjuncts of QUALIFY, in which the select list's names mean its values where no column has them."""
+    clause = node.args.get("qualify")
+    if clause is None:
+        return ()
+    known = {field.name.lower() for field in scope.fields}
+    named: dict[int, Scalar] = {}
+    fields = []
+    for item in items:
+        if item.name.lower() not in known:
+            column = Column(binding.fresh(), item.scalar.type)
+            named[column.index] = item.scalar
+            fields.append(Field("", item.name, column))
+    inner = replace(scope.without_rows("QUALIFY"), fields=[*scope.fields, *fields])
+    scalar = condition(binding, binding.expression(inner, clause.this), clause.this, "QUALIFY")
+    return conjuncts(substitute_ids(scalar, named))
+
+
+def over_groups(windows: Windows, grouping: Grouping, node: exp.Expr) -> None:
+    """Turns the calls over input rows into calls over groups."""
+
+    def over(scalar: Scalar) -> Scalar:
+        return grouping.over_groups(scalar, node)
+
+    def perhaps(scalar: Scalar | None) -> Scalar | None:
+        return None if scalar is None else over(scalar)
+
+    windows.calls = [
+        replace(
+            call,
+            args=tuple(map(over, call.args)),
+            partition=tuple(map(over, call.partition)),
+            order=tuple(replace(key, scalar=over(key.scalar)) for key in call.order),
+            start=perhaps(call.start),
+            end=perhaps(call.end),
+            ranged=perhaps(call.ranged),
+        )
+        for call in windows.calls
+    ]
+
+
+def windowed(binding: Binding, source: Node, windows: Windows, orders: Orders) -> Node:
+    """The source with a column for each call."""
+    source, ties = _numbered(binding, source, orders)
+    wanted = dict.fromkeys(scalar for call in windows.calls for scalar in _scalars(call))
+    source, columns = as_columns(binding, source, tuple(wanted))
+    place = dict(zip(wanted, columns, strict=True))
+    apart: dict[tuple[tuple[Scalar, ...], tuple[Sorted, ...]], list[tuple[int, Over]]] = {}
+    for id_, call in zip(windows.ids, windows.calls, strict=True):
+        apart.setdefault((_varying(call.partition), _varying_keys(call.order)), []).append((id_, call))
+    sortings = [_sorting(*window) for window in apart]
+    for (partition, order), calls in apart.items():
+        own = _sorting(partition, order)
+        finer = next((other for other in sortings if len(other) > len(own) and other[: len(own)] == own), own)
+        source = Window(
+            source,
+            tuple(place[scalar] for scalar in partition),
+            _placed(order, place),
+            (*_placed(finer[len(own) :], place), *ties),
+            tuple(id_ for id_, _ in calls),
+            tuple(_call(call, place) for _, call in calls),
+        )
+    return source
+
+
+def _sorting(partition: tuple[Scalar, ...], order: tuple[Sorted, ...]) -> tuple[Sorted, ...]:
+    """What sorts rows for a window; one that needs less takes them as they come from one that needs more."""
+    return (*(Sorted(scalar, False, False) for scalar in partition), *order)
+
+
+def _placed(keys: Sequence[Sorted], place: dict[Scalar, Column]) -> tuple[SortKey, ...]:
+    return tuple(SortKey(place[key.scalar], key.descending, key.nulls_first) for key in keys)
+
+
+def _varying(scalars: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+    return tuple(dict.fromkeys(scalar for scalar in scalars if not isinstance(scalar, Literal)))
+
+
+def _varying_keys(keys: tuple[Sorted, ...]) -> tuple[Sorted, ...]:
+    """The keys that tell rows apart; a repeated one does not."""
+    seen: dict[Scalar, Sorted] = {}
+    for key in keys:
+        if not isinstance(key.scalar, Literal):
+            seen.setdefault(key.scalar, key)
+    return tuple(seen.values())
+
+
+def _scalars(call: Over) -> list[Scalar]:
+    """What has to be a column."""
+    arguments = [arg for arg in call.args if not isinstance(arg, Literal)]
+    frame = [scalar for scalar in (call.start, call.end, call.ranged) if scalar is not None]
+    keys = (key.scalar for key in _varying_keys(call.order))
+    return [*_varying(call.partition), *keys, *arguments, *frame]
+
+
+def _call(call: Over, place: dict[Scalar, Column]) -> WindowCall:
+    frame = call.frame
+    if call.ranged is not None:
+        first = call.order[0]
+        type_ = call.ranged.type
+        ranged = Ranged(place[call.ranged].index, first.descending, type_.is_float, type_.is_interned)
+        frame = Frame(
+            frame.unit,
+            _bound(frame.start, call.start, place),
+            _bound(frame.end, call.end, place),
+            frame.exclude,
+            ranged,
+        )
+    args = tuple(place.get(arg, arg) if not isinstance(arg, Literal) else arg for arg in call.args)
+    return WindowCall(call.function, args, call.type, frame, call.text)
+
+
+def _bound(bound: Bound, at: Scalar | None, place: dict[Scalar, Column]) -> Bound:
+    return bound if at is None else replace(bound, column=place[at].index)
+
+
+def _numbered(binding: Binding, source: Node, orders: Orders) -> tuple[Node, tuple[SortKey, ...]]:
+    """The source, and the order in which its rows came, as far as columns of it tell.
+
+    Tables tell by rowids, subqueries by their ORDER BY; literal rows get a number.
+    """
+    ordered = orders.get(id(source))
+    if ordered:
+        made = produced(source)
+        return source, tuple(key for key in ordered if key.column.index in made)
+    match source:
+        case Scan(rel=Get(is_table=True), ids=ids):
+            return source, (_ascending(Column(ids[-1], ROWID)),)
+        case Rows(rows=rows, ids=ids, types=types):
+            number = binding.fresh()
+            numbered = tuple((*row, Literal(place, INTEGER)) for place, row in enumerate(rows))
+            column = Column(number, INTEGER)
+            return Rows(numbered, (*ids, number), (*types, INTEGER)), (_ascending(column),)
+        case Filter() | Map() | Expand():
+            inner, keys = _numbered(binding, source.input, orders)
+            return replace(source, input=inner), keys
+        case Window(partition=partition, order=order):
+            inner, keys = _numbered(binding, source.input, orders)
+            return replace(source, input=inner), (*map(_ascending, partition), *order, *keys)
+        case TopK(input=below, group=(), order=order):
+            inner, keys = _numbered(binding, below, orders)
+            return replace(source, input=inner), (*order, *keys)
+        case Join(left=left, right=right):
+            left, first = _numbered(binding, left, orders)
+            right, second = _numbered(binding, right, orders)
+            return replace(source, left=left, right=right), (*first, *second)
+        case Group() | GroupingSets() | Distinct() | TopK() | SetOperation() | Shared() | Scan():
+            return source, ()
+        case _:
+            assert_never(source)
+
+
+def _ascending(column: Column) -> SortKey:
+    return SortKey(column, False, False)

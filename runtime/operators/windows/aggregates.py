@@ -1,0 +1,195 @@
+"""Aggregates over frames: counts and exact sums by running totals, extremes by tables of powers of two.
+
+All others, and sums of doubles, run their algorithm along the rows: a row that enters the frame is added and
+one that leaves it subtracted, if states allow that; else a frame that loses rows is added up anew.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import DataError
+from kpg.runtime.functions import AccumulatorKind, Hierarchical, Trend, aggregate_named
+from kpg.runtime.functions.aggregation import Algorithm, Rows, Value
+from kpg.runtime.mfp.memo import values_of, word_of
+from kpg.runtime.operators.windows.frames import Part, ranked
+from kpg.runtime.operators.windows.layout import Layout
+from kpg.runtime.plan import WindowCall
+from kpg.runtime.types import ERROR, MAX_DECIMAL_PRECISION, MAX_WORD, MIN_WORD, NULL, Kind
+
+Words = NDArray[np.int64]
+PLAIN = frozenset((Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL))
+LOW = np.int64((1 << 32) - 1)
+
+
+def aggregated(
+    layout: Layout,
+    call: WindowCall,
+    args: tuple[Words, ...],
+    parts: tuple[Part, ...],
+    dictionary: Dictionary,
+) -> Words:
+    """The aggregate of each row's frame."""
+    function = aggregate_named(call.function)
+    type_ = call.args[0].type if call.args else call.type
+    if function.accumulator is AccumulatorKind.COUNT:
+        there = args[0] != NULL if args else np.ones(layout.start.shape[0], np.bool_)
+        return _totalled(there.astype(np.int64), parts)
+    if function.accumulator is AccumulatorKind.SUM and type_.kind in PLAIN and call.type.kind in PLAIN:
+        return _summed(call, args[0], parts)
+    if isinstance(function.maintenance, Hierarchical):
+        largest = function.trend is Trend.UP
+        if type_.is_interned:
+            return _extreme_text(args[0], parts, dictionary, largest=largest)
+        return _extreme(args[0], parts, largest=largest)
+    return _by_algorithm(call, args, parts, dictionary)
+
+
+def _totalled(values: Words, parts: tuple[Part, ...]) -> Words:
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(values)))
+    result = np.zeros_like(values)
+    for start, end in parts:
+        result += before[end] - before[start]
+    return result
+
+
+def _summed(call: WindowCall, words: Words, parts: tuple[Part, ...]) -> Words:
+    """Exact sums, as two halves of 32 bits and more, of which no total overflows."""
+    there = words != NULL
+    values = np.where(there, words, 0)
+    number = _totalled(there.astype(np.int64), parts)
+    high, low = _totalled(values >> 32, parts), _totalled(values & LOW, parts)
+    high = high + (low >> 32)
+    if call.type.kind is Kind.DECIMAL:
+        most = 10**MAX_DECIMAL_PRECISION - 1
+        least = -most
+    else:
+        least, most = MIN_WORD, MAX_WORD
+    wide = (high > (most >> 32)) | (high < (least >> 32))
+    total = (np.where(wide, 0, high) << 32) + (low & LOW)
+    if (wide | (total < least) | (total > most)).any():
+        raise DataError(f"{call.text or call.function} is out of range for {call.type}")
+    return np.where(number > 0, total, NULL)
+
+
+def _extreme(words: Words, parts: tuple[Part, ...], *, largest: bool) -> Words:
+    """The largest or smallest word that is not NULL, NULL if there is none."""
+    values = words if largest else np.where(words == NULL, NULL, ~words)
+    found = _largest(values, parts)
+    return found if largest else np.where(found == NULL, NULL, ~found)
+
+
+def _largest(values: Words, parts: tuple[Part, ...]) -> Words:
+    """The largest word of each stretch: that of two stretches of a power of two of places, which overlap."""
+    result = np.full_like(values, NULL)
+    sizes = [end - start for start, end in parts]
+    longest = max((int(size.max(initial=0)) for size in sizes), default=0)
+    level, width = values, 1
+    while width <= longest:
+        for (start, end), size in zip(parts, sizes, strict=True):
+            here = np.flatnonzero((size >= width) & (size < 2 * width))
+            if here.shape[0]:
+                best = np.maximum(level[start[here]], level[end[here] - width])
+                result[here] = np.maximum(result[here], best)
+        level = np.maximum(level[:-width], level[width:]) if 2 * width <= values.shape[0] else level[:0]
+        width *= 2
+    return result
+
+
+def _extreme_text(words: Words, parts: tuple[Part, ...], dictionary: Dictionary, *, largest: bool) -> Words:
+    """As ``_extreme``, by the strings' places among the distinct ones in order."""
+    ranks, codes = ranked(words, dictionary)
+    found = _extreme(ranks, parts, largest=largest)
+    if not codes.shape[0]:
+        return found
+    return np.where(found == NULL, NULL, codes[np.where(found == NULL, 0, found)])
+
+
+def _by_algorithm(
+    call: WindowCall, args: tuple[Words, ...], parts: tuple[Part, ...], dictionary: Dictionary
+) -> Words:
+    types = tuple(arg.type for arg in call.args)
+    function = aggregate_named(call.function)
+    columns = [values_of(words, type_, dictionary) for words, type_ in zip(args, types, strict=True)]
+    rows = list(zip(*columns, strict=True))
+    bounds = [(start.tolist(), end.tolist()) for start, end in parts]
+    try:
+        if function.in_order is not None:
+            values = _in_order(function.in_order(types), rows, bounds)
+        elif len(bounds) == 1:
+            values = _along(function.algorithm(types), rows, *bounds[0])
+        else:
+            values = _piecewise(function.algorithm(types), rows, bounds)
+    except (ValueError, ArithmeticError) as error:
+        raise DataError(f"{call.text or call.function} cannot be computed: {error}") from error
+    return np.array([_word(call, value, dictionary) for value in values], np.int64)
+
+
+def _word(call: WindowCall, value: Value, dictionary: Dictionary) -> int:
+    word = word_of(value, call.type, dictionary)
+    if word == ERROR:
+        raise DataError(f"{call.text or call.function} is no {call.type}: {value}")
+    return word
+
+
+def _along(
+    algorithm: Algorithm, rows: Sequence[tuple[Value, ...]], starts: list[int], ends: list[int]
+) -> list[Value]:
+    """The values for frames of one stretch: from one row to the next, what enters and what leaves."""
+    add, subtract = algorithm.add, algorithm.subtract
+    values: list[Value] = []
+    state, low, high, value = algorithm.initialize(), 0, 0, None
+    fresh = True
+    for start, end in zip(starts, ends, strict=True):
+        if (start, end) == (low, high) and not fresh:
+            values.append(value)
+            continue
+        kept = low <= start <= high <= end and (start == low or subtract is not None)
+        if fresh or not kept or start - low > end - start:
+            state, low, high = algorithm.initialize(), start, start
+        for row in rows[low:start]:
+            if subtract is not None and row[0] is not None:
+                state = subtract(state, row, 1)
+        for row in rows[high:end]:
+            if row[0] is not None:
+                state = add(state, row, 1)
+        low, high, fresh = start, end, False
+        value = algorithm.finish(state)
+        values.append(value)
+    return values
+
+
+def _in_order(
+    finish: Callable[[Rows], Value],
+    rows: Sequence[tuple[Value, ...]],
+    bounds: list[tuple[list[int], list[int]]],
+) -> list[Value]:
+    """The values of what minds the order of rows, which is that of the window."""
+    values: list[Value] = []
+    before: list[tuple[int, int]] = []
+    for number in range(len(bounds[0][0])):
+        here = [(starts[number], ends[number]) for starts, ends in bounds]
+        if here == before:
+            values.append(values[-1])
+            continue
+        taken = [(row, 1) for start, end in here for row in rows[start:end] if row[0] is not None]
+        values.append(finish(taken) if taken else None)
+        before = here
+    return values
+
+
+def _piecewise(
+    algorithm: Algorithm, rows: Sequence[tuple[Value, ...]], bounds: list[tuple[list[int], list[int]]]
+) -> list[Value]:
+    """The values for frames with rows left out: each added up anew."""
+    values: list[Value] = []
+    for number in range(len(bounds[0][0])):
+        state = algorithm.initialize()
+        for starts, ends in bounds:
+            for row in rows[starts[number] : ends[number]]:
+                if row[0] is not None:
+                    state = algorithm.add(state, row, 1)
+        values.append(algorithm.finish(state))
+    return values

@@ -1,0 +1,167 @@
+"""Window functions over rows that are laid out, against their definition: random rows, every frame."""
+
+import random
+from itertools import product
+
+import numpy as np
+import pytest
+
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.functions import aggregate_named, window_function, window_functions
+from kpg.runtime.operators.windows.evaluate import evaluated
+from kpg.runtime.operators.windows.frames import floats, words
+from kpg.runtime.operators.windows.layout import laid_out
+from kpg.runtime.plan import Bound, Edge, Exclude, Frame, Ranged, Unit, WindowCall
+from kpg.runtime.scalar import Column, Literal, Scalar
+from kpg.runtime.types import BIGINT, DOUBLE, INTEGER, NULL, TEXT, Type, float_to_word
+from tests.model import windows as model
+
+PARTITION, ORDER, VALUE, SMALL, REAL, NAME = range(6)
+"""The columns of the rows: the number of the partition, what it is ordered by, and operands."""
+OFFSETS = (Edge.PRECEDING, Edge.FOLLOWING)
+NAMES = ["", "a", "aa", "b", "é"]
+
+
+def bounds() -> list[Bound]:
+    return [Bound(edge, offset) for edge in Edge for offset in ((0, 1, 3) if edge in OFFSETS else (0,))]
+
+
+def frames(unit: Unit, descending: bool) -> list[Frame]:
+    found = []
+    for start, end in product(bounds(), bounds()):
+        order = list(Edge)
+        if order.index(start.edge) > order.index(end.edge):
+            continue
+        if start.edge is Edge.UNBOUNDED_FOLLOWING or end.edge is Edge.UNBOUNDED_PRECEDING:
+            continue
+        ranged = Ranged(ORDER, descending, False) if unit is Unit.RANGE else None
+        found += [Frame(unit, start, end, exclude, ranged) for exclude in Exclude]
+    return found
+
+
+def partitions(generator: random.Random, descending: bool) -> list[list[model.Row]]:
+    result = []
+    for number in range(generator.randint(1, 4)):
+        rows: list[model.Row] = [
+            (
+                number,
+                generator.choice([None, 0, 1, 2, 4, 7]),
+                generator.choice([None, -5, 0, 3, 2**40]),
+                generator.choice([None, 1, 2, 5]),
+                generator.choice([None, 0.5, -0.0, 1e300, -2.25]),
+                generator.choice([None, *NAMES]),
+            )
+            for _ in range(generator.randint(1, 9))
+        ]
+        known = sorted((row for row in rows if row[ORDER] is not None), key=lambda row: row[ORDER])
+        null = [row for row in rows if row[ORDER] is None]
+        known = known[::-1] if descending else known
+        result.append([*null, *known] if generator.random() < 0.5 else [*known, *null])
+    return result
+
+
+def word(value: object, dictionary: Dictionary) -> int:
+    if value is None:
+        return NULL
+    if isinstance(value, str):
+        return dictionary.code(value)
+    return float_to_word(value) if isinstance(value, float) else int(value)  # type: ignore[call-overload]
+
+
+def check(calls: list[WindowCall], parts: list[list[model.Row]]) -> None:
+    dictionary = Dictionary()
+    rows = [row for part in parts for row in part]
+    data = np.array([[word(value, dictionary) for value in row] for row in rows], np.int64).T.copy()
+    layout = laid_out(data, data[PARTITION], (ORDER,))
+    found = evaluated(layout, calls, dictionary)
+    for call, column in zip(calls, found.tolist(), strict=True):
+        expected = [answer for part in parts for answer in model.answers(call, part, (ORDER,))]
+        assert column == [word(value, dictionary) for value in expected], call
+
+
+def call(name: str, frame: Frame, *args: Scalar, type_: Type = BIGINT) -> WindowCall:
+    return WindowCall(name, args, type_, frame)
+
+
+VALUES = Column(VALUE, BIGINT)
+SMALLS = Column(SMALL, INTEGER)
+TEXTS = Column(NAME, TEXT)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("unit", list(Unit))
+def test_aggregates_are_over_the_rows_of_the_frame(unit: Unit, descending: bool) -> None:
+    generator = random.Random(f"{unit}{descending}")
+    for frame in frames(unit, descending):
+        calls = [
+            call("count", frame),
+            call("count", frame, VALUES),
+            call("sum", frame, VALUES),
+            call("min", frame, VALUES),
+            call("max", frame, Column(REAL, DOUBLE), type_=DOUBLE),
+            call("min", frame, TEXTS, type_=TEXT),
+            call("max", frame, TEXTS, type_=TEXT),
+            call("first_value", frame, VALUES),
+            call("last_value", frame, TEXTS, type_=TEXT),
+            call("nth_value", frame, VALUES, SMALLS),
+            call("nth_value", frame, VALUES, Literal(2, INTEGER)),
+        ]
+        check(calls, partitions(generator, descending))
+
+
+@pytest.mark.parametrize("unit", list(Unit))
+def test_aggregates_without_merge_run_along_the_rows(unit: Unit) -> None:
+    generator = random.Random(7)
+    for frame in frames(unit, False):
+        check([call("median", frame, Column(REAL, DOUBLE), type_=DOUBLE)], partitions(generator, False))
+
+
+def test_ranking_and_offsets() -> None:
+    generator = random.Random(3)
+    calls = [
+        *(call(name, Frame()) for name in ("row_number", "rank", "dense_rank")),
+        *(call(name, Frame(), type_=DOUBLE) for name in ("percent_rank", "cume_dist")),
+        *(call("ntile", Frame(), Literal(n, INTEGER)) for n in (None, 1, 2, 3, 4, 100)),
+        *(call(name, Frame(), VALUES) for name in ("lag", "lead")),
+        *(
+            call(name, Frame(), VALUES, Literal(n, INTEGER))
+            for name in ("lag", "lead")
+            for n in (None, -2, 0, 2)
+        ),
+        *(call(name, Frame(), VALUES, SMALLS, Column(ORDER, BIGINT)) for name in ("lag", "lead")),
+        *(call(name, Frame(), TEXTS, Literal(2**40, BIGINT), Literal("é", TEXT)) for name in ("lag", "lead")),
+    ]
+    for _ in range(50):
+        check(calls, partitions(generator, False))
+
+
+def test_words_of_doubles_are_ordered_as_they_are() -> None:
+    values = [float("-inf"), -1e300, -1.0, 0.0, 5e-324, 2.5, float("inf")]
+    found = words(np.array(values))
+    assert found.tolist() == [float_to_word(value) for value in values]
+    assert floats(found).tolist() == values
+    assert words(np.array([float("nan"), -0.0])).tolist() == [float_to_word(float("nan")), 0]
+
+
+def test_every_function_is_an_aggregate_or_has_an_entry() -> None:
+    names = [function.name for function in window_functions()]
+    assert names == sorted(names)
+    assert window_function("row_number") is not None
+    assert window_function("sum") is None
+    assert aggregate_named("sum").name == "sum"
+    assert {function.name for function in window_functions() if function.framed} == {
+        "first_value",
+        "last_value",
+        "nth_value",
+    }
+
+
+def test_a_rule_says_what_a_function_takes() -> None:
+    lag, ntile, nth = (window_function(name) for name in ("lag", "ntile", "nth_value"))
+    assert lag is not None and ntile is not None and nth is not None
+    signature = lag.rule((INTEGER, INTEGER, BIGINT))
+    assert signature is not None and signature.result == BIGINT
+    assert lag.rule((INTEGER, TEXT)) is None
+    assert lag.rule((INTEGER, INTEGER, TEXT)) is None
+    assert ntile.rule((TEXT,)) is None
+    assert nth.rule((TEXT,)) is None
