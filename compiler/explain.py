@@ -48,7 +48,7 @@ def cost(node: plan.AnyNode) -> str:
             return "O(1)"
         case plan.Source() | plan.Import() | plan.Linear() | plan.Concat() | plan.Negate() | plan.Arrange():
             return "O(change)"
-        case plan.Delta() | plan.Reduce() | plan.Distinct() | plan.Threshold() | plan.Single():
+        case plan.Delta() | plan.Reduce() | plan.Fold() | plan.Distinct() | plan.Threshold() | plan.Single():
             return "O(change)"
         case plan.Enter() | plan.Variable() | plan.Leave():
             return "O(change)"
@@ -135,7 +135,7 @@ class _Printer:
             case plan.Expand(calls=calls, ordinality=numbered, outer=outer):
                 made = ", ".join(f"{call.function}({_columns(call.arguments)})" for call in calls)
                 return f"{name} {made}{' numbered' if numbered else ''}{' or NULLs' if outer else ''}"
-            case plan.Reduce() | plan.BasicReduce() | plan.TopK() | plan.Single():
+            case plan.Reduce() | plan.BasicReduce() | plan.Fold() | plan.TopK() | plan.Single():
                 return f"{name} by {_of_groups(node)}"
             case plan.Window(partition=partition, calls=calls):
                 shown = (plan.shown_call(call, sql_text) for call in calls)
@@ -199,12 +199,12 @@ class _Printer:
         return f"#{column}" if entry is None else entry.schema.names[column]
 
 
-def _of_groups(node: plan.Reduce | plan.BasicReduce | plan.TopK | plan.Single) -> str:
+def _of_groups(node: plan.Reduce | plan.BasicReduce | plan.Fold | plan.TopK | plan.Single) -> str:
     """The width of the group key, and what is computed of a group."""
     match node:
         case plan.Reduce(key=key, aggregates=aggregates):
             return f"{key}: {', '.join(f'{call.function}({_argument(call)})' for call in aggregates)}"
-        case plan.BasicReduce(key=key, aggregates=basics):
+        case plan.BasicReduce(key=key, aggregates=basics) | plan.Fold(key=key, aggregates=basics):
             return f"{key}: {', '.join(f'{call.function}({_columns(call.arguments)})' for call in basics)}"
         case plan.TopK(group=group, limit=limit, offset=offset):
             count = "all rows" if limit is None else f"{limit} rows"

@@ -195,6 +195,7 @@ ELSEWHERE: dict[str, str] = {
     },
     "runtime/functions/named.py": "unit/kpg/test_functions.py",
     "runtime/functions/own.py": "unit/kpg/test_functions.py",
+    "runtime/operators/fold.py": "unit/kpg/test_functions.py",
     "runtime/mfp/columns.py": "unit/kpg/test_functions.py",
     "kpg/sources.py": "unit/kpg/test_outside.py",
     "kpg/cli/datalog.py": "unit/datalog/test_files.py",

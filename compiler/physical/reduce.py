@@ -21,6 +21,7 @@ from kpg.runtime.functions import (
     AggregateFunction,
     Basic,
     Composed,
+    Folded,
     Hierarchical,
     Trend,
     aggregate_named,
@@ -122,7 +123,7 @@ def _pieces(planning: Planning, rows: Rows, calls: Sequence[AggregateCall]) -> l
                 plain.append(place)
             case Hierarchical():
                 extremes.append(place)
-            case Basic():
+            case Basic() | Folded():
                 basic.append(place)
             case Composed():
                 raise InternalError(f"{call.function} was not taken apart into the aggregates that it is of")
@@ -172,7 +173,7 @@ def _extreme(planning: Planning, rows: Rows, call: AggregateCall, place: int) ->
 
 
 def _basic(planning: Planning, rows: Rows, calls: Sequence[AggregateCall], places: Sequence[int]) -> Piece:
-    """Aggregates that read their whole group again."""
+    """Aggregates that read their whole group again, or, outside of loops, only the rows that change."""
     builder = planning.builder
     call = calls[places[0]]
     operands = tuple(dict.fromkeys(call.args))
@@ -183,6 +184,8 @@ def _basic(planning: Planning, rows: Rows, calls: Sequence[AggregateCall], place
     arguments = tuple(rows.group + operands.index(arg) for arg in call.args)
     types = tuple(arg.type for arg in call.args)
     basic = plan.BasicAggregate(call.function, arguments, types, call.type, call.order)
+    if isinstance(_function(call).maintenance, Folded) and planning.around is None and not call.order:
+        return Piece(builder.add(plan.Fold(ref, rows.group, (basic,))), tuple(places))
     ref = builder.add(plan.BasicReduce(builder.arrange(ref, rows.group), rows.group, (basic,)))
     return Piece(ref, tuple(places))
 

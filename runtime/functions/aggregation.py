@@ -88,6 +88,11 @@ class Basic:
 
 
 @dataclass(frozen=True, slots=True)
+class Folded:
+    """The algorithm, which can take rows back, on a state in Python for each group: O(change)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """An aggregate that another is made of, over operands of exactly the types that it takes."""
 
@@ -106,7 +111,7 @@ class Composed:
     build: Callable[[tuple[Scalar, ...]], tuple[tuple[Part, ...], Scalar]]
 
 
-Maintenance = Accumulable | Hierarchical | Basic | Composed
+Maintenance = Accumulable | Hierarchical | Basic | Folded | Composed
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from kpg.runtime.functions.aggregation import AggregateFunction, Algorithm, Basic, Types
+from kpg.runtime.functions.aggregation import AggregateFunction, Algorithm, Basic, Folded, Types
 from kpg.runtime.functions.named import Named
 from kpg.runtime.functions.registry import (
     Columns,
@@ -196,7 +196,7 @@ def aggregate_function(declared: Declared, algebra: Any, result: Type) -> Named[
         {},
         signature,
         lambda types: algorithm,
-        Basic(),
+        Basic() if subtract is None else Folded(),
         idempotent=bool(getattr(algebra, "idempotent", False)),
     )
     name: Named[AggregateFunction] = Named(declared.name, declared.number)

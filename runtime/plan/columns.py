@@ -23,6 +23,7 @@ from kpg.runtime.plan.nodes import (
     Distinct,
     Enter,
     Expand,
+    Fold,
     HalfJoin,
     Import,
     Leave,
@@ -106,7 +107,7 @@ def column_types(node: AnyNode, of: Callable[[Ref], Types]) -> Types:
             return mapped(mfp, of(left) + of(right))
         case Reduce(input=ref, key=key, aggregates=aggregates):
             return (*of(ref)[:key], *map(_aggregated, aggregates))
-        case BasicReduce(input=ref, key=key, aggregates=basics):
+        case BasicReduce(input=ref, key=key, aggregates=basics) | Fold(input=ref, key=key, aggregates=basics):
             return (*of(ref)[:key], *(basic.type for basic in basics))
         case Window(input=ref, calls=calls):
             return (*of(ref), *(call.type for call in calls))

@@ -22,6 +22,7 @@ from kpg.runtime.plan.nodes import (
     Distinct,
     Enter,
     Expand,
+    Fold,
     HalfJoin,
     Import,
     Leave,
@@ -50,7 +51,13 @@ def streams(node: AnyNode) -> tuple[Ref, ...]:
             return (ref,)
         case Distinct(input=ref) | Threshold(input=ref) | TopK(input=ref) | Expand(input=ref):
             return (ref,)
-        case BasicReduce(input=ref) | Single(input=ref) | Delta(input=ref) | HalfJoin(input=ref):
+        case (
+            BasicReduce(input=ref)
+            | Fold(input=ref)
+            | Single(input=ref)
+            | Delta(input=ref)
+            | HalfJoin(input=ref)
+        ):
             return (ref,)
         case Window(input=ref):
             return (ref,)
@@ -90,6 +97,7 @@ def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
         case (
             BasicReduce()
             | Window()
+            | Fold()
             | Single()
             | Delta()
             | user.Apply()
@@ -146,7 +154,7 @@ def kept(node: AnyNode) -> Kept:
             return Kept.GROUPS
         case user.UserReduce():
             return Kept.OUTPUT
-        case user.Custom() | user.Sink() | user.Input():
+        case Fold() | user.Custom() | user.Sink() | user.Input():
             return Kept.OWN
         case Source() | Import() | Constant() | Linear() | Concat() | Negate() | Expand():
             return Kept.NOTHING
@@ -163,7 +171,7 @@ def holds_rows(node: AnyNode) -> bool:
     match node:
         case Arrange() | Reduce() | Distinct() | Threshold() | TopK() | BasicReduce() | user.UserReduce():
             return True
-        case Constant() | Leave() | Window():
+        case Constant() | Leave() | Window() | Fold():
             return True
         case Source() | Import() | Linear() | Concat() | Negate() | Single() | Expand():
             return False

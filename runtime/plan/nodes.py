@@ -269,6 +269,18 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Fold:
+    """One row (key..., aggregates...) per group, by aggregates that can take rows back. O(change).
+
+    Each group has their states, in Python; outside of loops only.
+    """
+
+    input: Ref
+    key: int
+    aggregates: tuple[BasicAggregate, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Single:
     """The input, which must have at most one row for each value of its first ``key`` columns.
 
@@ -345,6 +357,7 @@ Node = (
     | TopK
     | BasicReduce
     | Window
+    | Fold
     | Single
     | Enter
     | Variable

@@ -66,6 +66,11 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
             return _basic_reduce(node, site, built)
         case plan.Window():
             return _window(node, site, built)
+        case plan.Fold(input=ref):
+            from kpg.runtime.operators.fold import Fold, folders
+
+            places = folders(node.aggregates, context.dictionary)
+            return Fold(site.over(built[ref]), group=node.key, folders=places)
         case user.Apply() | user.UserReduce() | user.Custom() | user.Sink() | user.Input() | user.EnterAt():
             from kpg.runtime.render.users import build_user
 

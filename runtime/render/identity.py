@@ -161,7 +161,7 @@ def describe(node: plan.AnyNode, nodes: Sequence[plan.AnyNode], context: Context
             return f"Expand {', '.join(call.function for call in calls)}"
         case plan.Window():
             return "Window"
-        case plan.BasicReduce() | plan.Single() | plan.Enter() | plan.Loop() | plan.Leave():
+        case plan.BasicReduce() | plan.Fold() | plan.Single() | plan.Enter() | plan.Loop() | plan.Leave():
             return type(node).__name__
         case _:
             assert_never(node)

@@ -135,7 +135,10 @@ def _operator(node: plan.Node, done: Sequence[Rows], tables: Tables) -> Rows:
             return Counter({row: n for row, n in done[ref].items() if n > 0})
         case plan.TopK():
             return _top(node, done[node.input])
-        case plan.BasicReduce(input=ref, key=key, aggregates=basics):
+        case (
+            plan.BasicReduce(input=ref, key=key, aggregates=basics)
+            | plan.Fold(input=ref, key=key, aggregates=basics)
+        ):
             return _basic(done[ref], key, basics)
         case plan.Expand():
             return _expand(node, done[node.input])

@@ -108,7 +108,7 @@ def test_what_keeps_what() -> None:
     assert found[Kept.TRACE] == {"Arrange"}
     assert found[Kept.GROUPS] == {"Reduce", "Distinct", "Threshold", "Single"}
     assert found[Kept.OUTPUT] == {"UserReduce"}
-    assert found[Kept.OWN] == {"Custom", "Sink", "Input"}
+    assert found[Kept.OWN] == {"Fold", "Custom", "Sink", "Input"}
 
 
 def test_columns_of_a_loop() -> None:
