@@ -11,6 +11,7 @@ from kpg.compiler.passes.flatten_joins import flatten_joins
 from kpg.compiler.passes.fold_constants import fold_constants
 from kpg.compiler.passes.fuse_selections import fuse_selections
 from kpg.compiler.passes.key_by_rowid import key_by_rowid
+from kpg.compiler.passes.limit_windows import limit_windows
 from kpg.compiler.passes.normalize_lets import normalize_lets
 from kpg.compiler.passes.propagate_equalities import propagate_equalities
 from kpg.compiler.passes.prune_columns import prune_columns
@@ -55,6 +56,7 @@ PLACING: Final = (
 
 PIPELINE: Final = (
     *PLACING,
+    Pass(limit_windows, "predicates on row numbers are at their windows"),
     Pass(elide_distinct, "filters on constants have made more relations unique"),
     Pass(cancel_unions, "branches are as similar as they will be, and filters that are never true in place"),
     Pass(flatten_joins, "distincts between joins are gone"),
