@@ -48,16 +48,16 @@ def _most(selection: Selection, window: algebra.Window) -> int | None:
 
 
 def _bound(predicate: Scalar, numbers: set[int]) -> int | None:
-    match predicate:
-        case Call(function="le" | "lt" | "eq" as test, args=(Column(index=index), Literal(value=int(most)))):
-            pass
-        case Call(function="ge" | "gt" | "eq" as test, args=(Literal(value=int(most)), Column(index=index))):
-            test = MIRRORED[test]
-        case _:
-            return None
-    if index not in numbers:
+    if not isinstance(predicate, Call) or len(predicate.args) != 2:
         return None
-    return most - 1 if test == "lt" else most
+    (left, right), test = predicate.args, predicate.function
+    if isinstance(left, Literal):
+        left, right, test = right, left, MIRRORED.get(test, "")
+    if not isinstance(left, Column) or left.index not in numbers or not isinstance(right, Literal):
+        return None
+    if test not in ("le", "lt", "eq") or not isinstance(right.value, int):
+        return None
+    return right.value - 1 if test == "lt" else right.value
 
 
 def _looks_back(call: WindowCall) -> bool:
