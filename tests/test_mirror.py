@@ -20,6 +20,18 @@ OPERATORS = "unit/collections/test_operators.py"
 COLLECTIONS = "unit/collections/test_against_python.py"
 SHARING = "unit/collections/test_sharing.py"
 PROOFS = "unit/datalog/proof/test_explainer.py"
+VALUES = (
+    "arrays",
+    "bits",
+    "conversions",
+    "intervals",
+    "jsons",
+    "numeric",
+    "parts",
+    "records",
+    "text",
+    "words",
+)
 FUNCTIONS = "unit/functions/test_examples.py"
 AGGREGATES = "unit/functions/test_aggregates.py"
 MFP = "unit/mfp/test_compiled.py"
@@ -140,6 +152,7 @@ ELSEWHERE: dict[str, str] = {
                 "order",
                 "rounding",
                 "rules",
+                "spans",
                 "vectors",
             ]
         )
@@ -150,7 +163,7 @@ ELSEWHERE: dict[str, str] = {
     "runtime/functions/sequences.py": AGGREGATES,
     **{f"runtime/mfp/{name}.py": MFP for name in ("assemble", "errors", "lower", "memo", "segment")},
     "runtime/convert/interned.py": "unit/convert/test_arrow.py",
-    **{f"runtime/values/{name}.py": "unit/values/test_codec.py" for name in ("numeric", "text", "words")},
+    **{f"runtime/values/{name}.py": "unit/values/test_codec.py" for name in VALUES},
     "runtime/convert/encoding.py": "unit/convert/test_arrow.py",
     "runtime/convert/foreign.py": "unit/collections/test_rows.py",
     **{f"runtime/spark/{name}.py": "unit/spark/test_load.py" for name in ("cast", "source", "write")},

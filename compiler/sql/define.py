@@ -1,70 +1,14 @@
 """CREATE and DROP: syntax trees to statements, and SQL's type names to types."""
 
-from typing import Final
-
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokenizer_core import TokenType
 
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.syntax import construct_name, only, refuse, wrong
-from kpg.runtime import types as t
+from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import Span
-from kpg.runtime.types import ColumnDef, Kind, Schema, Type
-from kpg.runtime.values.numeric import MOST_PRECISION
-
-PLAIN_TYPES: Final = {
-    exp.DType.BOOLEAN: t.BOOLEAN,
-    exp.DType.SMALLINT: t.SMALLINT,
-    exp.DType.INT: t.INTEGER,
-    exp.DType.BIGINT: t.BIGINT,
-    exp.DType.FLOAT: t.REAL,
-    exp.DType.DOUBLE: t.DOUBLE,
-    exp.DType.DATE: t.DATE,
-    exp.DType.TIMESTAMP: t.TIMESTAMP,
-    exp.DType.TEXT: t.TEXT,
-}
-TEXT_TYPES: Final = {exp.DType.VARCHAR: Kind.VARCHAR, exp.DType.CHAR: Kind.CHAR, exp.DType.BPCHAR: Kind.CHAR}
-
-
-def sql_type(node: exp.DataType, source: str) -> Type:
-    """The type that a type name stands for; NotSupportedError if there is none."""
-    if node.this not in PLAIN_TYPES and node.this not in TEXT_TYPES and node.this is not exp.DType.DECIMAL:
-        refuse(f"type {node.sql('postgres')}", node, source)
-    parameters = _parameters(node, source)
-    only(node, source, "this", "expressions")
-    if node.this in PLAIN_TYPES and not parameters:
-        return PLAIN_TYPES[node.this]
-    if node.this in TEXT_TYPES and len(parameters) <= 1:
-        kind = TEXT_TYPES[node.this]
-        return Type(kind, parameters[0] if parameters else int(kind is Kind.CHAR))
-    if node.this is exp.DType.DECIMAL and len(parameters) <= 2:
-        return _decimal(node, parameters, source)
-    refuse(f"type {node.sql('postgres')}", node, source)
-
-
-def _parameters(node: exp.DataType, source: str) -> list[int]:
-    values = []
-    for parameter in node.expressions:
-        literal = parameter.this if isinstance(parameter, exp.DataTypeParam) else None
-        if not isinstance(literal, exp.Literal) or literal.is_string or not literal.name.isdigit():
-            refuse(f"type {node.sql('postgres')}", node, source)
-        values.append(int(literal.name))
-    return values
-
-
-def _decimal(node: exp.DataType, parameters: list[int], source: str) -> Type:
-    if not parameters:
-        return t.NUMERIC
-    precision, scale = (*parameters, 0)[:2]
-    if not 1 <= precision <= MOST_PRECISION:
-        hint = f"the precision of a DECIMAL is from 1 to {MOST_PRECISION}"
-        refuse(f"DECIMAL({precision}, {scale})", node, source, hint)
-    if scale > precision:
-        wrong(f"scale {scale} is larger than precision {precision}", node, source)
-    if precision > t.MAX_DECIMAL_PRECISION:
-        return Type(Kind.NUMERIC, precision, scale)
-    return t.decimal(precision, scale)
+from kpg.runtime.types import ColumnDef, Schema
 
 
 def create(tree: exp.Create, source: str, span: Span) -> ast.CreateTable | ast.CreateTableAs | ast.CreateView:

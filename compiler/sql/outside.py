@@ -13,11 +13,11 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.define import sql_type
 from kpg.compiler.sql.dialect import Dialect
 from kpg.compiler.sql.parameters import rewritten
 from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.syntax import construct_name, span_of, whole, wrong
+from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import Error, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type

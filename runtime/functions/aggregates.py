@@ -16,7 +16,18 @@ from kpg.runtime.functions.aggregation import (
 from kpg.runtime.functions.registry import Signature
 from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
-from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, TEXT, Kind, Type, decimal, float_to_word
+from kpg.runtime.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTERVAL,
+    NUMERIC,
+    TEXT,
+    Kind,
+    Type,
+    decimal,
+    float_to_word,
+)
 
 
 def sum_type(operand: Type) -> Type:
@@ -53,6 +64,11 @@ def number_rule(types: Types) -> Signature | None:
     if len(types) != 1 or not (types[0].is_numeric or is_unknown(types[0])):
         return None
     return Signature((DOUBLE,) if is_unknown(types[0]) else types, DOUBLE)
+
+
+def _interval(types: Types) -> Signature | None:
+    is_interval = len(types) == 1 and types[0].kind in (Kind.INTERVAL, Kind.INTERVAL_DAY)
+    return Signature((INTERVAL,), INTERVAL) if is_interval else None
 
 
 def _numeric(types: Types) -> Signature | None:
@@ -139,9 +155,21 @@ register(
         algorithms.summing(sum_type),
         Accumulable(AccumulatorKind.SUM),
         identity=0,
-        numeric="$sum",
+        over={Kind.NUMERIC: "$sum", Kind.INTERVAL: "$interval_sum"},
     )
 )
+for _name, _mean_of in (("$interval_sum", False), ("$interval_avg", True)):
+    register(
+        AggregateFunction(
+            _name,
+            "an INTERVAL",
+            "The sum or mean of INTERVALs.",
+            {},
+            _interval,
+            algorithms.over_intervals(mean=_mean_of),
+            Basic(),
+        )
+    )
 for _name, _finish in (("$sum", algorithms.numeric_total), ("$avg", algorithms.numeric_mean)):
     register(
         AggregateFunction(
@@ -164,7 +192,11 @@ for _name in ("avg", "mean"):
             number_rule,
             algorithms.averaging,
             Composed(_mean),
-            numeric="$avg",
+            over={
+                Kind.NUMERIC: "$avg",
+                Kind.INTERVAL: "$interval_avg",
+                Kind.INTERVAL_DAY: "$interval_avg",
+            },
         )
     )
 register(

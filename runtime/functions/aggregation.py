@@ -161,8 +161,8 @@ class AggregateFunction:
     """Which way it moves as rows are added, if always the same way: it is monotone."""
     idempotent: bool = False
     """Whether a repeated row does not matter, so that DISTINCT does not."""
-    numeric: str = ""
-    """The aggregate that computes it of NUMERICs, if that is another: it cannot be called by its name."""
+    over: Mapping[Kind, str] = field(default_factory=dict, hash=False)
+    """The aggregates that compute it of values of some kinds; they cannot be called by their names."""
     in_order: Callable[[Types], Callable[[Rows], Value]] | None = None
     """What it makes of rows in a given order, where that matters. Without one, ``algorithm`` takes the rows
     in the order of their operands, ascending.
@@ -239,8 +239,8 @@ def aggregate_named(name: str) -> AggregateFunction:
 
 def specialised(function: AggregateFunction, arg_types: Types) -> AggregateFunction:
     """The aggregate that computes an aggregate of values of these types."""
-    other = function.numeric and bool(arg_types) and arg_types[0].kind is Kind.NUMERIC
-    return aggregate_named(function.numeric) if other else function
+    other = function.over.get(arg_types[0].kind) if arg_types else None
+    return function if other is None else aggregate_named(other)
 
 
 def resolve_aggregate(name: str, arg_types: Types) -> AggregateResolution:

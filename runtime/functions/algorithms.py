@@ -11,6 +11,7 @@ from kpg.runtime.functions import numerics
 from kpg.runtime.functions.aggregation import Algorithm, Types, Value
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import MAX_WORD, MIN_WORD, Type
+from kpg.runtime.values import intervals
 from kpg.runtime.values.numeric import EXACT, checked
 from kpg.runtime.values.text import limits
 
@@ -140,6 +141,29 @@ def numeric_total(state: NumericTotal) -> Value:
 def numeric_mean(state: NumericTotal) -> Value:
     """The mean of NUMERICs."""
     return numerics.divide(state.value(), Decimal(state.count))
+
+
+def over_intervals(*, mean: bool) -> Callable[[Types], Algorithm]:
+    """The sum of INTERVALs, part by part, or their mean."""
+
+    def add(state: list[int], operands: Operands, times: int) -> list[int]:
+        return [total + part * times for total, part in zip(state, (1, *operands[0]), strict=True)]
+
+    def finish(state: list[int]) -> Value:
+        count, *parts = state
+        if not count:
+            return None
+        total = intervals.made(*map(Fraction, parts))
+        return intervals.divided(total, count) if mean else total
+
+    algorithm = Algorithm(
+        initialize=lambda: [0, 0, 0, 0],
+        add=add,
+        subtract=lambda state, operands, times: add(state, operands, -times),
+        merge=lambda left, right: [a + b for a, b in zip(left, right, strict=True)],
+        finish=finish,
+    )
+    return lambda types: algorithm
 
 
 def over_numerics(finish: Callable[[NumericTotal], Value]) -> Callable[[Types], Algorithm]:

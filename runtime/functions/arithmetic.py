@@ -1,7 +1,7 @@
 """Numbers: ``+ - * / %``, rounding, powers. Dates and intervals join ``+`` and ``-`` here as well."""
 
 from kpg.runtime.functions import numerics as numeric_code
-from kpg.runtime.functions import vectors
+from kpg.runtime.functions import spans, vectors
 from kpg.runtime.functions.registry import Composition, Opcode, Overload, Signature, Vector, scalar
 from kpg.runtime.functions.rules import doubles, exact_product, exact_sum, exactly, numbers, numerics
 from kpg.runtime.scalar import Call, Scalar
@@ -11,6 +11,7 @@ from kpg.runtime.types import (
     INTEGER,
     INTERVAL_DAY,
     INTERVAL_MONTH,
+    TIME,
     TIMESTAMP,
     Kind,
     Type,
@@ -50,6 +51,11 @@ def _months_to_timestamp(call: Call) -> Scalar:
     return _call("add", TIMESTAMP, moved, time_of_day)
 
 
+def _at_time(call: Call) -> Scalar:
+    date, time = call.args
+    return _call("$add", TIMESTAMP, _midnight(date), time)
+
+
 def _timestamps(call: Call) -> Scalar:
     left, right = (_midnight(arg) if arg.type.kind is Kind.DATE else arg for arg in call.args)
     return _call("sub", INTERVAL_DAY, left, right)
@@ -85,6 +91,11 @@ scalar(
     Overload(exactly(TIMESTAMP, INTERVAL_MONTH, TIMESTAMP), Composition(_swapped)),
     Overload(exactly(INTERVAL_DAY, INTERVAL_DAY, INTERVAL_DAY), _PLUS),
     Overload(exactly(INTERVAL_MONTH, INTERVAL_MONTH, INTERVAL_MONTH), _PLUS),
+    Overload(spans.both, spans.ADD),
+    Overload(spans.LATER, spans.MOVED),
+    Overload(spans.LATER_SWAPPED, spans.MOVED),
+    Overload(exactly(TIMESTAMP, DATE, TIME), Composition(_at_time)),
+    Overload(exactly(TIMESTAMP, TIME, DATE), Composition(_swapped)),
 )
 
 scalar(
@@ -112,6 +123,9 @@ scalar(
     Overload(exactly(INTERVAL_DAY, DATE, TIMESTAMP), Composition(_timestamps)),
     Overload(exactly(INTERVAL_DAY, INTERVAL_DAY, INTERVAL_DAY), _MINUS),
     Overload(exactly(INTERVAL_MONTH, INTERVAL_MONTH, INTERVAL_MONTH), _MINUS),
+    Overload(spans.both, spans.SUBTRACT),
+    Overload(spans.LATER, spans.MOVED),
+    Overload(spans.between, _MINUS),
 )
 
 
@@ -129,6 +143,7 @@ scalar(
     Overload(exactly(INTERVAL_DAY, BIGINT, INTERVAL_DAY), _TIMES),
     Overload(exactly(INTERVAL_MONTH, INTERVAL_MONTH, BIGINT), _TIMES),
     Overload(exactly(INTERVAL_MONTH, BIGINT, INTERVAL_MONTH), _TIMES),
+    Overload(spans.times, spans.MULTIPLY),
 )
 
 
@@ -156,6 +171,7 @@ scalar(
     Overload(_integers, Opcode("div")),
     Overload(numerics, numeric_code.DIVIDE),
     Overload(doubles, Opcode("div_double")),
+    Overload(spans.by, spans.DIVIDE),
 )
 
 scalar(

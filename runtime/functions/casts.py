@@ -20,18 +20,29 @@ from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
     BOOLEAN,
+    DATE,
     DOUBLE,
     INTEGER,
     INTERVAL_DAY,
+    NUMERIC_KINDS,
     TEXT,
     Kind,
     Type,
+    same_words,
 )
-from kpg.runtime.values import codec_of, numeric
+from kpg.runtime.values import codec_of, conversions, numeric
 from kpg.runtime.values.text import limits
 
 TEXT_SOURCES = frozenset(Kind) - {Kind.ROWID, Kind.NULL}
-DATED = frozenset({Kind.DATE, Kind.TIMESTAMP})
+DATED = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
+BETWEEN = frozenset(
+    {(source, target) for source in DATED for target in DATED}
+    | {(source, Kind.TIME) for source in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.INTERVAL)}
+    | {(source, Kind.INTERVAL) for source in (Kind.TIME, Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH)}
+    | {(Kind.JSON, Kind.JSONB), (Kind.JSONB, Kind.JSON)}
+    | {(Kind.JSONB, target) for target in (*NUMERIC_KINDS, Kind.BOOLEAN)}
+)
+"""Casts that are not between numbers, nor from or to text."""
 
 
 def _immediate(call: Call) -> int:
@@ -49,16 +60,27 @@ primitive("$to_real", Vector(lambda call: vectors.to_real))
 
 def castable(source: Type, target: Type) -> bool:
     """Whether CAST from one type to the other exists."""
+    if source.parts or target.parts:
+        return _parts_castable(source, target)
     if source.kind in (target.kind, Kind.NULL) or (source.is_numeric and target.is_numeric):
         return True
     if source.is_text:
         return target.kind not in (Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH, Kind.ROWID)
     if target.is_text:
         return source.kind in TEXT_SOURCES
-    kinds = {source.kind, target.kind}
-    if kinds == DATED:
+    if (source.kind, target.kind) in BETWEEN:
         return True
+    kinds = {source.kind, target.kind}
     return Kind.BOOLEAN in kinds and (source.is_integer or target.is_integer)
+
+
+def _parts_castable(source: Type, target: Type) -> bool:
+    """Arrays and rows are cast by their elements and fields, and from and to text as a whole."""
+    if source.kind is Kind.NULL or source.is_text or target.is_text:
+        return True
+    if source.kind is not target.kind or len(source.parts) != len(target.parts):
+        return False
+    return all(map(castable, source.parts, target.parts))
 
 
 def _exact(x: Scalar, target: Type) -> Scalar:
@@ -113,11 +135,30 @@ def _cast(call: Call) -> Scalar:
         return _number(x, target)
     if target.kind is Kind.BOOLEAN and source.is_integer:
         return Call("ne", (x, Literal(0, source)), BOOLEAN)
-    if target.kind is Kind.TIMESTAMP and source.kind is Kind.DATE:
-        return Call("$mul", (x, Literal(DAY, INTERVAL_DAY)), target)
-    if target.kind is Kind.DATE and source.kind is Kind.TIMESTAMP:
-        return Call("$floor_div", (x, Literal(DAY, INTERVAL_DAY)), target)
+    if source.kind in DATED and target.kind in DATED:
+        return _moment(x, target)
+    if source.parts or Kind.JSONB in (source.kind, target.kind):
+        same = same_words(source, target)
+        return x if same else Call("$convert", (x,), target)
+    if target.kind is Kind.TIME and source.kind is not Kind.TIME:
+        if source.kind is Kind.INTERVAL:
+            return Call("$interval_time", (x,), target)
+        date = Call("$floor_div", (x, Literal(DAY, INTERVAL_DAY)), DATE)
+        return Call("$sub", (x, Call("$mul", (date, Literal(DAY, INTERVAL_DAY)), BIGINT)), target)
+    if target.kind is Kind.INTERVAL:
+        name = "$of_months" if source.kind is Kind.INTERVAL_MONTH else "$of_microseconds"
+        return x if source.kind is target.kind else Call(name, (x,), target)
     return x
+
+
+def _moment(x: Scalar, target: Type) -> Scalar:
+    """Between dates and times, with and without a time zone, which is UTC."""
+    source = x.type
+    if source.kind is Kind.DATE and target.kind is not Kind.DATE:
+        return Call("$mul", (x, Literal(DAY, INTERVAL_DAY)), target)
+    if target.kind is Kind.DATE and source.kind is not Kind.DATE:
+        return Call("$floor_div", (x, Literal(DAY, INTERVAL_DAY)), target)
+    return x if source.kind is target.kind else Call("$same", (x, Literal(0, INTERVAL_DAY)), target)
 
 
 def _numeric(call: Call) -> Callable[..., object]:
@@ -129,6 +170,8 @@ def _numeric(call: Call) -> Callable[..., object]:
 
 
 primitive("$numeric", Memoized(_numeric))
+primitive("$convert", Memoized(lambda call: conversions.between(call.args[0].type, call.type)))
+primitive("$same", Opcode("add"))
 primitive("$parse", Memoized(lambda call: codec_of(call.type).parse))
 primitive("$format", Memoized(lambda call: codec_of(call.args[0].type).show))
 

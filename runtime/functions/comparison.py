@@ -1,5 +1,6 @@
 """Comparisons, tests for NULL, and membership."""
 
+from kpg.runtime.functions import spans
 from kpg.runtime.functions.registry import (
     Composition,
     Membership,
@@ -37,13 +38,35 @@ _other_pair = same(is_not_interned, at_least=2, at_most=2, result=BOOLEAN)
 _one = same(any_type, result=BOOLEAN)
 _PAIR = "two values of comparable types"
 
-scalar("eq", _PAIR, "Equal.", {"1 = 1.0": "TRUE", "'a' = 'b'": "FALSE"}, Overload(_any_pair, Opcode("eq")))
-scalar("ne", _PAIR, "Not equal.", {"1 <> 2": "TRUE", "1 <> NULL": "NULL"}, Overload(_any_pair, Opcode("ne")))
+
+def _by_length(name: str) -> Overload:
+    """Intervals are compared by their lengths: there are different ones of the same."""
+    build = Composition(lambda call: Call(name, spans.lengths(call.args), BOOLEAN))
+    return Overload(spans.compared, build)
+
+
+scalar(
+    "eq",
+    _PAIR,
+    "Equal.",
+    {"1 = 1.0": "TRUE", "'a' = 'b'": "FALSE"},
+    _by_length("eq"),
+    Overload(_any_pair, Opcode("eq")),
+)
+scalar(
+    "ne",
+    _PAIR,
+    "Not equal.",
+    {"1 <> 2": "TRUE", "1 <> NULL": "NULL"},
+    _by_length("ne"),
+    Overload(_any_pair, Opcode("ne")),
+)
 scalar(
     "lt",
     _PAIR,
     "Less; text by the bytes of its UTF-8.",
     {"1 < 1.5": "TRUE", "'abc' < 'abd'": "TRUE", "'Z' < 'a'": "TRUE"},
+    _by_length("lt"),
     Overload(_text_pair, _by_text("lt")),
     Overload(_other_pair, Opcode("lt")),
 )
@@ -52,6 +75,7 @@ scalar(
     _PAIR,
     "Less or equal.",
     {"2 <= 2": "TRUE", "DATE '1998-01-02' <= DATE '1998-01-01'": "FALSE"},
+    _by_length("le"),
     Overload(_text_pair, _by_text("le")),
     Overload(_other_pair, Opcode("le")),
 )
@@ -74,6 +98,7 @@ scalar(
     _PAIR,
     "Different, where NULL equals NULL.",
     {"1 IS DISTINCT FROM NULL": "TRUE", "NULL IS DISTINCT FROM NULL": "FALSE"},
+    _by_length("is_distinct"),
     Overload(_any_pair, Opcode("distinct")),
     nulls=NullRule.OWN,
 )

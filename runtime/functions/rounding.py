@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kpg.runtime.functions import numerics, vectors
+from kpg.runtime.functions import numerics, spans, vectors
 from kpg.runtime.functions.registry import Composition, Memoized, Overload, Signature, Vector, Words, scalar
 from kpg.runtime.functions.rules import fixed, is_unknown, kinds, numeric, same
 from kpg.runtime.scalar import Call, If, Literal, Scalar
@@ -52,6 +52,7 @@ scalar(
     Overload(_number, Composition(_negative)),
     Overload(numeric, numerics.NEGATE),
     Overload(_interval, Composition(_negative)),
+    Overload(spans.one, spans.NEGATE),
 )
 scalar(
     "abs",

@@ -7,10 +7,12 @@ from kpg.runtime.functions.registry import Rule, Signature
 from kpg.runtime.types import (
     DOUBLE,
     INTEGER_KINDS,
+    INTERVAL,
     MAX_DECIMAL_PRECISION,
     NUMERIC,
     TEXT,
     TIMESTAMP,
+    TIMESTAMPTZ,
     Kind,
     Type,
     decimal,
@@ -56,9 +58,30 @@ def common_pair(left: Type, right: Type) -> Type | None:
         return common_decimal(left, right)
     if left.is_text and right.is_text:
         return TEXT
-    if {left.kind, right.kind} == {Kind.DATE, Kind.TIMESTAMP}:
+    return _common_moment(left, right) or _common_parts(left, right)
+
+
+def _common_moment(left: Type, right: Type) -> Type | None:
+    """Of dates, times and intervals."""
+    kinds = {left.kind, right.kind}
+    if kinds == {Kind.DATE, Kind.TIMESTAMP}:
         return TIMESTAMP
+    if Kind.TIMESTAMPTZ in kinds and kinds <= {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}:
+        return TIMESTAMPTZ
+    if kinds <= {Kind.INTERVAL, Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH}:
+        return INTERVAL
     return None
+
+
+def _common_parts(left: Type, right: Type) -> Type | None:
+    """Of arrays and rows, by what they are made of."""
+    if left.kind is not right.kind or not left.parts or len(left.parts) != len(right.parts):
+        return None
+    parts = tuple(map(common_pair, left.parts, right.parts))
+    known = tuple(part for part in parts if part is not None)
+    if len(known) < len(parts):
+        return None
+    return Type(left.kind, parts=known, labels=left.labels)
 
 
 def common_type(types: tuple[Type, ...]) -> Type | None:
@@ -95,7 +118,15 @@ def converts(source: Type, target: Type) -> bool:
         return WIDTH[source.kind] <= WIDTH[target.kind] or target.kind is Kind.INTEGER
     if source.is_numeric and target.kind is Kind.DOUBLE:
         return True
-    return source.kind is Kind.DATE and target.kind is Kind.TIMESTAMP
+    if source.kind is Kind.DATE:
+        return target.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
+    if source.kind is Kind.TIMESTAMP:
+        return target.kind is Kind.TIMESTAMPTZ
+    if target.kind is Kind.INTERVAL:
+        return source.kind in (Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH)
+    if source.kind is target.kind is Kind.ARRAY:
+        return converts(source.parts[0], target.parts[0])
+    return source.is_exact and target.kind is Kind.NUMERIC
 
 
 def same(accepts: Predicate, *, at_least: int = 1, at_most: int = 1, result: Type | None = None) -> Rule:

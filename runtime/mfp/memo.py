@@ -13,7 +13,7 @@ import numpy as np
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.functions.registry import Matcher, Memoized
 from kpg.runtime.kernels import text as kernels
-from kpg.runtime.scalar import Call, Literal
+from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import ERROR, MIN_WORD, NULL, Kind, Type, float_to_word, word_to_float
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.text import limits
@@ -121,7 +121,7 @@ def attempt(function: Callable[..., object], *args: object) -> object:
 def memo_of(call: Call, implementation: Memoized | Matcher, context: Context) -> Memo:
     """The table of a call with one text argument and literals, shared by all expressions that need it."""
     dictionary = context.dictionary
-    key: Hashable = (call.function, tuple(_literal(arg) for arg in call.args), call.type)
+    key: Hashable = (call.function, tuple(map(_known, call.args)), call.type)
     memo = dictionary.memos.get(key)
     if memo is None:
         memo = Memo(_computation(call, implementation, dictionary))
@@ -130,8 +130,8 @@ def memo_of(call: Call, implementation: Memoized | Matcher, context: Context) ->
     return memo
 
 
-def _literal(arg: object) -> Hashable:
-    return (arg.value, arg.type) if isinstance(arg, Literal) else None
+def _known(arg: Scalar) -> Hashable:
+    return (arg.value, arg.type) if isinstance(arg, Literal) else arg.type
 
 
 def _matcher(tokens: Sequence[int], dictionary: Dictionary) -> Callable[[Words], Words]:

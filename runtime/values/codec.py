@@ -46,6 +46,26 @@ def codec_of(type_: Type) -> Codec:
             from kpg.runtime.values import numeric
 
             return numeric.codec(type_)
+        case Kind.INTERVAL:
+            from kpg.runtime.values import intervals
+
+            return intervals.codec()
+        case Kind.ARRAY:
+            from kpg.runtime.values import arrays
+
+            return arrays.codec(type_)
+        case Kind.RECORD:
+            from kpg.runtime.values import records
+
+            return records.codec(type_)
+        case Kind.JSON | Kind.JSONB:
+            from kpg.runtime.values import jsons
+
+            return jsons.jsons() if type_.kind is Kind.JSON else jsons.jsonbs()
+        case Kind.UUID | Kind.BYTEA:
+            from kpg.runtime.values import bits
+
+            return bits.uuids() if type_.kind is Kind.UUID else bits.byteas()
         case _:
             return _words(type_)
 

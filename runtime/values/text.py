@@ -93,6 +93,8 @@ def _parse_number(text: str, scale: int) -> int:
 
 def formatter(source: Type) -> Callable[..., str]:
     """The function that writes a value of a type (as ``Memoized`` functions take it) as text."""
+    from kpg.runtime.values import intervals
+
     match source.kind:
         case Kind.BOOLEAN:
             return lambda value: "true" if value else "false"
@@ -109,9 +111,9 @@ def formatter(source: Type) -> Callable[..., str]:
         case Kind.ENUM:
             return lambda value: source.labels[value]
         case Kind.INTERVAL_DAY:
-            return lambda value: str(value * MICROSECOND)
+            return lambda value: intervals.shown(intervals.of_microseconds(value))
         case Kind.INTERVAL_MONTH:
-            return lambda value: f"{value} months"
+            return lambda value: intervals.shown(intervals.Interval(value, 0, 0))
         case Kind.REAL | Kind.DOUBLE:
             return str
         case _:

@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind.literals import convert, from_text, rounded
+from kpg.compiler.sql.bind.literals import COMPARISONS, convert, from_text, narrowed, rounded
 from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.syntax import span_of, whole
 from kpg.runtime.errors import DataError, ProgrammingError
@@ -20,6 +20,8 @@ DATED: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
 
 def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> Scalar:
     """``name(args)`` with implicit casts; ProgrammingError at the node if the types do not fit."""
+    if name in COMPARISONS:
+        args = narrowed(args)
     try:
         meaning = resolve(name, tuple(arg.type for arg in args))
     except ProgrammingError as error:

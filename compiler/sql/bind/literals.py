@@ -4,8 +4,8 @@ A quoted string has type UNKNOWN until its context gives it one, as in Postgres.
 """
 
 import math
-import re
 import struct
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Final
@@ -22,6 +22,7 @@ from kpg.runtime.types import (
     MAX_DECIMAL_PRECISION,
     MAX_WORD,
     NUMERIC,
+    TIMESTAMP,
     UNKNOWN,
     VALUE_KINDS,
     Kind,
@@ -30,22 +31,13 @@ from kpg.runtime.types import (
     float_to_word,
     word_to_float,
 )
-from kpg.runtime.values import codec_of, numeric
+from kpg.runtime.values import codec_of, intervals, numeric
 
 EPOCH: Final = date(1970, 1, 1)
 DAY_MICROSECONDS: Final = 86_400_000_000
-MONTHS: Final = {"year": 12, "quarter": 3, "month": 1, "decade": 120, "century": 1200}
-MICROSECONDS: Final = {
-    "week": 7 * DAY_MICROSECONDS,
-    "day": DAY_MICROSECONDS,
-    "hour": 3_600_000_000,
-    "minute": 60_000_000,
-    "second": 1_000_000,
-    "millisecond": 1000,
-    "microsecond": 1,
-}
 RANGES: Final = {Kind.SMALLINT: 2**15, Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
 INTERVALS: Final = (INTERVAL_DAY, INTERVAL_MONTH)
+COMPARISONS: Final = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_distinct", "is_not_distinct"})
 TRUE_WORDS: Final = ("t", "true", "y", "yes", "on", "1")
 FALSE_WORDS: Final = ("f", "false", "n", "no", "off", "0")
 
@@ -79,26 +71,6 @@ def range_hint(text: str) -> str:
     if "e" in text.lower():
         return "a DOUBLE is at most 1.8e308"
     return f"a NUMERIC has {numeric.MOST_WHOLE} digits before the point at most"
-
-
-def interval(text: str, unit: str) -> Literal | None:
-    """INTERVAL 'text' unit; None if it is malformed or mixes months with days or times."""
-    parts = re.findall(r"([+-]?\d+)\s*([a-zA-Z]*)", text)
-    if not parts or re.sub(r"([+-]?\d+)\s*([a-zA-Z]*)", "", text).strip():
-        return None
-    months = micros = 0
-    for amount, name in parts:
-        word = (name or unit).lower()
-        word = word if word in MONTHS or word in MICROSECONDS else word.removesuffix("s")
-        if word in MONTHS:
-            months += int(amount) * MONTHS[word]
-        elif word in MICROSECONDS:
-            micros += int(amount) * MICROSECONDS[word]
-        else:
-            return None
-    if months and micros:
-        return None
-    return Literal(months, INTERVAL_MONTH) if months else Literal(micros, INTERVAL_DAY)
 
 
 def from_text(text: str, type_: Type) -> Literal | None:
@@ -135,9 +107,9 @@ def _word_of(text: str, type_: Type) -> int | str | None:
             if moment.tzinfo is not None:
                 return None
             return (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
-        case Kind.INTERVAL_DAY | Kind.INTERVAL_MONTH:
-            found = interval(text, "second")
-            return found.value if found is not None and found.type == type_ else None
+        case Kind.TIMESTAMPTZ | Kind.TIME | Kind.ENUM:
+            word = codec_of(type_).parse(text)
+            return word if isinstance(word, int) else None
         case _:
             return None
 
@@ -184,6 +156,44 @@ def convert(literal: Literal, type_: Type) -> Scalar | None:
         return None
     word = _in_range(int(exact), type_) if type_.is_integer else _scaled(exact, type_)
     return None if word is None else Literal(word, type_)
+
+
+def narrowed(args: Sequence[Scalar]) -> list[Scalar]:
+    """The sides of a comparison of a DATE with a constant TIMESTAMP: as dates, if that is at midnight."""
+    if {arg.type.kind for arg in args} != {Kind.DATE, Kind.TIMESTAMP}:
+        return list(args)
+    found = [_midnight(arg) if arg.type.kind is Kind.TIMESTAMP else arg for arg in args]
+    known = [arg for arg in found if arg is not None]
+    return known if len(known) == len(args) else list(args)
+
+
+def _midnight(scalar: Scalar) -> Literal | None:
+    if not isinstance(scalar, Literal) or not isinstance(scalar.value, int):
+        return None
+    days, rest = divmod(scalar.value, DAY_MICROSECONDS)
+    return None if rest else Literal(days, DATE)
+
+
+def shifted(moment: Literal, distance: Literal, sign: int) -> Literal | None:
+    """A constant DATE or TIMESTAMP plus or minus a constant INTERVAL; None if there is none such."""
+    if not isinstance(moment.value, int) or not isinstance(distance.value, str):
+        return None
+    span = intervals.decode(distance.value)
+    clock = moment.value * DAY_MICROSECONDS if moment.type == DATE else moment.value
+    days, clock = divmod(clock, DAY_MICROSECONDS)
+    try:
+        start = EPOCH + timedelta(days=days)
+        months = start.year * 12 + start.month - 1 + sign * span.months
+        first = date(months // 12, months % 12 + 1, 1)
+        next_month = date(first.year + first.month // 12, first.month % 12 + 1, 1)
+        moved = first.replace(day=min(start.day, (next_month - first).days)) + timedelta(
+            days=sign * span.days
+        )
+        word = (moved - EPOCH).days * DAY_MICROSECONDS + clock + sign * span.microseconds
+        EPOCH + timedelta(microseconds=word)
+    except (ValueError, OverflowError):
+        return None
+    return Literal(word, TIMESTAMP)
 
 
 def _as_numeric(value: Decimal, type_: Type) -> Literal | None:
@@ -239,23 +249,6 @@ def negated(literal: Literal) -> Literal | None:
     if -literal.value <= ERROR:
         return _numeric(Decimal(-literal.value)) if literal.type.is_integer else None
     return Literal(-literal.value, literal.type)
-
-
-def shifted(day: Literal, distance: Literal, sign: int) -> Literal | None:
-    """A constant DATE plus or minus a constant interval; None if the result is not a DATE."""
-    if not isinstance(day.value, int) or not isinstance(distance.value, int):
-        return None
-    if distance.type == INTERVAL_DAY:
-        days, rest = divmod(distance.value, DAY_MICROSECONDS)
-        return None if rest else Literal(day.value + sign * days, DATE)
-    start = EPOCH + timedelta(days=day.value)
-    months = start.year * 12 + start.month - 1 + sign * distance.value
-    if not 12 <= months < 120_000:
-        return None
-    first = date(months // 12, months % 12 + 1, 1)
-    next_month = date(first.year + first.month // 12, first.month % 12 + 1, 1)
-    moved = first.replace(day=min(start.day, (next_month - first).days))
-    return Literal((moved - EPOCH).days, DATE)
 
 
 def is_true(scalar: Scalar) -> bool:

@@ -17,9 +17,9 @@ from kpg.compiler.sql.bind.functions import aggregate_of
 from kpg.compiler.sql.bind.output import brought_query, settled_query
 from kpg.compiler.sql.bind.recursive_step import objection
 from kpg.compiler.sql.bind.scope import Binding, Common, Scope
-from kpg.compiler.sql.define import sql_type
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import Loop, Query, SetOperation, free
+from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.functions import common_type
 from kpg.runtime.scalar import Column
 from kpg.runtime.types import UNKNOWN, ColumnDef

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
 from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified
+from kpg.compiler.sql.bind.composite import bind_composite
 from kpg.compiler.sql.bind.functions import (
     FIELDS,
     NAMED_BY,
@@ -19,10 +20,9 @@ from kpg.compiler.sql.bind.functions import (
     listed,
     own_call,
 )
+from kpg.compiler.sql.bind.intervals import bind_interval
 from kpg.compiler.sql.bind.literals import (
-    DAY_MICROSECONDS,
     from_text,
-    interval,
     negated,
     number,
     range_hint,
@@ -33,13 +33,13 @@ from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
 from kpg.compiler.sql.bind.window import bind_window
-from kpg.compiler.sql.define import sql_type
 from kpg.compiler.sql.syntax import construct_name, only, span_of
+from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, window_function
 from kpg.runtime.functions.tables import RowFunction
 from kpg.runtime.scalar import If, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, DATE, INTEGER, INTERVAL_DAY, INTERVAL_MONTH, TEXT, UNKNOWN
+from kpg.runtime.types import BOOLEAN, DATE, INTERVAL, TEXT, TIMESTAMP, UNKNOWN
 
 MAX_DEPTH: Final = 150
 """How deep expressions and queries may nest: everything that walks a scalar is recursive."""
@@ -95,7 +95,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         case exp.Extract() | exp.TimestampTrunc() | exp.DateTrunc():
             return _date_part(binding, scope, node)
         case _:
-            return bind_predicate(binding, scope, node) or _function(binding, scope, node)
+            found = bind_composite(binding, scope, node) or bind_predicate(binding, scope, node)
+            return found or _function(binding, scope, node)
 
 
 def _constant(binding: Binding, node: exp.Expr) -> Scalar:
@@ -105,13 +106,7 @@ def _constant(binding: Binding, node: exp.Expr) -> Scalar:
         case exp.Boolean():
             return Literal(int(node.this), BOOLEAN)
         case exp.Interval():
-            only(node, binding.source, "this", "unit")
-            text = node.this.name if isinstance(node.this, exp.Literal) else None
-            unit = node.args.get("unit")
-            found = interval(text, unit.name if unit is not None else "second") if text is not None else None
-            if found is None:
-                binding.refuse("this INTERVAL", node, "an INTERVAL is either months or days and times")
-            return found
+            return bind_interval(binding, node)
         case _ if node.is_string:
             return Literal(node.name, UNKNOWN)
         case _:
@@ -182,21 +177,14 @@ def _cast(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
 def _sum(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     only(node, binding.source, "this", "expression")
     sides = [binding.expression(scope, node.this), binding.expression(scope, node.expression)]
-    left, right = sides[0], sides[1]
     adding = isinstance(node, exp.Add)
-    if adding and left.type in (INTERVAL_DAY, INTERVAL_MONTH) and right.type == DATE:
-        left, right = right, left
-    if left.type == DATE and isinstance(right, Literal) and right.type in (INTERVAL_DAY, INTERVAL_MONTH):
-        folded = shifted(left, right, 1 if adding else -1) if isinstance(left, Literal) else None
-        if folded is not None:
-            return folded
-        if (
-            right.type == INTERVAL_DAY
-            and isinstance(right.value, int)
-            and right.value % DAY_MICROSECONDS == 0
-        ):
-            right = Literal(right.value // DAY_MICROSECONDS, INTEGER)
-    return call(binding, "add" if adding else "sub", [left, right], node)
+    left, right = reversed(sides) if adding and sides[0].type == INTERVAL else sides
+    match left, right:
+        case Literal(type=moment), Literal(type=span) if moment in (DATE, TIMESTAMP) and span == INTERVAL:
+            folded = shifted(left, right, 1 if adding else -1)
+            if folded is not None:
+                return folded
+    return call(binding, "add" if adding else "sub", sides, node)
 
 
 def _date_part(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:

@@ -1,0 +1,57 @@
+"""INTERVAL constants: a text, and the fields that it has or is cut to."""
+
+from typing import Final
+
+from sqlglot import exp
+
+from kpg.compiler.sql.bind.scope import Binding
+from kpg.compiler.sql.syntax import only
+from kpg.runtime.scalar import Literal
+from kpg.runtime.types import INTERVAL
+from kpg.runtime.values import intervals
+
+FIELDS: Final = ("year", "month", "day", "hour", "minute", "second")
+UNITS: Final = {"hour": intervals.HOUR, "minute": intervals.MINUTE}
+
+
+def bind_interval(binding: Binding, node: exp.Interval) -> Literal:
+    """``INTERVAL 'text' [fields]``; ProgrammingError if the text means none."""
+    only(node, binding.source, "this", "unit", "fraction_in_string")
+    if not isinstance(node.this, exp.Literal):
+        binding.refuse("INTERVAL of anything but a constant", node)
+    unit = node.args.get("unit")
+    first = last = ""
+    if isinstance(unit, exp.IntervalSpan):
+        only(unit, binding.source, "this", "expression")
+        first, last = (part.name.lower() for part in (unit.this, unit.expression))
+    elif unit is not None:
+        only(unit, binding.source, "this")
+        last = unit.name.lower()
+    try:
+        value = _parsed(node.this.name, first, last)
+    except (ValueError, ArithmeticError):
+        shown = f"{node.this.name} {last}".rstrip()
+        binding.wrong(f"'{shown}' is not of type INTERVAL", node)
+    return Literal(intervals.encode(value), INTERVAL)
+
+
+def _parsed(text: str, first: str, last: str) -> intervals.Interval:
+    if not last:
+        return intervals.parse(text)
+    if not first and last not in FIELDS:  # a unit that was within the quotes
+        return intervals.parse(f"{text} {last}")
+    value = intervals.parse(text, last)
+    return _cut(value, last)
+
+
+def _cut(value: intervals.Interval, last: str) -> intervals.Interval:
+    """Without what is below the last field."""
+    months, days, micros = value
+    if last == "year":
+        months -= months - int(months / 12) * 12
+    if last in ("year", "month"):
+        return intervals.Interval(months, 0, 0)
+    if last == "day":
+        return intervals.Interval(months, days, 0)
+    unit = UNITS.get(last, 1)
+    return intervals.Interval(months, days, int(micros / unit) * unit)

@@ -1,0 +1,96 @@
+"""SQL's type names to types."""
+
+from typing import Final
+
+from sqlglot import exp
+
+from kpg.compiler.sql.syntax import only, refuse, wrong
+from kpg.runtime import types as t
+from kpg.runtime.types import Kind, Type
+from kpg.runtime.values.numeric import MOST_PRECISION
+
+PLAIN_TYPES: Final = {
+    exp.DType.BOOLEAN: t.BOOLEAN,
+    exp.DType.SMALLINT: t.SMALLINT,
+    exp.DType.INT: t.INTEGER,
+    exp.DType.BIGINT: t.BIGINT,
+    exp.DType.FLOAT: t.REAL,
+    exp.DType.DOUBLE: t.DOUBLE,
+    exp.DType.DATE: t.DATE,
+    exp.DType.TIMESTAMP: t.TIMESTAMP,
+    exp.DType.TIMESTAMPTZ: t.TIMESTAMPTZ,
+    exp.DType.TIME: t.TIME,
+    exp.DType.INTERVAL: t.INTERVAL,
+    exp.DType.TEXT: t.TEXT,
+    exp.DType.NAME: t.TEXT,
+    exp.DType.JSON: t.JSON,
+    exp.DType.JSONB: t.JSONB,
+    exp.DType.UUID: t.UUID,
+    exp.DType.VARBINARY: t.BYTEA,
+}
+TEXT_TYPES: Final = {exp.DType.VARCHAR: Kind.VARCHAR, exp.DType.CHAR: Kind.CHAR, exp.DType.BPCHAR: Kind.CHAR}
+FRACTIONAL: Final = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME, Kind.INTERVAL})
+"""Types that take the number of digits of a second: all six are kept."""
+MICROSECOND_DIGITS: Final = 6
+REAL_DIGITS: Final = 24
+"""FLOAT(n) of so many binary digits is REAL."""
+
+
+def sql_type(node: exp.Expr, source: str) -> Type:
+    """The type that a type name stands for; NotSupportedError if there is none."""
+    if isinstance(node, exp.DataType):
+        if node.this is exp.DType.ARRAY:
+            only(node, source, "this", "expressions", "values")
+            if len(node.expressions) == 1:
+                return t.array(sql_type(node.expressions[0], source))
+        elif isinstance(node.this, exp.Interval):
+            only(node.this, source, "unit")
+            return t.INTERVAL
+        elif isinstance(node.this, exp.DType):
+            found = _named(node, source)
+            if found is not None:
+                return found
+    refuse(f"type {node.sql('postgres')}", node, source)
+
+
+def _named(node: exp.DataType, source: str) -> Type | None:
+    known = node.this in PLAIN_TYPES or node.this in TEXT_TYPES or node.this is exp.DType.DECIMAL
+    if not known:
+        return None
+    parameters = _parameters(node, source)
+    only(node, source, "this", "expressions")
+    if node.this is exp.DType.DECIMAL and len(parameters) <= 2:
+        return _decimal(node, parameters, source)
+    if node.this in TEXT_TYPES and len(parameters) <= 1:
+        kind = TEXT_TYPES[node.this]
+        return Type(kind, parameters[0] if parameters else int(kind is Kind.CHAR))
+    plain = PLAIN_TYPES.get(node.this)
+    if plain is not None and plain.kind in FRACTIONAL and parameters == [MICROSECOND_DIGITS]:
+        return plain
+    if plain is t.DOUBLE and len(parameters) == 1:
+        return t.REAL if parameters[0] <= REAL_DIGITS else t.DOUBLE
+    return None if parameters else plain
+
+
+def _parameters(node: exp.DataType, source: str) -> list[int]:
+    values = []
+    for parameter in node.expressions:
+        literal = parameter.this if isinstance(parameter, exp.DataTypeParam) else None
+        if not isinstance(literal, exp.Literal) or literal.is_string or not literal.name.isdigit():
+            refuse(f"type {node.sql('postgres')}", node, source)
+        values.append(int(literal.name))
+    return values
+
+
+def _decimal(node: exp.DataType, parameters: list[int], source: str) -> Type:
+    if not parameters:
+        return t.NUMERIC
+    precision, scale = (*parameters, 0)[:2]
+    if not 1 <= precision <= MOST_PRECISION:
+        hint = f"the precision of a DECIMAL is from 1 to {MOST_PRECISION}"
+        refuse(f"DECIMAL({precision}, {scale})", node, source, hint)
+    if scale > precision:
+        wrong(f"scale {scale} is larger than precision {precision}", node, source)
+    if precision > t.MAX_DECIMAL_PRECISION:
+        return Type(Kind.NUMERIC, precision, scale)
+    return t.decimal(precision, scale)

@@ -1,0 +1,202 @@
+"""JSON, which is its text, and JSONB, which is a value and comes out as Postgres writes it.
+
+A value of JSON is the text itself, one of JSONB a Json, since null is not NULL. Objects have their keys in
+the order of Postgres, shorter ones first. The order of values is Postgres' too: null, strings, numbers,
+booleans, arrays, objects; among arrays and objects the smaller first.
+"""
+
+import json
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from kpg.runtime.values import numeric, parts
+from kpg.runtime.values.codec import Codec, ordered, unordered
+from kpg.runtime.values.words import Mistyped, Unfit
+
+EMPTY_ARRAY, NULL, STRING, NUMBER, BOOLEAN, ARRAY, OBJECT = "0123456"
+"""First characters of the strings that stand for values; an empty array alone comes before all."""
+ESCAPES: Final = str.maketrans(
+    {chr(code): f"\\u{code:04x}" for code in range(32)}
+    | {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
+)
+
+
+class Json(NamedTuple):
+    """A value of JSON: None, bool, Decimal, str, a list or a dict of such."""
+
+    value: Any
+
+
+def jsons() -> Codec:
+    """The codec of JSON."""
+    same = str
+    return Codec(same, same, checked, same, same, _text_of, "a text of JSON, a dict or a list")
+
+
+def jsonbs() -> Codec:
+    """The codec of JSONB."""
+    return Codec(encode, decode, parse, shown, shown, _from_python, "a text of JSON, a dict or a list")
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The last of equal keys counts; short keys come first."""
+    return in_order(dict(pairs))
+
+
+def in_order(members: dict[str, Any]) -> dict[str, Any]:
+    """An object with its keys in order: by their length in bytes, then by their bytes."""
+    return dict(sorted(members.items(), key=lambda item: (len(item[0].encode()), item[0].encode())))
+
+
+DECODER: Final = json.JSONDecoder(
+    parse_float=numeric.parse, parse_int=Decimal, parse_constant=_refused, object_pairs_hook=_object
+)
+
+
+def parse(text: str) -> Json:
+    """The value of a text; ValueError if it is no JSON."""
+    try:
+        value = DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("JSON nested too deep") from None
+    result = Json(value)
+    if "\\u" in text and "\\u0000" in text and "\0" in _characters(value):
+        raise ValueError("\\u0000 cannot be kept")
+    shown(result).encode()  # a half of a pair of surrogates is no character
+    return result
+
+
+def _characters(value: Any) -> str:
+    if isinstance(value, dict):
+        return "".join(key + _characters(inner) for key, inner in value.items())
+    return "".join(map(_characters, value)) if isinstance(value, list) else str(value)
+
+
+def checked(text: str) -> str:
+    """The text, if it is JSON."""
+    parse(text)
+    return text
+
+
+def shown(value: Json) -> str:
+    """As Postgres writes JSONB: a blank after each comma and colon."""
+    return text_of(value.value)
+
+
+def text_of(value: Any) -> str:
+    """JSON of a value, as Postgres writes JSONB."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case Decimal():
+            return f"{value:f}" if value.is_finite() else quoted(str(value))
+        case str():
+            return quoted(value)
+        case list():
+            return f"[{', '.join(map(text_of, value))}]"
+        case _:
+            return f"{{{', '.join(f'{quoted(key)}: {text_of(inner)}' for key, inner in value.items())}}}"
+
+
+def quoted(text: str) -> str:
+    """A string of JSON."""
+    return f'"{text.translate(ESCAPES)}"'
+
+
+def encode(value: Json) -> str:
+    """The string that stands for a value."""
+    return EMPTY_ARRAY if value.value == [] else _encoded(value.value)
+
+
+def _encoded(value: Any) -> str:
+    match value:
+        case None:
+            return NULL
+        case bool():
+            return f"{BOOLEAN}{int(value)}"
+        case Decimal():
+            return f"{NUMBER}{numeric.encode(value)}{parts.END}{shown_scale(value)}{parts.END}"
+        case str():
+            return f"{STRING}{parts.escaped(value)}{parts.END}"
+        case list():
+            return f"{ARRAY}{ordered(len(value))}{parts.END}{''.join(map(_encoded, value))}"
+        case _:
+            members = "".join(f"{parts.escaped(key)}{parts.END}{_encoded(v)}" for key, v in value.items())
+            return f"{OBJECT}{ordered(len(value))}{parts.END}{members}"
+
+
+def shown_scale(value: Decimal) -> int:
+    """Digits behind the point, zeros at the end too: JSONB keeps them."""
+    exponent = value.as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def decode(string: str) -> Json:
+    """The value that a string stands for."""
+    return Json([]) if string == EMPTY_ARRAY else Json(_decoded(string, 0)[0])
+
+
+def _decoded(string: str, place: int) -> tuple[Any, int]:
+    kind, place = string[place], place + 1
+    if kind == NULL:
+        return None, place
+    if kind == BOOLEAN:
+        return string[place] == "1", place + 1
+    end = string.index(parts.END, place)
+    body, place = string[place:end], end + 1
+    if kind == STRING:
+        return parts.plain(body), place
+    if kind == NUMBER:
+        end = string.index(parts.END, place)
+        return numeric.rounded(numeric.decode(body), int(string[place:end])), end + 1
+    items: list[Any] = []
+    keys: list[str] = []
+    for _ in range(unordered(body)):
+        if kind == OBJECT:
+            end = string.index(parts.END, place)
+            keys.append(parts.plain(string[place:end]))
+            place = end + 1
+        item, place = _decoded(string, place)
+        items.append(item)
+    return (dict(zip(keys, items, strict=True)) if kind == OBJECT else items), place
+
+
+def of_python(value: Any) -> Any:
+    """A value of Python's json as one of ours; Mistyped if there is none."""
+    match value:
+        case None | bool() | str() | Decimal():
+            return value
+        case int():
+            return Decimal(value)
+        case float():
+            return numeric.from_float(value)
+        case list() | tuple():
+            return list(map(of_python, value))
+        case dict():
+            return in_order({str(key): of_python(inner) for key, inner in value.items()})
+        case _:
+            raise Mistyped
+
+
+def _from_python(value: Any) -> Json:
+    if not isinstance(value, str):
+        return Json(of_python(value))
+    try:
+        return parse(value)
+    except ValueError:
+        raise Unfit from None
+
+
+def _text_of(value: Any) -> str:
+    if not isinstance(value, str):
+        return text_of(of_python(value))
+    try:
+        return checked(value)
+    except ValueError:
+        raise Unfit from None
