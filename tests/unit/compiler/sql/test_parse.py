@@ -149,7 +149,7 @@ def test_mistakes(text: str, message: str, place: str | None) -> None:
     [
         ("create table t (a int unique)", "UNIQUE is not supported"),
         ("create table t (a int default 3)", "DEFAULT is not supported"),
-        ("create table t (a json)", "type JSON is not supported"),
+        ("create table t (a xml)", "type XML is not supported"),
         ("create table t (a decimal(1001, 2))", "DECIMAL(1001, 2) is not supported"),
         ("create table t as select 1 with no data", "CREATE with WITH DATA PROPERTY is not supported"),
         ("create or replace table t as select 1", "CREATE OR REPLACE TABLE is not supported"),
