@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from kpg.compiler.passes.fold_constants import folded
 from kpg.compiler.sql.bind.calls import call, coerce
-from kpg.compiler.sql.bind.literals import INTERVALS, from_text, interval
+from kpg.compiler.sql.bind.intervals import is_negative, simplified
+from kpg.compiler.sql.bind.literals import INTERVALS, from_text
 from kpg.compiler.sql.bind.scope import Binding, Definition, Over, Scope
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.errors import Error
@@ -17,9 +18,11 @@ from kpg.runtime.scalar import Literal, Scalar, columns
 from kpg.runtime.types import (
     BIGINT,
     DOUBLE,
+    INTERVAL,
     INTERVAL_DAY,
     MAX_WORD,
     TIMESTAMP,
+    TIMESTAMPTZ,
     UNKNOWN,
     Kind,
     word_to_float,
@@ -102,7 +105,7 @@ def _range(binding: Binding, over: Over, bound: Bound, offset: Literal, node: ex
     if len(over.order) != 1:
         binding.wrong("RANGE with an offset needs an ORDER BY with one column", node)
     by = over.order[0].scalar
-    offset = _typed(offset, by)
+    offset = simplified(_typed(offset, by))
     if by.type.kind is Kind.DATE and offset.type in INTERVALS:
         by = coerce(by, TIMESTAMP)
     if _is_negative(offset):
@@ -113,7 +116,9 @@ def _range(binding: Binding, over: Over, bound: Bound, offset: Literal, node: ex
     elif by.type.is_float and offset.type.is_numeric:
         by, word = coerce(by, DOUBLE), coerce(offset, DOUBLE)
         step = word.value if isinstance(word, Literal) and isinstance(word.value, int) else None
-    elif by.type == TIMESTAMP and offset.type == INTERVAL_DAY and isinstance(offset.value, int):
+    elif (
+        by.type in (TIMESTAMP, TIMESTAMPTZ) and offset.type == INTERVAL_DAY and isinstance(offset.value, int)
+    ):
         step = offset.value
     if step is not None:
         return replace(_placed(over, part, replace(bound, offset=min(step, MAX_WORD))), ranged=by)
@@ -125,14 +130,14 @@ def _typed(offset: Literal, by: Scalar) -> Literal:
     if offset.type != UNKNOWN or not isinstance(offset.value, str):
         return offset
     kind = by.type.kind
-    found = interval(offset.value, "second") if kind in (Kind.DATE, Kind.TIMESTAMP) else None
-    return found or from_text(offset.value, by.type) or offset
+    dated = kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME)
+    return from_text(offset.value, INTERVAL if dated else by.type) or offset
 
 
 def _is_negative(offset: Literal) -> bool:
-    if not isinstance(offset.value, int):
-        return False
-    return not word_to_float(offset.value) >= 0 if offset.type.is_float else offset.value < 0
+    if not offset.type.is_float or not isinstance(offset.value, int):
+        return is_negative(offset)
+    return not word_to_float(offset.value) >= 0
 
 
 def _scaled(bound: Bound, offset: Literal, by: Scalar, part: str) -> int:

@@ -7,7 +7,7 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.scalar import Literal
-from kpg.runtime.types import INTERVAL
+from kpg.runtime.types import INTERVAL, INTERVAL_DAY, INTERVAL_MONTH
 from kpg.runtime.values import intervals
 
 FIELDS: Final = ("year", "month", "day", "hour", "minute", "second")
@@ -33,6 +33,23 @@ def bind_interval(binding: Binding, node: exp.Interval) -> Literal:
         shown = f"{node.this.name} {last}".rstrip()
         binding.wrong(f"'{shown}' is not of type INTERVAL", node)
     return Literal(intervals.encode(value), INTERVAL)
+
+
+def simplified(literal: Literal) -> Literal:
+    """An INTERVAL of months only, or of days and times only, as a number of these; else the literal."""
+    if literal.type != INTERVAL or not isinstance(literal.value, str):
+        return literal
+    value = intervals.decode(literal.value)
+    if value.months and not value.days and not value.microseconds:
+        return Literal(value.months, INTERVAL_MONTH)
+    return literal if value.months else Literal(intervals.span(value), INTERVAL_DAY)
+
+
+def is_negative(literal: Literal) -> bool:
+    """Whether an INTERVAL goes backwards."""
+    if literal.type != INTERVAL or not isinstance(literal.value, str):
+        return isinstance(literal.value, int) and literal.value < 0
+    return intervals.span(intervals.decode(literal.value)) < 0
 
 
 def _parsed(text: str, first: str, last: str) -> intervals.Interval:

@@ -17,6 +17,7 @@ from kpg.runtime.types import (
     DOUBLE,
     ERROR,
     INTEGER,
+    INTERVAL,
     INTERVAL_DAY,
     INTERVAL_MONTH,
     MAX_DECIMAL_PRECISION,
@@ -36,7 +37,7 @@ from kpg.runtime.values import codec_of, intervals, numeric
 EPOCH: Final = date(1970, 1, 1)
 DAY_MICROSECONDS: Final = 86_400_000_000
 RANGES: Final = {Kind.SMALLINT: 2**15, Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
-INTERVALS: Final = (INTERVAL_DAY, INTERVAL_MONTH)
+INTERVALS: Final = (INTERVAL, INTERVAL_DAY, INTERVAL_MONTH)
 COMPARISONS: Final = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_distinct", "is_not_distinct"})
 TRUE_WORDS: Final = ("t", "true", "y", "yes", "on", "1")
 FALSE_WORDS: Final = ("f", "false", "n", "no", "off", "0")
