@@ -10,7 +10,7 @@ from kpg.compiler.datalog.desugaring.normal import NormalRule, normalize
 from kpg.compiler.datalog.desugaring.structures import encode
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.flatten import LOCAL, FlatRule, flatten, flatten_goal
+from kpg.compiler.datalog.syntax.flatten import LOCAL, FlatRule, flatten, flatten_goal, written
 from kpg.compiler.datalog.syntax.walk import (
     FlatLiteral,
     all_variables,
@@ -226,15 +226,14 @@ class Clauses:
             parts += [part for literal in rule.body for part in literal_expressions(literal)]
             for part in parts:
                 for variable in all_variables(part):
-                    counts[variable.name] += 1
-                    places.setdefault(variable.name, variable.span)
+                    counts[written(variable.name)] += 1
+                    places.setdefault(written(variable.name), variable.span)
             for name, number in counts.items():
                 most[name] = max(most[name], number)
         for name, number in most.items():
-            shown = name.split(LOCAL)[0]
-            if number == 1 and not shown.startswith("_") and not any(rule.is_fact for rule in rules):
-                message = f"variable {shown} only occurs once"
-                hint = f"write _ or _{shown} if it is meant"
+            if number == 1 and not name.startswith("_") and not any(rule.is_fact for rule in rules):
+                message = f"variable {name} only occurs once"
+                hint = f"write _ or _{name} if it is meant"
                 self.diagnostics.warning("unused-variable", message, places[name], hint=hint)
 
     # Goals, queries, updates, directives

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from kpg.runtime.functions.ecmascript import compiled
 from kpg.runtime.functions.registry import Memoized, Vector, Words, primitive
-from kpg.runtime.functions.vectors import combine
+from kpg.runtime.functions.vectors import combine, from_doubles, to_doubles
 from kpg.runtime.types import ERROR, MIN_WORD
 
 LOW_BITS = 2**32 - 1
@@ -18,6 +19,7 @@ SIGN_BIT = 2**31
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 ESCAPES = {"\\": "\\", '"': '"', "n": "\n", "t": "\t", "r": "\r"}
 MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\](),]', re.DOTALL)
+NUMBER_TEXT = re.compile(r"\s*[+-]?(?:(?P<based>0[xX][0-9a-fA-F]+|0[bB][01]+)|[0-9]{1,30})\s*", re.ASCII)
 LONGEST = 1 << 24
 """A record of more characters is an error."""
 
@@ -59,6 +61,14 @@ _vector("$land", lambda left, right: (left != 0) & (right != 0))
 _vector("$lor", lambda left, right: (left != 0) | (right != 0))
 _vector("$lxor", lambda left, right: (left != 0) ^ (right != 0))
 _vector("$lnot", lambda words: words == 0)
+
+
+def _quotient(left: Words, right: Words) -> Words:
+    with np.errstate(all="ignore"):
+        return combine(from_doubles(to_doubles(left) / to_doubles(right)), left, right)
+
+
+primitive("$quotient", Vector(lambda call: _quotient))
 _vector("$ord", lambda words: words)
 
 
@@ -93,11 +103,21 @@ def substring(text: str, start: int, count: int) -> str:
 
 
 def full_match(pattern: str, text: str) -> bool:
-    """Whether a regular expression matches all of a text."""
-    try:
-        return re.fullmatch(pattern, text) is not None
-    except re.error as error:
-        raise ValueError(str(error)) from error
+    """Whether a regular expression of ECMAScript matches all of a text."""
+    return compiled(pattern).fullmatch(text) is not None
+
+
+def six_places(value: float) -> str:
+    """A float as text with six decimal places, as C++'s to_string has it."""
+    return f"{value:f}"
+
+
+def whole_number(text: str) -> int:
+    """The number that a text is: decimal, ``0x`` hexadecimal or ``0b`` binary."""
+    found = NUMBER_TEXT.fullmatch(text)
+    if found is None:
+        raise ValueError(f'"{text}" is no number')
+    return int(text, 0 if found["based"] else 10)
 
 
 def quote(text: str) -> str:
@@ -184,6 +204,8 @@ _function("$power", power)
 _function("$wrap_power", wrap_power)
 _function("$substr", substring)
 _function("$full_match", full_match)
+_function("$six_places", six_places)
+_function("$whole_number", whole_number)
 _function("$quote", quote)
 _function("$unquote", unquote)
 _function("$show", show)

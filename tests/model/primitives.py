@@ -3,6 +3,7 @@
 ``$ord`` is missing: its value depends on what texts the database met before.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -39,6 +40,13 @@ def _full_match(pattern: str, text: str) -> bool:
         return re.fullmatch(pattern, text) is not None
     except re.error as error:
         raise ValueError(str(error)) from error
+
+
+def _whole_number(text: str) -> int:
+    digits = text.strip().lstrip("+-")
+    base = {"0x": 16, "0b": 2}.get(digits[:2].lower(), 10)
+    value = int(digits[2:] if base != 10 else digits, base)
+    return -value if "-" in text else value
 
 
 def _branch(name: str, *fields: str) -> str:
@@ -106,6 +114,9 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "$lnot": lambda x: int(x == 0),
     "$substr": lambda text, start, count: text[start : start + count] if start >= 0 and count > 0 else "",
     "$full_match": _full_match,
+    "$quotient": lambda x, y: x / y if y else math.nan if x == 0 or x != x else math.copysign(math.inf, x),
+    "$six_places": lambda x: f"{x:.6f}",
+    "$whole_number": _whole_number,
     "$quote": lambda text: '"' + "".join(ESCAPES.get(one, one) for one in text) + '"',
     "$show": repr,
     "$record": lambda *fields: f"[{', '.join(fields)}]",

@@ -136,10 +136,14 @@ class Desugar:
             step = steps[0] if steps else _one(sign, type_)
             tests: list[Literal] = [_beyond(end, start, sign, span)]
             if steps and not isinstance(steps[0], Constant):
-                tests.append(_beyond(steps[0], integer(0, one.kind, 64), sign, span))
+                zero = integer(0, one.kind, 64)
+                tests.append(
+                    _beyond(steps[0], zero, sign, span) if sign else Comparison("eq", steps[0], zero, span)
+                )
             head = Head(name, (start, end, step, start), span)
             self.rules.append(Rule(head, (*prefix, *tests), span))
-            self._steps(name, sign, one)
+            if sign:
+                self._steps(name, sign, one)
         value_type = self.table.value_type(one.kind.domain.value)
         columns = tuple(Column(label, value_type, type_) for label in ("start", "end", "step", "value"))
         self.relations[name] = Relation(name, columns, Kind.DERIVED, span, (None,) * 4)
@@ -185,12 +189,14 @@ def _once_bound(body: Sequence[Literal]) -> tuple[Literal, ...]:
 
 
 def _signs(steps: list[HeadTerm]) -> tuple[int, ...]:
-    """The directions that a range may go in."""
-    if not steps or not isinstance(steps[0], Constant):
+    """The directions that a range may go in; 0 is none, in which it is its start alone."""
+    if not steps:
         return (1, -1)
+    if not isinstance(steps[0], Constant):
+        return (1, -1, 0)
     word = steps[0].value
     value = word_to_float(int(word)) if steps[0].type.is_float else int(word)
-    return () if value == 0 else (1,) if value > 0 else (-1,)
+    return (0,) if value == 0 else (1,) if value > 0 else (-1,)
 
 
 def _one(sign: int, type_: Type) -> Constant:
@@ -199,5 +205,5 @@ def _one(sign: int, type_: Type) -> Constant:
 
 
 def _beyond(left: HeadTerm, right: HeadTerm, sign: int, span: Span) -> Comparison:
-    """``left`` lies beyond ``right`` in a direction."""
-    return Comparison("gt" if sign > 0 else "lt", left, right, span)
+    """``left`` lies beyond ``right`` in a direction; in direction 0, elsewhere."""
+    return Comparison({1: "gt", -1: "lt", 0: "ne"}[sign], left, right, span)

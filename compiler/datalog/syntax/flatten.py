@@ -1,28 +1,22 @@
 """Clauses to flat rules: one head, a conjunction of literals, and local variables with names of their own."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count, product
+from itertools import product
 from typing import assert_never
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.scopes import LOCAL, scoped
 from kpg.compiler.datalog.syntax.walk import (
     FlatLiteral,
-    literal_expressions,
-    literals,
     transform,
     transform_literal,
-    variables,
-    with_literals,
 )
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
 MOST_RULES = 10_000
 """Rules that one clause may stand for: as many as the product of its disjunctions, in one line of text."""
-LOCAL = "@"
-"""Stands between the name of an aggregate's local variable and the number that sets it apart."""
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 Conjunction = tuple[FlatLiteral, ...]
@@ -149,68 +143,6 @@ def _flat_aggregates(literal: FlatLiteral, diagnostics: Diagnostics) -> FlatLite
 
 
 def _scoped(rule: FlatRule) -> FlatRule:
-    """The rule with the local variables of its aggregates renamed apart."""
-    head = rule.head.args if rule.head is not None else ()
-    outer = {variable.name for part in head for variable in variables(part)}
-    outer |= _direct(rule.body)
-    numbers = count(1)
-    body = tuple(_scope_literal(one, frozenset(outer), numbers) for one in rule.body)
-    scoped = None if rule.head is None else _scope_literal(rule.head, frozenset(outer), numbers)
-    assert scoped is None or isinstance(scoped, ast.Atom)
-    return replace(rule, head=scoped, body=body)
-
-
-def _direct(body: Conjunction) -> set[str]:
-    return {
-        variable.name
-        for literal in body
-        for expression in literal_expressions(literal)
-        for variable in variables(expression)
-    }
-
-
-def _scope_literal(literal: FlatLiteral, outer: frozenset[str], numbers: Iterator[int]) -> FlatLiteral:
-    def change(expression: ast.Expression) -> ast.Expression:
-        if isinstance(expression, ast.Aggregate):
-            return _scope_aggregate(expression, outer, numbers)
-        return expression
-
-    return transform_literal(literal, change)
-
-
-def _scope_aggregate(
-    aggregate: ast.Aggregate, outer: frozenset[str], numbers: Iterator[int]
-) -> ast.Aggregate:
-    body = literals(aggregate.body)
-    used = _direct(body)
-    if aggregate.value is not None:
-        used |= {variable.name for variable in variables(aggregate.value)}
-    number = next(numbers)
-    local = {name: f"{name}{LOCAL}{number}" for name in used - outer}
-
-    def change(expression: ast.Expression) -> ast.Expression:
-        if isinstance(expression, ast.Variable) and expression.name in local:
-            return replace(expression, name=local[expression.name])
-        if isinstance(expression, ast.Aggregate):
-            inner = _with_names(expression, local)
-            return _scope_aggregate(inner, outer | frozenset(local.values()), numbers)
-        return expression
-
-    value = None if aggregate.value is None else transform(aggregate.value, change)
-    flat = with_literals(aggregate.body, lambda literal: transform_literal(literal, change))
-    return replace(aggregate, value=value, body=flat)
-
-
-def _with_names(aggregate: ast.Aggregate, names: dict[str, str]) -> ast.Aggregate:
-    """A nested aggregate with the enclosing one's variables under their new names."""
-
-    def change(expression: ast.Expression) -> ast.Expression:
-        if isinstance(expression, ast.Variable) and expression.name in names:
-            return replace(expression, name=names[expression.name])
-        if isinstance(expression, ast.Aggregate):
-            return _with_names(expression, names)
-        return expression
-
-    value = None if aggregate.value is None else transform(aggregate.value, change)
-    flat = with_literals(aggregate.body, lambda literal: transform_literal(literal, change))
-    return replace(aggregate, value=value, body=flat)
+    """The rule with the variables of its aggregates in their scopes."""
+    head, body = scoped(rule.head, rule.body)
+    return replace(rule, head=head, body=body)

@@ -45,6 +45,8 @@ WHOLE: Final = frozenset({Domain.NUMBER, Domain.UNSIGNED})
 SCALAR: Final = NUMERIC | {Domain.SYMBOL}
 EVERYTHING: Final = frozenset(Domain)
 ARITHMETIC: Final = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod"}
+FLOATS: Final = {**ARITHMETIC, "neg": "neg", "^": "power", "/": "$quotient"}
+"""What the runtime calls operations on floats."""
 EXTREMES: Final = {"min": "least", "max": "greatest"}
 BITWISE: Final = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "land", "lor", "lxor")
 
@@ -124,7 +126,7 @@ def build(name: str, args: Sequence[tuple[Expression, TypeKind]], result: TypeKi
         case _ if name in FUNCTORS and FUNCTORS[name].scheme is Scheme.CONVERT:
             return convert(operands[0], args[0][1], result, size)
         case _ if result.domain is Domain.FLOAT:
-            return Call({**ARITHMETIC, "neg": "neg", "^": "power"}[name], tuple(operands), DOUBLE)
+            return Call(FLOATS[name], tuple(operands), DOUBLE)
         case _:
             return _whole(name, tuple(operands), result.domain is Domain.UNSIGNED, size)
 
@@ -158,8 +160,12 @@ def convert(value: Expression, source: TypeKind, target: TypeKind, size: int) ->
     """A value as one of another kind, by its meaning: ``to_number("7")``."""
     if source == target or (target.type == TEXT and source.type == TEXT):
         return value
+    if source.domain is Domain.FLOAT and target.type == TEXT:
+        return Call("$six_places", (value,), TEXT)
     if source.domain is Domain.FLOAT and target.domain in WHOLE:
         value = Call("trunc", (value,), DOUBLE)
+    if source.type == TEXT and target.domain in WHOLE:
+        value = Call("$whole_number", (value,), BIGINT)
     made = value if value.type == target.type else cast(value, target.type)
     if target.domain in WHOLE and size == 32:
         return Call(WRAPS[target.domain], (made,), BIGINT)

@@ -6,7 +6,40 @@ from kpg.compiler.catalog import Catalog
 from kpg.compiler.datalog.check import check
 from tests.model.datalog import run
 
+FAMILY = (
+    '.decl f(n: symbol, a: number) f("A", 10). f("M", 46). f("K", 50). f("Z", 10).'
+    ".decl b(n: symbol, a: number) "
+)
 CASES = [
+    ("witnesses of a minimum", FAMILY + "b(p, n) :- n = min x : f(p, x).", {("A", 10), ("Z", 10)}),
+    (
+        "witnesses of what else the body says",
+        FAMILY + 'b(p, n) :- n = min x : { f(p, x), x > 10, p != "M" }.',
+        {("K", 50)},
+    ),
+    ("the operand as witness", FAMILY + "b(p, x) :- 50 = max x : f(p, x).", {("K", 50)}),
+    (
+        "witnesses in groups",
+        FAMILY + '.decl d(x: number, y: number, s: symbol) d(1, 5, "x"). d(1, 7, "y"). d(2, 3, "z").'
+        ".decl e(x: number) e(1). e(2). e(3). b(s, m) :- e(x), m = max y : { d(x, y, s) }.",
+        {("y", 7), ("z", 3)},
+    ),
+    (
+        "what is aggregated is the aggregate's own",
+        FAMILY
+        + 'b("M", s) :- f("M", x), s = sum x : { f(_, x) }. b(n, x) :- f(n, x), x = max x : { f(_, x) }.',
+        {("M", 116), ("K", 50)},
+    ),
+    (
+        "an operand that the body does not bind is the rule's",
+        FAMILY + 'b(n, s) :- f(n, x), s = sum x : { f("M", _) }.',
+        {("A", 10), ("M", 46), ("K", 50), ("Z", 10)},
+    ),
+    (
+        "aggregates in aggregates see what encloses them",
+        FAMILY + "b(p, m) :- f(p, _), m = max y : { f(q, y), y < max z : { f(_, z) }, q != p }.",
+        {("A", 46), ("M", 10), ("K", 46), ("Z", 46)},
+    ),
     (
         "aggregates range over all bindings, and count and sum of none are 0",
         ".decl a(x: number) a(1). a(2). a(3). .decl b(x: number, n: number)"
@@ -34,10 +67,12 @@ CASES = [
         {(2, 3), (3, 4), (7, 3), (1, 1), (2, 1), (1, 7), (2, 7)},
     ),
     (
-        "ranges",
+        "ranges, of step 0 too",
         ".decl a(x: number) a(1). .decl b(x: number) b(v) :- a(x), v = range(x, x + 3)."
-        "b(v) :- v = range(20, 15, -2). b(v) :- v = range(32, 30). b(v) :- a(s), v = range(40, 50, s * 4).",
-        {(1,), (2,), (3,), (20,), (18,), (16,), (32,), (31,), (40,), (44,), (48,)},
+        "b(v) :- v = range(20, 15, -2). b(v) :- v = range(32, 30). b(v) :- a(s), v = range(40, 50, s * 4)."
+        "b(v) :- v = range(60, 61, 0). b(v) :- v = range(70, 70, 0). b(v) :- a(s), v = range(80, 1, s - 1)."
+        "b(v) :- a(s), v = range(90, 90, s - 1).",
+        {(60,), (80,), (1,), (2,), (3,), (20,), (18,), (16,), (32,), (31,), (40,), (44,), (48,)},
     ),
     (
         "equivalence relations",

@@ -1,5 +1,7 @@
 """The runtime's primitives for Datalog, against values worked out by hand."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,14 @@ def word(call: Call, engine: Engine) -> int:
         ("$lxor", (2, 1), BIGINT, 0),
         ("$lnot", (0,), BIGINT, 1),
         ("$substr", ("abcd", 1, 2), TEXT, "bc"),
+        ("$quotient", (3.0, 2.0), DOUBLE, 1.5),
+        ("$quotient", (-3.0, 0.0), DOUBLE, -math.inf),
+        ("$six_places", (3.14,), TEXT, "3.140000"),
+        ("$whole_number", ("-0xBEEF",), BIGINT, -48879),
+        ("$whole_number", ("0b101",), BIGINT, 5),
+        ("$whole_number", (" 12 ",), BIGINT, 12),
+        ("$whole_number", ("12a",), BIGINT, FAILS),
+        ("$full_match", ("[[:digit:]]+", "0123"), BOOLEAN, 1),
         ("$substr", ("abcd", 3, 9), TEXT, "d"),
         ("$substr", ("abcd", -1, 2), TEXT, ""),
         ("$substr", ("abcd", 0, -1), TEXT, ""),
