@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import assert_never
 
-from kpg.compiler.datalog.clauses import Clauses, NormalGoal
+from kpg.compiler.datalog.clauses import DOMINATED, Clauses, NormalGoal
 from kpg.compiler.datalog.desugaring import substitute
 from kpg.compiler.datalog.desugaring.desugar import Desugar
 from kpg.compiler.datalog.desugaring.ground import ground
 from kpg.compiler.datalog.desugaring.normal import NormalLiteral, NormalRule
 from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.selections import Selections
 from kpg.compiler.datalog.typing.relations import RelationInfo
 from kpg.compiler.datalog.typing.types import NUMBER
 from kpg.compiler.rules.core import (
@@ -49,6 +50,7 @@ class Assembly:
     size: int
     mark: str
     goals: list[Goal] = field(default_factory=list)
+    dominated: dict[str, list[Rule]] = field(default_factory=dict)
     desugar: Desugar = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,13 +59,21 @@ class Assembly:
     def add(self, rules: Iterable[NormalRule]) -> None:
         """Add the rules; those of goals too."""
         goals: dict[str | None, list[NormalRule]] = {goal.name: [] for goal in self.clauses.goals}
+        subsumed = {name + DOMINATED: name for name in self.clauses.subsumed}
         for rule in rules:
             if rule.relation in goals:
                 goals[rule.relation].append(rule)
                 continue
             found = ground(rule, self.clauses.relations.types, self.diagnostics)
-            if found is not None:
-                self.desugar.rule(found)
+            if found is None:
+                continue
+            before = len(self.desugar.rules)
+            self.desugar.rule(found)
+            if rule.relation in subsumed:
+                made = self.desugar.rules[before:]
+                of_it = [one for one in made if one.head.relation == rule.relation]
+                self.dominated.setdefault(subsumed[rule.relation], []).extend(of_it)
+                self.desugar.rules[before:] = [one for one in made if one not in of_it]
         for goal in self.clauses.goals:
             self._goal(goal, goals[goal.name])
 
@@ -129,6 +139,7 @@ class Assembly:
                 continue
             self._relation(info, relations, facts)
         relations.update(self.desugar.relations)
+        Selections(clauses, relations, self.desugar.rules, self.diagnostics).run(self.dominated)
         self._warn_empty(relations)
         return Program(
             relations,
@@ -159,7 +170,8 @@ class Assembly:
         magic = True if "magic" in info.qualifiers else False if "no_magic" in info.qualifiers else None
         made = Relation(info.name, info.columns, info.kind, info.span, aggregates, magic=magic)
         is_equivalence = "eqrel" in info.qualifiers and len(info.columns) == 2
-        if info.kind is Kind.EXTERNAL or not (info.has_rules or is_equivalence):
+        selects = is_equivalence or info.name in self.clauses.subsumed or bool(info.keys)
+        if info.kind is Kind.EXTERNAL or not (info.has_rules or selects):
             relations[info.name] = made
             if rows:
                 facts[info.name] = rows

@@ -10,7 +10,8 @@ from kpg.compiler.datalog.desugaring.normal import NormalRule, normalize
 from kpg.compiler.datalog.desugaring.structures import encode
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.flatten import LOCAL, FlatRule, flatten, flatten_goal, written
+from kpg.compiler.datalog.syntax.flatten import FlatRule, flatten, flatten_goal, written
+from kpg.compiler.datalog.syntax.scopes import LOCAL
 from kpg.compiler.datalog.syntax.walk import (
     FlatLiteral,
     all_variables,
@@ -30,6 +31,8 @@ from kpg.runtime.errors import Span
 from kpg.runtime.functions import functions
 from kpg.runtime.records import dataclass
 
+DOMINATED = "@dominated"
+"""Follows a relation's name in that of its tuples that it does not keep."""
 FACT_HINT = "a fact has constants only; give the rule a body"
 
 
@@ -59,6 +62,8 @@ class Clauses:
     updates: list[Update] = field(default_factory=list)
     transfers: list[Transfer] = field(default_factory=list)
     used: dict[str, Span] = field(default_factory=dict)
+    subsumed: set[str] = field(default_factory=set)
+    limits: dict[str, int] = field(default_factory=dict)
     _aggregating: dict[str, tuple[tuple[str | None, ...], Span]] = field(default_factory=dict)
 
     def statement(self, statement: ast.Statement) -> None:
@@ -74,6 +79,8 @@ class Clauses:
                 self._directive(statement)
             case ast.Query():
                 self._query(statement)
+            case ast.Subsumption():
+                self._subsumption(statement)
             case ast.Declaration(names=names, qualifiers=qualifiers):
                 for qualifier in qualifiers:
                     if qualifier.text in OLD_TRANSFERS:
@@ -102,6 +109,34 @@ class Clauses:
         self._warn_unused(flat)
         for rule in flat:
             self._rule(rule)
+
+    def _subsumption(self, one: ast.Subsumption) -> None:
+        """The rules by which tuples are dominated, each a rule for the relation with both atoms before the
+        rest.
+        """
+        info, other = self.relations.find(one.less.name), self.relations.find(one.greater.name)
+        if info is None or other is None:
+            return
+        if info is not other:
+            message = f"{info.name} cannot be subsumed by {other.name}, only by its own tuples"
+            self.diagnostics.error("subsumption", message, one.greater.span)
+            return
+        if info.kind is Kind.EXTERNAL or info.is_inline or info.keys:
+            what = "inline" if info.is_inline else "with choice-domain" if info.keys else "of the database"
+            self.diagnostics.error("subsumption", f"{info.name} is {what}, it has no subsumption", one.span)
+            return
+        names = (
+            ast.Variable(f"_{place}{LOCAL}", arg.span) if isinstance(arg, ast.Underscore) else arg
+            for place, arg in enumerate(one.less.args)
+        )
+        less = replace(one.less, args=tuple(names))
+        body = ast.And((less, one.greater, one.body), one.span)
+        flat = flatten(ast.Clause((less,), body, None, one.span), self.diagnostics)
+        for rule in flat:
+            found = self._normal(rule)
+            if found is not None:
+                self.rules.append(replace(found[0], relation=info.name + DOMINATED))
+                self.subsumed.add(info.name)
 
     def _rule(self, rule: FlatRule) -> None:
         found = self._normal(rule)
@@ -176,6 +211,8 @@ class Clauses:
             case ast.Aggregate(body=body):
                 for literal in literals(body):
                     self._names(literal)
+            case ast.Call(function="autoinc") if is_fact:
+                self.diagnostics.error("fact", "autoinc in a fact", part.span, hint=FACT_HINT)
             case ast.Variable() | ast.Integer() | ast.Float() | ast.Boolean() | ast.String() | ast.Nil():
                 pass
             case ast.Record() | ast.Dollar() | ast.Call() | ast.Cast():
@@ -304,8 +341,7 @@ class Clauses:
 
     def _directive(self, directive: ast.Directive) -> None:
         if directive.kind == "limitsize":
-            hint = "a relation has all that its rules derive; end a recursion by a condition in its rules"
-            self.diagnostics.error("unsupported", ".limitsize is not supported", directive.span, hint=hint)
+            self._limit(directive)
             return
         direction = Direction(directive.kind)
         for name in directive.names:
@@ -321,6 +357,21 @@ class Clauses:
             made = Transfer(direction, info.name, name.text, dict(directive.options), directive.span)
             check_transfer(made, info, directive.options, self.transfers, self.diagnostics)
             self.transfers.append(made)
+
+    def _limit(self, directive: ast.Directive) -> None:
+        options = dict(directive.options)
+        most = options.get("n", "")
+        if not (most.isascii() and most.isdecimal()) or len(options) > 1:
+            message = ".limitsize takes a number of tuples"
+            hint = f".limitsize {directive.names[0]}(n=100)"
+            self.diagnostics.error("option", message, directive.span, hint=hint)
+            return
+        for name in directive.names:
+            info = self.relations.find(name)
+            if info is not None and info.name in self.limits:
+                self.diagnostics.error("redefinition", f".limitsize {name} is given twice", directive.span)
+            elif info is not None:
+                self.limits[info.name] = int(most)
 
 
 def _parameters(expression: ast.Expression) -> list[str]:

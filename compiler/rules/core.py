@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import assert_never
 
+from kpg.compiler.rules.selection import Selection
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
@@ -240,7 +241,7 @@ class Relation:
     body contributes once, the contributions of several rules add up (rules for sums and counts have no
     wildcards). Only ``min`` and ``max`` occur in recursion. ``demanded``: the columns that no rule binds:
     the relation can be asked only with values for them (``Goal``). ``magic``: the qualifier ``magic`` (True)
-    or ``no_magic`` (False), else None.
+    or ``no_magic`` (False), else None. ``selection``: what it keeps of what is derived, None being all.
     """
 
     name: str
@@ -251,6 +252,7 @@ class Relation:
     demanded: frozenset[int] = frozenset()
     base: str | None = None
     magic: bool | None = None
+    selection: Selection | None = None
 
     @property
     def types(self) -> tuple[Type, ...]:

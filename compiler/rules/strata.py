@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kpg.compiler.rules.core import Rule, atoms
+from kpg.compiler.rules.core import Relation, Rule, atoms
+from kpg.compiler.rules.selection import needs_rounds
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
@@ -26,13 +27,18 @@ class Dependency:
     span: Span
 
 
-def strata(relations: Iterable[str], rules: Sequence[Rule]) -> tuple[Stratum, ...]:
-    """The strata, every relation in one, each after those that it depends on."""
+def strata(relations: Iterable[str] | Mapping[str, Relation], rules: Sequence[Rule]) -> tuple[Stratum, ...]:
+    """The strata, every relation in one, each after those that it depends on.
+
+    Given the relations, and not only their names, those that are computed in rounds count as recursive.
+    """
     edges = dependencies(rules)
     found: list[Stratum] = []
     for component in strongly_connected(successors(relations, edges)):
         members = set(component)
         recursive = any(edge.head in members and edge.body in members for edge in edges)
+        if isinstance(relations, Mapping):
+            recursive |= any(needs_rounds(relations[name].selection) for name in members & relations.keys())
         own = tuple(rule for rule in rules if rule.head.relation in members)
         found.append(Stratum(component, own, recursive))
     return tuple(found)

@@ -13,7 +13,8 @@ from kpg.compiler.datalog.desugaring.normal import (
     NormalLiteral,
     Range,
 )
-from kpg.compiler.datalog.syntax.flatten import LOCAL, written
+from kpg.compiler.datalog.syntax.flatten import written
+from kpg.compiler.datalog.syntax.scopes import LOCAL
 from kpg.compiler.datalog.typing.types import TypeTable
 from kpg.compiler.rules.aggregates import counts_repeats
 from kpg.compiler.rules.core import Atom, BodyAggregate, Expression, Variable, Wildcard, variables

@@ -6,7 +6,7 @@ from typing import assert_never
 from kpg.compiler.datalog.desugaring import substitute
 from kpg.compiler.datalog.desugaring.normal import NormalAggregate, NormalLiteral, Range
 from kpg.compiler.datalog.desugaring.structures import is_structure
-from kpg.compiler.datalog.syntax.flatten import LOCAL
+from kpg.compiler.datalog.syntax.scopes import LOCAL
 from kpg.compiler.rules.core import (
     Assignment,
     Atom,

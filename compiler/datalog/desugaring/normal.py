@@ -11,6 +11,7 @@ from typing import assert_never
 
 from kpg.compiler.datalog.desugaring import structures
 from kpg.compiler.datalog.desugaring.constants import NIL, Literals, OutOfRange, literal
+from kpg.compiler.datalog.desugaring.counters import AUTOINC
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flatten import FlatRule
@@ -160,6 +161,7 @@ class Normalizer:
     out: list[NormalLiteral] = field(default_factory=list)
     places: dict[str, Span] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    in_aggregate: int = 0
 
     def fresh(self, type_: Type, span: Span, prefix: str = "@") -> Variable:
         """A made-up variable."""
@@ -303,6 +305,10 @@ class Normalizer:
         return self._literal(ast.Float(-number.value, span), kind)
 
     def _call(self, call: ast.Call, kind: TypeKind) -> Expression:
+        if call.function == "autoinc":
+            if self.in_aggregate:
+                self.diagnostics.error("unsupported", "autoinc in an aggregate is not supported", call.span)
+            return Call(AUTOINC, (Constant(next(self.numbers), BIGINT),), BIGINT)
         if call.function == "range":
             args = tuple(self.expression(arg) for arg in call.args)
             variable = self.fresh(kind.type, call.span)
@@ -319,6 +325,7 @@ class Normalizer:
 
     def _aggregate(self, aggregate: ast.Aggregate, kind: TypeKind) -> Expression:
         outer = self.out
+        self.in_aggregate += 1
         parts: list[list[NormalLiteral]] = []
         for part in alternatives(aggregate.body):
             self.out = []
@@ -332,6 +339,7 @@ class Normalizer:
             value = (self.as_float if as_float else self.expression)(aggregate.value)
         bodies = tuple((*part, *self.out) for part in parts)
         self.out = outer
+        self.in_aggregate -= 1
         result = self.fresh(kind.type, aggregate.span)
         self.out.append(NormalAggregate(result, aggregate.function, value, bodies, aggregate.span))
         if self.size == 32 and is_total(aggregate.function) and kind.domain in WRAPS:

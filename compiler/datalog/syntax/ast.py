@@ -208,12 +208,13 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """``.decl p, q(x: number) inline``."""
+    """``.decl p, q(x: number) inline choice-domain x``."""
 
     names: tuple[Name, ...]
     attributes: tuple[Attribute, ...]
     qualifiers: tuple[Name, ...]
     span: Span = field(compare=False, repr=False)
+    keys: tuple[tuple[Name, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +293,16 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True)
+class Subsumption:
+    """``less <= greater :- body.``: a tuple that another one dominates is not kept."""
+
+    less: Atom
+    greater: Atom
+    body: Body
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ComponentRef:
     """``Name<A, B>``: a component with its arguments."""
 
@@ -362,19 +373,6 @@ class Update:
     span: Span = field(compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """FlowLog's ``fixpoint { rules }``, or ``loop while { @it <= most } { rules }``.
-
-    ``other`` is what else is said of it, which nothing here does. It is gone once a text is parsed.
-    """
-
-    clauses: tuple[Clause, ...]
-    most: int | None
-    other: str | None
-    span: Span = field(compare=False, repr=False)
-
-
 Statement = (
     Declaration
     | Subtype
@@ -383,6 +381,7 @@ Statement = (
     | AdtType
     | Directive
     | Clause
+    | Subsumption
     | Component
     | Init
     | Override

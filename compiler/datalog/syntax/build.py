@@ -7,7 +7,7 @@ from lark import Token, Tree
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.flowlog import is_flowlog, translate
+from kpg.compiler.datalog.syntax.flowlog import Block, is_flowlog, translate
 from kpg.compiler.datalog.syntax.literals import integer, unescape
 from kpg.compiler.datalog.syntax.source import Source
 from kpg.runtime.errors import Span
@@ -73,11 +73,15 @@ class Builder:
 
     def declaration(self, node: Any) -> ast.Declaration:
         _, names, attributes, *rest = node.children
-        for choice in rest:
-            if choice.data == "choice":
-                self._unsupported("choice-domain", choice)
+        keys = tuple(
+            tuple(self._name(token) for token in key.children)
+            for choice in rest
+            if choice.data == "choice"
+            for key in choice.children[1:]
+        )
         qualifiers = tuple(self._name(part.children[0]) for part in rest if part.data == "qualifier")
-        return ast.Declaration(self._names(names), self._attributes(attributes), qualifiers, self._span(node))
+        made = self._attributes(attributes)
+        return ast.Declaration(self._names(names), made, qualifiers, self._span(node), keys)
 
     def _attributes(self, node: Any) -> tuple[ast.Attribute, ...]:
         return tuple(
@@ -185,17 +189,19 @@ class Builder:
     def lattice(self, node: Any) -> None:
         self._unsupported(".lattice", node, "min and max as head aggregates may be used in recursion")
 
-    def subsumption(self, node: Any) -> None:
-        self._unsupported("subsumption", node, "keep the best by a head aggregate: R(x, min(y)) :- ...")
+    def subsumption(self, node: Any) -> ast.Subsumption:
+        less, _, greater, body, *_ = node.children
+        found = self._disjunction(body)
+        return ast.Subsumption(self._atom(less), self._atom(greater), found, self._span(node))
 
-    def block(self, node: Any) -> Any:
+    def block(self, node: Any) -> Block:
         """FlowLog's block of rules; other than a statement, it does not outlive the program's tree."""
         clauses = tuple(self.clause(part) for part in node.children if _is(part, "clause"))
         conditions = [part for part in node.children if _is(part, "loop_condition")]
         most, other = self._condition(conditions[0]) if conditions else (None, None)
         if any(isinstance(part, Token) and part.type == "ITERATIVE" for part in node.children):
             other = ".iterative"
-        return ast.Block(clauses, most, other, self._span(node.children[0]))
+        return Block(clauses, most, other, self._span(node.children[0]))
 
     def _condition(self, node: Any) -> tuple[int | None, str | None]:
         """The last round of a loop, counted from 0; or what its condition has that nothing here does."""
@@ -318,8 +324,7 @@ class Builder:
             case "user_aggregate", _:
                 self._unsupported("a user-defined aggregate", node, NO_USER_FUNCTORS)
             case _:
-                hint = "number the rows before they are loaded"
-                self._unsupported("the counter $", node, hint)
+                return ast.Call("autoinc", (), span)
         return ast.Underscore(span)
 
     def _parentheses(self, node: Any) -> ast.Expression:

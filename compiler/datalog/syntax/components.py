@@ -94,7 +94,7 @@ class _Instantiation:
                     if name.text in scope.components:
                         self._error(f"component {name} is already defined", name, "redefinition")
                     scope.components.setdefault(name.text, statement)
-                case ast.Directive() | ast.Clause() | ast.Override() | ast.Pragma():
+                case ast.Directive() | ast.Clause() | ast.Subsumption() | ast.Override() | ast.Pragma():
                     pass
                 case ast.Goal() | ast.Query() | ast.Update():
                     pass
@@ -216,6 +216,8 @@ def _substitution(component: ast.Component, reference: ast.ComponentRef) -> Rena
 
 def _without(statement: ast.Statement, overridden: Mapping[str, ast.Name]) -> ast.Statement | None:
     """The statement without its heads that are overridden; None if none is left."""
+    if isinstance(statement, ast.Subsumption):
+        return None if statement.less.name.text in overridden else statement
     if not isinstance(statement, ast.Clause):
         return statement
     heads = tuple(head for head in statement.heads if head.name.text not in overridden)

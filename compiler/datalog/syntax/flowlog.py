@@ -5,12 +5,13 @@ A text is FlowLog's if it declares columns of types that are named as FlowLog na
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, Final, TypeVar
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
 
 T = TypeVar("T")
 ITS: Final = re.compile(
@@ -27,13 +28,26 @@ COUNTING: Final = ("count", "sum", "mean")
 WHOLE: Final = re.compile(r"number|unsigned|u?int(8|16|32|64)|[iu](8|16|32|64)")
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """FlowLog's ``fixpoint { rules }``, or ``loop while { @it <= most } { rules }``.
+
+    ``other`` is what else is said of it, which nothing here does. It is gone once a text is parsed.
+    """
+
+    clauses: tuple[ast.Clause, ...]
+    most: int | None
+    other: str | None
+    span: Span = field(compare=False, repr=False)
+
+
 def is_flowlog(text: str) -> bool:
     """Whether a text without comments is FlowLog's."""
     return ITS.search(text) is not None
 
 
 def translate(
-    statements: Sequence["ast.Statement | ast.Block"], diagnostics: Diagnostics
+    statements: Sequence[ast.Statement | Block], diagnostics: Diagnostics
 ) -> tuple[ast.Statement, ...]:
     """FlowLog's statements as ours; what has no equal is noted."""
     flat = _without_blocks(statements, diagnostics)
@@ -173,12 +187,12 @@ def _combined(
 
 
 def _without_blocks(
-    statements: Sequence["ast.Statement | ast.Block"], diagnostics: Diagnostics
+    statements: Sequence[ast.Statement | Block], diagnostics: Diagnostics
 ) -> list[ast.Statement]:
     """The statements with blocks' rules in place of the blocks, if nothing later changes what they read."""
     flat: list[ast.Statement] = []
     for number, one in enumerate(statements):
-        if not isinstance(one, ast.Block):
+        if not isinstance(one, Block):
             flat.append(one)
             continue
         if one.other is not None:
@@ -191,9 +205,9 @@ def _without_blocks(
 
 
 def _check_later(
-    block: ast.Block,
+    block: Block,
     before: Sequence[ast.Statement],
-    after: Sequence["ast.Statement | ast.Block"],
+    after: Sequence[ast.Statement | Block],
     diagnostics: Diagnostics,
 ) -> None:
     """A block sees what was derived before it: rules after it may not add to that."""
@@ -201,7 +215,7 @@ def _check_later(
     read = {atom.name.text for one in clauses for atom in _nodes(one.body) if isinstance(atom, ast.Atom)}
     read |= {head.name.text for one in block.clauses for head in one.heads}
     for one in after:
-        later = one.clauses if isinstance(one, ast.Block) else (one,)
+        later = one.clauses if isinstance(one, Block) else (one,)
         for clause in later:
             if not isinstance(clause, ast.Clause) or clause.body is None:
                 continue
@@ -212,7 +226,7 @@ def _check_later(
                     diagnostics.error("unsupported", message, head.span, hint=hint)
 
 
-def _rounds(block: ast.Block, before: list[ast.Statement], diagnostics: Diagnostics) -> list[ast.Statement]:
+def _rounds(block: Block, before: list[ast.Statement], diagnostics: Diagnostics) -> list[ast.Statement]:
     """A loop of one relation, written out: each round derives from what there was before it."""
     names = {head.name.text for clause in block.clauses for head in clause.heads}
     declared = [one for one in before if isinstance(one, ast.Declaration)]

@@ -15,11 +15,13 @@ from typing import Final
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.walk import (
     FlatLiteral,
+    children,
     literal_expressions,
     literals,
     transform,
     transform_literal,
     variables,
+    walk,
     with_literals,
 )
 from kpg.runtime.records import dataclass
@@ -72,32 +74,18 @@ def grounded(
 
 def _bindable(expression: ast.Expression) -> Iterator[str]:
     """The variables that an expression binds if its value is known."""
-    match expression:
-        case ast.Variable(name=name):
-            yield name
-        case ast.Record(args=args) | ast.Dollar(args=tuple(args)):
-            for arg in args:
-                yield from _bindable(arg)
-        case ast.Cast(value=value):
-            yield from _bindable(value)
-        case _:
-            return
+    if isinstance(expression, ast.Variable):
+        yield expression.name
+    elif isinstance(expression, ast.Record | ast.Dollar | ast.Cast):
+        for part in children(expression):
+            yield from _bindable(part)
 
 
 def _is_ground(expression: ast.Expression, bound: set[str], unknown: ast.Aggregate | None) -> bool:
-    parts = [expression]
-    while parts:
-        part = parts.pop()
-        if part is unknown or (isinstance(part, ast.Variable) and part.name not in bound):
-            return False
-        match part:
-            case ast.Record(args=args) | ast.Call(args=args) | ast.Dollar(args=tuple(args)):
-                parts += args
-            case ast.Cast(value=value):
-                parts.append(value)
-            case _:
-                pass
-    return True
+    return not any(
+        part is unknown or (isinstance(part, ast.Variable) and part.name not in bound)
+        for part in walk(expression)
+    )
 
 
 @dataclass(slots=True)

@@ -78,6 +78,7 @@ FUNCTORS: Final[Mapping[str, Functor]] = {
         _same("range", 2, 3, NUMERIC),
         Functor("cat", Scheme.SAME, 2, ANY_NUMBER, frozenset({Domain.SYMBOL}), result=SYMBOL),
         _fixed("strlen", NUMBER, SYMBOL),
+        _fixed("autoinc", NUMBER),
         _fixed("substr", SYMBOL, SYMBOL, NUMBER, NUMBER),
         _convert("ord", NUMBER, EVERYTHING),
         _convert("to_string", SYMBOL, EVERYTHING),

@@ -236,10 +236,6 @@ class _Inference:
         for arg in call.args:
             self.visit(arg)
         functor = FUNCTORS.get(call.function)
-        if call.function == "autoinc":
-            hint = "number the rows before they are loaded"
-            self.typing.error("unsupported", "the counter autoinc is not supported", call.span, hint)
-            return
         if functor is None:
             self.typing.pending.append(Registered(call.function, call.args, node, call))
             return

@@ -34,6 +34,7 @@ class RelationInfo:
     has_input: bool = False
     has_output: bool = False
     aggregates: tuple[str | None, ...] = ()
+    keys: tuple[tuple[int, ...], ...] = ()
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -63,6 +64,7 @@ class Relations:
         for declaration in declarations:
             columns = self._columns(declaration)
             qualifiers = self._qualifiers(declaration, len(columns))
+            keys = self._keys(declaration, columns, qualifiers)
             for name in declaration.names:
                 old = self.known.get(name.text)
                 if old is not None:
@@ -74,7 +76,8 @@ class Relations:
                     hint = "rules can name it without a declaration"
                     self.diagnostics.error("redefinition", message, name.span, hint=hint)
                 else:
-                    self.known[name.text] = RelationInfo(name.text, columns, name.span, qualifiers=qualifiers)
+                    made = RelationInfo(name.text, columns, name.span, qualifiers=qualifiers, keys=keys)
+                    self.known[name.text] = made
 
     def _columns(self, declaration: ast.Declaration) -> tuple[Column, ...]:
         columns: list[Column] = []
@@ -104,6 +107,20 @@ class Relations:
                 message = f"qualifiers {one} and {other} contradict each other"
                 self.diagnostics.error("inline", message, declaration.span)
         return frozenset(found - STORAGE)
+
+    def _keys(
+        self, declaration: ast.Declaration, columns: tuple[Column, ...], qualifiers: frozenset[str]
+    ) -> tuple[tuple[int, ...], ...]:
+        """The columns of each choice-domain."""
+        names = [column.name for column in columns]
+        for name in (name for key in declaration.keys for name in key if name.text not in names):
+            message = f"{declaration.names[0]} has no column {name}"
+            self.diagnostics.error("undefined", message, name.span, hint=did_you_mean(name.text, names))
+        if declaration.keys and not qualifiers.isdisjoint(("inline", "eqrel")):
+            message = f"{declaration.names[0]} cannot have a choice-domain and be inline or an eqrel"
+            self.diagnostics.error("inline", message, declaration.span)
+        found = (tuple(names.index(one.text) for one in key if one.text in names) for key in declaration.keys)
+        return tuple(dict.fromkeys(found))
 
     def find(self, name: ast.Name) -> RelationInfo | None:
         """The relation of that name; noted, once for each place, if there is none."""

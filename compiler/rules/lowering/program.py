@@ -1,6 +1,6 @@
 """A relation of a program with all that it depends on: lets for its components, loops if recursive."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 
@@ -10,9 +10,12 @@ from kpg.compiler.catalog import Catalog, get_of
 from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering.atom import Context
 from kpg.compiler.rules.lowering.rule import definition, relation_types
+from kpg.compiler.rules.lowering.selection import below_limit
+from kpg.compiler.rules.selection import Limit
 from kpg.compiler.rules.strata import Stratum, strata
 from kpg.runtime.errors import InternalError
 from kpg.runtime.records import dataclass
+from kpg.runtime.types import Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class Lowering:
         )
         if stratum.is_recursive:
             types = tuple(relation_types(relation) for relation in own)
+            values = _limited(own, values, types)
             return algebra.LetRec(stratum.relations, values, types, None, body)
         return algebra.Let(own[0].name, values[0], body)
 
@@ -110,6 +114,23 @@ class Lowering:
         if name in defined:
             return algebra.LocalGet(name, relation_types(self.program.relations[name]))
         return sources.get(name)
+
+
+def _limited(
+    own: Sequence[core.Relation], values: tuple[Rel, ...], types: tuple[tuple[Type, ...], ...]
+) -> tuple[Rel, ...]:
+    """What the relations of a loop are, with the limits of any of them."""
+    limits = [
+        (algebra.LocalGet(relation.name, kinds), relation.selection.most)
+        for relation, kinds in zip(own, types, strict=True)
+        if isinstance(relation.selection, Limit)
+    ]
+    if not limits:
+        return values
+    return tuple(
+        below_limit(value, relation.name, kinds, limits)
+        for relation, value, kinds in zip(own, values, types, strict=True)
+    )
 
 
 def lowering(program: core.Program) -> Lowering:

@@ -1,6 +1,7 @@
 """A relation as its rules define it: the union of their heads, each row once, or aggregated."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel, types
@@ -10,7 +11,9 @@ from kpg.compiler.rules.lowering.aggregate import reduced
 from kpg.compiler.rules.lowering.atom import Context
 from kpg.compiler.rules.lowering.bindings import ZERO, Bindings
 from kpg.compiler.rules.lowering.body import lower_body
+from kpg.compiler.rules.lowering.selection import chosen, undominated
 from kpg.compiler.rules.primitives import WRAPS
+from kpg.compiler.rules.selection import Choice, Limit, Subsumption
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, Type
 
@@ -27,7 +30,17 @@ def definition(context: Context, relation: core.Relation, rules: Sequence[core.R
     if any(relation.aggregates):
         rows = _aggregated(relation, [_contributions(context, relation, rule) for rule in rules])
         return _wrapped(rows, relation) if context.program.number_size == 32 else rows
-    return algebra.Distinct(_union([_head(_plain(context, rule), rule.head) for rule in rules]))
+    rows = algebra.Distinct(_union([_head(_plain(context, rule), rule.head) for rule in rules]))
+    match relation.selection:
+        case None | Limit():
+            return rows
+        case Subsumption():
+            return undominated(context, relation, relation.selection, rows)
+        case Choice():
+            is_loop = relation.name in context.stratum
+            return chosen(context, relation, relation.selection, rows, is_loop=is_loop)
+        case _:
+            assert_never(relation.selection)
 
 
 def _union(parts: Sequence[Rel]) -> Rel:

@@ -15,6 +15,7 @@ from kpg.compiler.rules.magic.counting import Levelled, levelled
 from kpg.compiler.rules.magic.literals import term_names
 from kpg.compiler.rules.magic.rewrite import NOWHERE, Options, rewrite
 from kpg.compiler.rules.magic.rewriting import Decisions, Rewriting, Source
+from kpg.compiler.rules.selection import Limit
 from kpg.compiler.rules.text import rule_text
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.records import dataclass
@@ -147,11 +148,19 @@ def _decisions(source: Source, policy: Policy) -> Decisions:
             continue
         if relation.magic is False or name in excluded or "*" in excluded:
             decisions.make_whole(name, "the program asks for no magic")
+        elif relation.selection is not None or _is_limited(source, name):
+            decisions.make_whole(name, "which of its tuples it keeps depends on all of them")
         elif name in policy.kept:
             decisions.make_whole(name, "it is there already")
         elif any(rule.plan for rule in source.rules[name]):
             decisions.make_whole(name, "its rules have a .plan")
     return decisions
+
+
+def _is_limited(source: Source, name: str) -> bool:
+    """Whether a relation is computed by rounds that end early."""
+    members = source.members[name]
+    return any(isinstance(source.relation(one).selection, Limit) for one in members)
 
 
 def _options(program: core.Program, policy: Policy) -> Options:

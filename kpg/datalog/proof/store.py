@@ -200,7 +200,7 @@ class Store:
             return Extreme(Rows(*derived), installed.rows()[0])
         raise NotSupportedError(
             f"how rows of {name} came about in its recursion is not kept",
-            hint="a recursive relation with several aggregated columns has no proofs: split it",
+            hint="recursive relations with several aggregated columns, or with choices, have no proofs",
         )
 
 

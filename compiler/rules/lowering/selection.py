@@ -1,0 +1,84 @@
+"""What a relation keeps of what its rules derive, as algebra: see ``rules.selection``."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kpg.compiler.algebra import rel as algebra
+from kpg.compiler.algebra.rel import OrderBy, Rel
+from kpg.compiler.rules import core
+from kpg.compiler.rules.lowering.aggregate import reduced
+from kpg.compiler.rules.lowering.atom import Context
+from kpg.compiler.rules.lowering.bindings import Bindings, joined, without
+from kpg.compiler.rules.lowering.body import lower_body
+from kpg.compiler.rules.selection import Choice, Subsumption
+from kpg.runtime.scalar import Call, Column, Literal
+from kpg.runtime.types import BIGINT, BOOLEAN, Type
+
+
+def _columns(count: int) -> list[str]:
+    return [f"column {place}" for place in range(count)]
+
+
+def undominated(context: Context, relation: core.Relation, found: Subsumption, rows: Rel) -> Rel:
+    """The rows, each once, without those that others dominate."""
+    types = algebra.types(rows)
+    id_ = context.names.fresh()
+    every = algebra.LocalGet(id_, types)
+
+    def read(name: str) -> Rel:
+        return every if name == relation.name else context.read(name)
+
+    inner = replace(context, read=read, stratum=frozenset())
+    parts = [_dominated(inner, rule) for rule in found.rules]
+    losers = parts[0] if len(parts) == 1 else algebra.Union(tuple(parts))
+    places = {name: place for place, name in enumerate(_columns(len(types)))}
+    kept = without(context.names, Bindings(every, places), Bindings(losers, places).distinct(list(places)))
+    return algebra.Let(id_, rows, kept.narrowed(list(places)).rel)
+
+
+def _dominated(context: Context, rule: core.Rule) -> Rel:
+    names = [term.name if isinstance(term, core.Variable) else "" for term in rule.head.terms]
+    rows = lower_body(context, rule.body, [name for name in names if name])
+    constants = [
+        (f"constant {place}", Literal(term.value, term.type))
+        for place, term in enumerate(rule.head.terms)
+        if isinstance(term, core.Constant)
+    ]
+    if constants:
+        rows = rows.extended(constants)
+    found = iter(name for name, _ in constants)
+    return rows.narrowed([name or next(found) for name in names]).rel
+
+
+def chosen(context: Context, relation: core.Relation, found: Choice, rows: Rel, *, is_loop: bool) -> Rel:
+    """One row for each key: in a loop those of the rounds before, and of the rest the least."""
+    types = algebra.types(rows)
+    names = _columns(len(types))
+    places = {name: place for place, name in enumerate(names)}
+    if not is_loop:
+        return _first(rows, found.keys[0])
+    before = Bindings(algebra.LocalGet(relation.name, types), places)
+    fresh = Bindings(rows, places)
+    for key in found.keys:
+        fresh = without(context.names, fresh, before.distinct([names[place] for place in key]))
+    fresh = fresh.narrowed(names)
+    id_ = context.names.fresh()
+    candidates = algebra.LocalGet(id_, types)
+    parts = [Bindings(_first(candidates, key), places) for key in found.keys]
+    new = algebra.Let(id_, fresh.rel, joined(parts).narrowed(names).rel)
+    return algebra.Distinct(algebra.Union((before.rel, new)))
+
+
+def _first(rows: Rel, key: Sequence[int]) -> Rel:
+    order = tuple(OrderBy(place, False, True) for place in range(len(algebra.types(rows))))
+    return algebra.TopK(rows, tuple(key), order, 1)
+
+
+def below_limit(rows: Rel, name: str, types: tuple[Type, ...], limits: Sequence[tuple[Rel, int]]) -> Rel:
+    """The rows of the rounds before, and the rows if no relation that is limited has come to its limit."""
+    width = len(types)
+    for limited, most in limits:
+        count = reduced(limited, (), (("count", None, BIGINT),))
+        small = Call("lt", (Column(0, BIGINT), Literal(most, BIGINT)), BOOLEAN)
+        rows = algebra.Project(algebra.Join((rows, algebra.Filter(count, (small,))), ()), tuple(range(width)))
+    return algebra.Distinct(algebra.Union((algebra.LocalGet(name, types), rows)))
