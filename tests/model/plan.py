@@ -322,19 +322,25 @@ def _basic(rows: Rows, key: int, aggregates: Sequence[plan.BasicAggregate]) -> R
     return result
 
 
+def _in_order(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
 def _string_agg(aggregate: plan.BasicAggregate, members: Rows) -> str | None:
-    """The non-NULL strings in the order of their bytes, the separator of each before it."""
+    """The non-NULL strings by their keys, or else their bytes, the separator of each before it."""
     assert aggregate.function == "string_agg"
-    value, separator = aggregate.arguments
-    pairs = sorted(
-        (
-            (row[value], row[separator])
-            for row, n in members.items()
-            for _ in range(n)
-            if row[value] is not None
-        ),
-        key=lambda pair: (pair[0].encode(), (pair[1] or "").encode()),
+    value, separator, *keys = aggregate.arguments
+    rows = sorted(
+        (row for row, n in members.items() for _ in range(n) if row[value] is not None),
+        key=lambda row: (row[value].encode(), (row[separator] or "").encode()),
     )
+    for place, direction in reversed(list(zip(keys, aggregate.order, strict=True))):
+        nulls = -1 if direction.nulls_first else 1
+        sign = -1 if direction.descending else 1
+        known = sorted({row[place] for row in rows if row[place] is not None}, key=_in_order)
+        ranks = {one: sign * rank for rank, one in enumerate(known)}
+        rows.sort(key=lambda row: (0, ranks[row[place]]) if row[place] is not None else (nulls, 0))
+    pairs = [(row[value], row[separator]) for row in rows]
     if not pairs:
         return None
     return "".join((text if index == 0 else (mark or "") + text) for index, (text, mark) in enumerate(pairs))
