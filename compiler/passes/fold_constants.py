@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import scalars, transform_up, with_scalars
-from kpg.runtime.functions import NullRule, functions
+from kpg.runtime.functions import NullRule, is_function, lookup
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns, transform
 from kpg.runtime.types import ERROR, MAX_WORD, Kind, Type
 
@@ -53,7 +53,7 @@ def _folded(scalar: Scalar) -> Scalar:
             return _logic(scalar)
         case Call(args=args) if args and all(isinstance(arg, Literal) for arg in args):
             return _value(scalar, [arg for arg in args if isinstance(arg, Literal)]) or scalar
-        case Call(function=function, args=args, type=type_) if function in _PROPAGATING:
+        case Call(function=function, args=args, type=type_) if _propagates(function):
             null = any(isinstance(arg, Literal) and arg.value is None for arg in args)
             # What is constant and fails does so whatever is done with it, as in Postgres.
             return Literal(None, type_) if null and all(map(_is_plain, args)) else scalar
@@ -89,7 +89,7 @@ def _value(call: Call, args: list[Literal]) -> Literal | None:
     if call.function in ("is_null", "is_not_null"):
         return Literal(int((values[0] is None) == (call.function == "is_null")), call.type)
     if None in values:
-        return Literal(None, call.type) if call.function in _PROPAGATING else None
+        return Literal(None, call.type) if _propagates(call.function) else None
     if call.function == "not":
         return Literal(int(values[0] == 0), call.type)
     if call.function in ORDER:
@@ -104,7 +104,9 @@ def _value(call: Call, args: list[Literal]) -> Literal | None:
     return None
 
 
-_PROPAGATING: Final = frozenset(f.name for f in functions() if f.nulls is NullRule.PROPAGATE)
+def _propagates(name: str) -> bool:
+    """Whether a NULL argument makes the call NULL."""
+    return is_function(name) and lookup(name).nulls is NullRule.PROPAGATE
 
 
 def _compared(call: Call, values: list[int | str | None]) -> Literal | None:

@@ -12,11 +12,11 @@ from typing import ClassVar, Final
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
-from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
 
-from kpg.runtime.functions import aggregates, functions, window_functions
-from kpg.runtime.functions.tables import row_functions
+from kpg.compiler.sql.call_syntax import WHOLE_QUOTIENT, Calls, plain
+from kpg.runtime.functions import aggregates, function_names, window_functions
+from kpg.runtime.functions.tables import row_function_names
 
 JOIN_PARTS: Final = ("method", "side", "kind")
 
@@ -31,8 +31,6 @@ SYNTAX: Final = (
     "like",
     "or",
     "position",
-    "substring",
-    "trim",
 )
 """Names of functions whose calls in SQL have words between the arguments, or mean something else by them."""
 
@@ -47,15 +45,17 @@ def _plain_calls() -> dict[str, Callable[[list[exp.Expr]], exp.Anonymous]]:
     Of aggregates, those for which sqlglot has a parser, or a class that tells their name, keep it.
     """
     own = {name for name, kind in exp.FUNCTION_BY_NAME.items() if issubclass(kind, exp.AggFunc)}
-    own |= PostgresParser.FUNCTION_PARSERS.keys()
-    names = {function.name for function in functions()}.difference(SYNTAX)
+    own |= Calls.FUNCTION_PARSERS.keys()
+    names = set(function_names().difference(SYNTAX))
     names |= {one.name for one in aggregates() if one.name.upper() not in own}
-    names |= {one.name for one in row_functions()}
+    names |= row_function_names()
     names |= {one.name for one in window_functions()}
     return {name.upper(): _plain(name) for name in names}
 
 
 PLAIN: Final = _plain_calls()
+READ: Final = ("NORMALIZE", "OVERLAY", "SUBSTRING", "TRIM")
+"""The calls that have parsers of their own."""
 
 
 class Mutual(exp.Expression):
@@ -70,10 +70,16 @@ class Dialect(Postgres):
     class Tokenizer(Postgres.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
 
-    class Parser(PostgresParser):
-        FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {**PostgresParser.FUNCTIONS, **PLAIN}
+    class Parser(Calls):
+        FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {
+            **Calls.FUNCTIONS,
+            **PLAIN,
+            "DIV": lambda args: plain(WHOLE_QUOTIENT, *args),
+        }
         FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr | None]]] = {
-            name: parser for name, parser in PostgresParser.FUNCTION_PARSERS.items() if name not in PLAIN
+            name: parser
+            for name, parser in Calls.FUNCTION_PARSERS.items()
+            if name not in PLAIN or name in READ
         }
 
         def _parse_id_var(

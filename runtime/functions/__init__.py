@@ -14,7 +14,6 @@ from kpg.runtime.functions import (
     order,
     ordered_sets,
     rounding,
-    series,
     text,
 )
 from kpg.runtime.functions.aggregates import sum_type
@@ -44,6 +43,7 @@ from kpg.runtime.functions.registry import (
     NullRule,
     Resolution,
     ScalarFunction,
+    function_names,
     functions,
     implementation,
     is_function,
@@ -77,6 +77,7 @@ __all__ = [
     "algorithm_of",
     "castable",
     "common_type",
+    "function_names",
     "functions",
     "implementation",
     "is_aggregate",
@@ -100,6 +101,5 @@ _DEFINING = (
     order,
     ordered_sets,
     rounding,
-    series,
     text,
 )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions import later
 from kpg.runtime.functions.named import Named
 from kpg.runtime.functions.sql_text import spelling
 from kpg.runtime.records import dataclass
@@ -189,12 +190,18 @@ def implementation(call: Call) -> Implementation:
 
 def functions() -> Iterator[ScalarFunction]:
     """Every registered function, by name."""
+    later.bring_all()
     return iter(sorted(_FUNCTIONS.values(), key=lambda function: function.name))
+
+
+def function_names() -> frozenset[str]:
+    """The names of all scalar functions, those included that are not defined yet."""
+    return later.scalar_names().union(_FUNCTIONS)
 
 
 def is_function(name: str) -> bool:
     """Whether a name is that of a scalar function."""
-    return name in _FUNCTIONS
+    return name in _FUNCTIONS or name in later.scalar_names()
 
 
 def lookup(name: str) -> ScalarFunction:
@@ -202,8 +209,10 @@ def lookup(name: str) -> ScalarFunction:
     if isinstance(name, Named):
         return name.definition
     function = _FUNCTIONS.get(name)
+    if function is None and later.bring_scalar(name):
+        function = _FUNCTIONS[name]
     if function is None:
-        near = difflib.get_close_matches(name, _FUNCTIONS, n=3)
+        near = difflib.get_close_matches(name, sorted(function_names()), n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else None
         raise ProgrammingError(f"unknown function {name}", hint=hint)
     return function

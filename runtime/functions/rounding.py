@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from kpg.runtime.functions import numerics, spans, vectors
 from kpg.runtime.functions.registry import Composition, Memoized, Overload, Signature, Vector, Words, scalar
-from kpg.runtime.functions.rules import fixed, is_unknown, kinds, numeric, same
+from kpg.runtime.functions.rules import fixed, is_exact_or_numeric, is_unknown, kinds, numeric, same
 from kpg.runtime.scalar import Call, If, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, DOUBLE, INTEGER, NUMERIC, Kind, Type, decimal
 
@@ -43,6 +43,44 @@ def _signed(types: tuple[Type, ...]) -> Signature | None:
 _number = same(lambda type_: type_.is_exact or type_.is_float)
 _interval = same(kinds(Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH))
 _double = fixed(DOUBLE, DOUBLE)
+
+
+def _decimals(types: tuple[Type, ...]) -> Signature | None:
+    """Exact numbers, one of which is no integer: as NUMERIC. Integers alone are DOUBLE, as in Postgres."""
+    if not 1 <= len(types) <= 2 or not all(
+        is_unknown(type_) or is_exact_or_numeric(type_) for type_ in types
+    ):
+        return None
+    if all(is_unknown(type_) or type_.is_integer for type_ in types):
+        return None
+    return Signature((NUMERIC,) * len(types), NUMERIC)
+
+
+def _one_decimal(types: tuple[Type, ...]) -> Signature | None:
+    return _decimals(types) if len(types) == 1 else None
+
+
+def _two_decimals(types: tuple[Type, ...]) -> Signature | None:
+    return _decimals(types) if len(types) == 2 else None
+
+
+def _two_integers(types: tuple[Type, ...]) -> Signature | None:
+    """For log, which Postgres has of two NUMERICs only."""
+    fits = len(types) == 2 and all(type_.is_integer or is_unknown(type_) for type_ in types)
+    return Signature((NUMERIC, NUMERIC), NUMERIC) if fits else None
+
+
+def _powers(name: str) -> Memoized:
+    """A function of ``powers``, which is imported by expressions that call it."""
+
+    def build(call: Call) -> Callable[..., object]:
+        from kpg.runtime.functions import powers
+
+        found: Callable[..., object] = getattr(powers, name)
+        return found
+
+    return Memoized(build)
+
 
 scalar(
     "neg",
@@ -117,6 +155,17 @@ def _numeric_places(types: tuple[Type, ...]) -> Signature | None:
     return Signature((NUMERIC, INTEGER), NUMERIC) if known and known.result.kind is Kind.NUMERIC else None
 
 
+def _exact_places(types: tuple[Type, ...]) -> Signature | None:
+    known = _places(types)
+    return known if known is not None and known.result.is_exact else None
+
+
+def _truncate_places(call: Call) -> Scalar:
+    """As of NUMERIC: what is cut off is little, so that the value fits."""
+    cut = _call("trunc", NUMERIC, _call("cast", NUMERIC, call.args[0]), call.args[1])
+    return _call("cast", call.type, cut)
+
+
 def _round_places(call: Call) -> Callable[..., Words]:
     type_ = call.args[0].type
     return vectors.round_places if type_.is_float else vectors.round_decimals(type_.scale)
@@ -154,11 +203,12 @@ scalar(
 scalar(
     "trunc",
     "a number",
-    "The whole number towards zero.",
-    {"trunc(-1.5)": "-1", "trunc(2.7e0)": "2e0"},
+    "The whole number towards zero, or so many decimal places kept.",
+    {"trunc(-1.5)": "-1", "trunc(2.7e0)": "2e0", "trunc(42.4382, 2)": "42.43"},
     Overload(_whole, Composition(_truncate)),
     Overload(numeric, Memoized(lambda call: numerics.cut_to)),
     Overload(_numeric_places, Memoized(lambda call: numerics.cut_to)),
+    Overload(_exact_places, Composition(_truncate_places)),
     Overload(_double, Vector(lambda call: vectors.trunc)),
 )
 scalar(
@@ -166,7 +216,7 @@ scalar(
     "a number",
     "Square root; an error below 0.",
     {"sqrt(16)": "4e0", "sqrt(CAST(NULL AS DOUBLE PRECISION))": "NULL"},
-    Overload(numeric, numerics.ROOT),
+    Overload(_one_decimal, numerics.ROOT),
     Overload(_double, Vector(lambda call: vectors.sqrt)),
 )
 scalar(
@@ -181,6 +231,7 @@ scalar(
     "a number",
     "e to the power of the number.",
     {"exp(0)": "1e0"},
+    Overload(_one_decimal, _powers("exp")),
     Overload(_double, Vector(lambda call: vectors.exp)),
 )
 scalar(
@@ -188,6 +239,7 @@ scalar(
     "a number",
     "Natural logarithm; an error at 0 and below.",
     {"ln(1)": "0e0"},
+    Overload(_one_decimal, _powers("ln")),
     Overload(_double, Vector(lambda call: vectors.ln)),
 )
 scalar(
@@ -195,6 +247,9 @@ scalar(
     "a number, or a base and a number",
     "Logarithm, to base 10 unless a base is given.",
     {"log(1000)": "3e0", "log(2, 8)": "3e0"},
+    Overload(_one_decimal, _powers("log10")),
+    Overload(_two_decimals, _powers("log")),
+    Overload(_two_integers, _powers("log")),
     Overload(_double, Vector(lambda call: vectors.log10)),
     Overload(fixed(DOUBLE, DOUBLE, DOUBLE), Vector(lambda call: vectors.log_base)),
 )
@@ -203,5 +258,6 @@ scalar(
     "two numbers",
     "The first to the power of the second.",
     {"power(2, 10)": "1024e0"},
+    Overload(_two_decimals, _powers("power")),
     Overload(fixed(DOUBLE, DOUBLE, DOUBLE), Vector(lambda call: vectors.power)),
 )

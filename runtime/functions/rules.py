@@ -95,6 +95,10 @@ def common_type(types: tuple[Type, ...]) -> Type | None:
     return TEXT if is_unknown(result) else result
 
 
+def is_exact_or_numeric(type_: Type) -> bool:
+    return type_.is_exact or type_.kind is Kind.NUMERIC
+
+
 def fixed(result: Type, *args: Type) -> Rule:
     """Exactly these arguments, or what is cast to them without loss of meaning."""
 

@@ -1,7 +1,8 @@
 """``generate_series``: numbers, dates and times from a first one on to a last one."""
 
+import calendar
 import datetime
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -11,17 +12,22 @@ from kpg.runtime.functions.tables import Listing, RowOverload, RowSignature, Ser
 from kpg.runtime.types import (
     BIGINT,
     INTEGER,
-    INTERVAL_DAY,
-    INTERVAL_MONTH,
+    INTERVAL,
     MAX_DECIMAL_PRECISION,
+    TEXT,
     TIMESTAMP,
+    TIMESTAMPTZ,
     Kind,
     Type,
     decimal,
 )
+from kpg.runtime.values.intervals import Interval, span
+from kpg.runtime.values.words import DAY
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 EPOCH: Final = datetime.datetime(1970, 1, 1)
+SPANS: Final = frozenset({Kind.INTERVAL, Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH})
+MOMENTS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
 
@@ -60,43 +66,55 @@ def _decimals(types: tuple[Type, ...]) -> RowSignature | None:
     return RowSignature((common,) * len(types), ("",), (common,), nullable=False)
 
 
-def _stamps(*steps: Kind) -> Callable[[tuple[Type, ...]], RowSignature | None]:
-    def rule(types: tuple[Type, ...]) -> RowSignature | None:
-        if len(types) != 3 or types[2].kind not in steps:
-            return None
-        dated = (Kind.DATE, Kind.TIMESTAMP)
-        if not all(type_.kind in dated or is_unknown(type_) for type_ in types[:2]):
-            return None
-        step = INTERVAL_MONTH if types[2].kind is Kind.INTERVAL_MONTH else INTERVAL_DAY
-        return RowSignature((TIMESTAMP, TIMESTAMP, step), ("",), (TIMESTAMP,), nullable=False)
+def _stamps(types: tuple[Type, ...]) -> RowSignature | None:
+    """Two moments, of which dates have a time zone as in Postgres, and an interval."""
+    if len(types) not in (3, 4) or not (is_unknown(types[2]) or types[2].kind in SPANS):
+        return None
+    known = [type_ for type_ in types[:2] if not is_unknown(type_)]
+    if not known or any(type_.kind not in MOMENTS for type_ in known):
+        return None
+    moment = TIMESTAMP if any(type_.kind is Kind.TIMESTAMP for type_ in known) else TIMESTAMPTZ
+    if len(types) == 4:
+        zoned = types[3].is_text or is_unknown(types[3])
+        return (
+            RowSignature((TIMESTAMPTZ, TIMESTAMPTZ, INTERVAL, TEXT), ("",), (TIMESTAMPTZ,), False)
+            if zoned
+            else None
+        )
+    return RowSignature((moment, moment, INTERVAL), ("",), (moment,), nullable=False)
 
-    return rule
 
-
-def _by_months(start: int, stop: int, step: int) -> Iterable[tuple[int]]:
+def _moments(start: int, stop: int, step: Interval, zone: str = "UTC") -> Iterable[tuple[int]]:
     """Months are added to what came before, whose day may have been cut to a month's last."""
-    if step == 0:
-        raise ValueError("step size cannot be zero")
+    if zone.upper() not in ("UTC", "GMT", "Z"):
+        raise ValueError(f'time zone "{zone}" is not supported')
+    length = span(step)
+    if not length:
+        raise ValueError("step size cannot equal zero")
+    fixed = step.days * DAY + step.microseconds
+    if not step.months:
+        yield from zip(range(start, stop + (1 if length > 0 else -1), fixed), strict=False)
+        return
     at = start
-    while at <= stop if step > 0 else at >= stop:
+    while at <= stop if length > 0 else at >= stop:
         yield (at,)
-        at = plus_months(at, step)
+        at = plus_months(at, step.months) + fixed
 
 
 def plus_months(stamp: int, months: int) -> int:
     """A timestamp so many months later, on the last day of the month if that has fewer days."""
     moment = EPOCH + stamp * MICROSECOND
     year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
-    month += 1
-    following = datetime.date(year + month // 12, month % 12 + 1, 1)
-    last = (following - datetime.timedelta(days=1)).day
-    moved = moment.replace(year=year, month=month, day=min(moment.day, last))
+    if not 1 <= year <= 9999:
+        raise ValueError("timestamp out of range")
+    last = calendar.monthrange(year, month + 1)[1]
+    moved = moment.replace(year=year, month=month + 1, day=min(moment.day, last))
     return (moved - EPOCH) // MICROSECOND
 
 
 rows(
     "generate_series",
-    "a first and a last number and optionally a step, or two timestamps and an interval",
+    "a first and a last number and optionally a step, or two moments and an interval",
     "The numbers or times from the first on, as far as the last, by steps of 1 or of the third argument.",
     {
         "generate_series(2, 4)": "(2), (3), (4)",
@@ -106,6 +124,5 @@ rows(
     },
     RowOverload(_integers, Series(_count, _make)),
     RowOverload(_decimals, Series(_count, _make)),
-    RowOverload(_stamps(Kind.INTERVAL_DAY), Series(_count, _make)),
-    RowOverload(_stamps(Kind.INTERVAL_MONTH), Listing(lambda args, types: _by_months)),
+    RowOverload(_stamps, Listing(lambda args, types: _moments)),
 )

@@ -31,6 +31,12 @@ INFIX: Final = {
     "ilike": "ILIKE",
     "is_distinct": "IS DISTINCT FROM",
     "is_not_distinct": "IS NOT DISTINCT FROM",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "#",
+    "shift_left": "<<",
+    "shift_right": ">>",
+    "regexp_imatch": "~*",
 }
 POSTFIX: Final = {
     "is_null": "IS NULL",
@@ -38,8 +44,8 @@ POSTFIX: Final = {
     "is_true": "IS TRUE",
     "is_false": "IS FALSE",
 }
-PREFIX: Final = {"not": "NOT ", "neg": "-"}
-SPELT: Final = {"in": "IN", "cast": "CAST", "regexp_matches": "~"}
+PREFIX: Final = {"not": "NOT ", "neg": "-", "bitwise_not": "~"}
+SPELT: Final = {"in": "IN", "cast": "CAST", "similar_to": "SIMILAR TO"}
 
 
 def spelling(name: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions import later
 from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Kind, Type
@@ -114,21 +115,31 @@ def rows(
 
 def row_functions() -> Iterator[RowFunction]:
     """Every registered function that makes rows, by name."""
+    later.bring_all()
     return iter(sorted(_FUNCTIONS.values(), key=lambda function: function.name))
 
 
 def makes_rows(name: str) -> bool:
     """Whether a name is that of a function that makes rows."""
-    return name in _FUNCTIONS
+    return name in _FUNCTIONS or name in later.row_names()
+
+
+def row_function_names() -> frozenset[str]:
+    """The names of all functions that make rows, those included that are not defined yet."""
+    return later.row_names().union(_FUNCTIONS)
 
 
 def _lookup(name: str) -> RowFunction:
-    return name.definition if isinstance(name, Named) else _FUNCTIONS[name]
+    if isinstance(name, Named):
+        return name.definition
+    if name not in _FUNCTIONS:
+        later.bring_rows(name)
+    return _FUNCTIONS[name]
 
 
 def near_names(name: str) -> list[str]:
     """The names that a misspelt one may have been meant for."""
-    return difflib.get_close_matches(name, _FUNCTIONS, n=3)
+    return difflib.get_close_matches(name, sorted(row_function_names()), n=3)
 
 
 def resolve_rows(name: str, arg_types: tuple[Type, ...]) -> RowSignature:

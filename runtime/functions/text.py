@@ -41,13 +41,26 @@ _test = fixed(BOOLEAN, TEXT, TEXT)
 @memoized("upper", "text", _text, {"upper('aé')": "'AÉ'"})
 def upper(string: str) -> str:
     """Upper case."""
-    return string.upper()
+    result = string.upper()
+    return result if len(result) == len(string) else "".join(map(_one_upper, string))
+
+
+def _one_upper(character: str) -> str:
+    """A character stays one: there is none for the capital of some."""
+    result = character.upper()
+    return result if len(result) == 1 else character
 
 
 @memoized("lower", "text", _text, {"lower('ABC')": "'abc'"})
 def lower(string: str) -> str:
     """Lower case."""
+    if "Σ" in string or "İ" in string:
+        return "".join(map(_one_lower, string))
     return string.lower()
+
+
+def _one_lower(character: str) -> str:
+    return character.lower()[0]
 
 
 @memoized("length", "text", fixed(INTEGER, TEXT), {"length('é')": "1", "length('')": "0"})
@@ -94,11 +107,28 @@ def _substring(string: str, start: int, count: int | None = None) -> str:
     return string[max(start - 1, 0) : max(start + count - 1, 0)]
 
 
+def _matched(string: str, pattern: str) -> object:
+    from kpg.runtime.functions.regexps import substring
+
+    return substring(string, pattern)
+
+
+def _similar(call: Call) -> Scalar:
+    return Call("similar_substring", call.args, TEXT)
+
+
 scalar(
     "substring",
-    "text, a position and optionally a length",
-    "The characters from a position (the first is 1) on, at most so many.",
-    {"substring('13-PHONE', 1, 2)": "'13'", "substring('abc', 2)": "'bc'", "substring('abc' FROM 3)": "'c'"},
+    "text and a position and optionally a length, or a regular expression",
+    "The characters from a position (from 1) on, at most so many; or what an expression matches first.",
+    {
+        "substring('13-PHONE', 1, 2)": "'13'",
+        "substring('abc', 2)": "'bc'",
+        "substring('abc' FROM 3)": "'c'",
+        "substring('Thomas' FROM '...$')": "'mas'",
+    },
+    Overload(_text_text, Memoized(lambda call: _matched)),
+    Overload(fixed(TEXT, TEXT, TEXT, TEXT), Composition(_similar)),
     Overload(_text_integer, Memoized(lambda call: _substring)),
     Overload(fixed(TEXT, TEXT, INTEGER, INTEGER), Memoized(lambda call: _substring)),
 )
@@ -153,12 +183,25 @@ def _texts(types: tuple[Type, ...]) -> Signature | None:
     """Two arguments or more, of any types that texts can be made of."""
     if len(types) < 2 or not all(is_unknown(type_) or castable(type_, TEXT) for type_ in types):
         return None
-    return Signature((TEXT,) * len(types), TEXT)
+    return Signature(tuple(map(shown_type, types)), TEXT)
+
+
+def shown_type(type_: Type) -> Type:
+    """What an argument that is shown is cast to: truth values are shown by one letter."""
+    return BOOLEAN if type_ == BOOLEAN else TEXT
+
+
+def shown(value: Scalar) -> Scalar:
+    """The text that a value is shown by."""
+    return Call("$letter", (value,), TEXT) if value.type == BOOLEAN else value
+
+
+primitive("$letter", Memoized(lambda call: lambda value: "t" if value else "f"))
 
 
 def _concat_ws(call: Call) -> Scalar:
     """Each text with a separator before it, nothing for NULL; of that, what follows the first separator."""
-    separator, *texts = call.args
+    separator, *texts = map(shown, call.args)
     parts = (Call("concat", (separator, text), TEXT) for text in texts)
     known = (Call("coalesce", (part, Literal("", TEXT)), TEXT) for part in parts)
     whole = reduce(lambda left, right: Call("concat", (left, right), TEXT), known)
@@ -257,34 +300,10 @@ for _name, _pad, _what, _example in (
     )
 
 
-def _regexp(call: Call) -> Callable[[str, str], bool]:
-    pattern = call.args[1]
-    if isinstance(pattern, Literal) and isinstance(pattern.value, str):
-        try:
-            re.compile(pattern.value)
-        except re.error as error:
-            raise ProgrammingError(f"bad regular expression '{pattern.value}': {error}") from error
-
-    def search(string: str, pattern: str) -> bool:
-        try:
-            return re.search(pattern, string) is not None
-        except re.error as error:
-            raise ValueError(str(error)) from error
-
-    return search
-
-
-scalar(
-    "regexp_matches",
-    "text and a regular expression",
-    "Whether the expression matches anywhere in the text.",
-    {"regexp_matches('abc', 'b.')": "TRUE", "regexp_matches('abc', '^b')": "FALSE"},
-    Overload(_test, Memoized(_regexp)),
-)
-
-
 def tokens(pattern: str, escape: str) -> tuple[int, ...]:
     """A LIKE pattern as bytes, ANY_CHARACTER for ``_`` and ANY_STRING for ``%``."""
+    if len(escape) > 1:
+        raise ValueError("an escape must be empty or one character")
     result: list[int] = []
     characters = iter(pattern)
     for character in characters:

@@ -28,8 +28,18 @@ SYNTAX: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.Div: ("div", ("this", "expression")),
     exp.Mod: ("mod", ("this", "expression")),
     exp.DPipe: ("concat", ("this", "expression")),
-    exp.RegexpLike: ("regexp_matches", ("this", "expression")),
-    exp.Substring: ("substring", ("this", "start", "length")),
+    exp.RegexpLike: ("regexp_like", ("this", "expression")),
+    exp.RegexpILike: ("regexp_imatch", ("this", "expression")),
+    exp.SimilarTo: ("similar_to", ("this", "expression")),
+    exp.StartsWith: ("starts_with", ("this", "expression")),
+    exp.Sqrt: ("sqrt", ("this",)),
+    exp.Cbrt: ("cbrt", ("this",)),
+    exp.BitwiseAnd: ("bitwise_and", ("this", "expression")),
+    exp.BitwiseOr: ("bitwise_or", ("this", "expression")),
+    exp.BitwiseXor: ("bitwise_xor", ("this", "expression")),
+    exp.BitwiseNot: ("bitwise_not", ("this",)),
+    exp.BitwiseLeftShift: ("shift_left", ("this", "expression")),
+    exp.BitwiseRightShift: ("shift_right", ("this", "expression")),
     exp.StrPosition: ("position", ("this", "substr")),
 }
 """What is written otherwise than as a call: operators, and calls with words between the arguments."""
@@ -45,10 +55,6 @@ OUTPUT_NAMES: Final[dict[type[exp.Expr], str]] = {
 """The names that Postgres gives to columns of a function, where sqlglot has another."""
 
 
-NAMED_BY: Final[dict[type[exp.Expr], tuple[str, ...]]] = {exp.Trim: ("position",)}
-"""The parts of a node that say which function it is, and are no arguments."""
-
-
 def function_of(node: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
     """The registered function that a node of sqlglot's means, and the parts that are its arguments.
 
@@ -56,8 +62,6 @@ def function_of(node: exp.Expr) -> tuple[str, tuple[str, ...]] | None:
     syntax of their own, and other names that sqlglot takes for one that is registered (``char_length``).
     """
     match node:
-        case exp.Trim(args={"position": "LEADING" | "TRAILING" as side}):
-            return "ltrim" if side == "LEADING" else "rtrim", ("this", "expression")
         case _ if type(node) in SYNTAX:
             return SYNTAX[type(node)]
         case exp.Func() if not isinstance(node, exp.Anonymous | exp.Concat):

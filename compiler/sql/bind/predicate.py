@@ -107,11 +107,16 @@ def _row_comparison(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 
 def _between(binding: Binding, scope: Scope, node: exp.Between) -> Scalar:
     only(node, binding.source, "this", "low", "high", "negate", "symmetric")
-    if node.args.get("symmetric"):
-        binding.refuse("BETWEEN SYMMETRIC", node)
     value, low, high = (binding.expression(scope, node.args[part]) for part in ("this", "low", "high"))
+    found = _within(binding, value, low, high, node)
+    if node.args.get("symmetric"):
+        found = call(binding, "or", [found, _within(binding, value, high, low, node)], node)
+    return _negated_if(binding, found, node)
+
+
+def _within(binding: Binding, value: Scalar, low: Scalar, high: Scalar, node: exp.Expr) -> Scalar:
     bounds = [call(binding, "ge", [value, low], node), call(binding, "le", [value, high], node)]
-    return _negated_if(binding, call(binding, "and", bounds, node), node)
+    return call(binding, "and", bounds, node)
 
 
 def _is(binding: Binding, scope: Scope, node: exp.Is) -> Scalar:
@@ -138,6 +143,10 @@ def _like(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if isinstance(node, exp.Escape):
         only(node, binding.source, "this", "expression")
         escape, pattern = node.expression, node.this
+    if isinstance(pattern, exp.SimilarTo):
+        only(pattern, binding.source, "this", "expression")
+        parts = [pattern.this, pattern.expression, escape]
+        return call(binding, "similar_to", [binding.expression(scope, part) for part in parts], node)
     if not isinstance(pattern, exp.Like | exp.ILike):
         binding.refuse("ESCAPE here", node)
     only(pattern, binding.source, "this", "expression", "negate")

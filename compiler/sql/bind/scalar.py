@@ -11,15 +11,7 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
 from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified
 from kpg.compiler.sql.bind.composite import bind_composite
-from kpg.compiler.sql.bind.functions import (
-    FIELDS,
-    NAMED_BY,
-    UNITS,
-    aggregate_of,
-    function_of,
-    listed,
-    own_call,
-)
+from kpg.compiler.sql.bind.functions import FIELDS, UNITS, aggregate_of, function_of, listed, own_call
 from kpg.compiler.sql.bind.intervals import bind_interval
 from kpg.compiler.sql.bind.literals import (
     from_text,
@@ -38,9 +30,12 @@ from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, window_function
 from kpg.runtime.functions.tables import RowFunction
+from kpg.runtime.functions.text import shown
 from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, DATE, INTERVAL, TEXT, TIMESTAMP, UNKNOWN
 
+COLLATIONS: Final = frozenset({"c", "posix", "ucs_basic", "default"})
+"""Orders by code point, which is the one that there is."""
 MAX_DEPTH: Final = 150
 """How deep expressions and queries may nest: everything that walks a scalar is recursive."""
 
@@ -62,6 +57,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     match node:
         case exp.Paren():
             only(node, source, "this")
+            return binding.expression(scope, node.this)
+        case exp.Collate() if node.expression.name.lower() in COLLATIONS:
             return binding.expression(scope, node.this)
         case exp.Column():
             only(node, source, "this", "table")
@@ -220,7 +217,7 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     known = function_of(node)
     if known is not None:
         name, parts = known
-        only(node, binding.source, *parts, *NAMED_BY.get(type(node), ()))
+        only(node, binding.source, *parts)
         operands = [part for name_ in parts for part in listed(node.args.get(name_))]
     elif isinstance(node, exp.Anonymous):
         only(node, binding.source, "this", "expressions")
@@ -253,7 +250,7 @@ def _concat(binding: Binding, scope: Scope, node: exp.Concat) -> Scalar:
     empty = Literal("", TEXT)
     texts: list[Scalar] = []
     for part in node.expressions:
-        value = settled(binding.expression(scope, part))
+        value = shown(settled(binding.expression(scope, part)))
         if not value.type.is_text and not castable(value.type, TEXT):
             binding.wrong(f"cannot cast {value.type} to {TEXT}", part)
         texts.append(call(binding, "coalesce", [coerce(value, TEXT), empty], node))

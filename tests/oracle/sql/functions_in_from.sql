@@ -66,7 +66,7 @@ select x from (select generate_series(1, 5) x) t where x > 3;
 select generate_series(1, 2) union all select generate_series(2, 3);
 with recursive r(n) as (select 1 union select g from r, generate_series(n, n + 2) g where n < 10) select * from r;
 with recursive r(n) as (select 1 union all select n * 2 + generate_series(0, 1) from r where n < 8) select * from r;
-with days as (select d::date as day from generate_series(timestamp '2020-02-27', '2020-03-01', interval '1 day') d)
+with days as (select d::date as day from generate_series(timestamp '2020-02-27', '2020-03-01', '1 day') d)
 select day, count(id) from days left join span on id = extract(day from day) group by day;
 insert into span select g, g - 1, g + 1 from generate_series(6, 8) g;
 update span set high = high + 1 where id < 3;

@@ -8,15 +8,19 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
+import kpg
+from kpg.database import Database
 from kpg.runtime.functions import ScalarFunction, functions
-
-from .expressions import evaluate, parse
 
 EXAMPLES = [
     pytest.param(function, sql, expected, id=f"{function.name}: {sql}")
     for function in functions()
     for sql, expected in function.examples.items()
 ]
+SPELT_OTHERWISE = {"bitwise_xor", "whole_quotient"}
+"""What DuckDB writes otherwise."""
+OTHERWISE = {"format", "octet_length", "similar_substring", "similar_to", "substring", "to_hex"}
+"""Functions that DuckDB has by these names, or this syntax, for something else."""
 IN_DUCKDB = {
     name for (name,) in duckdb.sql("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()
 }
@@ -25,7 +29,15 @@ IN_DUCKDB = {
 
 def is_in_duckdb(name: str, sql: str) -> bool:
     """Whether DuckDB has the function, or the syntax that an example writes it by."""
+    if name in OTHERWISE or name in SPELT_OTHERWISE:
+        return False
     return name in IN_DUCKDB or f"{name}(" not in sql
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    with kpg.connect() as connection:
+        yield connection
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +61,11 @@ def comparable(value: object) -> object:
 
 
 @pytest.mark.parametrize(("function", "sql", "expected"), EXAMPLES)
-def test_example_through_the_engine(function: ScalarFunction, sql: str, expected: str) -> None:
-    assert comparable(evaluate(parse(sql))) == comparable(evaluate(parse(expected)))
+def test_example_through_the_engine(
+    function: ScalarFunction, sql: str, expected: str, database: Database
+) -> None:
+    ((left, right),) = database.sql(f"SELECT {sql}, {expected}").fetchall()
+    assert comparable(left) == comparable(right)
 
 
 @pytest.mark.parametrize(

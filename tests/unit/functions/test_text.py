@@ -29,7 +29,7 @@ def value(expression: str) -> Any:
         ("concat_ws('', 'a', 'b')", "ab"),
         ("concat_ws(', ', '', '', 'c')", ", , c"),
         ("concat_ws(NULL, 'a')", None),
-        ("concat_ws('/', DATE '2024-02-29', 1.50, TRUE)", "2024-02-29/1.50/true"),
+        ("concat_ws('/', DATE '2024-02-29', 1.50, TRUE)", "2024-02-29/1.50/t"),
         ("cbrt(27)", 3.0),
         ("cbrt(-0.125)", -0.5),
         ("||/ 27.0", 3.0),

@@ -1,0 +1,132 @@
+"""Calls with words between the arguments, read as plain ones: ``SUBSTRING(a FROM 2)``, ``TRIM(BOTH FROM a)``.
+
+``Calls`` is a part of the dialect's parser; what is not a call in Postgres either (``IS NFC NORMALIZED``,
+``@ x``) becomes one here too.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from sqlglot import exp
+from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+FORMS: Final = ("NFC", "NFD", "NFKC", "NFKD")
+"""The normalization forms of Unicode."""
+TRIMS: Final = {"BOTH": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
+
+WHOLE_QUOTIENT: Final = "whole_quotient"
+"""The function that calls of Postgres' ``div`` mean: the registry has ``/`` by that name."""
+
+
+def plain(name: str, *args: exp.Expr | None) -> exp.Anonymous:
+    """A call by a name."""
+    return exp.Anonymous(this=name, expressions=[arg for arg in args if arg is not None])
+
+
+class Calls(PostgresParser):
+    """The parser's methods that read such calls, after the parenthesis."""
+
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr | None]]] = {
+        **PostgresParser.FUNCTION_PARSERS,
+        "NORMALIZE": lambda self: self.read_normalize(),
+        "OVERLAY": lambda self: self.read_overlay(),
+        "SUBSTRING": lambda self: self.read_substring(),
+        "TRIM": lambda self: self.read_trim(),
+    }
+    PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **PostgresParser.PRIMARY_PARSERS,
+        TokenType.BYTE_STRING: lambda self, token: self.read_escapes(token),
+        TokenType.UNICODE_STRING: lambda self, token: self.read_escapes(token),
+    }
+    UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **PostgresParser.UNARY_PARSERS,
+        TokenType.PARAMETER: lambda self: self.read_at_sign(),
+        # Operators that are not of arithmetic bind less than those that are, also before their operand.
+        TokenType.RLIKE: lambda self: self.expression(exp.BitwiseNot(this=self._parse_term())),
+        TokenType.PIPE_SLASH: lambda self: self.expression(exp.Sqrt(this=self._parse_term())),
+        TokenType.DPIPE_SLASH: lambda self: self.expression(exp.Cbrt(this=self._parse_term())),
+    }
+
+    def read_substring(self) -> exp.Expr:
+        """A text, and a place, a length or a pattern."""
+        args = self._parse_csv(self._parse_bitwise)
+        start = length = None
+        if self._match_text_seq("SIMILAR"):
+            pattern = self._parse_bitwise()
+            self._match_text_seq("ESCAPE")
+            return plain("similar_substring", args[0], pattern, self._parse_bitwise())
+        while self._curr is not None:
+            if start is None and self._match(TokenType.FROM):
+                start = self._parse_bitwise()
+            elif length is None and self._match(TokenType.FOR):
+                length = self._parse_bitwise()
+            else:
+                break
+        if length is not None and start is None:
+            start = exp.Literal.number(1)
+        return plain("substring", *args, start, length)
+
+    def read_overlay(self) -> exp.Expr:
+        """A text, what is put in its place, and where."""
+        args: list[exp.Expr | None] = [*self._parse_csv(self._parse_bitwise)]
+        for word in ("PLACING", "FROM", "FOR"):
+            if self._match_text_seq(word):
+                args.append(self._parse_bitwise())
+        return plain("overlay", *args)
+
+    def read_trim(self) -> exp.Expr:
+        """What is removed at which end of a text; either may be left out."""
+        name = "btrim"
+        if self._match_texts(TRIMS):
+            name = TRIMS[self._prev.text.upper()]
+        if self._match(TokenType.FROM):
+            return plain(name, *self._parse_csv(self._parse_bitwise))
+        args = self._parse_csv(self._parse_bitwise)
+        if self._match(TokenType.FROM):
+            return plain(name, *self._parse_csv(self._parse_bitwise), *args)
+        return plain(name, *args)
+
+    def read_normalize(self) -> exp.Expr:
+        """A text, and a form that is a word."""
+        text = self._parse_bitwise()
+        return plain("normalize", text, self._form() if self._match(TokenType.COMMA) else None)
+
+    def _form(self) -> exp.Expr | None:
+        if self._match_texts(FORMS):
+            return exp.Literal.string(self._prev.text.upper())
+        return self._parse_bitwise()
+
+    def read_escapes(self, token: Token) -> exp.Expr:
+        """``E'...'`` or ``U&'...'``, which the text has as it was written."""
+        from kpg.compiler.sql.escapes import escaped, unicode
+
+        written = self.sql[token.start : token.end + 1]
+        try:
+            if token.token_type is TokenType.BYTE_STRING:
+                value = escaped(written)
+            else:
+                sign = self._parse_string() if self._match_text_seq("UESCAPE") else None
+                value = unicode(written, sign.name if sign is not None else "\\")
+        except ValueError as error:
+            self.raise_error(f"Invalid constant ({error})", token)
+            raise
+        return self.expression(exp.Literal.string(value), token)
+
+    def read_at_sign(self) -> exp.Expr | None:
+        """``@ x``, the absolute value; another sign begins a parameter."""
+        if self._prev.text == "@":
+            return plain("abs", self._parse_term())
+        self._retreat(self._index - 1)
+        return self._parse_type()
+
+    def _parse_is(self, this: exp.Expr | None) -> exp.Expr | None:
+        """``IS [NOT] [form] NORMALIZED``, and whatever else sqlglot reads."""
+        start = self._index
+        negated = bool(self._match(TokenType.NOT))
+        form = exp.Literal.string(self._prev.text.upper()) if self._match_texts(FORMS) else None
+        if self._match_text_seq("NORMALIZED"):
+            found = plain("is_normalized", this, form)
+            return exp.Not(this=found) if negated else found
+        self._retreat(start)
+        return super()._parse_is(this)

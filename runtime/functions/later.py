@@ -1,0 +1,60 @@
+"""Functions whose modules are imported when one of their names is first met.
+
+A program that calls none of them does not pay for them at its start. A module of this list defines exactly
+the functions that are listed under it.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Final
+
+SCALARS: Final[Mapping[str, str]] = {
+    "integers": "gcd lcm factorial whole_quotient width_bucket scale min_scale trim_scale",
+    "bits": "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right",
+    "regexps": """regexp_like regexp_replace regexp_count regexp_instr regexp_substr similar_to regexp_imatch
+        similar_substring""",
+    "strings": """translate overlay chr ascii octet_length bit_length btrim quote_literal quote_ident
+        quote_nullable to_hex format unistr normalize is_normalized""",
+    "trigonometry": """sin cos tan cot asin acos atan atan2 sind cosd tand cotd asind acosd atand atan2d
+        sinh cosh tanh asinh acosh atanh degrees radians pi erf erfc""",
+}
+"""The names of scalar functions, by module."""
+
+ROWS: Final[Mapping[str, str]] = {"series": "generate_series"}
+"""The names of functions that make rows, by module."""
+
+_SCALARS: Final = {name: module for module, names in SCALARS.items() for name in names.split()}
+_ROWS: Final = {name: module for module, names in ROWS.items() for name in names.split()}
+
+
+def scalar_names() -> frozenset[str]:
+    """The names of all scalar functions that are defined when they are asked for."""
+    return frozenset(_SCALARS)
+
+
+def row_names() -> frozenset[str]:
+    """The names of all functions that make rows that are defined when they are asked for."""
+    return frozenset(_ROWS)
+
+
+def bring_scalar(name: str) -> bool:
+    """Define the scalar function of that name; whether there is one here."""
+    return _brought(_SCALARS.get(name))
+
+
+def bring_rows(name: str) -> bool:
+    """Define the function of that name that makes rows; whether there is one here."""
+    return _brought(_ROWS.get(name))
+
+
+def bring_all() -> None:
+    """Define all functions."""
+    for module in (*SCALARS, *ROWS):
+        _brought(module)
+
+
+def _brought(module: str | None) -> bool:
+    if module is None:
+        return False
+    import_module(f"kpg.runtime.functions.{module}")
+    return True

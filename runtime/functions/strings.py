@@ -1,0 +1,310 @@
+"""The less common text functions of Postgres: codes, quotes, translation, FORMAT, Unicode.
+
+Positions count characters from 1.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import Final
+
+from kpg.runtime.functions.casts import castable
+from kpg.runtime.functions.registry import (
+    Composition,
+    Memoized,
+    NullRule,
+    Overload,
+    Signature,
+    memoized,
+    primitive,
+    scalar,
+)
+from kpg.runtime.functions.rules import fixed, is_unknown, same
+from kpg.runtime.functions.text import shown, shown_type
+from kpg.runtime.scalar import Call, Literal, Scalar
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, TEXT, Type
+
+_text = fixed(TEXT, TEXT)
+PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
+_WORDS: Final = """
+    all analyse analyze and any array as asc asymmetric authorization between bigint binary bit boolean
+    both case cast char character check coalesce collate collation column concurrently constraint create
+    cross current_catalog current_date current_role current_schema current_time current_timestamp
+    current_user dec decimal default deferrable desc distinct do else end except exists extract false
+    fetch float for foreign freeze from full grant greatest group grouping having ilike in initially
+    inner inout int integer intersect interval into is isnull join lateral leading least left like limit
+    localtime localtimestamp national natural nchar none normalize not notnull null nullif numeric
+    offset on only or order out outer overlaps overlay placing position precision primary real
+    references returning right row select session_user setof similar smallint some substring symmetric
+    table tablesample then time timestamp to trailing treat trim true union unique user using values
+    varchar variadic verbose when where window with xmlattributes xmlconcat xmlelement xmlexists
+    xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable
+"""
+RESERVED: Final = frozenset(_WORDS.split())
+"""The words that a name has to be quoted for."""
+SPECIFIER: Final = re.compile(r"%(?:(\d+)\$)?(-)?(?:(\d+)|\*(?:(\d+)\$)?)?(.)?", re.DOTALL)
+ESCAPE: Final = re.compile(
+    r"\\(?:(\\)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|\+([0-9a-fA-F]{6})|([0-9a-fA-F]{4}))?"
+)
+FORMS: Final = ("NFC", "NFD", "NFKC", "NFKD")
+
+
+@memoized(
+    "translate", "three texts", fixed(TEXT, TEXT, TEXT, TEXT), {"translate('12345', '143', 'ax')": "'a2x5'"}
+)
+def translate(string: str, old: str, new: str) -> str:
+    """Each character that is in the second text replaced by that at its place in the third, or left out."""
+    table: dict[int, str | None] = {}
+    for place, character in enumerate(old):
+        table.setdefault(ord(character), new[place] if place < len(new) else None)
+    return string.translate(table)
+
+
+def _overlay(string: str, new: str, start: int, count: int | None = None) -> str:
+    if start < 1:
+        raise ValueError("negative substring length")
+    end = start - 1 + (len(new) if count is None else count)
+    return string[: start - 1] + new + string[max(end, 0) :]
+
+
+scalar(
+    "overlay",
+    "text, what is put in its place, a position and optionally a length",
+    "The characters from a position on, as many as the new text has or as are said, replaced by it.",
+    {"overlay('Txxxxas' PLACING 'hom' FROM 2 FOR 4)": "'Thomas'", "overlay('abcd', 'X', 2)": "'aXcd'"},
+    Overload(fixed(TEXT, TEXT, TEXT, INTEGER), Memoized(lambda call: _overlay)),
+    Overload(fixed(TEXT, TEXT, TEXT, INTEGER, INTEGER), Memoized(lambda call: _overlay)),
+)
+
+
+@memoized("chr", "a code point", fixed(TEXT, INTEGER), {"chr(65)": "'A'", "chr(8364)": "'€'"})
+def character(code: int) -> str:
+    """The character of a Unicode code point."""
+    if code == 0:
+        raise ValueError("null character not permitted")
+    if not 0 < code <= 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+        raise ValueError("requested character not valid for encoding")
+    return chr(code)
+
+
+@memoized("ascii", "text", fixed(INTEGER, TEXT), {"ascii('x')": "120", "ascii('')": "0"})
+def code_point(string: str) -> int:
+    """The Unicode code point of the first character; 0 if there is none."""
+    return ord(string[0]) if string else 0
+
+
+@memoized(
+    "octet_length", "text", fixed(INTEGER, TEXT), {"octet_length('jose')": "4", "octet_length('é')": "2"}
+)
+def octet_length(string: str) -> int:
+    """Number of bytes in UTF-8."""
+    return len(string.encode())
+
+
+@memoized("bit_length", "text", fixed(INTEGER, TEXT), {"bit_length('jose')": "32"})
+def bit_length(string: str) -> int:
+    """Number of bits in UTF-8."""
+    return len(string.encode()) * 8
+
+
+scalar(
+    "btrim",
+    "text, and optionally the characters to remove",
+    "Without blanks, or the given characters, at both ends.",
+    {"btrim('xyxtrimyyx', 'xyz')": "'trim'"},
+    Overload(_text, Composition(lambda call: Call("trim", call.args, TEXT))),
+    Overload(fixed(TEXT, TEXT, TEXT), Composition(lambda call: Call("trim", call.args, TEXT))),
+)
+
+
+def quoted(string: str) -> str:
+    """A text as a constant of SQL."""
+    doubled = string.replace("'", "''")
+    return f" E'{doubled.replace(chr(92), chr(92) * 2)}'" if "\\" in string else f"'{doubled}'"
+
+
+def quoted_name(string: str) -> str:
+    """A name of SQL, in quotes where it needs them."""
+    if PLAIN_NAME.fullmatch(string) and string not in RESERVED:
+        return string
+    return '"' + string.replace('"', '""') + '"'
+
+
+def _as_text(types: tuple[Type, ...]) -> Signature | None:
+    if len(types) != 1 or not (is_unknown(types[0]) or castable(types[0], TEXT)):
+        return None
+    return Signature((TEXT,), TEXT)
+
+
+def _literal(string: str) -> str:
+    return quoted(string).lstrip(" ")
+
+
+scalar(
+    "quote_literal",
+    "a value",
+    "The value as a quoted constant of SQL.",
+    {"quote_literal('O''Reilly')": "'''O''''Reilly'''", "quote_literal(42)": "'''42'''"},
+    Overload(_as_text, Memoized(lambda call: _literal)),
+)
+scalar(
+    "quote_ident",
+    "text",
+    "The text as a name of SQL, in double quotes where it needs them.",
+    {"quote_ident('Foo bar')": "'\"Foo bar\"'", "quote_ident('foo')": "'foo'"},
+    Overload(_text, Memoized(lambda call: quoted_name)),
+)
+
+
+def _or_null(call: Call) -> Scalar:
+    return Call("coalesce", (Call("quote_literal", call.args, TEXT), Literal("NULL", TEXT)), TEXT)
+
+
+scalar(
+    "quote_nullable",
+    "a value",
+    "The value as a quoted constant of SQL; the word NULL for NULL.",
+    {"quote_nullable(NULL)": "'NULL'", "quote_nullable('a')": "'''a'''"},
+    Overload(_as_text, Composition(_or_null)),
+    nulls=NullRule.OWN,
+)
+
+
+def _hex(bits: int) -> Memoized:
+    return Memoized(lambda call: lambda number: f"{number & ((1 << bits) - 1):x}")
+
+
+scalar(
+    "to_hex",
+    "an integer",
+    "The number in hexadecimal digits, a negative one as two's complement.",
+    {"to_hex(255)": "'ff'"},
+    Overload(same(lambda type_: type_ == BIGINT, result=TEXT), _hex(64)),
+    Overload(fixed(TEXT, INTEGER), _hex(32)),
+)
+
+
+def formatted(pattern: str, *values: str | None) -> str:
+    """As Postgres' FORMAT: ``%s`` a text, ``%I`` a name, ``%L`` a constant, with widths and positions."""
+    result: list[str] = []
+    end = following = 0
+
+    def argument(position: str | None) -> str | None:
+        nonlocal following
+        number = following if position is None else int(position) - 1
+        if number < 0:
+            raise ValueError("format specifies argument 0, but arguments are numbered from 1")
+        if number >= len(values):
+            raise ValueError("too few arguments for format()")
+        following = number + 1
+        return values[number]
+
+    for found in SPECIFIER.finditer(pattern):
+        result.append(pattern[end : found.start()])
+        end = found.end()
+        position, left, width, star, kind = found.groups()
+        if kind == "%" and found[0] == "%%":
+            result.append("%")
+            continue
+        if kind is None:
+            raise ValueError("unterminated format() type specifier")
+        if kind not in "sIL":
+            raise ValueError(f'unrecognized format() type specifier "{kind}"')
+        size = int(width or 0)
+        if "*" in found[0]:
+            size = int(argument(star) or 0)
+        text = _spelled(argument(position), kind)
+        result.append(text.ljust(abs(size)) if left or size < 0 else text.rjust(size))
+    return "".join((*result, pattern[end:]))
+
+
+def _spelled(value: str | None, kind: str) -> str:
+    match kind:
+        case "L":
+            return "NULL" if value is None else _literal(value)
+        case "I" if value is None:
+            raise ValueError("null values cannot be formatted as an SQL identifier")
+        case "I":
+            return quoted_name(value or "")
+        case _:
+            return value or ""
+
+
+def _formats(types: tuple[Type, ...]) -> Signature | None:
+    if not types or not all(is_unknown(type_) or castable(type_, TEXT) for type_ in types):
+        return None
+    return Signature(tuple(map(shown_type, types)), TEXT)
+
+
+def _packed(call: Call) -> Scalar:
+    """The arguments may be NULL, which the function takes as texts of their own: a mark before each."""
+    first, *rest = map(shown, call.args)
+    absent = Literal("-", TEXT)
+    marked = (Call("concat", (Literal("+", TEXT), arg), TEXT) for arg in rest)
+    given = tuple(Call("coalesce", (one, absent), TEXT) for one in marked)
+    return Call("$format_text", (first, *given), TEXT)
+
+
+def _unpacked(pattern: str, *values: str) -> str:
+    return formatted(pattern, *(value[1:] if value[0] == "+" else None for value in values))
+
+
+primitive("$format_text", Memoized(lambda call: _unpacked))
+scalar(
+    "format",
+    "a text with %s, %I and %L in it, and values",
+    "The text with the values in their places: as they are, as names or as constants of SQL.",
+    {
+        "format('Hello %s, %1$s', 'World')": "'Hello World, World'",
+        "format('%I is %L', 'a b', NULL)": "'\"a b\" is NULL'",
+        "format('%10s|%-5s|', 'x', 1)": "'         x|1    |'",
+    },
+    Overload(_formats, Composition(_packed)),
+    nulls=NullRule.OWN,
+)
+
+
+@memoized("unistr", "text", _text, {"unistr('d\\0061t\\+000061')": "'data'"})
+def unescaped(string: str) -> str:
+    """The text with the characters that its escapes stand for: four digits, or + and six."""
+
+    def one(found: re.Match[str]) -> str:
+        if found[1]:
+            return "\\"
+        digits = found[2] or found[3] or found[4] or found[5]
+        if digits is None:
+            raise ValueError("invalid Unicode escape")
+        return chr(int(digits, 16))
+
+    return ESCAPE.sub(one, string)
+
+
+def _normal(string: str, form: str = "NFC") -> str:
+    if form.upper() not in FORMS:
+        raise ValueError(f"invalid normalization form: {form}")
+    return unicodedata.normalize(form.upper(), string)  # type: ignore[arg-type]
+
+
+def _is_normal(string: str, form: str = "NFC") -> bool:
+    return _normal(string, form) == string
+
+
+def _forms(name: str, doc: str, example: dict[str, str], result: Type, code: Callable[..., object]) -> None:
+    scalar(
+        name,
+        "text, and optionally a form (NFC, NFD, NFKC, NFKD)",
+        doc,
+        example,
+        Overload(fixed(result, TEXT), Memoized(lambda call: code)),
+        Overload(fixed(result, TEXT, TEXT), Memoized(lambda call: code)),
+    )
+
+
+_forms("normalize", "The text in a Unicode normalization form.", {"normalize('a')": "'a'"}, TEXT, _normal)
+_forms(
+    "is_normalized",
+    "Whether the text is in a Unicode normalization form.",
+    {"is_normalized('a')": "TRUE"},
+    BOOLEAN,
+    _is_normal,
+)

@@ -1,0 +1,41 @@
+-- Pattern matching: LIKE, SIMILAR TO and POSIX regular expressions.
+create table line (id int, s text, p text);
+insert into line values
+    (1, 'foobarbequebaz', 'bar'), (2, 'Thomas', 'T.*a'), (3, '', ''), (4, null, 'x'), (5, 'a1b22c333', '[0-9]+'),
+    (6, E'one\ntwo\nthree', '^two$'), (7, 'ÄÖ straße', 'ß'), (8, 'ABC', 'abc'), (9, 'foo.bar', '.'), (10, 'x', null), (11, 'aaa', 'a*?');
+select id, s ~ p, s ~* p, s !~ p, s !~* p from line;
+select id, s ~ '^[a-z]+$', s ~ '[[:digit:]]', s ~ '\d{2}', s ~ '\mfoo', s ~ 'bar\M', s ~ '\yfoo\y', s ~ '[^[:alnum:]]' from line;
+select 'abc' ~ 'abc', 'abc' ~ '^a', 'abc' ~ '(b|d)', 'abc' ~ '^(b|c)', 'abc' ~* 'B', 'abc' !~ 'x', 'thomas' ~ 't.*ma', 'thomas' ~* 'T.*ma', 'thomas' !~ 't.*max';
+select id, s similar to '%(b|d)%', s similar to 'T_o%', s not similar to '%a%', s similar to '[a-z]+' from line;
+select 'abc' similar to 'abc', 'abc' similar to 'a', 'abc' similar to '%(b|d)%', 'abc' similar to '(b|c)%', '-abc-' similar to '%\mabc\M%', 'xabcy' similar to '%\mabc\M%', 'ab' similar to '(ab)+', 'aab' similar to 'a{2}b', 'a.c' similar to 'a.c', 'abc' similar to 'a.c', 'a%c' similar to 'a#%c' escape '#';
+select substring('foobar' from 'o.b'), substring('foobar' from 'o(.)b'), substring('foobar', 'x'), substring('foobar' similar '%#"o_b#"%' escape '#'), substring('foobar' from '#"o_b#"%' for '#'), substring('foobar' from '%#"o_b#"%' for '#');
+select id, substring(s from '[0-9]+'), substring(s from p), substring(s, '(o)(b)') from line where p is null or p <> '';
+select regexp_replace('foobarbaz', 'b..', 'X'), regexp_replace('foobarbaz', 'b..', 'X', 'g'), regexp_replace('foobarbaz', 'b(..)', 'X\1Y', 'g'), regexp_replace('A PostgreSQL function', 'a|e|i|o|u', 'X', 1, 0, 'i'), regexp_replace('A PostgreSQL function', 'a|e|i|o|u', 'X', 1, 3, 'i'), regexp_replace('Thomas', '.[mN]a.', 'M'), regexp_replace('abc', 'b', '[\&]'), regexp_replace('abc', '(b)', '\\\1');
+select id, regexp_replace(s, '[aeiou]', '*', 'g'), regexp_replace(s, p, '<\&>'), regexp_replace(s, '(.)(.)', '\2\1', 'g'), regexp_replace(s, 'O', '0', 'gi') from line;
+select regexp_count('ABCABCAXYaxy', 'A.'), regexp_count('ABCABCAXYaxy', 'A.', 1, 'i'), regexp_count('123123', '\d\d\d', 2), regexp_count('aaa', 'b'), regexp_count('abcabc', '');
+select id, regexp_count(s, p), regexp_count(s, '[a-z]', 2), regexp_count(s, 'O', 1, 'i') from line;
+select regexp_instr('number of your street, town zip, FR', '[^,]+', 1, 2), regexp_instr('ABCDEFGHI', '(c..)(...)', 1, 1, 0, 'i', 2), regexp_instr('abc', 'x'), regexp_instr('abcabc', 'b', 3), regexp_instr('abcabc', 'b', 1, 2, 1);
+select id, regexp_instr(s, p), regexp_instr(s, '[0-9]+', 1, 2) from line;
+select regexp_like('Hello World', 'world$', 'i'), regexp_like('abc', 'B'), regexp_like('abc', 'B', 'i'), regexp_like(E'a\nb', 'a.b'), regexp_like(E'a\nb', 'a.b', 'n'), regexp_like(E'a\nb', '^b'), regexp_like(E'a\nb', '^b', 'n'), regexp_like(E'a\nb', '^b', 'm'), regexp_like('a b', 'a\ b', 'x'), regexp_like('ab', 'a b', 'x');
+select id, regexp_like(s, p), regexp_like(s, p, 'i') from line;
+select regexp_substr('number of your street, town zip, FR', '[^,]+', 1, 2), regexp_substr('ABCDEFGHI', '(c..)(...)', 1, 1, 'i', 2), regexp_substr('abc', 'x'), regexp_substr('foobarbequebaz', 'ba.', 4);
+select id, regexp_substr(s, p), regexp_substr(s, '[a-z]+', 1, 2), regexp_substr(s, '(.)(.)', 1, 1, '', 2) from line;
+select 'a+b' ~ 'a\+b', 'a\b' ~ 'a\\b', 'tab	x' ~ '\t', 'x' ~ '\x78', 'é' ~ '\u00e9', 'aa' ~ '(a)\1', 'ab' ~ '(?:a)b', 'ab' ~ 'a(?=b)', 'ab' ~ 'a(?!b)', 'foo' ~ '(?i)FOO', 'foo' ~ '***=foo', 'f.o' ~ '***=f.o', 'fxo' ~ '***=f.o';
+select 'abc' ~ '[a-c]{3}', 'abc' ~ '[]a]', ']' ~ '[]a]', '-' ~ '[a-]', '^' ~ '[x^]', 'b' ~ '[^a]', 'a' ~ '[[:alpha:]]', 'A' ~ '[[:upper:]]', ' ' ~ '[[:space:]]', '_' ~ '\w', '.' ~ '\W', ' ' ~ '\s', 'a' ~ '\S', '5' ~ '\D', 'a' ~ '[\w]', '-' ~ '[\d-]';
+select substring('XY1234Z', 'Y*([0-9]{1,3})'), substring('XY1234Z', 'Y*?([0-9]{1,3})'), regexp_substr('xyz', 'x*?'), regexp_replace('foobar', 'o+?', '-');
+select 'a' ~ 'a|', '' ~ '^$', 'abc' ~ '', 'ab' ~ 'a{1}b{0,1}', 'a{' ~ 'a\{', 'x*y' ~ 'x\*y', '(x)' ~ '\(x\)', 'a|b' ~ 'a\|b';
+select id from line where s ~ 'o{2}' or s ~* '^abc$';
+/* once */ select 'abc' ~ '(';
+/* once */ select 'abc' ~ '[';
+/* once */ select 'abc' ~ 'a{2,1}';
+/* once */ select 'abc' ~ '*';
+/* once */ select regexp_replace('abc', 'b', 'x', 'q?');
+/* once */ select regexp_count('abc', 'b', 0);
+/* once */ select regexp_count('abc', 'b', 1, 'g');
+/* once */ select 'abc' similar to 'a#' escape '##';
+/* once */ select regexp_instr('abc', 'b', 1, 0);
+/* once */ select 'a' like 'b' escape 'xx';
+update line set s = s || 'bar', p = '[a-c]' where id in (1, 2, 4, 9);
+insert into line values (12, 'foo foo', 'foo'), (12, 'foo foo', 'foo'), (13, 'x1', '\d');
+delete from line where id in (12, 5);
+delete from line;
