@@ -12,19 +12,25 @@ from kpg.runtime.errors import InterfaceError, NotSupportedError
 from kpg.runtime.types import (
     BIGINT,
     BOOLEAN,
+    BYTEA,
     DATE,
     DOUBLE,
     INTEGER,
-    INTERVAL_DAY,
+    INTERVAL,
     MAX_DECIMAL_PRECISION,
+    NUMERIC,
     REAL,
     SMALLINT,
     TEXT,
+    TIME,
     TIMESTAMP,
+    TIMESTAMPTZ,
     ColumnDef,
     Schema,
     Type,
+    array,
     decimal,
+    record,
 )
 
 INTEGERS = ((16, SMALLINT), (32, INTEGER), (64, BIGINT))
@@ -45,16 +51,35 @@ def type_of(given: pa.DataType) -> Type | None:
         return DOUBLE if pa.types.is_float64(given) else REAL
     if pa.types.is_decimal(given):
         fits = given.precision <= MAX_DECIMAL_PRECISION and given.scale >= 0
-        return decimal(given.precision, given.scale) if fits else None
+        return decimal(given.precision, given.scale) if fits else NUMERIC
     if pa.types.is_boolean(given):
         return BOOLEAN
+    if is_text(given) or pa.types.is_null(given):
+        return TEXT
+    return _of_times(given) or _of_parts(given)
+
+
+def _of_times(given: pa.DataType) -> Type | None:
     if pa.types.is_date(given):
         return DATE
     if pa.types.is_timestamp(given):
-        return TIMESTAMP
-    if pa.types.is_duration(given):
-        return INTERVAL_DAY
-    return TEXT if is_text(given) or pa.types.is_null(given) else None
+        return TIMESTAMP if given.tz is None else TIMESTAMPTZ
+    if pa.types.is_time(given):
+        return TIME
+    return INTERVAL if pa.types.is_duration(given) or pa.types.is_interval(given) else None
+
+
+def _of_parts(given: pa.DataType) -> Type | None:
+    if pa.types.is_binary(given) or pa.types.is_large_binary(given) or pa.types.is_fixed_size_binary(given):
+        return BYTEA
+    if pa.types.is_list(given) or pa.types.is_large_list(given):
+        element = type_of(given.value_type)
+        return None if element is None else array(element)
+    if pa.types.is_struct(given):
+        fields = [type_of(field.type) for field in given]
+        known = [field for field in fields if field is not None]
+        return record(known, [field.name for field in given]) if len(known) == len(fields) else None
+    return None
 
 
 def schema_of(given: pa.Schema, where: str) -> Schema:

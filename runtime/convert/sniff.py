@@ -17,7 +17,19 @@ from typing import Final
 from kpg.runtime.convert.files import CsvOptions
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, ColumnDef, Schema, Type
+from kpg.runtime.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    ColumnDef,
+    Schema,
+    Type,
+)
 
 DELIMITERS: Final = (",", "|", ";", "\t")
 """In the order in which a tie is decided."""
@@ -28,6 +40,8 @@ FEW_ROWS: Final = 200
 SOME_ROWS: Final = 1 << 14
 """Rows whose values are looked at together, column by column."""
 
+MOMENT: Final = r"\d{4}-(0\d|1[0-2])-([0-2]\d|3[01])[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"
+"""A day and a time of it."""
 FORMS: Final[tuple[tuple[Type, re.Pattern[str]], ...]] = (
     (BOOLEAN, re.compile(r"true|false", re.IGNORECASE)),
     (BIGINT, re.compile(r"\s*[+-]?(0|[1-9]\d{0,17})\s*")),
@@ -39,7 +53,9 @@ FORMS: Final[tuple[tuple[Type, re.Pattern[str]], ...]] = (
         ),
     ),
     (DATE, re.compile(r"\d{4}-(0\d|1[0-2])-([0-2]\d|3[01])")),
-    (TIMESTAMP, re.compile(r"\d{4}-(0\d|1[0-2])-([0-2]\d|3[01])[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?")),
+    (TIME, re.compile(r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?")),
+    (TIMESTAMP, re.compile(MOMENT)),
+    (TIMESTAMPTZ, re.compile(MOMENT + r"(Z|[+-]\d\d(:?\d\d)?)")),
 )
 """The form that the values of each type have: a column has the first type that fits, TEXT if none does."""
 

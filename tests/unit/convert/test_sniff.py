@@ -23,12 +23,14 @@ FILES = {
     "names missing": 'a b,"C,d",\n1,2,3\n',
     "numbers with gaps": "1,,3\n1,2,3\n",
     "dates and more": "d,t,b,f\n2020-01-02,2020-01-02 03:04:05,true,1.5\n2020-01-02,,False,\n",
+    "times": "t,z\n12:30,2020-01-01T00:00:00Z\n23:59:59.5,2020-01-01 00:00:00+02\n",
     "leading zeros": "n\n007\n010\n",
     "large": "id\n99999999999\n1\n",
     "header alone": "a,b\n",
     "exponents": "x\n1e5\n-2.5\n",
     "quoted": '"k","v"\n"1","a ""b"""\n',
 }
+SHORT = {"TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ"}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -37,9 +39,9 @@ def test_like_duckdb(tmp_path: Path, name: str) -> None:
     path.write_text(FILES[name])
     expected = duckdb.sql(f"select * from '{path}'")
     found = sniff(path, Given())
-    assert [(column.name, str(column.type)) for column in found.schema.columns] == [
-        (name, str(type_)) for name, type_ in zip(expected.columns, expected.types, strict=True)
-    ]
+    types = [SHORT.get(str(type_), str(type_)) for type_ in expected.types]
+    assert [str(column.type) for column in found.schema.columns] == types
+    assert list(found.schema.names) == expected.columns
     rows = FILES[name].count("\n") - found.options.skip
     assert rows == len(expected.fetchall())
 

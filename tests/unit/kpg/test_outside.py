@@ -1,6 +1,8 @@
 """Files and frames as tables, as DuckDB's users write them: the same answers as DuckDB's."""
 
 import gzip
+from datetime import UTC, datetime, time
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -174,3 +176,26 @@ def test_what_cannot_be_read_says_where(folder: Path, db: Database, query: str, 
         db.query(query)
     assert message in str(caught.value)
     assert caught.value.span is not None
+
+
+def test_rich_types_of_files(folder: Path, db: Database) -> None:
+    rich = pyarrow.table(
+        {
+            "n": pyarrow.array([Decimal("12345678901234567890.5"), None], pyarrow.decimal128(30, 2)),
+            "at": pyarrow.array([datetime(2020, 1, 2, 3, tzinfo=UTC), None], pyarrow.timestamp("us", "UTC")),
+            "t": pyarrow.array([time(12, 30), None], pyarrow.time64("us")),
+            "l": pyarrow.array([[1, None], []], pyarrow.list_(pyarrow.int32())),
+            "b": pyarrow.array([b"\x00\xff", None], pyarrow.binary()),
+            "s": pyarrow.array([{"x": 1, "y": "a"}, None]),
+        }
+    )
+    pyarrow.parquet.write_table(rich, "rich.parquet")
+    found = db.query("select n, at, t, l, b from 'rich.parquet' where n is not null").fetchall()
+    large, moment = Decimal("12345678901234567890.5"), datetime(2020, 1, 2, 3, tzinfo=UTC)
+    assert found == [(large, moment, time(12, 30), [1, None], b"\x00\xff")]
+    assert db.create_table("rich", rich) == 2
+    joined = db.query("select count(*), max(n) from rich join 'rich.parquet' other using (n, at, l)")
+    assert joined.fetchall() == [(1, large)]
+    Path("times.csv").write_text("t,z\n12:30,2020-01-02T03:00:00Z\n,2020-01-02 05:00:00+02\n")
+    times = db.query("select t, z from 'times.csv' order by t").fetchall()
+    assert times == [(time(12, 30), moment), (None, moment)]
