@@ -188,22 +188,20 @@ class Database:
         facts: "str | Path | None" = None,
         include: "Sequence[str | Path]" = (),
         macros: Mapping[str, str] | None = None,
+        functors: Mapping[str, Callable[..., Any]] | None = None,
     ) -> "Program":
         """Install a Datalog program: its relations become tables and views, all of them or none.
 
         DatalogError, with all that is wrong, for a program that is wrong. ``filename`` names the text in
         messages; ``facts`` is the folder of the files that ``.input`` reads, ``include`` are folders where
-        ``#include`` looks too, ``macros`` are as by ``#define``. A text of goals and updates only is run for
-        the program that it is about, which is given back.
+        ``#include`` looks too, ``macros`` are as by ``#define``, ``functors`` are functions of declared ones
+        that are not the database's. A text of goals and updates only is run for the program that it is about,
+        which is given back.
         """
-        from kpg.compiler.datalog.syntax.preprocess import Setting
         from kpg.datalog import dispatch
 
-        folder = None if facts is None else str(facts)
-        setting = Setting(tuple(map(str, include)), tuple((macros or {}).items()))
-        return dispatch.install(
-            self._engine, self._check_open, text, filename=filename, facts=folder, setting=setting
-        )
+        call = (self._engine, self._check_open, text, filename, facts, include, macros, functors)
+        return dispatch.install_text(*call)
 
     def prepare(self, text: str) -> "Goal":
         """A Datalog goal, ``?- tc($src, x).``, ready to be asked with values for its parameters."""

@@ -1,10 +1,11 @@
 """The way in: text to a checked program of the core, or DatalogError with all that is wrong with it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.datalog.assemble import Assembly
@@ -20,6 +21,7 @@ from kpg.compiler.datalog.syntax.components import instantiate
 from kpg.compiler.datalog.syntax.parse import parse
 from kpg.compiler.datalog.syntax.preprocess import Read, Setting, preprocess
 from kpg.compiler.datalog.syntax.source import File
+from kpg.compiler.datalog.typing.own import Made, declare_functors
 from kpg.compiler.datalog.typing.relations import Relations
 from kpg.compiler.datalog.typing.types import declare_types
 from kpg.compiler.rules.core import Program
@@ -47,6 +49,7 @@ class Checked:
     warnings: tuple[Diagnostic, ...]
     statements: tuple[ast.Statement, ...] = field(default=(), repr=False)
     mark: str = ""
+    functions: Made = field(default_factory=dict, repr=False)
 
 
 def check(
@@ -57,13 +60,15 @@ def check(
     read: Read | None = None,
     after: Checked | None = None,
     setting: Setting | None = None,
+    functors: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Checked:
     """Check a program whose undeclared relations are tables and views of the catalog.
 
     ``after`` is a program that the text adds statements to (goals above all); its own relations may be in
     the catalog, and mean what it says. The result is the whole program, with the goals and updates of the
     text only. ``file`` names the text in messages and is where includes are looked up from; ``read`` gives
-    the text of an included file by its path, ``setting`` where else to look and macros. Raises DatalogError.
+    the text of an included file by its path, ``setting`` where else to look and macros; ``functors`` are the
+    functions of declared ones. Raises DatalogError.
     """
     diagnostics = Diagnostics()
     checked = None
@@ -71,7 +76,7 @@ def check(
         source = preprocess(File(file, text), read or read_file, diagnostics, setting)
         tree = parse(source, diagnostics)
         if not diagnostics.failed:
-            checked = _check(tree.statements, catalog, after, diagnostics)
+            checked = _check(tree.statements, catalog, after, functors or {}, diagnostics)
     except RecursionError:
         message = "a program nested this deep is not supported"
         diagnostics.error("unsupported", message, _deepest(File(file, text)))
@@ -103,13 +108,20 @@ def read_file(path: str) -> str:
 
 
 def _check(
-    new: tuple[ast.Statement, ...], catalog: Catalog, after: Checked | None, diagnostics: Diagnostics
+    new: tuple[ast.Statement, ...],
+    catalog: Catalog,
+    after: Checked | None,
+    functors: Mapping[str, Callable[..., Any]],
+    diagnostics: Diagnostics,
 ) -> Checked:
     old = () if after is None else after.statements
     own = frozenset[str]() if after is None else frozenset(after.program.relations)
     statements = instantiate(ast.Module((*old, *new)), diagnostics).statements
     types = (one for one in statements if isinstance(one, TYPES))
     table = declare_types(types, diagnostics)
+    declared = (one for one in statements if isinstance(one, ast.Functor))
+    made = {} if after is None else after.functions
+    declare_functors(declared, table, catalog, functors, made, diagnostics)
     relations = Relations(catalog, table, diagnostics, own)
     relations.declare(one for one in statements if isinstance(one, ast.Declaration))
     pragmas = {one.key: one.value for one in statements if isinstance(one, ast.Pragma)}
@@ -130,7 +142,8 @@ def _check(
     check_depth(program.rules, diagnostics)
     check_versions(program.relations, program.rules, diagnostics)
     kept = tuple(one for one in (*old, *new) if not isinstance(one, ast.Goal | ast.Update))
-    return Checked(program, diagnostics.sorted(), kept, mark)
+    callable_ = {name: function for name, function in table.functions.items() if name in table.functors}
+    return Checked(program, diagnostics.sorted(), kept, mark, callable_)
 
 
 def _mark(catalog: Catalog) -> str:

@@ -85,8 +85,10 @@ class Clauses:
                 for qualifier in qualifiers:
                     if qualifier.text in OLD_TRANSFERS:
                         self._directive(ast.Directive(qualifier.text, names, (), qualifier.span))
-            case ast.Subtype() | ast.UnionType() | ast.RecordType() | ast.AdtType() | ast.Pragma():
+            case ast.Subtype() | ast.UnionType() | ast.RecordType() | ast.AdtType():
                 pass  # taken in with the declarations
+            case ast.Pragma() | ast.Functor():
+                pass  # as well
             case ast.Component() | ast.Init() | ast.Override():
                 pass  # expanded before
             case _:

@@ -14,18 +14,20 @@ from kpg.compiler.datalog.clauses import DOMINATED, Clauses
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.rules.core import (
     Atom,
+    Choice,
     Comparison,
     Constant,
     Head,
     HeadTerm,
+    Limit,
     Literal,
     Negation,
     Relation,
     Rule,
+    Subsumption,
     Term,
     Variable,
 )
-from kpg.compiler.rules.selection import Choice, Limit, Subsumption
 from kpg.compiler.rules.strata import dependencies, strongly_connected, successors
 from kpg.compiler.rules.substitute import replacing
 from kpg.runtime.errors import Span

@@ -17,96 +17,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import assert_never
 
-from kpg.compiler.rules.selection import Selection
+from kpg.compiler.rules.terms import Call as Call
+from kpg.compiler.rules.terms import Constant as Constant
+from kpg.compiler.rules.terms import Domain as Domain
+from kpg.compiler.rules.terms import Expression as Expression
+from kpg.compiler.rules.terms import HeadTerm as HeadTerm
+from kpg.compiler.rules.terms import Parameter as Parameter
+from kpg.compiler.rules.terms import Term as Term
+from kpg.compiler.rules.terms import Value as Value
+from kpg.compiler.rules.terms import ValueType as ValueType
+from kpg.compiler.rules.terms import Variable as Variable
+from kpg.compiler.rules.terms import Wildcard as Wildcard
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
-
-Value = int | str
-"""A constant as in ``scalar.Literal``: the word of a number, float (``types.float_to_word``) or date, or the
-string of a text.
-"""
-
-
-class Domain(enum.Enum):
-    """What the values of a column are to Datalog; several domains share a runtime type."""
-
-    NUMBER = "number"
-    """BIGINT. In 32-bit programs every operation wraps to 32 bits (functions ``$wrap_*``)."""
-    UNSIGNED = "unsigned"
-    """BIGINT, from 0 on: to 2**63 - 1 and checked, or to 2**32 - 1 and wrapping in 32-bit programs."""
-    FLOAT = "float"
-    SYMBOL = "symbol"
-    RECORD = "record"
-    """TEXT: ``[1, "a", nil]``, or ``nil``. Equal records are equal texts.
-    ``datalog.desugaring.structures`` makes them."""
-    ADT = "adt"
-    """TEXT: ``$Branch`` or ``$Branch(1, "a")``."""
-    SQL = "sql"
-    """Any other type of the runtime: dates, decimals, booleans."""
-
-
-@dataclass(frozen=True, slots=True)
-class ValueType:
-    """The type of a column: as declared (``name``, a subtype or union too), its domain, and the runtime's
-    type.
-    """
-
-    name: str
-    domain: Domain
-    type: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A variable of a rule or goal: the same name and type wherever it occurs in it. Made-up names begin
-    with ``@``.
-    """
-
-    name: str
-    type: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A value; it is of ``type`` exactly."""
-
-    value: Value
-    type: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Wildcard:
-    """``_``: any value. In a negated atom, "for no value"; in an aggregate's atoms it counts as a variable
-    of its own.
-    """
-
-    type: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """``$name``: a value given when the goal is asked or the update is run. Only in goals and updates."""
-
-    name: str
-    type: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function of ``runtime.functions`` (or a primitive of ``primitives.PRIMITIVES``) on arguments of
-    exactly its types.
-    """
-
-    function: str
-    args: "tuple[Expression, ...]"
-    type: Type
-
-
-Expression = Variable | Constant | Parameter | Call
-Term = Variable | Constant | Wildcard | Parameter
-"""What stands in an atom. ``Parameter`` only in the bodies of goals' rules."""
-HeadTerm = Variable | Constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +129,38 @@ class Rule:
     body: tuple[Literal, ...]
     span: Span = field(compare=False, repr=False)
     plan: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Subsumption:
+    """Those that no other one dominates.
+
+    Each rule derives what is dominated: its head is the tuple, and its first two atoms, of the relation
+    itself, are that tuple and the one that dominates it, of all that is derived. The rest are comparisons. No
+    two tuples dominate each other.
+    """
+
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of those that are equal in the columns of one of the ``keys``: the first, in the order of the
+    rounds in which they are derived, then of their values.
+    """
+
+    keys: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """In recursion, those of the rounds up to the first after which there are ``most`` or more."""
+
+    most: int
+
+
+Selection = Subsumption | Choice | Limit
+"""Which of the tuples that its rules derive a relation keeps: such a one is computed as a whole."""
 
 
 class Kind(enum.Enum):

@@ -1,9 +1,9 @@
 """Strata: the strongly connected components of the relations, in an order in which they can be computed."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import assert_never
 
-from kpg.compiler.rules.core import Relation, Rule, atoms
-from kpg.compiler.rules.selection import needs_rounds
+from kpg.compiler.rules.core import Choice, Limit, Relation, Rule, Selection, Subsumption, atoms
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
@@ -115,3 +115,14 @@ def _pop(name: str, stack: list[str], on_stack: set[str], order: Mapping[str, in
     on_stack.difference_update(component)
     del stack[at:]
     return component
+
+
+def needs_rounds(selection: Selection | None) -> bool:
+    """Whether a relation is computed in a loop although it does not depend on itself."""
+    match selection:
+        case Choice(keys=keys):
+            return len(keys) > 1
+        case Subsumption() | Limit() | None:
+            return False
+        case _:
+            assert_never(selection)

@@ -22,6 +22,7 @@ from kpg.compiler.rules.core import (
     Wildcard,
 )
 from kpg.runtime.functions.datalog import quote
+from kpg.runtime.functions.named import shown
 from kpg.runtime.types import word_to_float
 
 OPERATORS = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -103,6 +104,6 @@ def expression_text(expression: Expression | Wildcard) -> str:
         case Call(function=function, args=args):
             if function in INFIX and len(args) == 2:
                 return f"({expression_text(args[0])} {INFIX[function]} {expression_text(args[1])})"
-            return f"{function}({', '.join(map(expression_text, args))})"
+            return f"{shown(function)}({', '.join(map(expression_text, args))})"
         case _:
             assert_never(expression)

@@ -2,8 +2,9 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -90,6 +91,14 @@ def _opened(schema: Path | None) -> "Database":
     return db
 
 
+def _functions(path: Path) -> dict[str, Callable[..., Any]]:
+    """The functions that a file of Python defines."""
+    import runpy
+
+    found = runpy.run_path(str(path))
+    return {name: value for name, value in found.items() if callable(value)}
+
+
 def _pragmas(given: list[str] | None) -> str:
     """The text of pragmas that are given beside the program's."""
     pairs = (part.partition(":") for text in given or () for part in text.split(";"))
@@ -114,6 +123,16 @@ def run(
         list[str] | None,
         typer.Option("--pragma", "-P", metavar="KEY:VALUE", help="As .pragma.", show_default=False),
     ] = None,
+    functors: Annotated[
+        Path | None,
+        typer.Option(
+            "--functors",
+            "-l",
+            metavar="FILE",
+            help="Python functions of declared functors.",
+            show_default=False,
+        ),
+    ] = None,
     no_warn: Annotated[bool, typer.Option("--no-warn", "-w", help="Print no warnings.")] = False,
     jobs: Annotated[str, typer.Option("--jobs", "-j", hidden=True)] = "1",
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
@@ -126,7 +145,12 @@ def run(
     with _opened(schema) as db:
         text = read_script(str(program)) + _pragmas(pragma)
         installed = db.datalog(
-            text, filename=str(program), facts=facts, include=include or (), macros=_macros(macros)
+            text,
+            filename=str(program),
+            facts=facts,
+            include=include or (),
+            macros=_macros(macros),
+            functors=None if functors is None else _functions(functors),
         )
         for warning in () if no_warn else installed.warnings:
             print(warning.text(), file=sys.stderr)

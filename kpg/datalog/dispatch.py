@@ -1,7 +1,8 @@
 """What a text is: a program, or goals and updates for the program that has their relations."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from kpg.compiler.catalog import did_you_mean
@@ -55,18 +56,19 @@ def install(
     filename: str | None = None,
     facts: str | None = None,
     setting: Setting | None = None,
+    functors: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Program:
     """Check a text and make it part of the database: all of it, or nothing and DatalogError.
 
     ``filename`` names the text in messages; ``facts`` is the folder that ``.input`` reads from; ``setting``
-    is for the preprocessor.
+    is for the preprocessor, ``functors`` are the functions of declared ones.
     """
     if only_adds(text, filename or ""):
         owner = _home(engine, check_database, text)
         owner.run_added(owner.with_program(text, filename))
         return owner
     engine.refuse_in_transaction("installing a Datalog program")
-    checked = check(text, engine.catalog, file=filename or "", setting=setting)
+    checked = check(text, engine.catalog, file=filename or "", setting=setting, functors=functors)
     program = Program(engine, _label(engine, filename), checked, check_database)
     add(program, facts_of(engine, checked), facts)
     try:
@@ -78,6 +80,28 @@ def install(
         program.drop()
         raise
     return program
+
+
+def install_text(
+    engine: Engine,
+    check_database: Callable[[], None],
+    text: str,
+    filename: str | None,
+    facts: str | Path | None,
+    include: Sequence[str | Path],
+    macros: Mapping[str, str] | None,
+    functors: Mapping[str, Callable[..., Any]] | None,
+) -> Program:
+    """As :meth:`kpg.database.Database.datalog`."""
+    return install(
+        engine,
+        check_database,
+        text,
+        filename=filename,
+        facts=None if facts is None else str(facts),
+        setting=Setting(tuple(map(str, include)), tuple((macros or {}).items())),
+        functors=functors,
+    )
 
 
 def add(program: Program, rows: dict[str, Words], facts: str | None) -> None:

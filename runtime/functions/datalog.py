@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from kpg.runtime.functions.ecmascript import compiled
 from kpg.runtime.functions.registry import Memoized, Vector, Words, primitive
 from kpg.runtime.functions.vectors import combine, from_doubles, to_doubles
 from kpg.runtime.types import ERROR, MIN_WORD
@@ -104,6 +103,8 @@ def substring(text: str, start: int, count: int) -> str:
 
 def full_match(pattern: str, text: str) -> bool:
     """Whether a regular expression of ECMAScript matches all of a text."""
+    from kpg.runtime.functions.ecmascript import compiled
+
     return compiled(pattern).fullmatch(text) is not None
 
 

@@ -315,12 +315,16 @@ class Normalizer:
             self.out.append(Range(variable, args, kind, call.span))
             return variable
         operands = [(self.expression(arg), self.typing.kind(arg)) for arg in call.args]
+        functor, own = self.table.functors.get(call.function), self.table.functions.get(call.function.lower())
+        if functor is not None:
+            own = self.table.functions[call.function]
+            return Call(own, tuple(operand for operand, _ in operands), kind.type)
         overload = self.typing.overloads.get(id(call))
         if overload is None:
             return build(call.function, operands, kind, self.size)
         arg_types, result = overload
         values = tuple(cast(value, type_) for (value, _), type_ in zip(operands, arg_types, strict=True))
-        made = Call(SQL_NAMES.get(call.function, call.function), values, result)
+        made = Call(own or SQL_NAMES.get(call.function, call.function), values, result)
         return cast(made, kind.type)
 
     def _aggregate(self, aggregate: ast.Aggregate, kind: TypeKind) -> Expression:

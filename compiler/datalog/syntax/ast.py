@@ -5,74 +5,16 @@ Spans do not take part in comparisons, so that trees can be compared by what the
 
 from dataclasses import field
 
+from kpg.compiler.datalog.syntax.plain import Boolean as Boolean
+from kpg.compiler.datalog.syntax.plain import Float as Float
+from kpg.compiler.datalog.syntax.plain import Integer as Integer
+from kpg.compiler.datalog.syntax.plain import Name as Name
+from kpg.compiler.datalog.syntax.plain import Nil as Nil
+from kpg.compiler.datalog.syntax.plain import String as String
+from kpg.compiler.datalog.syntax.plain import Underscore as Underscore
+from kpg.compiler.datalog.syntax.plain import Variable as Variable
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """An identifier (dotted for what is in a component) where it stands."""
-
-    text: str
-    span: Span = field(compare=False, repr=False)
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A variable."""
-
-    name: str
-    span: Span = field(compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Underscore:
-    """``_``."""
-
-    span: Span = field(compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Integer:
-    """``42``, ``0x2a``, ``0b101010``; ``42u`` is unsigned."""
-
-    value: int
-    unsigned: bool
-    span: Span = field(compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Float:
-    """``4.2``, ``4.2e1``."""
-
-    value: float
-    span: Span = field(compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Boolean:
-    """``true`` or ``false`` as a value."""
-
-    value: bool
-    span: Span = field(compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class String:
-    """``"text"``, escapes resolved."""
-
-    value: str
-    span: Span = field(compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Nil:
-    """``nil``, the record that has no fields."""
-
-    span: Span = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +281,16 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
+class Functor:
+    """``.functor name(x: number): symbol``; ``name`` with ``@`` before it if calls have that."""
+
+    name: Name
+    arguments: tuple[TypeRef, ...]
+    result: TypeRef
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Pragma:
     """``.pragma "key" "value"``."""
 
@@ -385,6 +337,7 @@ Statement = (
     | Component
     | Init
     | Override
+    | Functor
     | Pragma
     | Goal
     | Query

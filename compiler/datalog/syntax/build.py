@@ -13,7 +13,7 @@ from kpg.compiler.datalog.syntax.source import Source
 from kpg.runtime.errors import Span
 
 Node = Tree[Token]
-NO_USER_FUNCTORS = "use the built-in functions, or compute the values in SQL or Python"
+NO_USER_AGGREGATES = "use the built-in ones, or aggregate in SQL with a function of db.create_function()"
 
 
 LEFT_TO_RIGHT = ("+", "-", "*", "/", "%", "cat")
@@ -91,6 +91,8 @@ class Builder:
 
     def _type_ref(self, node: Any) -> ast.TypeRef:
         name, *arguments = node.children
+        if arguments and _is(arguments[-1], "lattice_mark"):
+            arguments.pop()
         return ast.TypeRef(self._name(name), tuple(integer(str(part))[0] for part in arguments))
 
     def subtype(self, node: Any) -> ast.Subtype:
@@ -183,8 +185,19 @@ class Builder:
         sign, atom = node.children
         return ast.Update(1 if sign == "+" else -1, self._atom(atom), self._span(node))
 
-    def functor_declaration(self, node: Any) -> None:
-        self._unsupported("a user-defined functor", node, NO_USER_FUNCTORS)
+    def functor(self, node: Any) -> ast.Functor:
+        """A functor of the user's; FlowLog's are called without a mark."""
+        keyword, name, types, result, *_ = node.children
+        mark = "@" if str(keyword) == ".functor" else ""
+        args = tuple(self._functor_type(part) for part in types.children)
+        made = ast.Name(f"{mark}{name}", self._span(name))
+        return ast.Functor(made, args, self._functor_type(result), self._span(node))
+
+    def _functor_type(self, node: Any) -> ast.TypeRef:
+        return ast.TypeRef(self._name(node.children[-1]))
+
+    def debug_delta(self, node: Any) -> None:
+        self._unsupported("debug_delta", node, "db.explain_row says in which round a row came")
 
     def lattice(self, node: Any) -> None:
         self._unsupported(".lattice", node, "min and max as head aggregates may be used in recursion")
@@ -319,10 +332,10 @@ class Builder:
                 return ast.Aggregate(str(function), self._parentheses(value), self._literal(body), span)
             case "aggregate_of_expression", (function, value, body):
                 return ast.Aggregate(str(function), self._expression(value), self._literal(body), span)
-            case "user_functor", _:
-                self._unsupported("a user-defined functor", node, NO_USER_FUNCTORS)
+            case "user_functor", (name, arguments):
+                return ast.Call(str(name), self._tuple(arguments), span)
             case "user_aggregate", _:
-                self._unsupported("a user-defined aggregate", node, NO_USER_FUNCTORS)
+                self._unsupported("a user-defined aggregate", node, NO_USER_AGGREGATES)
             case _:
                 return ast.Call("autoinc", (), span)
         return ast.Underscore(span)

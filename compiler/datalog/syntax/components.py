@@ -96,7 +96,7 @@ class _Instantiation:
                     scope.components.setdefault(name.text, statement)
                 case ast.Directive() | ast.Clause() | ast.Subsumption() | ast.Override() | ast.Pragma():
                     pass
-                case ast.Goal() | ast.Query() | ast.Update():
+                case ast.Goal() | ast.Query() | ast.Update() | ast.Functor():
                     pass
                 case _:
                     assert_never(statement)

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.heads import head_aggregate
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
@@ -117,8 +118,6 @@ def _aggregated(
 
 
 def _function(arg: ast.Expression) -> str | None:
-    from kpg.compiler.datalog.typing.aggregates import head_aggregate
-
     found = head_aggregate(arg)
     return None if found is None else found[0]
 

@@ -1,20 +1,12 @@
 """The aggregates of the dialect, and what their records in ``runtime.functions`` mean for its types."""
 
 import enum
-from typing import Final
 
-from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.heads import head_aggregate as head_aggregate
 from kpg.compiler.datalog.typing.types import FLOAT, NUMBER, SYMBOL, UNSIGNED
 from kpg.compiler.rules.core import Domain
 from kpg.runtime.functions import aggregate_named
 from kpg.runtime.types import BIGINT
-
-IN_HEADS: Final = {
-    **{name: name for name in ("min", "max", "sum", "count", "mean")},
-    **{name: name.lower() for name in ("MIN", "MAX", "SUM", "COUNT")},
-    **dict.fromkeys(("avg", "AVG", "average", "AVERAGE"), "mean"),
-}
-"""What a call in a head's argument that is an aggregate is registered as."""
 
 
 class Result(enum.Enum):
@@ -23,15 +15,6 @@ class Result(enum.Enum):
     WHOLE = "a whole number, number or unsigned"
     FLOAT = "a float, of operands as floats"
     OPERAND = "of the kind of its operand"
-
-
-def head_aggregate(expression: ast.Expression) -> tuple[str, ast.Expression] | None:
-    """The function and operand of a head's argument that is an aggregate."""
-    if isinstance(expression, ast.Call) and len(expression.args) == 1:
-        function = IN_HEADS.get(expression.function)
-        if function is not None:
-            return function, expression.args[0]
-    return None
 
 
 def takes_value(function: str) -> bool:

@@ -235,7 +235,17 @@ class _Inference:
     def _call(self, call: ast.Call, node: int) -> None:
         for arg in call.args:
             self.visit(arg)
-        functor = FUNCTORS.get(call.function)
+        table = self.typing.table
+        functor = table.functors.get(call.function) or FUNCTORS.get(call.function)
+        if call.function.startswith("@") and functor is None:
+            hint = did_you_mean(call.function, table.functors) or f".functor {call.function[1:]}(...)"
+            self.typing.error("undefined", f"functor {call.function} is not declared", call.span, hint)
+            return
+        if call.function in table.functors and call.function not in table.functions:
+            name = call.function.removeprefix("@")
+            message = f"there is no function for functor {name}"
+            hint = f'db.create_function("{name}", ...), or db.datalog(..., functors={{"{name}": ...}})'
+            self.typing.error("undefined", message, call.span, hint)
         if functor is None:
             self.typing.pending.append(Registered(call.function, call.args, node, call))
             return

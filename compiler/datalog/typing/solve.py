@@ -118,6 +118,15 @@ class _Solver:
             if kind is None:
                 self.typing.learn(arg, Reason(NUMBER, "", arg.span))
             types.append(UNKNOWN if isinstance(arg, ast.String) else (kind or NUMBER).type)
+        own = self.typing.table.functions.get(function.lower())
+        if own is not None:
+            overloads = (part.rule(tuple(types)) for part in own.definition.overloads)
+            signature = next((made for made in overloads if made is not None), None)
+            if signature is None:
+                message = f"{function} does not take ({', '.join(map(str, types))})"
+                self.typing.error("functor", message, span, f"it takes {own.definition.accepts}")
+                return None
+            return signature.args, signature.result
         try:
             found = resolve(SQL_NAMES.get(function, function), tuple(types))
         except ProgrammingError as error:

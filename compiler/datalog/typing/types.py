@@ -6,14 +6,19 @@ mixed with: a value of a type is one of the types above it too, and a base type 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.rules.core import Domain, Structure, ValueType
+from kpg.runtime.functions.named import Named
+from kpg.runtime.functions.registry import ScalarFunction
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, TEXT, TIMESTAMP, Type, decimal
+
+if TYPE_CHECKING:
+    from kpg.compiler.datalog.typing.functors import Functor
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,9 @@ class TypeTable:
     bases: dict[str, str] = field(default_factory=dict)
     records: dict[str, Branch] = field(default_factory=dict)
     branches: dict[str, Branch] = field(default_factory=dict)
+    functors: "dict[str, Functor]" = field(default_factory=dict)
+    functions: dict[str, Named[ScalarFunction]] = field(default_factory=dict)
+    """What is called by those names that are not kpg's: users' functions, by functors' names too."""
 
     def value_type(self, name: str) -> ValueType:
         """The column type of a type's name."""

@@ -8,10 +8,10 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.catalog import Catalog, get_of
 from kpg.compiler.rules import core
+from kpg.compiler.rules.core import Limit
 from kpg.compiler.rules.lowering.atom import Context
 from kpg.compiler.rules.lowering.rule import definition, relation_types
 from kpg.compiler.rules.lowering.selection import below_limit
-from kpg.compiler.rules.selection import Limit
 from kpg.compiler.rules.strata import Stratum, strata
 from kpg.runtime.errors import InternalError
 from kpg.runtime.records import dataclass

@@ -7,13 +7,13 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel, types
 from kpg.compiler.rules import core
 from kpg.compiler.rules.aggregates import counts_repeats, is_total
+from kpg.compiler.rules.core import Choice, Limit, Subsumption
 from kpg.compiler.rules.lowering.aggregate import reduced
 from kpg.compiler.rules.lowering.atom import Context
 from kpg.compiler.rules.lowering.bindings import ZERO, Bindings
 from kpg.compiler.rules.lowering.body import lower_body
 from kpg.compiler.rules.lowering.selection import chosen, undominated
 from kpg.compiler.rules.primitives import WRAPS
-from kpg.compiler.rules.selection import Choice, Limit, Subsumption
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, Type
 

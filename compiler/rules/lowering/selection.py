@@ -6,11 +6,11 @@ from dataclasses import replace
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import OrderBy, Rel
 from kpg.compiler.rules import core
+from kpg.compiler.rules.core import Choice, Subsumption
 from kpg.compiler.rules.lowering.aggregate import reduced
 from kpg.compiler.rules.lowering.atom import Context
 from kpg.compiler.rules.lowering.bindings import Bindings, joined, without
 from kpg.compiler.rules.lowering.body import lower_body
-from kpg.compiler.rules.selection import Choice, Subsumption
 from kpg.runtime.scalar import Call, Column, Literal
 from kpg.runtime.types import BIGINT, BOOLEAN, Type
 

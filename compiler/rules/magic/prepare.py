@@ -10,12 +10,12 @@ from dataclasses import field, replace
 from typing import Final
 
 from kpg.compiler.rules import core
+from kpg.compiler.rules.core import Limit
 from kpg.compiler.rules.magic.adornment import Adorned, derived
 from kpg.compiler.rules.magic.counting import Levelled, levelled
 from kpg.compiler.rules.magic.literals import term_names
 from kpg.compiler.rules.magic.rewrite import NOWHERE, Options, rewrite
 from kpg.compiler.rules.magic.rewriting import Decisions, Rewriting, Source
-from kpg.compiler.rules.selection import Limit
 from kpg.compiler.rules.text import rule_text
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.records import dataclass

@@ -1,0 +1,111 @@
+"""Functors that users declare and write in Python, and the database's functions in rules."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import kpg
+from kpg.cli import main
+from kpg.runtime.errors import DatalogError
+
+TEXT = """
+.functor twice(x: number): number
+.functor tag(s: symbol, f: float): symbol stateful
+.decl a(x: number) .input a a(1). a(2).
+.decl b(x: number, s: symbol) .output b
+b(@twice(x), @tag("t", to_float(x))) :- a(x), @twice(x) > 1.
+"""
+FUNCTORS = {"twice": lambda x: 2 * x, "tag": lambda s, f: f"{s}{f:.1f}"}
+
+
+def test_functors_follow_changes_and_goals() -> None:
+    program = kpg.connect().datalog(TEXT, functors=FUNCTORS)
+    assert sorted(program["b"]) == [(2, "t1.0"), (4, "t2.0")]
+    program.update("+a(7). -a(1).")
+    assert sorted(program["b"]) == [(4, "t2.0"), (14, "t7.0")]
+    assert list(program.query("?- b(14, s).")) == [("t7.0",)]
+    assert 'tag("t", cast(x))' in program.explain("b", "rules")
+
+
+def test_functions_of_the_database() -> None:
+    db = kpg.connect()
+    db.create_function("thrice", lambda x: 3 * x, [int], int)
+    program = db.datalog(
+        ".functor thrice(x: number): number .decl a(x: number) a(1). .decl b(x: number)"
+        "b(@thrice(x)) :- a(x). b(thrice(x) + 100) :- a(x)."
+    )
+    assert sorted(program.rows("b")) == [(3,), (103,)]
+
+
+def test_functions_of_flowlog() -> None:
+    text = (
+        ".extern fn half(x: int32) -> int32 .decl a(x: int32) a(9). .decl b(x: int32) b(half(x) + 1) :- a(x)."
+    )
+    assert list(kpg.connect().datalog(text, functors={"half": lambda x: x // 2}).rows("b")) == [(5,)]
+
+
+def test_records_are_texts() -> None:
+    text = (
+        '.type R = [x: number, s: symbol] .functor turn(r: R): R .decl a(r: R) a([1, "u"]).'
+        ".decl b(x: number) b(x) :- a(r), @turn(r) = [x, _]."
+    )
+    found = kpg.connect().datalog(text, functors={"turn": lambda r: r.replace("1", "5")}).rows("b")
+    assert list(found) == [(5,)]
+
+
+def test_a_functor_that_gives_nothing() -> None:
+    with pytest.raises(kpg.DataError, match="it gave None"):
+        kpg.connect().datalog(
+            ".functor f(x: number): number .decl a(x: number) a(@f(x)) :- x = 1. .output a",
+            functors={"f": lambda x: None},
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            ".functor f(x: number): number .decl a(x: number) a(@f(1)) :- true.",
+            "there is no function for functor f",
+        ),
+        (".decl a(x: number) a(@g(1)) :- true.", "functor @g is not declared"),
+        (".functor f(x: number): number .functor f(): symbol", "functor f is already defined"),
+        (".functor f(x: nothing): number", "type nothing is not defined"),
+        (
+            '.functor thrice(x: symbol): number .decl a(x: number) a(@thrice("a")) :- true.',
+            "function thrice is not as functor thrice is declared",
+        ),
+        (
+            '.decl s(x: symbol) s("u"). .decl a(x: number) a(thrice(x)) :- s(x).',
+            "thrice does not take (VARCHAR)",
+        ),
+        (".functor f(x: number): number .decl a(x: number) a(@f(1, 2)) :- true.",
+         "functor @f takes 1 argument, 2 are given"),
+        ('.functor f(x: number): number .decl a(x: number) a(@f("u")) :- true.',
+         'type mismatch: "u" is symbol, not number (an argument of @f)'),
+    ],
+)  # fmt: skip
+def test_refusals(text: str, message: str) -> None:
+    db = kpg.connect()
+    db.create_function("thrice", lambda x: 3 * x, [int], int)
+    with pytest.raises(DatalogError) as caught:
+        db.datalog(text)
+    assert message in [one.message for one in caught.value.diagnostics]
+
+
+def test_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "p.dl").write_text(
+        "#include <base.dl>\n.functor f(x: number): number .decl b(x: number) b(@f(N)) :- a(). .output b()"
+    )
+    (tmp_path / "f.py").write_text("def f(x):\n    return x + 1\n")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "base.dl").write_text(".decl a() a().\n")
+    options = ["-I", str(tmp_path / "lib"), "-M", "N=4 M", "-l", str(tmp_path / "f.py"), "-D-", "-j4", "-w"]
+    monkeypatch.setattr(sys, "argv", ["kpg", "datalog", "run", str(tmp_path / "p.dl"), *options])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert not left.value.code
+    assert capsys.readouterr().out == f"{'-' * 15}\nb\n{'=' * 15}\n5\n{'=' * 15}\n"
