@@ -72,13 +72,9 @@ def _minus(x: Scalar) -> Scalar:
 
 def as_interval(x: Scalar) -> Scalar:
     """Months only, or a time between two moments, as an INTERVAL."""
-    match x.type.kind:
-        case Kind.INTERVAL_MONTH:
-            return Call("$of_months", (x,), INTERVAL)
-        case Kind.INTERVAL_DAY:
-            return Call("$of_microseconds", (x,), INTERVAL)
-        case _:
-            return x
+    if x.type.kind is Kind.INTERVAL_MONTH:
+        return Call("$of_months", (x,), INTERVAL)
+    return Call("$of_microseconds", (x,), INTERVAL) if x.type.kind is Kind.INTERVAL_DAY else x
 
 
 def _moved(call: Call) -> Scalar:
@@ -184,14 +180,11 @@ def lengths(args: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
 
 def _microseconds(x: Scalar) -> Scalar | None:
     """The length of a constant, or of the time between two moments, as a word."""
-    match x:
-        case Literal(value=str() as text):
-            length = intervals.span(intervals.decode(text))
-            return Literal(length, INTERVAL_DAY) if MIN_WORD <= length <= MAX_WORD else None
-        case Call(function="cast", args=(source,)) if source.type.kind is Kind.INTERVAL_DAY:
-            return source
-        case _:
-            return None
+    if isinstance(x, Literal) and isinstance(x.value, str):
+        length = intervals.span(intervals.decode(x.value))
+        return Literal(length, INTERVAL_DAY) if MIN_WORD <= length <= MAX_WORD else None
+    between = isinstance(x, Call) and x.function == "cast" and x.args[0].type.kind is Kind.INTERVAL_DAY
+    return x.args[0] if isinstance(x, Call) and between else None
 
 
 def compared(types: tuple[Type, ...]) -> Signature | None:
