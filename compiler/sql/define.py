@@ -1,11 +1,11 @@
 """CREATE and DROP: syntax trees to statements, and SQL's type names to types."""
 
 from sqlglot import exp
-from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokenizer_core import TokenType
 
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.syntax import construct_name, only, refuse, wrong
+from kpg.compiler.sql.tokens import tokenize
 from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import Span
 from kpg.runtime.types import ColumnDef, Schema
@@ -39,8 +39,11 @@ def create(tree: exp.Create, source: str, span: Span) -> ast.CreateTable | ast.C
 
 def _whole(query: exp.Expr, span: Span) -> ast.Select:
     """The query of a CREATE with its text: all that follows the first AS."""
-    tokens = Postgres().tokenize(span.source[span.start : span.end])
-    place = next(index for index, token in enumerate(tokens) if token.token_type is TokenType.ALIAS)
+    tokens = tokenize(span.source[span.start : span.end])
+    places = (index for index, token in enumerate(tokens[:-1]) if token.token_type is TokenType.ALIAS)
+    place = next(places, None)
+    if place is None:
+        wrong("a query in CREATE comes after AS", query, span.source)
     return ast.Select(query, Span(span.source, span.start + tokens[place + 1].start, span.end))
 
 

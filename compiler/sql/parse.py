@@ -3,18 +3,19 @@
 What a statement holds besides what kpg understands is refused by name and place, never ignored.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from sqlglot import exp
-from sqlglot.errors import ParseError, TokenError
+from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.define import create, drop
 from kpg.compiler.sql.dialect import Dialect
+from kpg.compiler.sql.strict import check
 from kpg.compiler.sql.syntax import construct_name, only, refuse, span_of, wrong
+from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
 STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical", "arrangements")
@@ -37,13 +38,8 @@ def parse_query(text: str) -> ast.Select:
 
 
 def _split(text: str) -> Iterator[list[Token]]:
-    try:
-        tokens = Dialect().tokenize(text)
-    except TokenError as error:
-        span = _broken_token(text, error)
-        raise ProgrammingError("a string, name or comment does not end", span=span) from None
     chunk: list[Token] = []
-    for token in tokens:
+    for token in tokenize(text):
         if token.token_type is not TokenType.SEMICOLON:
             chunk.append(token)
         elif chunk:
@@ -51,13 +47,6 @@ def _split(text: str) -> Iterator[list[Token]]:
             chunk = []
     if chunk:
         yield chunk
-
-
-def _broken_token(text: str, error: TokenError) -> Span:
-    """From where the token starts, which sqlglot says as an offset, to the end of the text."""
-    found = re.search(r"from \d+:(\d+)$", str(error.__cause__ or error))
-    start = int(found[1]) if found is not None else len(text) - 1
-    return Span(text, max(0, min(start, len(text) - 1)), len(text))
 
 
 def _offset(text: str, line: int, column: int) -> int:
@@ -122,14 +111,19 @@ def _tree(tokens: list[Token], text: str) -> exp.Expr:
     if tokens[-1].token_type in INCOMPLETE:
         raise _incomplete(tokens, text)
     try:
-        (tree,) = Dialect().parser().parse(tokens, text)
+        tree = next(iter(Dialect().parser().parse(tokens, text)), None)
     except ParseError as error:
         raise _syntax_error(error, tokens, text) from None
     except RecursionError:
         span = Span(text, tokens[0].start, tokens[-1].end + 1)
         raise NotSupportedError("a statement nested this deep is not supported", span=span) from None
+    except Exception as error:
+        # The parser fails in its own ways on texts that are nearly SQL.
+        span = Span(text, tokens[0].start, tokens[-1].end + 1)
+        raise ProgrammingError("syntax error", span=span) from error
     if tree is None:
         raise ProgrammingError("syntax error", span=Span(text, tokens[0].start, tokens[-1].end + 1))
+    check(tree, tokens, text)
     return tree
 
 
@@ -208,6 +202,8 @@ def _insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
     if query is None:
         refuse("INSERT without VALUES or a query", target, text)
     place = span_of(query, text) or span
+    if query.args.get("alias") is not None:
+        wrong("the rows of an INSERT have no name", query.args["alias"], text)
     clause = tree.args.get("conflict")
     conflict = _conflict(clause, text, span) if clause is not None else None
     name, alias = _target(target, text)
@@ -217,6 +213,8 @@ def _insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
 def _conflict(clause: exp.Expr, text: str, span: Span) -> ast.Conflict:
     if clause.args.get("constraint") is not None:
         refuse("ON CONFLICT ON CONSTRAINT", clause, text)
+    if clause.args.get("action") is None:
+        wrong("ON CONFLICT needs DO NOTHING or DO UPDATE", clause, text)
     only(clause, text, "expressions", "action", "conflict_keys", "where")
     columns = []
     for key in clause.args.get("conflict_keys") or ():
@@ -231,6 +229,8 @@ def _conflict(clause: exp.Expr, text: str, span: Span) -> ast.Conflict:
 def _update(tree: exp.Update, text: str, span: Span) -> ast.Update:
     only(tree, text, "this", "where", "expressions", "from_")
     assignments = _assignments(tree.expressions, text)
+    if not assignments:
+        wrong("UPDATE needs SET and what to set", tree, text)
     source = tree.args.get("from_")
     if source is not None:
         only(source, text, "this")

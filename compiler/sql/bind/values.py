@@ -18,7 +18,7 @@ Cells = list[list[Scalar]]
 
 def bind_values(binding: Binding, around: Scope, node: exp.Values) -> Query:
     """VALUES as a query, each column of a type that all its cells can have."""
-    syntax = _syntax(node)
+    syntax = _syntax(binding, node)
     rows = _bound(binding, around, syntax)
     for (first, second), row in zip(pairwise(rows), syntax[1:], strict=True):
         if len(first) != len(second):
@@ -31,7 +31,7 @@ def bind_values(binding: Binding, around: Scope, node: exp.Values) -> Query:
 
 def bind_inserted(binding: Binding, node: exp.Values, columns: Sequence[ColumnDef]) -> Query:
     """VALUES for columns of a table: each cell on its own takes its column's type."""
-    syntax = _syntax(node)
+    syntax = _syntax(binding, node)
     rows = _bound(binding, Scope(), syntax)
     for row, parts in zip(rows, syntax, strict=True):
         if len(row) != len(columns):
@@ -43,8 +43,11 @@ def bind_inserted(binding: Binding, node: exp.Values, columns: Sequence[ColumnDe
     return _query(binding, rows)
 
 
-def _syntax(node: exp.Values) -> list[list[exp.Expr]]:
-    return [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
+def _syntax(binding: Binding, node: exp.Values) -> list[list[exp.Expr]]:
+    for row in node.expressions:
+        if not isinstance(row, exp.Tuple) or not row.expressions:
+            binding.wrong("a row of VALUES is one value or more in brackets", row)
+    return [row.expressions for row in node.expressions]
 
 
 def _bound(binding: Binding, around: Scope, syntax: list[list[exp.Expr]]) -> Cells:

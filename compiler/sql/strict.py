@@ -1,0 +1,291 @@
+"""What sqlglot's parser lets pass and Postgres refuses: words that are no names, and parts left out."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from kpg.compiler.sql.syntax import wrong
+from kpg.compiler.sql.tokens import syntax_error
+
+RESERVED: Final = frozenset(
+    (
+        *[
+            "all",
+            "analyse",
+            "analyze",
+            "and",
+            "any",
+            "array",
+            "as",
+            "asc",
+            "asymmetric",
+            "both",
+            "case",
+            "cast",
+            "check",
+            "collate",
+            "column",
+        ],
+        *[
+            "constraint",
+            "create",
+            "deferrable",
+            "desc",
+            "distinct",
+            "do",
+            "else",
+            "end",
+            "except",
+            "false",
+            "fetch",
+            "for",
+            "foreign",
+            "from",
+            "grant",
+        ],
+        *[
+            "group",
+            "having",
+            "in",
+            "initially",
+            "intersect",
+            "into",
+            "lateral",
+            "leading",
+            "limit",
+            "not",
+            "null",
+            "offset",
+            "on",
+            "only",
+            "or",
+            "order",
+        ],
+        *[
+            "placing",
+            "primary",
+            "references",
+            "returning",
+            "select",
+            "some",
+            "symmetric",
+            "table",
+            "then",
+            "to",
+            "trailing",
+            "true",
+            "union",
+        ],
+        *[
+            "unique",
+            "using",
+            "variadic",
+            "when",
+            "where",
+            "window",
+            "with",
+            "authorization",
+            "binary",
+            "collation",
+            "concurrently",
+            "cross",
+        ],
+        *[
+            "freeze",
+            "full",
+            "ilike",
+            "inner",
+            "is",
+            "isnull",
+            "join",
+            "left",
+            "like",
+            "natural",
+            "notnull",
+            "outer",
+            "overlaps",
+            "right",
+            "similar",
+        ],
+        *["tablesample", "verbose"],
+    )
+)
+"""Words that name no table or column, unless quoted."""
+NO_BARE_LABEL: Final = frozenset(
+    (
+        *[
+            "array",
+            "as",
+            "char",
+            "character",
+            "create",
+            "day",
+            "except",
+            "fetch",
+            "filter",
+            "for",
+            "from",
+            "grant",
+            "group",
+            "having",
+            "hour",
+            "intersect",
+        ],
+        *[
+            "into",
+            "isnull",
+            "limit",
+            "minute",
+            "month",
+            "notnull",
+            "offset",
+            "on",
+            "order",
+            "over",
+            "overlaps",
+            "precision",
+            "returning",
+            "second",
+        ],
+        *["to", "union", "varying", "where", "window", "with", "within", "without", "year"],
+    )
+)
+"""Words that name a column of a result only behind AS."""
+
+
+def check(tree: exp.Expr, tokens: Sequence[Token], text: str) -> None:
+    """ProgrammingError at the first thing in a parsed statement that Postgres would not take."""
+    suspects: list[exp.Expr] = []
+    clauses = 0
+    for node in tree.walk():
+        match node:
+            case exp.Identifier(this=str() as word) if word.lower() in WORDS or _starts(node, text, "'"):
+                suspects.append(node)
+            case exp.CTE() | exp.TableAlias(this=None):
+                suspects.append(node)
+            case exp.Where():
+                clauses += 1
+            case exp.Join() if _lacks_condition(node):
+                wrong("JOIN needs a condition", node, text, "add ON or USING, or write CROSS JOIN")
+    if suspects:
+        places = {token.start: index for index, token in enumerate(tokens)}
+        for node in suspects:
+            _check_node(node, tokens, places, text)
+    for index, token in enumerate(tokens):
+        if _is_amiss(tokens, index, token.text.lower()):
+            raise syntax_error(text, token)
+    wheres, cases, branches = (
+        [t for t in tokens if t.text.lower() == word] for word in ("where", "when", "then")
+    )
+    if len(wheres) > clauses:
+        raise syntax_error(text, wheres[-1])
+    if len(cases) > len(branches):
+        raise syntax_error(text, cases[-1])
+
+
+TYPES: Final = frozenset(
+    [
+        "int",
+        "integer",
+        "bigint",
+        "smallint",
+        "text",
+        "numeric",
+        "decimal",
+        "real",
+        "date",
+        "time",
+        "timestamp",
+        "boolean",
+        "bool",
+        "float",
+        "interval",
+    ]
+)
+VALUES: Final = frozenset(
+    (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN)
+)
+WORDS: Final = RESERVED | NO_BARE_LABEL
+
+
+def _lacks_condition(join: exp.Expr) -> bool:
+    part = join.args.get
+    plain = (part("kind") or part("side")) and part("kind") != "CROSS" and part("method") != "NATURAL"
+    return bool(plain) and part("on") is None and not part("using")
+
+
+def _starts(node: exp.Expr, text: str, sign: str) -> bool:
+    start = node.meta.get("start")
+    return start is not None and text[start] == sign
+
+
+def _check_node(node: exp.Expr, tokens: Sequence[Token], places: Mapping[int, int], text: str) -> None:
+    match node:
+        case exp.Identifier():
+            index = places.get(node.meta.get("start", -1), -1)
+            if index >= 0 and not _may_name(node, tokens, index, text):
+                raise syntax_error(text, tokens[index])
+        case exp.CTE():
+            index = places.get(node.args["alias"].this.meta.get("start", -1), -1)
+            if index >= 0 and (token := _behind_columns(tokens, index + 1)).text.lower() != "as":
+                raise syntax_error(text, token)
+        case exp.TableAlias(columns=[exp.Identifier() as first, *_]):
+            index = places.get(first.meta.get("start", -1), 0)
+            raise syntax_error(text, tokens[max(0, index - 1)])
+
+
+def _behind_columns(tokens: Sequence[Token], index: int) -> Token:
+    """The token at the place, or behind the brackets that begin there."""
+    depth = 0
+    for token in tokens[index:]:
+        depth += (token.text == "(") - (token.text == ")")
+        if not depth and token.text != ")":
+            return token
+    return tokens[-1]
+
+
+def _may_name(node: exp.Identifier, tokens: Sequence[Token], index: int, text: str) -> bool:
+    """Whether an identifier is a word that can name what it names."""
+    match text[tokens[index].start]:
+        case '"':
+            return True
+        case "'":
+            return not isinstance(node.parent, exp.Alias | exp.TableAlias)
+    word, before = node.name.lower(), tokens[index - 1].text.lower() if index else ""
+    if before == ".":
+        return True
+    parent = node.parent
+    if isinstance(parent, exp.Alias) and parent.args.get("alias") is node:
+        return before == "as" or word not in NO_BARE_LABEL
+    return word not in RESERVED
+
+
+def _is_amiss(tokens: Sequence[Token], index: int, word: str) -> bool:
+    """Whether a word is not where it belongs, which the parser does not mind."""
+    before = tokens[index - 1].text.lower() if index else ""
+    match word:
+        case "update" | "nothing" if any(token.text.lower() == "conflict" for token in tokens[:index]):
+            return before not in ("do", "for")
+        case "cross" if before == "natural":
+            return True
+        case "null" if before == "not" and index > 1 and tokens[0].text.lower() not in ("create", "alter"):
+            return tokens[index - 2].token_type in VALUES
+        case "," | ")" if before in ("(", ")") and (place := _opening(tokens, index - 1)) > 1:
+            on = [token.text.lower() for token in tokens[place - 2 : place]] == ["distinct", "on"]
+            return on and (word == "," or place == index - 1)
+        case _ if tokens[index].token_type is TokenType.NUMBER:
+            return before in TYPES
+        case _:
+            return before == "insert" and index == 1 and word not in ("into", "or", "overwrite")
+
+
+def _opening(tokens: Sequence[Token], index: int) -> int:
+    """The place of the bracket that the one at the place closes, or is."""
+    depth = 0
+    for place in range(index, -1, -1):
+        depth += (tokens[place].text == ")") - (tokens[place].text == "(")
+        if depth <= 0:
+            return place
+    return -1

@@ -1,0 +1,228 @@
+"""The tokens of a script: sqlglot's, with numbers as Postgres reads them, and without what Postgres refuses.
+
+sqlglot reads more than SQL: what would pass its parser and lose a part on the way is an error here.
+"""
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from kpg.compiler.sql.dialect import Dialect
+from kpg.runtime.errors import ProgrammingError, Span
+from kpg.runtime.records import dataclass
+
+NUMBER: Final = re.compile(
+    r"0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+"
+    r"|(?:\d(?:_?\d)*)(?:\.(?:\d(?:_?\d)*)?)?(?:[eE][+-]?\d(?:_?\d)*)?"
+)
+BASES: Final = {"x": 16, "o": 8, "b": 2}
+NUMERIC: Final = frozenset((TokenType.NUMBER, TokenType.HEX_STRING, TokenType.BIT_STRING))
+FOREIGN: Final = frozenset(("==", "<=>", "`", "?::", "->>>", "|>"))
+"""What sqlglot takes for operators, and Postgres does not."""
+CLAUSES: Final = (
+    *("from", "where", "group", "having", "window", "order", "limit", "offset", "fetch", "for", "union"),
+    *("intersect", "except", "returning"),
+)
+JOINING: Final = (
+    *("on", "using", "join", "then", "else", "end", "when", "as", "and", "or", "into", "asc", "desc", "is"),
+    ",",
+)
+CLOSING: Final = (")", "]", ";")
+OPERATORS: Final = (
+    "+",
+    "-",
+    "/",
+    "%",
+    "=",
+    "<",
+    ">",
+    "<=",
+    ">=",
+    "<>",
+    "!=",
+    "||",
+    "::",
+    "~",
+    "and",
+    "or",
+    "not",
+)
+AFTER: Final = {
+    ",": frozenset((*CLAUSES, *JOINING, *CLOSING, "select", "with")),
+    "(": frozenset((*JOINING, "]", ";")) - {"as"},
+    "select": frozenset((*JOINING, "]", ";")),
+    "by": frozenset((*CLAUSES, *JOINING, *CLOSING)),
+    "where": frozenset((*CLAUSES, *JOINING, *CLOSING)),
+    "having": frozenset((*CLAUSES, *JOINING, *CLOSING)),
+    **dict.fromkeys(OPERATORS, frozenset((*CLAUSES, *JOINING, *CLOSING, "select"))),
+}
+"""Words that cannot come after a word or sign: in Postgres all of these are reserved."""
+CLAUSE_ORDER: Final = {
+    "from": 1,
+    "where": 2,
+    "group": 3,
+    "having": 4,
+    "window": 5,
+    "order": 6,
+    "limit": 7,
+    "offset": 7,
+    "fetch": 7,
+}
+ANEW: Final = frozenset(("select", "union", "intersect", "except", "values", "set", "do", "with", "table"))
+"""Behind these the clauses of a query may come again."""
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a script; ProgrammingError for what does not end, or is no token of Postgres."""
+    try:
+        tokens = Dialect().tokenize(text)
+    except TokenError as error:
+        span = _broken_token(text, error)
+        raise ProgrammingError("a string, name or comment does not end", span=span) from None
+    tokens = _with_numbers(text, tokens)
+    _check(text, tokens)
+    return tokens
+
+
+def _broken_token(text: str, error: TokenError) -> Span:
+    """From where the token starts, which sqlglot says as an offset, to the end of the text."""
+    found = re.search(r"from \d+:(\d+)$", str(error.__cause__ or error))
+    start = int(found[1]) if found is not None else len(text) - 1
+    return Span(text, max(0, min(start, len(text) - 1)), len(text))
+
+
+def _with_numbers(text: str, tokens: Sequence[Token]) -> list[Token]:
+    """The tokens with every number read anew: sqlglot ends some too late, others too early."""
+    result: list[Token] = []
+    rest = deque(tokens)
+    while rest:
+        token = rest.popleft()
+        if token.token_type not in NUMERIC or not text[token.start].isdigit() or _is_place(result):
+            result.append(token)
+            continue
+        found = NUMBER.match(text, token.start)
+        assert found is not None
+        stop = found.end()
+        if text[stop : stop + 1] == "_" or text[stop : stop + 1].isalnum():
+            end = next((place for place in range(stop, len(text)) if not _in_word(text[place])), len(text))
+            raise ProgrammingError("trailing junk after numeric literal", span=Span(text, token.start, end))
+        last = token
+        while rest and rest[0].start < stop:
+            last = rest.popleft()
+        if last.end >= stop:
+            rest.extendleft(reversed(_moved(Dialect().tokenize(text[stop : last.end + 1]), stop, last)))
+        column = last.col - (last.end + 1 - stop)
+        value = _decimal(found[0])
+        result.append(
+            Token(TokenType.NUMBER, value, token.line, column, token.start, stop - 1, token.comments)
+        )
+    return result
+
+
+def _is_place(before: Sequence[Token]) -> bool:
+    """Whether a number behind these tokens says which parameter is meant."""
+    return bool(before) and before[-1].token_type in (TokenType.PARAMETER, TokenType.PLACEHOLDER)
+
+
+def _in_word(char: str) -> bool:
+    return char == "_" or char.isalnum()
+
+
+def _decimal(text: str) -> str:
+    plain = text.replace("_", "")
+    base = BASES.get(plain[1:2].lower()) if plain[0] == "0" else None
+    return plain if base is None else str(int(plain[2:], base))
+
+
+def _moved(tokens: Sequence[Token], by: int, last: Token) -> list[Token]:
+    """Tokens of a stretch of text that begins at ``by`` and ends where ``last`` does."""
+    return [
+        Token(
+            token.token_type,
+            token.text,
+            last.line,
+            last.col - (last.end - by - token.end),
+            token.start + by,
+            token.end + by,
+        )
+        for token in tokens
+    ]
+
+
+def _check(text: str, tokens: Sequence[Token]) -> None:
+    """ProgrammingError for tokens that cannot follow each other, brackets and clauses out of order."""
+    opened: list[_Open] = [_Open(None, "")]
+    last: Token | None = None
+    word, ending = "", ""
+    for token in tokens:
+        before, written = ending, text[token.start : token.end + 1].lower()
+        # Some tokens are two words, such as GROUP BY.
+        word, ending = (
+            (written.split()[0], written.split()[-1]) if written[0].isalpha() else (written, written)
+        )
+        if word == ending == "by":
+            ending = ""
+        if word in FOREIGN or word in AFTER.get(before, ()) or (last and _apart(text, last, token)):
+            raise syntax_error(text, token)
+        if word in ("(", "["):
+            opened.append(_Open(token, word))
+        elif word in (")", "]"):
+            closed = opened.pop()
+            if (closed.sign, word) not in (("(", ")"), ("[", "]")):
+                raise syntax_error(text, token)
+        elif word == ";":
+            _close(text, opened)
+            opened = [_Open(None, "")]
+        elif word in ANEW:
+            opened[-1].clause = 0
+        elif (
+            word in CLAUSE_ORDER
+            and written not in ("group", "order")
+            and before not in ("distinct", "within", ".", "as", "rows")
+        ):
+            clause = CLAUSE_ORDER[word]
+            if clause < opened[-1].clause or clause == opened[-1].clause < CLAUSE_ORDER["limit"]:
+                raise syntax_error(text, token)
+            opened[-1].clause = clause
+        last = token
+    _close(text, opened)
+    if last is not None and ending in AFTER and ending != "(":
+        span = Span(text, last.start, last.end + 1)
+        raise ProgrammingError("syntax error at the end of the statement", span=span)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A bracket that is open, and how far the clauses in it have come."""
+
+    token: Token | None
+    sign: str
+    clause: int = 0
+
+
+def _close(text: str, opened: Sequence[_Open]) -> None:
+    token = opened[-1].token
+    if token is not None:
+        span = Span(text, token.start, token.end + 1)
+        raise ProgrammingError(f'syntax error: "{opened[-1].sign}" is not closed', span=span)
+
+
+def _apart(text: str, last: Token, token: Token) -> bool:
+    """Whether two tokens cannot stand next to each other for what is, or is not, between them."""
+    if last.token_type is TokenType.STRING and token.token_type is TokenType.STRING:
+        return "\n" not in text[last.end + 1 : token.start]
+    return (
+        last.token_type is TokenType.DOT
+        and token.token_type is TokenType.NUMBER
+        and last.end + 1 != token.start
+    )
+
+
+def syntax_error(text: str, token: Token) -> ProgrammingError:
+    """That a token cannot stand where it does."""
+    written = text[token.start : token.end + 1]
+    return ProgrammingError(f'syntax error at "{written}"', span=Span(text, token.start, token.end + 1))
