@@ -156,8 +156,11 @@ def _accumulated(
 def _aggregate(rows: Rows, call: AggregateCall) -> plan.Aggregate:
     argument = rows.place(call.args[0]).index if call.args else None
     shown = ", ".join(sql_text(arg) for arg in call.args) or "*"
-    operand = call.args[0].type if _function(call).accumulator is AccumulatorKind.SUM else BIGINT
-    return plan.Aggregate(call.function, argument, operand, call.text or f"{call.function}({shown})")
+    kind = _function(call).accumulator
+    operand = BIGINT if kind is AccumulatorKind.COUNT else call.args[0].type
+    second = rows.place(call.args[1]).index if kind is not None and kind.operands == 2 else None
+    text = call.text or f"{call.function}({shown})"
+    return plan.Aggregate(call.function, argument, operand, text, second)
 
 
 def _extreme(planning: Planning, rows: Rows, call: AggregateCall, place: int) -> Piece:

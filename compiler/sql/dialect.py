@@ -42,9 +42,13 @@ def _plain(name: str) -> Callable[[list[exp.Expr]], exp.Anonymous]:
 def _plain_calls() -> dict[str, Callable[[list[exp.Expr]], exp.Anonymous]]:
     """What makes the node of a call, by the name in capitals.
 
-    Of aggregates, those for which sqlglot has a parser, or a class that tells their name, keep it.
+    Of aggregates, those for which sqlglot has a parser, or a class that tells their name, keep it, unless it
+    needs two arguments: DISTINCT takes all for one.
     """
-    own = {name for name, kind in exp.FUNCTION_BY_NAME.items() if issubclass(kind, exp.AggFunc)}
+    classes = exp.FUNCTION_BY_NAME.items()
+    own = {
+        name for name, kind in classes if issubclass(kind, exp.AggFunc) and sum(kind.arg_types.values()) < 2
+    }
     own |= Calls.FUNCTION_PARSERS.keys()
     names = set(function_names().difference(SYNTAX))
     names |= {one.name for one in aggregates() if one.name.upper() not in own}

@@ -14,6 +14,7 @@ from kpg.runtime.functions import (
     order,
     ordered_sets,
     rounding,
+    statistics,
     text,
 )
 from kpg.runtime.functions.aggregates import sum_type
@@ -101,5 +102,6 @@ _DEFINING = (
     order,
     ordered_sets,
     rounding,
+    statistics,
     text,
 )

@@ -26,7 +26,6 @@ from kpg.runtime.types import (
     Kind,
     Type,
     decimal,
-    float_to_word,
 )
 
 
@@ -76,6 +75,11 @@ def _numeric(types: Types) -> Signature | None:
     return Signature((NUMERIC,), NUMERIC) if is_numeric else None
 
 
+def _whole(types: Types) -> Signature | None:
+    kinds = (Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT)
+    return Signature(types, types[0]) if len(types) == 1 and types[0].kind in kinds else None
+
+
 def _double(types: Types) -> Signature | None:
     return None if number_rule(types) is None else Signature((DOUBLE,), DOUBLE)
 
@@ -107,29 +111,18 @@ def _same_as(name: str) -> Composed:
     return Composed(lambda args: ((Part(name, args),), Column(0, args[0].type)))
 
 
-def _spread(*, sample: bool, root: bool) -> Composed:
-    """By the sums of the values and of their squares; a difference that rounding has made negative is 0."""
+def _counted(*, every: bool) -> Composed:
+    """Whether all rows, or some, are true, by how many there are and how many of them are true."""
 
     def build(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
-        value = _as_double(args[0])
-        squares, plain = Column(0, DOUBLE), Column(1, DOUBLE)
-        number = _as_double(Column(2, BIGINT))
-        parts = (Part("sum", (_of("mul", value, value),)), Part("sum", (value,)), Part("count", (value,)))
-        mean_square = _of("div", _of("mul", plain, plain), _of("nullif", number, _ZERO))
-        excess = _of("sub", squares, mean_square)
-        positive = If(Call("lt", (excess, _ZERO), BOOLEAN), _ZERO, excess, DOUBLE)
-        divisor = _of("nullif", _of("sub", number, _ONE) if sample else number, _ZERO)
-        variance = _of("div", positive, divisor)
-        return parts, _of("sqrt", variance) if root else variance
+        true = If(args[0], args[0], Literal(None, BOOLEAN), BOOLEAN)
+        parts = (Part("count", args), Part("count", (true,)))
+        known, found, none = Column(0, BIGINT), Column(1, BIGINT), Literal(0, BIGINT)
+        test = Call("eq", (known, found), BOOLEAN) if every else Call("gt", (found, none), BOOLEAN)
+        return parts, If(Call("eq", (known, none), BOOLEAN), Literal(None, BOOLEAN), test, BOOLEAN)
 
     return Composed(build)
 
-
-def _of(function: str, *args: Scalar) -> Scalar:
-    return Call(function, args, DOUBLE)
-
-
-_ZERO, _ONE = (Literal(float_to_word(constant), DOUBLE) for constant in (0.0, 1.0))
 
 register(
     AggregateFunction(
@@ -238,28 +231,35 @@ register(
         idempotent=True,
     )
 )
-_CONDITIONS: tuple[tuple[str, str, str, dict[str, str], bool], ...] = (
-    (
-        "bool_and",
-        "min",
-        "Whether all are true.",
-        {"(TRUE), (FALSE)": "FALSE", "(TRUE), (NULL)": "TRUE"},
-        False,
-    ),
-    ("bool_or", "max", "Whether one is true.", {"(TRUE), (FALSE)": "TRUE", "(FALSE), (NULL)": "FALSE"}, True),
-)
-for _name, _extremum, _doc, _examples, _largest in _CONDITIONS:
+for _name, _every in (("bool_and", True), ("every", True), ("bool_or", False)):
     register(
         AggregateFunction(
             _name,
             "a BOOLEAN",
-            _doc,
-            _examples,
+            "Whether all are true." if _every else "Whether one is true.",
+            {"(TRUE), (FALSE)": "FALSE" if _every else "TRUE", "(TRUE), (NULL)": "TRUE"},
             _condition,
-            algorithms.extreme(largest=_largest),
-            _same_as(_extremum),
-            trend=Trend.UP if _largest else Trend.DOWN,
+            algorithms.extreme(largest=not _every),
+            _counted(every=_every),
+            trend=Trend.DOWN if _every else Trend.UP,
             idempotent=True,
+        )
+    )
+for _name, _kind, _expected in (
+    ("bit_and", AccumulatorKind.BIT_AND, "2"),
+    ("bit_or", AccumulatorKind.BIT_OR, "7"),
+    ("bit_xor", AccumulatorKind.BIT_XOR, "1"),
+):
+    register(
+        AggregateFunction(
+            _name,
+            "a whole number",
+            f"The bitwise {_name[4:].upper()} of the values.",
+            {"(7), (2), (NULL), (6), (2)": _expected},
+            _whole,
+            algorithms.over_bits(_kind),
+            Accumulable(_kind),
+            idempotent=_kind is not AccumulatorKind.BIT_XOR,
         )
     )
 register(
@@ -285,23 +285,3 @@ register(
         Basic(),
     )
 )
-_SPREADS: tuple[tuple[str, str, str, bool, bool], ...] = (
-    ("stddev", "Standard deviation of a sample.", "1.0", True, True),
-    ("stddev_samp", "Standard deviation of a sample.", "1.0", True, True),
-    ("stddev_pop", "Standard deviation of all values.", "0.816496580927726", False, True),
-    ("variance", "Variance of a sample.", "1.0", True, False),
-    ("var_samp", "Variance of a sample.", "1.0", True, False),
-    ("var_pop", "Variance of all values.", "0.6666666666666666", False, False),
-)
-for _name, _doc, _expected, _sample, _root in _SPREADS:
-    register(
-        AggregateFunction(
-            _name,
-            "a number",
-            _doc,
-            {"(1), (2), (3), (NULL)": _expected},
-            number_rule,
-            algorithms.spreading(sample=_sample, root=_root),
-            _spread(sample=_sample, root=_root),
-        )
-    )

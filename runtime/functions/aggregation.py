@@ -61,6 +61,15 @@ class AccumulatorKind(enum.Enum):
 
     COUNT = "one word: how many rows, or rows whose operand is not NULL"
     SUM = "the number of operands and their exact sum: 128 bits, or fixed point wide enough for any double"
+    COMOMENT = "the number of pairs and the exact sums of both operands and of their products"
+    BIT_AND = "the number of operands, and of those that have it for each bit"
+    BIT_OR = "as for AND"
+    BIT_XOR = "as for AND, too"
+
+    @property
+    def operands(self) -> int:
+        """How many operands it takes, if not none."""
+        return 2 if self is AccumulatorKind.COMOMENT else 1
 
 
 class Trend(enum.Enum):

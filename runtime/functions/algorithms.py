@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from kpg.runtime.functions import numerics
-from kpg.runtime.functions.aggregation import Algorithm, Types, Value
+from kpg.runtime.functions.aggregation import AccumulatorKind, Algorithm, Types, Value
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import MAX_WORD, MIN_WORD, Type
 from kpg.runtime.values import intervals
@@ -16,6 +16,7 @@ from kpg.runtime.values.numeric import EXACT, checked
 from kpg.runtime.values.text import limits
 
 Operands = tuple[Value, ...]
+BITS = 64
 
 
 def counting(types: Types) -> Algorithm:
@@ -208,56 +209,36 @@ def extreme(largest: bool) -> Callable[[Types], Algorithm]:
     return lambda types: algorithm
 
 
-@dataclass(slots=True)
-class Moments:
-    """The totals of operands and of their squares, each square rounded to a double first.
+def over_bits(kind: AccumulatorKind) -> Callable[[Types], Algorithm]:
+    """The bitwise AND, OR or XOR: by how many operands there are, and in how many each bit is set."""
 
-    Adding an operand whose square is no double raises OverflowError.
-    """
+    def add(state: list[int], operands: Operands, times: int) -> list[int]:
+        state[0] += times
+        for bit in range(BITS):
+            state[1 + bit] += times * (operands[0] >> bit & 1)
+        return state
 
-    plain: Total = field(default_factory=Total)
-    squares: Total = field(default_factory=Total)
+    def merge(left: list[int], right: list[int]) -> list[int]:
+        left[:] = [one + other for one, other in zip(left, right, strict=True)]
+        return left
 
-    def add(self, value: float, times: int) -> "Moments":
-        """This one with a value ``times`` times more; negative ``times`` takes it away."""
-        square = value * value
-        if math.isinf(square) and math.isfinite(value):
-            raise OverflowError(f"the square of {value} is no DOUBLE")
-        self.plain.add(value, times)
-        self.squares.add(square, times)
-        return self
+    def finish(state: list[int]) -> int | None:
+        number, *counts = state
+        match kind:
+            case AccumulatorKind.BIT_AND:
+                found = [count == number for count in counts]
+            case AccumulatorKind.BIT_OR:
+                found = [count > 0 for count in counts]
+            case _:
+                found = [count % 2 == 1 for count in counts]
+        word = sum(1 << bit for bit, is_set in enumerate(found) if is_set)
+        return (word - (1 << BITS) if found[-1] else word) if number else None
 
-    def merge(self, other: "Moments") -> "Moments":
-        """This one with all of the other."""
-        self.plain.merge(other.plain)
-        self.squares.merge(other.squares)
-        return self
-
-
-def spreading(*, sample: bool, root: bool) -> Callable[[Types], Algorithm]:
-    """Variance (of a sample, of n values, divided by n - 1; or of all values), or its square root."""
-
-    def finish(state: Moments) -> float | None:
-        count = state.plain.count
-        if count <= (1 if sample else 0):
-            return None
-        total = state.plain.as_float()
-        excess = state.squares.as_float() - total * total / count
-        variance = max(excess, 0.0) / (count - 1 if sample else count)
-        return math.sqrt(variance) if root else variance
-
-    def algorithm(types: Types) -> Algorithm:
-        scale = 10 ** types[0].scale if types[0].is_exact else 1
-
-        def value(operand: int | float) -> float:
-            return float(operand) / scale
-
-        return Algorithm(
-            initialize=Moments,
-            add=lambda state, operands, times: state.add(value(operands[0]), times),
-            subtract=lambda state, operands, times: state.add(value(operands[0]), -times),
-            merge=Moments.merge,
-            finish=finish,
-        )
-
-    return algorithm
+    algorithm = Algorithm(
+        initialize=lambda: [0] * (1 + BITS),
+        add=add,
+        subtract=lambda state, operands, times: add(state, operands, -times),
+        merge=merge,
+        finish=finish,
+    )
+    return lambda types: algorithm

@@ -1,12 +1,14 @@
 """Accumulators of aggregates, as groups and histories keep them: exact sums that forget what is retracted.
 
 The first accumulator counts rows; each aggregate has words of its own from its offset among the
-accumulators, in ``spec int64[naggs, 3]`` (kind, operand column or -1 for none, offset):
+accumulators, in ``spec int64[naggs, 4]`` (kind, operand column or -1 for none, offset, column of a second
+operand):
 
 * COUNT: non-NULL operands;
 * SUM: non-NULL operands, then the 128-bit sum (low word, high word);
 * SUM_DOUBLE: non-NULL operands, NaNs, +infinities, -infinities, then 68 limbs of 32 bits of an exact
-  fixed-point sum from 2**-1074 up (Kulisch's accumulator), so that retraction is exact.
+  fixed-point sum from 2**-1074 up (Kulisch's accumulator), so that retraction is exact;
+* those of pairs and of bits: see ``moments``.
 
 A function is given the table, the row and the column in it at which the accumulators begin.
 """
@@ -16,6 +18,26 @@ import math
 import numpy as np
 
 from kpg.runtime.kernels import device
+from kpg.runtime.kernels.limbs import (
+    LOW,
+    MOST_AMOUNT,
+    add_limbs,
+    add_mantissa,
+    canonical,
+    is_nothing,
+    leading,
+    top_of,
+)
+from kpg.runtime.kernels.moments import (
+    SPREAD,
+    add_bits,
+    add_pair,
+    add_state,
+    bits_word,
+    comoment_word,
+    is_bits,
+    is_empty,
+)
 
 COUNT = 0
 SUM = 1
@@ -24,8 +46,6 @@ LIMBS = 68
 SUM_DOUBLE_WORDS = LIMBS + 4
 NULL = -(2**63)
 ERROR = NULL + 1
-LOW = 0xFFFFFFFF
-MOST_AMOUNT = 1 << 28  # products of 33 bits with it are added to limbs
 SMALL = 1 << 52  # sums of a block of 1024 words below it fit 64 bits
 NAN_WORD = 0x7FF8000000000000
 FLIP = 0x7FFFFFFFFFFFFFFF
@@ -60,31 +80,6 @@ def add128(acc, group, offset, value, diff):
 
 
 @device
-def add_limb(acc, group, base, limb, amount):
-    """Add to a limb; carry on only when it nears overflow, so that signs may alternate cheaply."""
-    acc[group, base + limb] += amount
-    while limb + 1 < LIMBS:
-        value = acc[group, base + limb]
-        if -(1 << 61) < value < (1 << 61):
-            break
-        acc[group, base + limb] = value & LOW
-        acc[group, base + limb + 1] += value >> 32
-        limb += 1
-
-
-@device
-def add_mantissa(acc, group, base, position, mantissa, amount):
-    """Add mantissa * amount * 2**position, where amount is at most ``MOST_AMOUNT`` either way."""
-    limb = position >> 5
-    shift = position & 31
-    a = (mantissa & LOW) << shift
-    b = (mantissa >> 32) << shift
-    add_limb(acc, group, base, limb, (a & LOW) * amount)
-    add_limb(acc, group, base, limb + 1, ((a >> 32) + (b & LOW)) * amount)
-    add_limb(acc, group, base, limb + 2, (b >> 32) * amount)
-
-
-@device
 def add_double(acc, group, offset, word, diff):
     """Add the double behind ``word``, times diff, exactly."""
     bits = word if word >= 0 else word ^ FLIP
@@ -101,30 +96,10 @@ def add_double(acc, group, offset, word, diff):
     amount = diff if bits >= 0 else -diff
     position = exponent - 1
     while not -MOST_AMOUNT <= amount <= MOST_AMOUNT:
-        add_mantissa(acc, group, offset + 3, position, mantissa, amount & 0xFFFF)
+        add_mantissa(acc, group, offset + 3, LIMBS, position, mantissa, amount & 0xFFFF)
         amount >>= 16
         position += 16
-    add_mantissa(acc, group, offset + 3, position, mantissa, amount)
-
-
-@device
-def limbs_value(row, base, limbs):
-    """Canonical magnitude of the limbs into ``limbs``; returns the sign (-1, 0, 1)."""
-    carry = np.int64(0)
-    any_set = False
-    for i in range(LIMBS):
-        value = row[base + i] + carry
-        limbs[i] = value & LOW
-        carry = value >> 32
-        any_set = any_set or limbs[i] != 0
-    if carry < 0:
-        borrow = np.int64(1)
-        for i in range(LIMBS):
-            value = (limbs[i] ^ LOW) + borrow
-            limbs[i] = value & LOW
-            borrow = value >> 32
-        return -1
-    return 1 if any_set else 0
+    add_mantissa(acc, group, offset + 3, LIMBS, position, mantissa, amount)
 
 
 @device
@@ -137,32 +112,31 @@ def double_word(row, offset):
     if row[offset + 2] > 0:
         return np.int64(-0x7FF0000000000001)
     limbs = np.empty(LIMBS, np.int64)
-    sign = limbs_value(row, offset + 3, limbs)
+    sign = canonical(row, offset + 3, LIMBS, limbs)
     if sign == 0:
         return np.int64(0)
-    top = LIMBS - 1
-    while top >= 0 and limbs[top] == 0:
-        top -= 1
-    shift = 0
-    while (limbs[top] << shift) & 0x80000000 == 0:
-        shift += 1
-    second = limbs[top - 1] if top >= 1 else 0
-    third = limbs[top - 2] if top >= 2 else 0
-    x = np.uint64((limbs[top] << 32) | second) << np.uint64(shift)
-    x |= np.uint64(third >> (32 - shift))
-    sticky = (third & ((1 << (32 - shift)) - 1)) != 0
-    i = top - 3
-    while not sticky and i >= 0:
-        sticky = limbs[i] != 0
-        i -= 1
-    if sticky:
-        x |= np.uint64(1)
+    mantissa, exponent = leading(limbs, top_of(limbs))
     buffer = np.empty(1, np.float64)
-    buffer[0] = sign * math.ldexp(np.float64(x), 32 * (top - 1) - shift - 1074)
+    buffer[0] = sign * math.ldexp(mantissa, exponent - 1074)
     bits = buffer.view(np.int64)[0]
     if bits & 0x7FF0000000000000 == 0x7FF0000000000000:
         return np.int64(ERROR)
     return bits if bits >= 0 else bits ^ FLIP
+
+
+@device
+def add_other(data, row, diff, acc, index, offset, spec, s):
+    """Add one row, ``diff`` times, to a state of ``moments``."""
+    if is_bits(spec[s, 0]):
+        add_bits(acc, index, offset, data[spec[s, 1], row], diff)
+    else:
+        add_pair(acc, index, offset, spec[s, 0], data[spec[s, 1], row], data[spec[s, 3], row], diff)
+
+
+@device
+def other_word(row, kind, offset):
+    """The result of a state of ``moments``, which is not of no rows."""
+    return bits_word(row, offset, kind) if is_bits(kind) else comoment_word(row, offset, kind)
 
 
 @device
@@ -171,6 +145,9 @@ def add_row(data, row, diff, acc, index, base, spec):
     acc[index, base] += diff
     for s in range(spec.shape[0]):
         offset = base + spec[s, 2]
+        if spec[s, 0] >= SPREAD:
+            add_other(data, row, diff, acc, index, offset, spec, s)
+            continue
         word = data[spec[s, 1], row] if spec[s, 1] >= 0 else 0
         if word == NULL:
             continue
@@ -188,6 +165,9 @@ def add_words(acc, index, base, source, other, offset, spec):
     for s in range(spec.shape[0]):
         at = base + spec[s, 2]
         of = offset + spec[s, 2]
+        if spec[s, 0] >= SPREAD:
+            add_state(acc, index, at, source, other, of, spec[s, 0])
+            continue
         acc[index, at] += source[other, of]
         if spec[s, 0] == SUM:
             low = source[other, of + 1]
@@ -197,9 +177,7 @@ def add_words(acc, index, base, source, other, offset, spec):
         elif spec[s, 0] != COUNT:
             for special in range(1, 4):
                 acc[index, at + special] += source[other, of + special]
-            for limb in range(LIMBS):
-                if source[other, of + 4 + limb] != 0:
-                    add_limb(acc, index, at + 4, limb, source[other, of + 4 + limb])
+            add_limbs(acc, index, at + 4, source, other, of + 4, LIMBS)
 
 
 @device
@@ -209,17 +187,14 @@ def is_zero(acc, index, base, spec):
     for s in range(spec.shape[0]):
         offset = base + spec[s, 2]
         zero = zero and acc[index, offset] == 0
-        if spec[s, 0] == SUM:
+        if spec[s, 0] >= SPREAD:
+            zero = zero and is_empty(acc, index, offset, spec[s, 0])
+        elif spec[s, 0] == SUM:
             zero = zero and acc[index, offset + 1] == 0 and acc[index, offset + 2] == 0
         elif spec[s, 0] != COUNT and zero:
             for special in range(1, 4):
                 zero = zero and acc[index, offset + special] == 0
-            carry = np.int64(0)
-            for limb in range(LIMBS):
-                value = acc[index, offset + 4 + limb] + carry
-                zero = zero and value & LOW == 0
-                carry = value >> 32
-            zero = zero and carry == 0
+            zero = zero and is_nothing(acc, index, offset + 4, LIMBS)
     return zero
 
 
@@ -274,6 +249,9 @@ def add_block(data, start, stop, diff, groups, base, acc, spec):
             add_counts(data, column, start, stop, diff, groups, offset, acc)
         elif spec[s, 0] == SUM:
             add_sums(data, column, start, stop, diff, groups, offset, acc)
+        elif spec[s, 0] >= SPREAD:
+            for row in range(start, stop):
+                add_other(data, row, diff[row * step], acc, groups[row - start], offset, spec, s)
         else:
             for row in range(start, stop):
                 word = data[column, row]

@@ -24,6 +24,7 @@ from kpg.runtime.kernels.accumulators import (
     add_row,
     double_word,
     is_zero,
+    other_word,
     sort_by_group,
 )
 
@@ -141,7 +142,7 @@ def add_rows(data, diff, first, last, nk, spec, slots, rows, marker, free, touch
     mask = slots.shape[0] - 1
     few = last - first > BLOCK and state[ALLOTTED] <= FEW and diff.shape[0] == 1 and abs(diff[0]) == 1
     for s in range(spec.shape[0]):
-        few = few and spec[s, 0] != SUM_DOUBLE
+        few = few and spec[s, 0] < SUM_DOUBLE
     block = LARGE if few else BLOCK
     homes = np.empty(block, np.int64)
     groups = np.empty(block, np.int64)
@@ -270,7 +271,7 @@ def output_word(row, kind, offset):
         if row[offset + 2] != low >> 63 or low <= ERROR:
             return np.int64(ERROR)
         return low
-    return double_word(row, offset + 1)
+    return double_word(row, offset + 1) if kind == SUM_DOUBLE else other_word(row, kind, offset)
 
 
 @kernel(

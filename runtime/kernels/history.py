@@ -3,7 +3,7 @@
 import numpy as np
 
 from kpg.runtime.kernels import device, kernel
-from kpg.runtime.kernels.accumulators import LOW, add_row, add_words, is_zero
+from kpg.runtime.kernels.accumulators import add_row, add_words, is_zero
 from kpg.runtime.kernels.historytable import (
     COLUMNS,
     COMMITTED,
@@ -30,6 +30,7 @@ from kpg.runtime.kernels.historytable import (
     spec_of,
     touched_of,
 )
+from kpg.runtime.kernels.limbs import LOW
 
 BLOCK = 64
 SEED = 0x9E3779B97F4A7C15 - 2**64

@@ -6,8 +6,8 @@
 import numpy as np
 
 from kpg.runtime.kernels import device, kernel
-from kpg.runtime.kernels.accumulators import LOW
 from kpg.runtime.kernels.historytable import COLUMNS, FREE, KEYS, keys_of, records_of, slots_of
+from kpg.runtime.kernels.limbs import LOW
 
 
 @device

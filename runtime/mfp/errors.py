@@ -6,7 +6,7 @@ import numpy as np
 
 from kpg.runtime.convert.values import show
 from kpg.runtime.errors import DataError, InternalError
-from kpg.runtime.functions.aggregates import sum_type
+from kpg.runtime.functions import AccumulatorKind, aggregate_named, sum_type
 from kpg.runtime.functions.named import Named, shown
 from kpg.runtime.functions.registry import Memoized, implementation
 from kpg.runtime.functions.sql_text import sql_text
@@ -15,7 +15,7 @@ from kpg.runtime.mfp.memo import Context, attempt, value_of
 from kpg.runtime.mfp.segment import Segment
 from kpg.runtime.plan import Aggregate, Mfp
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, children, transform, with_children
-from kpg.runtime.types import ERROR, Kind, Type
+from kpg.runtime.types import DOUBLE, ERROR, Kind, Type
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -137,7 +137,8 @@ def _wider(type_: Type, operand: str) -> str | None:
 
 
 def sum_overflow(aggregate: Aggregate) -> DataError:
-    """The error of a sum that its type cannot hold."""
+    """The error of a sum, or of sums of products, that its type cannot hold."""
     name = aggregate.description or f"sum of column {aggregate.argument}"
-    type_ = sum_type(aggregate.type)
+    pairs = aggregate_named(aggregate.function).accumulator is AccumulatorKind.COMOMENT
+    type_ = DOUBLE if pairs else sum_type(aggregate.type)
     return DataError(f"{name} overflows {type_}", hint=_wider(type_, "what is summed"))

@@ -134,7 +134,10 @@ class Grouped(Operator):
 def check_sums(aggregates: tuple[Aggregate, ...], values: Words) -> None:
     """Raise DataError if a value of an aggregate, one row of ``values`` each, is an overflow."""
     for aggregate, column in zip(aggregates, values, strict=True):
-        if aggregate_named(aggregate.function).accumulator is AccumulatorKind.SUM:
+        kind = aggregate_named(aggregate.function).accumulator
+        if kind is AccumulatorKind.COMOMENT and (column == ERROR).any():
+            raise sum_overflow(aggregate)
+        if kind is AccumulatorKind.SUM:
             wide = aggregate.type.kind is Kind.DECIMAL and (np.abs(column) > MOST_DECIMAL) & (column != NULL)
             if (column == ERROR).any() or np.any(wide):
                 raise sum_overflow(aggregate)

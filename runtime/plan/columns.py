@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from kpg.runtime.errors import InternalError
-from kpg.runtime.functions import resolve_aggregate
+from kpg.runtime.functions import aggregate_named, resolve_aggregate
 from kpg.runtime.plan import user
 from kpg.runtime.plan.nodes import (
     Aggregate,
@@ -142,4 +142,6 @@ def _summed(parts: Sequence[Types]) -> Types:
 
 
 def _aggregated(aggregate: Aggregate) -> Type:
-    return resolve_aggregate(aggregate.function, (aggregate.type,)).result_type
+    kind = aggregate_named(aggregate.function).accumulator
+    operands = 1 if kind is None else kind.operands
+    return resolve_aggregate(aggregate.function, (aggregate.type,) * operands).result_type

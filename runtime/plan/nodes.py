@@ -170,6 +170,8 @@ class Aggregate:
     """Type of the operand for ``sum`` (exact, or DOUBLE/REAL summed exactly), BIGINT for ``count``."""
     description: str = field(default="", compare=False, repr=False)
     """The expression as the user would recognise it, for errors such as overflow."""
+    second: int | None = None
+    """Input column of the second operand, of aggregates of two."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.functions import AccumulatorKind, aggregate_named
 from kpg.runtime.kernels import groups as group_kernels
+from kpg.runtime.kernels import moments
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.history import LoopDistinct, LoopReduce
@@ -172,7 +173,23 @@ def _accumulator(aggregate: plan.Aggregate) -> Accumulator:
         case AccumulatorKind.SUM:
             kind = group_kernels.SUM_DOUBLE if aggregate.type.is_float else group_kernels.SUM
             return Accumulator(kind, argument)
+        case AccumulatorKind.COMOMENT:
+            return _pair(argument, aggregate.second, double=aggregate.type.is_float)
+        case AccumulatorKind.BIT_AND:
+            return Accumulator(moments.BIT_AND, argument)
+        case AccumulatorKind.BIT_OR:
+            return Accumulator(moments.BIT_OR, argument)
+        case AccumulatorKind.BIT_XOR:
+            return Accumulator(moments.BIT_XOR, argument)
         case None:
             raise InternalError(f"{aggregate.function} is not an accumulable aggregate")
         case accumulator:
             assert_never(accumulator)
+
+
+def _pair(first: int, second: int | None, *, double: bool) -> Accumulator:
+    """The state of the products of two operands, which may be one and the same."""
+    assert second is not None
+    if first == second:
+        return Accumulator(moments.SPREAD_DOUBLE if double else moments.SPREAD, first, first)
+    return Accumulator(moments.COMOMENT_DOUBLE if double else moments.COMOMENT, first, second)

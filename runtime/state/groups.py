@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import groups as kernels
-from kpg.runtime.kernels.accumulators import COUNT, NULL, SUM, SUM_DOUBLE, SUM_DOUBLE_WORDS
+from kpg.runtime.kernels import moments
+from kpg.runtime.kernels.accumulators import NULL, SUM_DOUBLE_WORDS
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates, multiplicity_overflow
 
@@ -28,21 +29,38 @@ class Accumulator:
 
     kind: int
     column: int
+    second: int = -1
+    """The column of the second operand, of those that have two."""
 
 
 def _specification(accumulators: tuple[Accumulator, ...]) -> tuple[Words, int]:
     """The kernels' ``spec`` array and the number of accumulator words."""
-    widths = {
-        COUNT: 1,
-        SUM: 3,
-        SUM_DOUBLE: SUM_DOUBLE_WORDS,
-    }
-    spec = np.zeros((len(accumulators), 3), np.int64)
+    spec = np.zeros((len(accumulators), 4), np.int64)
     offset = 1
     for i, accumulator in enumerate(accumulators):
-        spec[i] = (accumulator.kind, accumulator.column, offset)
-        offset += widths[accumulator.kind]
+        spec[i] = (accumulator.kind, accumulator.column, offset, accumulator.second)
+        offset += state_words(accumulator.kind)
     return spec, offset
+
+
+def state_words(kind: int) -> int:
+    """How many words the state of an accumulator has."""
+    double = kind in (moments.SPREAD_DOUBLE, moments.COMOMENT_DOUBLE)
+    sums = moments.DOUBLE_LIMBS if double else moments.SUM_LIMBS
+    products = moments.DOUBLE_PRODUCT_LIMBS if double else moments.PRODUCT_LIMBS
+    match kind:
+        case kernels.COUNT:
+            return 1
+        case kernels.SUM:
+            return 3
+        case kernels.SUM_DOUBLE:
+            return SUM_DOUBLE_WORDS
+        case moments.SPREAD | moments.SPREAD_DOUBLE:
+            return 2 + sums + products
+        case moments.COMOMENT | moments.COMOMENT_DOUBLE:
+            return 2 + 2 * sums + products
+        case _:
+            return 1 + moments.BITS
 
 
 class GroupTable:
@@ -147,7 +165,7 @@ class GroupTable:
         if self.entries == 0:
             nothing = np.empty((0, 1), np.int64)
             if self.spec.shape[0]:
-                nothing = np.full((int(self.spec[:, 1].max()) + 1, 1), NULL, np.int64)
+                nothing = np.full((int(self.spec[:, (1, 3)].max()) + 1, 1), NULL, np.int64)
             self._accumulate(nothing, np.zeros(1, np.int64), 0, 1)
         self.old[0, 0] = NULL
 

@@ -218,7 +218,7 @@ class HistoryTable:
 
     def _touch_empty(self, epoch: int) -> None:
         """Make the one key of no columns exist at the epoch and round 0."""
-        width = max((accumulator[1] + 1 for accumulator in self.spec.tolist()), default=0)
+        width = max((max(one[1], one[3]) + 1 for one in self.spec.tolist()), default=0)
         time = np.array([[epoch], *([0] for _ in range(self.depth - 1))], np.int64)
         nothing = np.full((width, 1), NULL, np.int64)
         self._accumulate(Updates(nothing, time, 0 * ONE), 0, 1)

@@ -1,5 +1,6 @@
 """``groups``: accumulators by group, as counts, exact sums and fractions."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -8,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from kpg.runtime.kernels import groups as kernels
+from kpg.runtime.kernels import moments
 from kpg.runtime.kernels.accumulators import COUNT, SUM, SUM_DOUBLE
-from kpg.runtime.state.groups import Accumulator, GroupTable
+from kpg.runtime.state.groups import Accumulator, GroupTable, state_words
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import ERROR, NULL, float_to_word, word_to_float
 from tests.model.references import Arguments, Case, Random, reference
@@ -17,6 +19,10 @@ from tests.model.references.words import Row, Words, fits, size, spread, tuples,
 
 UNIT = Fraction(1, 2**1074)
 KINDS = (COUNT, SUM, SUM_DOUBLE)
+ALL_KINDS = (*KINDS, *range(moments.SPREAD, moments.BIT_XOR + 1))
+PAIRS = (moments.SPREAD, moments.SPREAD_DOUBLE, moments.COMOMENT, moments.COMOMENT_DOUBLE)
+TWICE = (moments.COMOMENT, moments.COMOMENT_DOUBLE)
+DOUBLES = (moments.SPREAD_DOUBLE, moments.COMOMENT_DOUBLE)
 
 
 @dataclass
@@ -27,11 +33,19 @@ class Total:
     count: int = 0
     sum: Fraction = Fraction(0)
     special: list[int] = field(default_factory=lambda: [0, 0, 0])
+    second: Fraction = Fraction(0)
+    products: Fraction = Fraction(0)
+    bits: list[int] = field(default_factory=lambda: [0] * 64)
 
-    def add(self, word: int, diff: int) -> None:
-        """Add an operand, so many times."""
-        if word == NULL:
+    def add(self, word: int, other: int, diff: int) -> None:
+        """Add an operand, or a pair, so many times."""
+        if word == NULL or (self.kind in PAIRS and other == NULL):
             return
+        if self.kind in PAIRS:
+            self._add_pair(word, other, diff)
+            return
+        if self.kind >= moments.BIT_AND:
+            self.bits = [count + diff * (word >> bit & 1) for bit, count in enumerate(self.bits)]
         self.count += diff
         if self.kind == SUM:
             self.sum += word * diff
@@ -42,10 +56,37 @@ class Total:
             else:
                 self.sum += Fraction(value) * diff
 
+    def _add_pair(self, word: int, other: int, diff: int) -> None:
+        """In units of the least double; products are cut off below 2**-1124."""
+        self.count += diff
+        x, y = Fraction(word), Fraction(other)
+        if self.kind in DOUBLES:
+            first, second = word_to_float(word), word_to_float(other)
+            if not (np.isfinite(first) and np.isfinite(second)):
+                self.special[0] += diff
+                return
+            x, y = Fraction(first), Fraction(second)
+        product = x * y
+        if self.kind in DOUBLES:
+            product = Fraction(int(product * 2**1124), 2**1124)
+        self.sum += x * diff
+        self.products += product * diff
+        if self.kind in TWICE:
+            self.second += y * diff
+
     def plus(self, other: "Total") -> "Total":
         """The two added up."""
         special = [a + b for a, b in zip(self.special, other.special, strict=True)]
-        return Total(self.kind, self.count + other.count, self.sum + other.sum, special)
+        bits = [a + b for a, b in zip(self.bits, other.bits, strict=True)]
+        return Total(
+            self.kind,
+            self.count + other.count,
+            self.sum + other.sum,
+            special,
+            self.second + other.second,
+            self.products + other.products,
+            bits,
+        )
 
     def word(self) -> int:
         """The aggregate's result."""
@@ -53,6 +94,15 @@ class Total:
             return self.count
         if self.count == 0:
             return NULL
+        if self.kind in PAIRS:
+            return self._comoment()
+        if self.kind >= moments.BIT_AND:
+            known = [
+                {moments.BIT_AND: n == self.count, moments.BIT_OR: n > 0, moments.BIT_XOR: n % 2 == 1}
+                for n in self.bits
+            ]
+            word = sum(1 << bit for bit, found in enumerate(known) if found[self.kind])
+            return word - 2**64 if word >= 2**63 else word
         if self.kind == SUM:
             return int(self.sum) if ERROR < self.sum < 2**63 else ERROR
         nan, positive, negative = self.special
@@ -65,6 +115,24 @@ class Total:
         except OverflowError:
             return ERROR
 
+    def _comoment(self) -> int:
+        """Rounded to 53 bits, then divided by the count, then put in the range of doubles."""
+        if self.special[0] > 0:
+            return float_to_word(float("nan"))
+        second = self.second if self.kind in TWICE else self.sum
+        exact = self.products * self.count - self.sum * second
+        if exact < 0 and self.kind not in TWICE:
+            return 0
+        if not exact:
+            return 0
+        ratio = abs(exact)
+        exponent = ratio.numerator.bit_length() - ratio.denominator.bit_length()
+        try:
+            value = math.ldexp(float(ratio / Fraction(2) ** exponent) / self.count, exponent)
+        except OverflowError:
+            return ERROR
+        return float_to_word(math.copysign(1, exact) * value)
+
 
 @dataclass
 class Group:
@@ -76,8 +144,8 @@ class Group:
     def add(self, row: Row, diff: int, spec: list[list[int]]) -> None:
         """Add a row, so many times."""
         self.rows += diff
-        for total, (_, column, _) in zip(self.totals, spec, strict=True):
-            total.add(0 if column < 0 else row[column], diff)
+        for total, (_, column, _, other) in zip(self.totals, spec, strict=True):
+            total.add(0 if column < 0 else row[column], row[other] if other >= 0 else 0, diff)
 
     def plus(self, other: "Group") -> "Group":
         """The two added up."""
@@ -87,20 +155,24 @@ class Group:
     @property
     def is_zero(self) -> bool:
         """Whether it can be forgotten."""
-        return self == nothing([[total.kind, 0, 0] for total in self.totals])
+        return self == nothing([[total.kind, 0, 0, 0] for total in self.totals])
 
 
 def nothing(spec: list[list[int]]) -> Group:
     """The group of no rows."""
-    return Group(0, [Total(kind) for kind, _, _ in spec])
+    return Group(0, [Total(kind) for kind, *_ in spec])
 
 
 def decoded(accumulators: list[int], spec: list[list[int]]) -> Group:
     """What accumulators mean."""
     totals = []
-    for kind, _, offset in spec:
-        count, *rest = accumulators[offset : offset + 1 + {0: 0, 1: 2, 2: 71}[kind]]
+    for kind, _, offset, _ in spec:
+        count, *rest = accumulators[offset : offset + state_words(kind)]
         total = Total(kind, count)
+        if kind >= moments.BIT_AND:
+            total.bits = rest
+        if kind in PAIRS:
+            _decode_pair(total, rest)
         if kind == SUM:
             total.sum = Fraction((rest[0] % 2**64) + (rest[1] << 64))
         elif kind == SUM_DOUBLE:
@@ -110,14 +182,27 @@ def decoded(accumulators: list[int], spec: list[list[int]]) -> Group:
     return Group(accumulators[0], totals)
 
 
+def _decode_pair(total: Total, words: list[int]) -> None:
+    double = total.kind in DOUBLES
+    sums = moments.DOUBLE_LIMBS if double else moments.SUM_LIMBS
+    products = moments.DOUBLE_PRODUCT_LIMBS if double else moments.PRODUCT_LIMBS
+    total.special = [words[0], 0, 0]
+    limbs = [words[1 : 1 + sums], words[1 + sums : 1 + sums + products], words[1 + sums + products :]]
+    first, product, second = (sum(limb << 32 * i for i, limb in enumerate(part)) for part in limbs)
+    total.sum, total.second = (Fraction(one) * (UNIT if double else 1) for one in (first, second))
+    total.products = Fraction(product, 2**1124 if double else 1)
+
+
 def some_accumulators(
-    random: Random, key: int, width: int, kinds: tuple[int, ...] = KINDS
+    random: Random, key: int, width: int, kinds: tuple[int, ...] = ALL_KINDS
 ) -> tuple[Accumulator, ...]:
     """Of columns behind the key, or, for a count, of none."""
     found = []
     for kind in random.choice(kinds, int(random.integers(0, 4))).tolist():
         none = kind == COUNT and random.random() < 0.5
-        found.append(Accumulator(kind, -1 if none else int(random.integers(key, width))))
+        column = -1 if none else int(random.integers(key, width))
+        other = int(random.integers(key, width)) if kind in TWICE else column
+        found.append(Accumulator(kind, column, other if kind in PAIRS else -1))
     return tuple(found)
 
 

@@ -72,7 +72,7 @@ def arrays_of(state: Words) -> Arrays:
         rows(kernels.BITS_AT),
         rows(kernels.TOUCHED_AT)[: state[kernels.TOUCHED]],
         rows(kernels.CURRENT_AT)[: state[kernels.CURRENT]],
-        rows(kernels.SPEC_AT, 3),
+        rows(kernels.SPEC_AT, 4),
     )
 
 
