@@ -166,6 +166,7 @@ ELSEWHERE: dict[str, str] = {
     },
     "runtime/functions/aggregation.py": AGGREGATES,
     "runtime/functions/algorithms.py": AGGREGATES,
+    "runtime/functions/gathered.py": AGGREGATES,
     "runtime/functions/ordered_sets.py": AGGREGATES,
     "runtime/functions/sequences.py": AGGREGATES,
     "runtime/functions/statistics.py": AGGREGATES,

@@ -15,7 +15,7 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokenizer_core import TokenType
 
 from kpg.compiler.sql.call_syntax import WHOLE_QUOTIENT, Calls, plain
-from kpg.runtime.functions import aggregates, function_names, window_functions
+from kpg.runtime.functions import aggregate_names, function_names, window_functions
 from kpg.runtime.functions.tables import row_function_names
 
 JOIN_PARTS: Final = ("method", "side", "kind")
@@ -51,7 +51,7 @@ def _plain_calls() -> dict[str, Callable[[list[exp.Expr]], exp.Anonymous]]:
     }
     own |= Calls.FUNCTION_PARSERS.keys()
     names = set(function_names().difference(SYNTAX))
-    names |= {one.name for one in aggregates() if one.name.upper() not in own}
+    names |= {name for name in aggregate_names() if name.upper() not in own}
     names |= row_function_names()
     names |= {one.name for one in window_functions()}
     return {name.upper(): _plain(name) for name in names}

@@ -12,9 +12,7 @@ from kpg.runtime.functions import (
     datalog,
     dates,
     order,
-    ordered_sets,
     rounding,
-    statistics,
     text,
 )
 from kpg.runtime.functions.aggregates import sum_type
@@ -31,6 +29,7 @@ from kpg.runtime.functions.aggregation import (
     Hierarchical,
     Trend,
     aggregate_named,
+    aggregate_names,
     aggregated,
     aggregates,
     algorithm_of,
@@ -73,6 +72,7 @@ __all__ = [
     "Trend",
     "WindowFunction",
     "aggregate_named",
+    "aggregate_names",
     "aggregated",
     "aggregates",
     "algorithm_of",
@@ -100,8 +100,6 @@ _DEFINING = (
     datalog,
     dates,
     order,
-    ordered_sets,
     rounding,
-    statistics,
     text,
 )

@@ -1,6 +1,6 @@
 """The aggregate functions, one entry each: see ``aggregation.AggregateFunction`` for what an entry says."""
 
-from kpg.runtime.functions import algorithms, sequences
+from kpg.runtime.functions import algorithms
 from kpg.runtime.functions.aggregation import (
     Accumulable,
     AccumulatorKind,
@@ -22,7 +22,6 @@ from kpg.runtime.types import (
     DOUBLE,
     INTERVAL,
     NUMERIC,
-    TEXT,
     Kind,
     Type,
     decimal,
@@ -80,20 +79,10 @@ def _whole(types: Types) -> Signature | None:
     return Signature(types, types[0]) if len(types) == 1 and types[0].kind in kinds else None
 
 
-def _double(types: Types) -> Signature | None:
-    return None if number_rule(types) is None else Signature((DOUBLE,), DOUBLE)
-
-
 def _condition(types: Types) -> Signature | None:
     if len(types) != 1 or not (types[0] == BOOLEAN or is_unknown(types[0])):
         return None
     return Signature((BOOLEAN,), BOOLEAN)
-
-
-def _text(types: Types) -> Signature | None:
-    if len(types) != 2 or not all(type_.is_text or is_unknown(type_) for type_ in types):
-        return None
-    return Signature((TEXT, TEXT), TEXT)
 
 
 def _as_double(scalar: Scalar) -> Scalar:
@@ -262,26 +251,3 @@ for _name, _kind, _expected in (
             idempotent=_kind is not AccumulatorKind.BIT_XOR,
         )
     )
-register(
-    AggregateFunction(
-        "string_agg",
-        "a text and a separator",
-        "The texts in their order, each after the first with its separator before it.",
-        {"('a', '+'), (NULL, '+'), ('b', '+')": "'a+b'"},
-        _text,
-        sequences.natural(sequences.joining),
-        Basic(),
-        in_order=sequences.joining,
-    )
-)
-register(
-    AggregateFunction(
-        "median",
-        "a number",
-        "The value in the middle, or the mean of the two that are.",
-        {"(7), (1), (2), (NULL)": "2", "(1), (10), (4), (2)": "3"},
-        _double,
-        sequences.natural(sequences.median),
-        Basic(),
-    )
-)

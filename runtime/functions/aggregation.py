@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions import later
 from kpg.runtime.functions.named import Named
 from kpg.runtime.functions.registry import Signature
 from kpg.runtime.records import dataclass
@@ -225,13 +226,20 @@ def register(function: AggregateFunction) -> AggregateFunction:
 
 def aggregates() -> Iterator[AggregateFunction]:
     """Every aggregate, by name."""
+    later.bring_all()
     named = [function for function in _AGGREGATES.values() if not function.name.startswith("$")]
     return iter(sorted(named, key=lambda function: function.name))
 
 
+def aggregate_names() -> frozenset[str]:
+    """The names of all aggregates, those included that are not defined yet."""
+    known = later.aggregate_names().union(_AGGREGATES)
+    return frozenset(name for name in known if not name.startswith("$"))
+
+
 def is_aggregate(name: str) -> bool:
     """Whether a name is that of an aggregate."""
-    return name in _AGGREGATES
+    return name in _AGGREGATES or name in later.aggregate_names()
 
 
 def aggregate_named(name: str) -> AggregateFunction:
@@ -239,8 +247,10 @@ def aggregate_named(name: str) -> AggregateFunction:
     if isinstance(name, Named):
         return name.definition
     function = _AGGREGATES.get(name)
+    if function is None and later.bring_aggregate(name):
+        function = _AGGREGATES[name]
     if function is None:
-        near = difflib.get_close_matches(name, _AGGREGATES, n=3)
+        near = difflib.get_close_matches(name, sorted(aggregate_names()), n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else None
         raise ProgrammingError(f"unknown aggregate {name}", hint=hint)
     return function

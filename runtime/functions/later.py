@@ -23,8 +23,19 @@ SCALARS: Final[Mapping[str, str]] = {
 ROWS: Final[Mapping[str, str]] = {"series": "generate_series"}
 """The names of functions that make rows, by module."""
 
+AGGREGATES: Final[Mapping[str, str]] = {
+    "gathered": "string_agg",
+    "ordered_sets": """percentile_cont percentile_disc mode median quantile_cont rank dense_rank percent_rank
+        cume_dist""",
+    "statistics": """$comoment stddev stddev_samp stddev_pop variance var_samp var_pop corr covar_pop
+        covar_samp regr_count regr_avgx regr_avgy regr_sxx regr_syy regr_sxy regr_slope regr_intercept
+        regr_r2""",
+}
+"""The names of aggregates, by module."""
+
 _SCALARS: Final = {name: module for module, names in SCALARS.items() for name in names.split()}
 _ROWS: Final = {name: module for module, names in ROWS.items() for name in names.split()}
+_AGGREGATES: Final = {name: module for module, names in AGGREGATES.items() for name in names.split()}
 
 
 def scalar_names() -> frozenset[str]:
@@ -37,6 +48,11 @@ def row_names() -> frozenset[str]:
     return frozenset(_ROWS)
 
 
+def aggregate_names() -> frozenset[str]:
+    """The names of all aggregates that are defined when they are asked for."""
+    return frozenset(_AGGREGATES)
+
+
 def bring_scalar(name: str) -> bool:
     """Define the scalar function of that name; whether there is one here."""
     return _brought(_SCALARS.get(name))
@@ -47,9 +63,14 @@ def bring_rows(name: str) -> bool:
     return _brought(_ROWS.get(name))
 
 
+def bring_aggregate(name: str) -> bool:
+    """Define the aggregate of that name; whether there is one here."""
+    return _brought(_AGGREGATES.get(name))
+
+
 def bring_all() -> None:
-    """Define all functions."""
-    for module in (*SCALARS, *ROWS):
+    """Define all functions and aggregates."""
+    for module in (*SCALARS, *ROWS, *AGGREGATES):
         _brought(module)
 
 

@@ -31,6 +31,10 @@ def _continuous(types: Types) -> Signature | None:
     return Signature((DOUBLE, DOUBLE), DOUBLE)
 
 
+def _double_only(types: Types) -> Signature | None:
+    return Signature((DOUBLE,), DOUBLE) if len(types) == 1 and _is_number(types[0]) else None
+
+
 def _discrete(types: Types) -> Signature | None:
     return Signature((types[0], DOUBLE), types[0]) if len(types) == 2 and _is_number(types[1]) else None
 
@@ -56,6 +60,17 @@ for _name, _accepts, _form in (
             form=_form,
         )
     )
+register(
+    AggregateFunction(
+        "median",
+        "a number",
+        "The value in the middle, or the mean of the two that are.",
+        {"(7), (1), (2), (NULL)": "2", "(1), (10), (4), (2)": "3"},
+        _double_only,
+        sequences.natural(sequences.median),
+        Basic(),
+    )
+)
 register(
     AggregateFunction(
         "percentile_disc",

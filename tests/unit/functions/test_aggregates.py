@@ -298,7 +298,7 @@ def strings(node: ast.AST) -> set[str]:
 
 def test_no_code_compares_the_names_of_aggregates() -> None:
     """Decisions about an aggregate are made from its record: see ``runtime/functions/aggregation.py``."""
-    names = {one.name for one in ALL}
+    names = {one.name for one in ALL} - HYPOTHETICAL  # which are window functions, too
     found = []
     for file in sources():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kpg.runtime.functions import functions, later, tables
+from kpg.runtime.functions import aggregation, functions, later, tables
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
@@ -35,11 +35,13 @@ def test_modules_define_what_is_listed_under_them() -> None:
     program = (
         "from kpg.runtime.functions import {module}, registry, tables; "
         "import kpg.runtime.functions as all; "
-        "print(*sorted(n for n in {{**registry._FUNCTIONS, **tables._FUNCTIONS}}))"
+        "from kpg.runtime.functions import aggregation; "
+        "print(*sorted({{**registry._FUNCTIONS, **tables._FUNCTIONS, **aggregation._AGGREGATES}}))"
     )
     before = set(_printed(program.format(module="text")))
-    for module in (*later.SCALARS, *later.ROWS):
-        listed = set(later.SCALARS.get(module, "").split()) | set(later.ROWS.get(module, "").split())
+    kinds = (later.SCALARS, later.ROWS, later.AGGREGATES)
+    for module in [module for names in kinds for module in names]:
+        listed = {name for names in kinds for name in names.get(module, "").split()}
         defined = set(_printed(program.format(module=module))) - before
         brought = {name for name in defined if _home(name) != module}
         assert defined - brought == listed, module
@@ -48,7 +50,7 @@ def test_modules_define_what_is_listed_under_them() -> None:
 def _home(name: str) -> str:
     places = {
         one: module
-        for names in (later.SCALARS, later.ROWS)
+        for names in (later.SCALARS, later.ROWS, later.AGGREGATES)
         for module in names
         for one in names[module].split()
     }
@@ -65,3 +67,4 @@ def _printed(program: str) -> list[str]:
 def test_all_are_there_once_all_are_asked_for() -> None:
     assert later.scalar_names() <= {one.name for one in functions()}
     assert later.row_names() <= {one.name for one in tables.row_functions()}
+    assert aggregation.aggregate_names() == {one.name for one in aggregation.aggregates()}
