@@ -102,7 +102,17 @@ ELSEWHERE: dict[str, str] = {
     # Functions are compared with Postgres', over many arguments at once, and by their examples.
     **{
         f"runtime/functions/{name}.py": "oracle/test_postgres.py"
-        for name in ("bits", "integers", "posix", "powers", "regexps", "similar", "strings", "trigonometry")
+        for name in (
+            "bits",
+            "elements",
+            "integers",
+            "posix",
+            "powers",
+            "regexps",
+            "similar",
+            "strings",
+            "trigonometry",
+        )
     },
     "runtime/operators/enterat.py": "unit/collections/test_loops.py",
     "runtime/operators/history.py": LATTICE,

@@ -11,8 +11,8 @@ from typing import Final
 SCALARS: Final[Mapping[str, str]] = {
     "integers": "gcd lcm factorial whole_quotient width_bucket scale min_scale trim_scale",
     "bits": "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right",
-    "regexps": """regexp_like regexp_replace regexp_count regexp_instr regexp_substr similar_to regexp_imatch
-        similar_substring""",
+    "regexps": """regexp_like regexp_match regexp_split_to_array regexp_replace regexp_count regexp_instr
+        regexp_substr similar_to regexp_imatch similar_substring""",
     "strings": """translate overlay chr ascii octet_length bit_length btrim quote_literal quote_ident
         quote_nullable to_hex format unistr normalize is_normalized""",
     "trigonometry": """sin cos tan cot asin acos atan atan2 sind cosd tand cotd asind acosd atand atan2d
@@ -20,7 +20,13 @@ SCALARS: Final[Mapping[str, str]] = {
 }
 """The names of scalar functions, by module."""
 
-ROWS: Final[Mapping[str, str]] = {"series": "generate_series"}
+ROWS: Final[Mapping[str, str]] = {
+    "elements": """unnest generate_subscripts string_to_table regexp_split_to_table regexp_matches
+        json_array_elements json_array_elements_text json_each json_each_text json_object_keys
+        jsonb_array_elements jsonb_array_elements_text jsonb_each jsonb_each_text jsonb_object_keys
+        json_to_record json_to_recordset jsonb_to_record jsonb_to_recordset""",
+    "series": "generate_series",
+}
 """The names of functions that make rows, by module."""
 
 AGGREGATES: Final[Mapping[str, str]] = {
@@ -33,6 +39,8 @@ AGGREGATES: Final[Mapping[str, str]] = {
 }
 """The names of aggregates, by module."""
 
+DECLARED: Final = frozenset({"json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset"})
+"""The functions that make rows whose columns the call declares."""
 _SCALARS: Final = {name: module for module, names in SCALARS.items() for name in names.split()}
 _ROWS: Final = {name: module for module, names in ROWS.items() for name in names.split()}
 _AGGREGATES: Final = {name: module for module, names in AGGREGATES.items() for name in names.split()}

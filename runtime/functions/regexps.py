@@ -4,11 +4,13 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from kpg.runtime.functions.elements import groups, regexp_split
 from kpg.runtime.functions.posix import Regexp, compiled
 from kpg.runtime.functions.registry import Memoized, Overload, Rule, scalar
 from kpg.runtime.functions.rules import fixed
 from kpg.runtime.functions.similar import similar
-from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, Type
+from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, Type, array
+from kpg.runtime.values.arrays import Array, of
 
 REFERENCE: Final = re.compile(r"\\(.?)", re.DOTALL)
 
@@ -150,7 +152,34 @@ def similar_part(string: str, pattern: str, escape: str = "\\") -> str | None:
     return None if found is None else found[1 if found.re.groups else 0]
 
 
+def match(string: str, pattern: str, options: str = "") -> Array | None:
+    """What the parts of the expression in parentheses match first, or the whole; NULL if nothing does."""
+    found = compiled(pattern, _without_all(options, "regexp_match")).search(string)
+    return None if found is None else groups(found)
+
+
+def split_to_array(string: str, pattern: str, options: str = "") -> Array:
+    """The parts of the text between matches."""
+    return of(regexp_split(string, pattern, options))
+
+
 _S, _N = TEXT, INTEGER
+_define(
+    "regexp_match",
+    "text, a regular expression and optionally options",
+    "What the parts of the expression in parentheses match first, or all of it, as an array.",
+    {"regexp_match('foobarbequebaz', '(bar)(beque)')": "'{bar,beque}'::text[]"},
+    _types(array(TEXT), (_S, _S), (_S, _S, _S)),
+    match,
+)
+_define(
+    "regexp_split_to_array",
+    "text, a regular expression and optionally options",
+    "The parts of the text between matches, as an array.",
+    {"regexp_split_to_array('hello world', '\\s+')": "'{hello,world}'::text[]"},
+    _types(array(TEXT), (_S, _S), (_S, _S, _S)),
+    split_to_array,
+)
 _define(
     "regexp_like",
     "text, a regular expression and optionally options",

@@ -159,7 +159,11 @@ def _item(binding: Binding, scope: Scope, node: exp.Expr) -> Node:
             return _derived(binding, scope, binding.query(inner, node), node)
         case exp.Unnest():
             only(node, binding.source, "expressions", "alias", "offset")
-            return _function(binding, scope, node, [node], numbered=bool(node.args.get("offset")))
+            offset = node.args.get("offset")
+            if isinstance(offset, exp.Identifier):  # sqlglot takes the number's name from the others
+                node.args["alias"].append("columns", offset)
+                node.set("offset", True)
+            return _function(binding, scope, node, [node], numbered=bool(offset))
         case exp.Lateral() if not isinstance(node.this, exp.Subquery):
             only(node, binding.source, "this", "alias", "ordinality")
             return _function(binding, scope, node, [node.this], numbered=bool(node.args.get("ordinality")))
@@ -176,6 +180,13 @@ def _alias(binding: Binding, node: exp.Expr, default: str) -> tuple[str, list[st
         return default, []
     only(alias, binding.source, "this", "columns")
     return alias.name or default, [column.name for column in alias.args.get("columns") or []]
+
+
+def _definitions(node: exp.Expr) -> list[exp.Expr]:
+    """The columns that AS declares with their types."""
+    alias = node.args.get("alias")
+    columns = (alias.args.get("columns") or []) if alias is not None else []
+    return [column for column in columns if isinstance(column, exp.ColumnDef)]
 
 
 def _derived(binding: Binding, scope: Scope, query: Query, node: exp.Expr) -> Node:
@@ -209,8 +220,16 @@ def _function(
     """Calls in FROM, whose arguments may name the items before."""
     alias, renamed = _alias(binding, node, "")
     result, name, names, columns = bind_from_calls(
-        binding, scope, calls, numbered=numbered, source=one_row(binding), alias=alias
+        binding,
+        scope,
+        calls,
+        numbered=numbered,
+        source=one_row(binding),
+        alias=alias,
+        declared=_definitions(node),
     )
+    if len(columns) == 1 and name:
+        scope.whole[name.lower()] = columns[0]
     _enter(binding, scope, name, names, columns, renamed, node)
     return result
 

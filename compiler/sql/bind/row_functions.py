@@ -1,6 +1,7 @@
 """Functions that make rows: called in FROM, and in a select list, where those at one level go in step."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -10,12 +11,14 @@ from kpg.compiler.sql.bind.functions import OwnFunctions, listed, own_call
 from kpg.compiler.sql.bind.scope import Binding, Expansions, Scope
 from kpg.compiler.sql.syntax import only, span_of, whole
 from kpg.compiler.sql.tree import Expand, Ids, Node, used
+from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.functions.later import DECLARED
 from kpg.runtime.functions.named import shown
 from kpg.runtime.functions.tables import VALUE, RowFunction, makes_rows, resolve_rows
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Column, Scalar
-from kpg.runtime.types import BIGINT
+from kpg.runtime.scalar import Column, Literal, Scalar
+from kpg.runtime.types import BIGINT, TEXT
 
 NUMBER = "ordinality"
 """The column of WITH ORDINALITY."""
@@ -67,11 +70,21 @@ def _resolved(
 
 
 def bind_from_calls(
-    binding: Binding, scope: Scope, nodes: Sequence[exp.Expr], *, numbered: bool, source: Node, alias: str
+    binding: Binding,
+    scope: Scope,
+    nodes: Sequence[exp.Expr],
+    *,
+    numbered: bool,
+    source: Node,
+    alias: str,
+    declared: Sequence[exp.Expr] = (),
 ) -> tuple[Expand, str, tuple[str, ...], tuple[Column, ...]]:
     """Calls of FROM over one row: the relation, its name, and its columns with their names."""
     scope = scope.without_aggregates("a function in FROM").without_rows("the argument of a function in FROM")
-    made = [one for node in nodes for one in _in_from(binding, scope, node)]
+    if declared:
+        made = [_declared(binding, scope, node, declared) for node in nodes]
+    else:
+        made = [one for node in nodes for one in _in_from(binding, scope, node)]
     single = len(made) == 1 and len(made[0].columns) == 1
     names: list[str] = []
     types = [type_ for one in made for type_ in one.call.types]
@@ -87,6 +100,18 @@ def bind_from_calls(
     return Expand(source, ids, calls, numbered), alias or made[0].name, tuple(names), columns
 
 
+def _declared(binding: Binding, scope: Scope, node: exp.Expr, columns: Sequence[exp.Expr]) -> Made:
+    """A call whose columns are declared: their names go to it as one more argument."""
+    found = called_rows(node, binding.catalog.functions)
+    if found is None or found[0] not in DECLARED:
+        binding.wrong("only functions that give records take a list of column definitions", node)
+    names = tuple(column.name for column in columns)
+    types = tuple(sql_type(column.args["kind"], binding.source) for column in columns)
+    args = [*(binding.expression(scope, part) for part in found[1]), Literal("\n".join(names), TEXT)]
+    call, _ = _resolved(binding, found[0], args, node)
+    return Made(replace(call, types=types), found[0], names)
+
+
 def _in_from(binding: Binding, scope: Scope, node: exp.Expr) -> list[Made]:
     """One call of FROM; ``unnest`` of several arrays is a call for each."""
     if isinstance(node, exp.Unnest) and len(node.expressions) > 1:
@@ -94,6 +119,12 @@ def _in_from(binding: Binding, scope: Scope, node: exp.Expr) -> list[Made]:
         calls = [_resolved(binding, "unnest", [value], node) for value in values]
         return [Made(call, "unnest", names) for call, names in calls]
     found = bind_row_call(binding, scope, node)
+    if found is not None and found[0].function in DECLARED:
+        binding.wrong(
+            "a column definition list is required for functions that give records",
+            node,
+            "write AS name(column type, ...) after it",
+        )
     if found is not None:
         return [Made(found[0], shown(found[0].function), found[1])]
     value = settled(binding.expression(scope, node))

