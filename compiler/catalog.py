@@ -6,10 +6,11 @@ Names are case-insensitive. The catalog is what the compiler knows; the rows are
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
+from kpg.compiler.constraints import Constraints, Index, Sequence
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
@@ -18,6 +19,11 @@ from kpg.runtime.types import ROWID, Schema
 if TYPE_CHECKING:
     from kpg.runtime.functions.own import Own
 
+NO_CONSTRAINTS = Constraints()
+PUBLIC = "public"
+TEMPORARY = "pg_temp"
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
@@ -25,6 +31,7 @@ class TableEntry:
 
     name: str
     schema: Schema
+    constraints: Constraints = NO_CONSTRAINTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +62,87 @@ Entry = TableEntry | ViewEntry
 
 @dataclass(slots=True)
 class Catalog:
-    """Tables and views by case-insensitive name, and the functions that users have made, in lower case."""
+    """Tables and views by case-insensitive name, that of a schema other than public with a dot behind it;
+    and the functions that users have made, in lower case.
+
+    ``path`` are the schemas in which a name without one is looked up, temporary tables before them all.
+    """
 
     _entries: dict[str, Entry] = field(default_factory=dict)
     functions: "dict[str, Named[Own]]" = field(default_factory=dict)
     _functions_made: int = 0
+    sequences: dict[str, Sequence] = field(default_factory=dict)
+    schemas: dict[str, str] = field(default_factory=lambda: {PUBLIC: PUBLIC})
+    path: tuple[str, ...] = (PUBLIC,)
+    comments: dict[tuple[str, ...], str] = field(default_factory=dict)
+    indexes: dict[str, Index] = field(default_factory=dict)
 
     def __contains__(self, name: str) -> bool:
-        return name.lower() in self._entries
+        return self.find(name) is not None
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
 
     def find(self, name: str) -> Entry | None:
         """The entry of that name, if there is one."""
-        return self._entries.get(name.lower())
+        found = self._entries.get(name.lower())
+        if found is None or "." not in name:
+            return self._on_path(self._entries, name.lower(), found)
+        return found
+
+    def _on_path(self, known: "dict[str, T]", name: str, public: "T | None") -> "T | None":
+        """What a name without schema means, given what it means in ``public``."""
+        if "." in name:
+            schema, _, rest = name.partition(".")
+            return known.get(rest) if schema == PUBLIC else None
+        if TEMPORARY in self.schemas and f"{TEMPORARY}.{name}" in known:
+            return known[f"{TEMPORARY}.{name}"]
+        if self.path == (PUBLIC,):
+            return public
+        for schema in self.path:
+            found = public if schema == PUBLIC else known.get(f"{schema}.{name}")
+            if found is not None:
+                return found
+        return None
+
+    @property
+    def has_one_schema(self) -> bool:
+        """Whether a name means what is in ``public``."""
+        return self.path == (PUBLIC,) and TEMPORARY not in self.schemas
+
+    def plain(self, name: str) -> str:
+        """A whole name without its schema."""
+        schema, _, rest = name.rpartition(".")
+        return rest if schema.lower() in self.schemas else name
+
+    def created(self, name: str, *, temporary: bool = False, span: Span | None = None) -> str:
+        """The whole name of what is to be created under a name; ProgrammingError without its schema."""
+        schema, _, rest = name.rpartition(".")
+        if temporary:
+            if schema and schema.lower() != TEMPORARY:
+                raise ProgrammingError("a temporary table is in no schema that has a name", span=span)
+            self.schemas[TEMPORARY] = TEMPORARY
+            return f"{TEMPORARY}.{rest}"
+        if not schema:
+            schema = self.path[0] if self.path else PUBLIC
+        if schema.lower() not in self.schemas:
+            hint = did_you_mean(schema, self.schemas)
+            raise ProgrammingError(f'schema "{schema}" does not exist', span=span, hint=hint)
+        return rest if schema.lower() == PUBLIC else f"{schema.lower()}.{rest}"
+
+    def find_sequence(self, name: str) -> Sequence | None:
+        """The sequence of that name, if there is one."""
+        return self._on_path(self.sequences, name.lower(), self.sequences.get(name.lower())) or (
+            self.sequences.get(name.lower()) if "." in name else None
+        )
+
+    def sequence(self, name: str, span: Span | None = None) -> Sequence:
+        """The sequence of that name; ProgrammingError if there is none."""
+        found = self.find_sequence(name.replace('"', ""))
+        if found is None:
+            hint = did_you_mean(name, self.sequences)
+            raise ProgrammingError(f'sequence "{name}" does not exist', span=span, hint=hint)
+        return found
 
     def get(self, name: str, span: Span | None = None) -> Entry:
         """The entry of that name; ProgrammingError with a suggestion if there is none."""
@@ -90,7 +163,7 @@ class Catalog:
 
     def add(self, entry: Entry, *, replace: bool = False) -> None:
         """Register an entry; ProgrammingError if the name is taken, unless a view replaces a view."""
-        old = self.find(entry.name)
+        old = self._entries.get(entry.name.lower())
         both_views = isinstance(old, ViewEntry) and isinstance(entry, ViewEntry)
         if old is not None and not (replace and both_views):
             raise ProgrammingError(
@@ -111,7 +184,33 @@ class Catalog:
 
     def copy(self) -> "Catalog":
         """A catalog with the same entries that changes on its own (for rolling back)."""
-        return Catalog(dict(self._entries), dict(self.functions), self._functions_made)
+        return Catalog(
+            dict(self._entries),
+            dict(self.functions),
+            self._functions_made,
+            dict(self.sequences),
+            dict(self.schemas),
+            self.path,
+            dict(self.comments),
+            dict(self.indexes),
+        )
+
+    def become(self, other: "Catalog") -> None:
+        """Take over all that another catalog has."""
+        for mine, theirs in (
+            (self._entries, other._entries),
+            (self.sequences, other.sequences),
+            (self.schemas, other.schemas),
+            (self.comments, other.comments),
+            (self.indexes, other.indexes),
+        ):
+            mine.clear()
+            mine.update(theirs)  # type: ignore[arg-type]
+        self.path = other.path
+
+    def replace(self, entry: Entry) -> None:
+        """Put an entry in the place of the one of its name."""
+        self._entries[entry.name.lower()] = entry
 
 
 def get_of(entry: Entry) -> Get:

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
-from kpg.feed import Feed
+from kpg.following import Following
+from kpg.journal import Journal, Mark
 from kpg.notifications import Notification, Notifications
 from kpg.planning import LiveStatistics, Planned
 from kpg.result import Result
-from kpg.runtime.errors import NotSupportedError, ProgrammingError
-from kpg.runtime.executor import Installation
+from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.local import local_executor
 from kpg.runtime.plan import Plan
-from kpg.runtime.types import Schema
+from kpg.runtime.records import dataclass
 from kpg.table import Table
 from kpg.transaction import Transactions
 from kpg.view import Maintained
@@ -49,7 +49,16 @@ class Client(Protocol):
         """Give everything up."""
 
 
-class Engine:
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A state of a transaction: rows, definitions, and how many foreign keys were to be checked."""
+
+    rows: object
+    mark: Mark
+    waiting: tuple[int, int]
+
+
+class Engine(Following):
     """Tables, views, transactions; Ctrl-C never leaves it half changed. For one thread only."""
 
     def __init__(self, merge_effort: str = "default") -> None:
@@ -66,6 +75,12 @@ class Engine:
         self._queries = 0
         self.dataflows: dict[str, Client] = {}
         self.dataflows_made = 0
+        self.journal = Journal(self.catalog, self._uses)
+        self._aside = count()
+        self._indexes = {}
+        self.settings: dict[str, str] = {}
+        self.prepared: dict[str, object] = {}
+        self.followed = set()
         self.attached: set[str] = set()
         """Tables of rows from outside."""
         self.closed = False
@@ -77,7 +92,7 @@ class Engine:
 
     def table(self, name: str) -> Table:
         """A base table, by name in any case."""
-        table = self._tables.get(name)
+        table = self._tables.get(name) if self.catalog.has_one_schema else None
         return self._tables[self.catalog.table(name).name] if table is None else table
 
     def find_table(self, name: str) -> Table | None:
@@ -95,91 +110,20 @@ class Engine:
             )
         return maintained
 
-    def refuse_in_transaction(self, what: str) -> None:
-        """Raise unless the catalog may change now."""
-        self.transactions.check()
-        if not self.transactions.idle:
-            raise NotSupportedError(
-                f"{what} inside a transaction is not supported", hint="run it before or after the transaction"
-            )
-
-    def create_table(self, name: str, schema: Schema) -> None:
-        """Add an empty table."""
-        self.refuse_in_transaction("CREATE TABLE")
-        with self._interrupt:
-            self.catalog.add(TableEntry(name, schema))
-            try:
-                self.executor.create_table(name, schema)
-            except BaseException:
-                self.catalog.remove(name)
-                raise
-            self._tables[name] = Table(self.executor, name, schema)
-
-    def attach_table(self, name: str, schema: Schema) -> str:
-        """Add an empty table for rows from outside, in a transaction too; the name that it gets.
-
-        It lives until :meth:`release_attached` finds that nothing uses it.
-        """
-        taken = (f"{name} ({number})" if number else name for number in count())
-        name = next(free for free in taken if free not in self.catalog)
-        with self._interrupt:
-            self.attached.add(name)
-            self.catalog.add(TableEntry(name, schema))
-            self.executor.create_table(name, schema)
-            self._tables[name] = Table(self.executor, name, schema)
-        return name
-
-    def release_attached(self) -> None:
-        """Drop the tables of rows from outside that no view uses."""
-        if self.attached and not self.closed:
-            used = frozenset().union(*self._uses.values())
-            for name in self.attached.difference(used):
-                self.drop(name)
-
-    def create_view(self, entry: ViewEntry, uses: frozenset[str], *, replace_old: bool) -> None:
-        """Add a view that is not kept, but expanded where it is used."""
-        self.refuse_in_transaction("CREATE VIEW")
-        old = self._replaced(entry.name, uses, replace_old)
-        with self._interrupt:
-            self.catalog.add(entry, replace=replace_old)
-            if old is not None:
-                self._forget(old)
-            self._uses[entry.name] = uses
-
-    def create_materialized_view(
-        self, entry: ViewEntry, planned: Planned, uses: frozenset[str], *, replace_old: bool
-    ) -> Maintained:
-        """Install a view and keep it up to date from now on; if that fails, nothing has changed."""
-        self.refuse_in_transaction("CREATE MATERIALIZED VIEW")
-        old = self._replaced(entry.name, uses, replace_old)
-        if old is None and entry.name in self.catalog:
-            self.catalog.add(entry)
-        with self._interrupt:
-            installed = self._install(entry.name, planned, old)
-            return self._keep(entry, planned, uses, installed)
-
-    def materialize(self, entry: ViewEntry, planned: Planned, uses: frozenset[str]) -> Maintained:
-        """Keep a view up to date that was expanded where it is used; those who use it stay as they are."""
-        self.refuse_in_transaction("materializing a view")
-        with self._interrupt:
-            return self._keep(entry, planned, uses, self.executor.install(entry.name, planned.plan))
-
-    def _keep(
-        self, entry: ViewEntry, planned: Planned, uses: frozenset[str], installed: Installation
-    ) -> Maintained:
-        self.catalog.add(entry, replace=True)
-        self._uses[entry.name] = uses
-        self._plans[entry.name] = planned.plan
-        reader = planned.reader(self.executor.dictionary)
-        feed = Feed(self.executor, installed, reader)
-        self.views[entry.name] = Maintained(entry.name, entry.sql, installed, reader, feed)
-        return self.views[entry.name]
-
     # Steps: what has been committed is told, also where Ctrl-C comes in between
+
+    def settle(self, *, committing: bool) -> None:
+        """Have foreign keys hold after changes: all of them when committing, else those not deferred."""
+        if "references" in self.__dict__:
+            self.references.settle(committing=committing)
+            if committing:
+                self.references.defer(set(), deferred=False)
 
     def step(self) -> None:
         """Take all pending changes through everything, and queue whom to tell of it; all or nothing."""
         self._stepped(self.executor.step)
+        if self.journal:
+            self.journal.finish()
 
     def close_epoch(self) -> None:
         """End a logical epoch without a step."""
@@ -188,6 +132,28 @@ class Engine:
     def rollback(self) -> None:
         """Throw away what is pending."""
         self.executor.rollback()
+        if "references" in self.__dict__:
+            self.references.clear()
+        if self.journal:
+            self.undo_definitions(None)
+
+    def savepoint(self) -> "Point":
+        """The present state, for :meth:`rollback_to`."""
+        waiting = (len(self.references.inserts), len(self.references.removals))
+        return Point(self.executor.savepoint(), self.journal.mark(), waiting)
+
+    def rollback_to(self, point: "Point") -> None:
+        """Throw away what has changed since a savepoint."""
+        self.executor.rollback_to(point.rows)
+        del self.references.inserts[point.waiting[0] :], self.references.removals[point.waiting[1] :]
+        self.undo_definitions(point.mark)
+
+    def undo_definitions(self, mark: Mark | None) -> None:
+        """Have names mean what they meant."""
+        with self._interrupt:
+            self.journal.undo(mark)
+            if "references" in self.__dict__:
+                self.refresh_rules()
 
     def advance(self) -> None:
         """Take what inputs hold through everything, as far as all of them have advanced."""
@@ -215,32 +181,12 @@ class Engine:
         self._uses.pop(label, None)
         self.dataflows.pop(label, None)
 
-    def dependents(self, name: str) -> list[str]:
-        """The views that use a relation, directly or through others, those that others use first."""
-        found: set[str] = set()
-        pending = [name]
-        while pending:
-            one = pending.pop()
-            users = [view for view, used in self._uses.items() if one in used and view not in found]
-            found.update(users)
-            pending += users
-        return [view for view in self._uses if view in found]
-
     def drop(self, name: str) -> None:
         """Forget a relation that nothing uses, and of a view the rows from outside that only it used."""
         if name in self.dataflows:
             self.dataflows[name].drop()
             return
-        with self._interrupt:
-            entry = self.catalog.remove(name)
-            if isinstance(entry, TableEntry):
-                self.executor.drop_table(entry.name)
-                del self._tables[entry.name]
-                self.attached.discard(name)
-            else:
-                self._forget(entry)
-        if self.attached and isinstance(entry, ViewEntry):
-            self.release_attached()
+        super().drop(name)
 
     def run(self, planned: Planned) -> tuple[Words, Words]:
         """The rows and multiplicities of a query, by a dataflow that lives only now.
@@ -278,11 +224,11 @@ class Engine:
             assert entry.rel is not None
             return transform_up(entry.rel, written_out)
 
-        catalog = Catalog(functions=self.catalog.functions)
+        catalog = self.catalog.copy()
         for entry in self.catalog:
             if isinstance(entry, ViewEntry) and entry.definition is not None:
-                entry = replace(entry, definition=cache(partial(expanded, entry)), materialized=False)
-            catalog.add(entry)
+                definition = cache(partial(expanded, entry))
+                catalog.replace(replace(entry, definition=definition, materialized=False))
         return catalog
 
     def _run(self, planned: Planned, isolated: bool) -> tuple[Words, Words]:
@@ -293,38 +239,6 @@ class Engine:
                 return installed.rows()
             finally:
                 self.executor.uninstall(installed)
-
-    def _replaced(self, name: str, uses: frozenset[str], replace_old: bool) -> ViewEntry | None:
-        """The view that a new one of this name takes the place of; nobody may use it."""
-        old = self.catalog.find(name)
-        if not replace_old or not isinstance(old, ViewEntry):
-            return None
-        if old.name in uses:
-            raise ProgrammingError(f'view "{old.name}" cannot be replaced by a query over itself')
-        users = self.dependents(old.name)
-        if users:
-            raise ProgrammingError(
-                f'view "{old.name}" cannot be replaced: "{users[0]}" uses it', hint=f'drop "{users[0]}" first'
-            )
-        return old
-
-    def _install(self, name: str, planned: Planned, old: ViewEntry | None) -> Installation:
-        if old is None:
-            return self.executor.install(name, planned.plan)
-        # First under another name: if it fails the old view is still there, and if not, it is shared.
-        stand_in = self.executor.install(f"{name} (new)", planned.plan)
-        self._forget(old)
-        installed = self.executor.install(name, planned.plan)
-        self.executor.uninstall(stand_in)
-        return installed
-
-    def _forget(self, entry: ViewEntry) -> None:
-        self._uses.pop(entry.name, None)
-        self._plans.pop(entry.name, None)
-        maintained = self.views.pop(entry.name, None)
-        if maintained is not None:
-            maintained.live = False
-            self.executor.uninstall(maintained.installed)
 
     def _news(self) -> Iterator[tuple[str, Notification]]:
         """Whom to tell of a commit."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.convert.values import show
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
-from kpg.runtime.types import ERROR, ColumnDef, Schema
+from kpg.runtime.types import ERROR, NULL, ColumnDef, Schema
 from kpg.table import Table
 
 Words = NDArray[np.int64]
@@ -52,28 +52,46 @@ def upsert(table: Table, data: Any) -> int:
         raise InterfaceError(f"table {table.name} has no primary key", hint="upsert needs one; use insert")
     words = _rows(table, data)
     old = table.find(np.ascontiguousarray(words[list(key)]))
+    if table.guard is not None and distinct(old[old >= 0]).shape[0] == (old >= 0).sum():
+        table.update(old[old >= 0], np.ascontiguousarray(words[:, old >= 0]))
+        table.insert(np.ascontiguousarray(words[:, old < 0]))
+        return int(words.shape[1])
     table.delete(distinct(old[old >= 0]))
     table.insert(words)
     return int(words.shape[1])
 
 
-def insert_missing(table: Table, words: Words) -> int:
-    """Insert the rows whose primary key is not there, the first of each key; how many."""
-    keys = np.ascontiguousarray(words[list(table.schema.primary_key)])
-    absent = np.flatnonzero(table.find(keys) < 0)
-    _, first = np.unique(keys[:, absent], axis=1, return_index=True)
-    table.insert(np.ascontiguousarray(words[:, absent[np.sort(first)]]))
-    return int(first.shape[0])
+def missing(table: Table, words: Words, keys: Sequence[tuple[int, ...]]) -> Words:
+    """The rows whose keys are not there, and not among those before them."""
+    words = np.ascontiguousarray(words)
+    kept = np.ones(words.shape[1], np.bool_)
+    for columns in keys:
+        kept &= table.find_unique(columns, words[list(columns)]) < 0
+    candidates = np.flatnonzero(kept)
+    if len(keys) == 1:
+        found = words[list(keys[0])][:, candidates]
+        _, first = np.unique(found, axis=1, return_index=True)
+        alone = np.flatnonzero((found == NULL).any(axis=0))
+        return np.ascontiguousarray(words[:, candidates[np.union1d(first, alone)]])
+    seen: list[set[tuple[int, ...]]] = [set() for _ in keys]
+    chosen = []
+    for place in candidates.tolist() if keys else []:
+        row = [tuple(words[list(columns), place].tolist()) for columns in keys]
+        if any(key in known and NULL not in key for key, known in zip(row, seen, strict=True)):
+            continue
+        for key, known in zip(row, seen, strict=True):
+            known.add(key)
+        chosen.append(place)
+    return np.ascontiguousarray(words[:, chosen] if keys else words)
 
 
-def merge(table: Table, words: Words, update: Evaluate) -> int:
-    """Insert the rows whose primary key is not there, and ``update`` those that are; how many in all.
+def merge(table: Table, words: Words, key: tuple[int, ...], update: Evaluate) -> Words:
+    """Insert the rows whose ``key`` is not there, and ``update`` those that are; all that have come.
 
     ``update`` maps a row of the table next to the one to insert to what takes its place. IntegrityError if a
     row would be updated twice.
     """
-    key = table.schema.primary_key
-    old = table.find(np.ascontiguousarray(words[list(key)]))
+    old = table.find_unique(key, np.ascontiguousarray(words[list(key)]))
     there = np.flatnonzero(old >= 0)
     rowids = old[there]
     _, first = np.unique(rowids, return_index=True)
@@ -87,9 +105,9 @@ def merge(table: Table, words: Words, update: Evaluate) -> int:
     pairs = np.concatenate((table.fetch(rowids), words[:, there]))
     new, kept = update(np.ascontiguousarray(pairs))
     new = checked(new, table)
-    table.delete(rowids if kept is None else rowids[kept])
-    table.insert(np.ascontiguousarray(np.concatenate((words[:, old < 0], new), axis=1)))
-    return int((old < 0).sum()) + int(new.shape[1])
+    changed = table.update(rowids if kept is None else rowids[kept], np.ascontiguousarray(new))
+    added = table.insert(np.ascontiguousarray(words[:, old < 0]))
+    return np.concatenate((changed, added))
 
 
 def distinct(words: Words) -> Words:

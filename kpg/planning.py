@@ -10,7 +10,7 @@ from kpg.compiler import pipeline
 from kpg.compiler.algebra.rel import Constant, Expand, Get, OrderBy, Reduce, Rel
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.algebra.traverse import scalars, walk
-from kpg.compiler.catalog import Catalog, Statistics
+from kpg.compiler.catalog import Catalog, Statistics, ViewEntry
 from kpg.compiler.sql import change
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parse import STAGES
@@ -77,6 +77,16 @@ def plan_view(
 ) -> Planned:
     """The plan of a view's or table's query, under the column names of these."""
     return plan_bound(lower_view(statement, catalog), catalog, statistics)
+
+
+def plan_view_entry(entry: ViewEntry, reader: Reader, catalog: Catalog, statistics: Statistics) -> Planned:
+    """The plan of a view by its definition, of which a reader knows the columns."""
+    assert entry.rel is not None
+    columns = entry.schema.columns
+    nullable = tuple(column.nullable for column in columns)
+    visible = len(columns)
+    bound = Bound(entry.rel, entry.schema.names, entry.schema.types, nullable, reader.order, visible)
+    return plan_bound(bound, catalog, statistics)
 
 
 def relations_of(rel: Rel, query: ast.Select, catalog: Catalog) -> frozenset[str]:

@@ -8,38 +8,78 @@ import numpy as np
 
 from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.change import lower_conflict
+from kpg.compiler.sql.change import arbiters, lower_conflict
+from kpg.compiler.sql.definitions import AnyDefinition, Definition
+from kpg.compiler.sql.given import given_insert, insert_places
+from kpg.compiler.sql.session import Session
+from kpg.compiler.sql.volatile import has_calls, refuse_rows, replaced
 from kpg.engine import Engine
-from kpg.modify import checked, distinct, insert_missing, merge
+from kpg.modify import checked, distinct, merge, missing
 from kpg.planning import Planned, bind, constant_words, explain, plan, plan_bound, plan_view, relations_of
-from kpg.reading import expand
+from kpg.reading import expand, permutation
 from kpg.result import Affected, Explanation, Result, listing
-from kpg.runtime.errors import DataError, ProgrammingError
+from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Schema
 from kpg.table import Table
+from kpg.transaction import State
 from kpg.verify import verify
 from kpg.view import Maintained
 
 Outcome = Result | Maintained | None
+Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | AnyDefinition
 
 
 def execute(engine: Engine, statement: ast.Statement) -> Outcome:
     """Run one statement."""
     match statement:
         case ast.Begin():
-            engine.transactions.begin()
+            if engine.transactions.state is not State.OPEN:
+                engine.transactions.begin()
         case ast.Commit():
-            engine.transactions.commit()
+            end(engine, commit=True)
         case ast.Rollback():
-            engine.transactions.rollback()
+            end(engine, commit=False)
         case ast.Insert() | ast.Delete() | ast.Update() | ast.CopyFrom():
             with engine.transactions.statement(changes=True):
                 return Affected(_change(engine, statement))
-        case ast.CreateTableAs():
-            return _create_table_as(engine, statement)
+        case ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition():
+            with engine.transactions.statement(changes=True), engine.journal.writing():
+                return _define(engine, statement)
+        case Session():
+            from kpg.settings import run_session
+
+            return run_session(engine, statement, execute)
         case _:
             with engine.transactions.statement(changes=False):
                 return _other(engine, statement)
+    return None
+
+
+def end(engine: Engine, *, commit: bool) -> None:
+    """End a transaction as Postgres does: without one nothing is done, a failed one is rolled back."""
+    transactions = engine.transactions
+    if transactions.state is State.OPEN and commit:
+        transactions.commit()
+    elif transactions.state is not State.NONE:
+        transactions.rollback()
+
+
+def _define(engine: Engine, statement: Defining) -> Outcome:
+    match statement:
+        case ast.CreateTable():
+            _create_table(engine, statement)
+        case ast.CreateTableAs():
+            return _create_table_as(engine, statement)
+        case ast.CreateView():
+            return _create_view(engine, statement)
+        case ast.Drop():
+            drop_relations(engine, statement)
+        case Definition():
+            from kpg.definitions import define
+
+            return define(engine, statement)
+        case _:
+            assert_never(statement)
     return None
 
 
@@ -63,13 +103,11 @@ def _change(engine: Engine, statement: ast.Insert | ast.Delete | ast.Update | as
 def _other(engine: Engine, statement: ast.Statement) -> Outcome:
     match statement:
         case ast.Select():
+            if has_calls(statement.query):
+                refuse_rows(statement.query)
+                query = replaced(statement.query, engine.catalog, engine.sequences.call)
+                statement = replace(statement, query=query)
             return engine.select(_planned(engine, statement))
-        case ast.CreateTable():
-            _create_table(engine, statement)
-        case ast.CreateView():
-            return _create_view(engine, statement)
-        case ast.Drop():
-            _drop(engine, statement)
         case ast.CopyTo():
             from kpg.loading import copy_to
 
@@ -86,7 +124,11 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
             return describe(engine, statement.name)
         case ast.VerifyView():
             return _verify(engine, statement.name)
-        case ast.Begin() | ast.Commit() | ast.Rollback() | ast.CreateTableAs():
+        case ast.Begin() | ast.Commit() | ast.Rollback():
+            raise AssertionError(statement)
+        case (
+            ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition() | Session()
+        ):
             raise AssertionError(statement)
         case ast.Insert() | ast.Delete() | ast.Update() | ast.CopyFrom():
             raise AssertionError(statement)
@@ -100,19 +142,43 @@ def _planned(engine: Engine, statement: ast.Select | ast.Delete | ast.Update) ->
 
 
 def _insert(engine: Engine, table: Table, statement: ast.Insert) -> int:
-    bound = bind(statement, engine.reading_catalog)
+    catalog = engine.reading_catalog
+    entry = catalog.table(statement.table, statement.span)
+    statement = _numbered(engine, given_insert(statement, catalog))
+    bound = bind(statement, catalog)
     words = constant_words(bound.rel, table.dictionary)
     if words is None:
-        data, diff = engine.run(plan_bound(bound, engine.reading_catalog, engine.statistics))
-        words = expand(data, diff)
+        planned = plan_bound(bound, catalog, engine.statistics)
+        words = expand(*engine.run(planned))
+        if planned.order:
+            words = words[:, permutation(words, planned.order, planned.types, table.dictionary)]
+            words = words[: len(entry.schema.columns)]
+    if entry.constraints.rules and len(statement.columns):
+        from kpg.filling import filled
+
+        given = set(insert_places(statement, entry.schema))
+        missing_ = [place for place in range(len(entry.schema.columns)) if place not in given]
+        words = filled(engine.executor, engine.sequences, entry, catalog, words, missing_)
     words = checked(words, table)
     if statement.conflict is None:
         table.insert(words)
         return int(words.shape[1])
-    update = lower_conflict(statement, engine.reading_catalog)
+    keys = arbiters(statement, entry)
+    update = lower_conflict(statement, catalog)
     if update is None:
-        return insert_missing(table, words)
-    return merge(table, words, partial(engine.executor.evaluate, update))
+        words = missing(table, words, keys)
+        table.insert(words)
+        return int(words.shape[1])
+    return int(merge(table, words, keys[0], partial(engine.executor.evaluate, update)).shape[0])
+
+
+def _numbered(engine: Engine, statement: ast.Insert) -> ast.Insert:
+    """The statement with numbers in the place of calls of nextval and its like."""
+    if not has_calls(statement.query.query):
+        return statement
+    refuse_rows(statement.query.query)
+    query = replaced(statement.query.query, engine.catalog, engine.sequences.call)
+    return replace(statement, query=replace(statement.query, query=query))
 
 
 def _delete(engine: Engine, table: Table, statement: ast.Delete) -> int:
@@ -131,32 +197,34 @@ def _update(engine: Engine, table: Table, statement: ast.Update) -> int:
             hint="each row must meet one row of FROM, or rows that give the same values",
         )
     words = checked(np.ascontiguousarray(data[1:]), table)
-    table.delete(data[0])
-    table.insert(words)
+    table.update(data[0], words)
     return int(words.shape[1])
 
 
 def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
-    if not (statement.if_not_exists and isinstance(engine.catalog.find(statement.name), TableEntry)):
-        engine.create_table(statement.name, statement.schema)
+    name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
+    if statement.if_not_exists and name in engine.catalog:
+        return
+    if statement.constraints is ast.NOTHING and not statement.likes:
+        engine.create_table(name, statement.schema)
+        return
+    from kpg.defining import definition
+
+    entry, sequences = definition(statement, name, engine.catalog)
+    engine.create_table(name, entry.schema, entry.constraints, sequences)
 
 
 def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
-    if statement.if_not_exists and isinstance(engine.catalog.find(statement.name), TableEntry):
+    name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
+    if statement.if_not_exists and name in engine.catalog:
         return Affected(0)
-    with engine.transactions.statement(changes=False):
-        engine.refuse_in_transaction("CREATE TABLE")
-        planned = plan_view(statement, engine.catalog, engine.statistics)
-        schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
-        words = expand(*engine.run(planned))[: len(schema.columns)]
-        engine.create_table(statement.name, schema)
-    try:
-        with engine.transactions.statement(changes=True):
-            engine.table(statement.name).insert(np.ascontiguousarray(words))
-    except BaseException:
-        engine.drop(statement.name)
-        raise
-    return Affected(int(words.shape[1]))
+    planned = plan_view(statement, engine.reading_catalog, engine.statistics)
+    schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
+    engine.check_defining("CREATE TABLE")
+    rows = expand(*engine.run(planned)) if statement.data else np.empty((len(planned.types), 0), np.int64)
+    engine.create_table(name, schema)
+    engine.table(name).insert(np.ascontiguousarray(rows[: len(schema.columns)]))
+    return Affected(int(rows.shape[1]))
 
 
 def _verify(engine: Engine, name: str) -> Result:
@@ -167,13 +235,17 @@ def _verify(engine: Engine, name: str) -> Result:
 
 
 def _create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
-    old = engine.catalog.find(statement.name)
+    name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
+    old = engine.catalog.find(name)
     if statement.if_not_exists and isinstance(old, ViewEntry):
         return engine.views.get(old.name)
-    planned = plan_view(statement, engine.catalog, engine.statistics)
+    if has_calls(statement.query.query):
+        raise NotSupportedError("a number of a sequence in a view is not supported", span=statement.span)
+    catalog = engine.reading_catalog
+    planned = plan_view(statement, catalog, engine.statistics)
     # Hidden columns, which only sort, are not for others to read: then others expand the view.
     entry = ViewEntry(
-        statement.name,
+        name,
         planned.schema,
         planned.rel,
         statement.query.text,
@@ -184,11 +256,17 @@ def _create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None
     if not statement.materialized:
         engine.create_view(entry, uses, replace_old=statement.or_replace)
         return None
-    return engine.create_materialized_view(entry, planned, uses, replace_old=statement.or_replace)
+    if engine.transactions.idle:
+        return engine.create_materialized_view(entry, planned, uses, replace_old=statement.or_replace)
+    engine.run(planned)
+    later = partial(plan_view, statement, engine.catalog, engine.statistics)
+    engine.create_later(entry, later, uses, replace_old=statement.or_replace)
+    return None
 
 
-def _drop(engine: Engine, statement: ast.Drop) -> None:
-    engine.refuse_in_transaction("DROP")
+def drop_relations(engine: Engine, statement: ast.Drop) -> None:
+    """DROP TABLE and DROP VIEW."""
+    engine.check_defining("DROP")
     doomed: list[str] = []
     for name in statement.names:
         entry = engine.catalog.find(name)
@@ -201,6 +279,8 @@ def _drop(engine: Engine, statement: ast.Drop) -> None:
                 f'"{entry.name}" is a {kind.lower()}', span=statement.span, hint=f"use DROP {kind}"
             )
         doomed.append(entry.name)
+    for name in doomed:
+        _release(engine, name, statement)
     everything = set(doomed).union(*(engine.dependents(name) for name in doomed))
     for user in sorted(everything.difference(doomed)):
         if not statement.cascade:
@@ -213,8 +293,31 @@ def _drop(engine: Engine, statement: ast.Drop) -> None:
     # Whatever more views depend on, directly or not, goes later than they do.
     for name in sorted(everything, key=lambda name: len(engine.dependents(name))):
         # A Datalog program takes its tables and views with it.
-        if name in engine.dataflows or name in engine.catalog:
+        if name in engine.dataflows:
+            engine.refuse_in_transaction("dropping a dataflow")
             engine.drop(name)
+        elif name in engine.catalog:
+            engine.drop(name)
+
+
+def _release(engine: Engine, name: str, statement: ast.Drop) -> None:
+    """Have nobody refer to a table that is to be dropped; ProgrammingError unless it may."""
+    entry = engine.catalog.get(name)
+    if not isinstance(entry, TableEntry) or "references" not in engine.__dict__:
+        return
+    dropped = {engine.catalog.get(one).name for one in statement.names if one in engine.catalog}
+    for link in engine.references.users(entry.name):
+        if link.table in dropped:
+            continue
+        if not statement.cascade:
+            raise ProgrammingError(
+                f'"{entry.name}" cannot be dropped: FOREIGN KEY {link.key.name} of {link.table} refers to it',
+                span=statement.span,
+                hint="drop that constraint first, or use CASCADE",
+            )
+        other = engine.catalog.table(link.table)
+        kept = tuple(key for key in other.constraints.foreign_keys if key != link.key)
+        engine.catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=kept)))
 
 
 def show_tables(engine: Engine) -> Result:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from kpg.runtime.executor import Executor
 from kpg.runtime.types import Schema
 from kpg.runtime.values import Mistyped, Unfit
 
+if TYPE_CHECKING:
+    from kpg.guard import Guard
+
 Words = NDArray[np.int64]
 FEW = 16
 """So many rows are encoded one by one, in 15 us each; more of them by columns, which is faster from 20 on."""
@@ -21,10 +24,11 @@ FEW = 16
 class Table:
     """One table of an executor. Rows are words ``int64[ncols, n]``; it is good until the table is dropped."""
 
-    __slots__ = ("_encoder", "_executor", "_key_encoder", "dictionary", "name", "schema")
+    __slots__ = ("_encoder", "_executor", "_key_encoder", "dictionary", "guard", "name", "schema")
 
     def __init__(self, executor: Executor, name: str, schema: Schema) -> None:
         self._executor = executor
+        self.guard: Guard | None = None
         self.name = name
         self.schema = schema
         self.dictionary: Dictionary = executor.dictionary
@@ -49,11 +53,27 @@ class Table:
 
     def insert(self, words: Words) -> Words:
         """Append rows; their rowids. As ``Executor.insert``."""
+        if self.guard is not None:
+            return self.guard.insert(words)
         return self._executor.insert(self.name, words)
 
     def delete(self, rowids: Words) -> None:
         """Delete live rows. As ``Executor.delete``."""
+        if self.guard is not None:
+            self.guard.delete(rowids)
+        else:
+            self._executor.delete(self.name, rowids)
+
+    def update(self, rowids: Words, words: Words) -> Words:
+        """Put rows in the place of live ones, one by one; their rowids."""
+        if self.guard is not None:
+            return self.guard.update(rowids, words)
         self._executor.delete(self.name, rowids)
+        return self._executor.insert(self.name, words)
+
+    def find_unique(self, columns: tuple[int, ...], keys: Words) -> Words:
+        """As :meth:`find`, by columns that the table is unique in."""
+        return self._executor.find_unique(self.name, columns, keys)
 
     def find(self, keys: Words) -> Words:
         """The rowid of the row with each primary key ``keys[k, n]``, or -1."""

@@ -8,13 +8,16 @@ batch the epochs are only closed; one physical step takes all of them at the end
 import enum
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from kpg.runtime.errors import InterfaceError
 
 
 class Stepper(Protocol):
     """What a transaction needs of the engine."""
+
+    def settle(self, *, committing: bool) -> object:
+        """Act on foreign keys, and check them, those that are deferred only when committing."""
 
     def step(self) -> object:
         """Take all pending changes through the dataflow as one physical batch; if it raises, undo them."""
@@ -24,6 +27,12 @@ class Stepper(Protocol):
 
     def rollback(self) -> object:
         """Throw away what is pending."""
+
+    def savepoint(self) -> Any:
+        """The present state, for :meth:`rollback_to`."""
+
+    def rollback_to(self, point: Any) -> object:
+        """Throw away what has changed since a savepoint."""
 
 
 class State(enum.Enum):
@@ -42,6 +51,7 @@ class Transactions:
         self._committed = committed
         self._batch = State.NONE
         self.state = State.NONE
+        self._points: list[tuple[str, Any]] = []
         self._undoing = Undoing(self)
         self._reading = Statement(self, changes=False)
         self._changing = Statement(self, changes=True)
@@ -51,6 +61,11 @@ class Transactions:
     def idle(self) -> bool:
         """Neither in a transaction nor in a batch."""
         return self.state is State.NONE and self._batch is State.NONE
+
+    @property
+    def in_batch(self) -> bool:
+        """Whether a batch is open."""
+        return self._batch is not State.NONE
 
     def check(self) -> None:
         """Raise InterfaceError if an earlier error has ended the transaction or the batch."""
@@ -72,6 +87,7 @@ class Transactions:
                 "a transaction is already open", hint="transactions do not nest: commit first"
             )
         self.state = State.OPEN
+        self._points.clear()
 
     def commit(self) -> None:
         """Make the transaction's changes one epoch, all or nothing."""
@@ -80,10 +96,15 @@ class Transactions:
         # Not ``with self._undoing``: Ctrl-C before that is entered would leave changes to the next commit.
         try:
             self.check()
+            self._engine.settle(committing=True)
             self.state = State.NONE
+            self._points.clear()
             self.close()
         except BaseException:
             before, self.state = self.state, State.NONE
+            if self._points:
+                self._points.clear()
+                self._engine.rollback()
             if before is not State.FAILED:
                 self.fail()
             raise
@@ -92,13 +113,49 @@ class Transactions:
         """Throw away the transaction's changes, and in a batch the batch's."""
         if self.state is State.NONE:
             raise InterfaceError("there is no transaction to roll back", hint="start one with BEGIN")
+        if self._points:
+            self._points.clear()
+            self._engine.rollback()
         if self.state is State.OPEN:
             self.fail()
         self.state = State.NONE
 
+    def savepoint(self, name: str) -> None:
+        """Remember the present state of the transaction."""
+        self.check()
+        if self.state is State.NONE:
+            raise InterfaceError("SAVEPOINT needs a transaction", hint="start one with BEGIN")
+        self._points.append((name.lower(), self._engine.savepoint()))
+
+    def rollback_to(self, name: str) -> None:
+        """Return to a savepoint, after an error too; it stays."""
+        place = self._point(name)
+        self._engine.rollback_to(self._points[place][1])
+        del self._points[place + 1 :]
+        self.state = State.OPEN
+
+    def release(self, name: str) -> None:
+        """Forget a savepoint and those after it."""
+        self.check()
+        del self._points[self._point(name) :]
+
+    def _point(self, name: str) -> int:
+        if self.state is State.NONE:
+            raise InterfaceError("a savepoint needs a transaction", hint="start one with BEGIN")
+        for place in range(len(self._points) - 1, -1, -1):
+            if self._points[place][0] == name.lower():
+                return place
+        raise InterfaceError(f'savepoint "{name}" does not exist')
+
     def fail(self) -> None:
-        """Roll back after an error; an open transaction, and an open batch, then wait for their end."""
-        self._engine.rollback()
+        """Roll back after an error; an open transaction, and an open batch, then wait for their end.
+
+        As far as its last savepoint, if a transaction has any: the others can still be returned to.
+        """
+        if self._points and self.state is not State.NONE:
+            self._engine.rollback_to(self._points[-1][1])
+        else:
+            self._engine.rollback()
         if self.state is State.OPEN:
             self.state = State.FAILED
         if self._batch is State.OPEN:
@@ -136,6 +193,10 @@ class Transactions:
         finally:
             self._batch = State.NONE
             self.state = State.NONE
+
+    def settle(self, *, committing: bool) -> None:
+        """See :meth:`Stepper.settle`."""
+        self._engine.settle(committing=committing)
 
     def close(self) -> None:
         """End the epoch: a step, and those who listen are told; in a batch only the epoch."""
@@ -183,8 +244,11 @@ class Statement:
             transactions.fail()
             return
         try:
-            if self._changes and transactions.state is State.NONE:
-                transactions.close()
+            if self._changes:
+                alone = transactions.state is State.NONE
+                transactions.settle(committing=alone)
+                if alone:
+                    transactions.close()
         except BaseException:
             transactions.fail()
             raise

@@ -12,10 +12,13 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.executor import ArrangementInfo, OperatorInfo
 from kpg.runtime.inputs import Inputs
 from kpg.runtime.installed import Installed, operator_info
+from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.loop import everything
+from kpg.runtime.operators.source import Source
 from kpg.runtime.plan import Mfp
+from kpg.runtime.types import Schema
 
 Words = NDArray[np.int64]
 MOST_COMPILED = 256
@@ -32,7 +35,31 @@ class Access:
     views: dict[str, Installed]
     inputs: Inputs
     _savepoints: dict[str, Savepoint]
+    _identities: dict[str, str]
+    _sources: dict[str, Source]
+    _interrupt: DeferredInterrupt
     _compiled: dict[Mfp, CompiledMfp]
+
+    def rename_table(self, old: str, new: str) -> None:
+        """Have a table be another name's."""
+        self.tables[new] = self.tables.pop(old)
+        self._identities[new] = self._identities.pop(old)
+        self._savepoints[new] = self._savepoints.pop(old)
+        if old in self._sources:
+            self._sources[new] = self._sources.pop(old)
+        self.tables[new].name = new
+        self._compiled.clear()
+
+    def savepoint(self) -> object:
+        """The present state of all tables."""
+        return [(table, table.savepoint()) for table in self.tables.values()]
+
+    def rollback_to(self, savepoint: object) -> None:
+        """Throw away what has changed since a savepoint that is from after the last step."""
+        assert isinstance(savepoint, list)
+        with self._interrupt:
+            for table, point in savepoint:
+                table.rollback(point)
 
     def store(self, table: str) -> Table:
         """The row store of a table."""
@@ -53,6 +80,40 @@ class Access:
     def match(self, table: str, rows: Words) -> Words:
         """For each given row the rowid of one equal to it, or -1; equal ones get different rowids."""
         return self.tables[table].match(rows)
+
+    def add_unique(self, table: str, name: str, columns: tuple[int, ...], *, nulls_distinct: bool) -> None:
+        """Have no two rows of a table be the same in some columns."""
+        self.tables[table].add_unique(name, columns, nulls_distinct=nulls_distinct)
+
+    def drop_unique(self, table: str, name: str) -> None:
+        """Let them be the same again."""
+        self.tables[table].drop_unique(name)
+
+    def set_required(self, table: str, column: int, *, required: bool) -> None:
+        """Let NULLs into a column no more, or again."""
+        self.tables[table].set_required(column, required=required)
+
+    def set_schema(self, table: str, schema: Schema) -> Schema:
+        """Have errors name other columns; the old ones."""
+        store = self.tables[table]
+        old, store.schema = store.schema, schema
+        return old
+
+    def find_unique(self, table: str, columns: tuple[int, ...], keys: Words) -> Words:
+        """The rowid of the row with each key of columns that the table is unique in, or -1."""
+        return self.tables[table].find_unique(columns, keys)
+
+    def find_all(self, table: str, columns: tuple[int, ...], keys: Words) -> tuple[Words, Words]:
+        """Of the rows that have one of the keys in some columns, the key and the rowid."""
+        return self.tables[table].find_all(columns, keys)
+
+    def rowids(self, table: str) -> Words:
+        """The rowids of all rows."""
+        return self.tables[table].live()
+
+    def live(self, table: str, rowids: Words) -> Words:
+        """Those of some rowids whose rows are there."""
+        return rowids[self.tables[table].is_live(rowids)]
 
     def fetch(self, table: str, rowids: Words) -> Words:
         """The rows with these rowids."""

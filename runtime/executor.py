@@ -214,6 +214,15 @@ class Executor(Protocol):
     def create_table(self, name: str, schema: Schema) -> object:
         """A new, empty table."""
 
+    def rename_table(self, old: str, new: str) -> None:
+        """Have a table be another name's; what is installed keeps reading it."""
+
+    def savepoint(self) -> object:
+        """The present state of all tables, for :meth:`rollback_to`."""
+
+    def rollback_to(self, savepoint: object) -> None:
+        """Throw away what has changed in tables since a savepoint that is from after the last step."""
+
     def drop_table(self, name: str) -> None:
         """Forget a table that nothing installed reads."""
 
@@ -228,6 +237,36 @@ class Executor(Protocol):
 
     def match(self, table: str, rows: Words) -> Words:
         """For each given row the rowid of one equal to it, or -1; equal ones get different rowids."""
+
+    def add_unique(self, table: str, name: str, columns: tuple[int, ...], *, nulls_distinct: bool) -> None:
+        """Have no two rows be the same in some columns from now on; IntegrityError if two are.
+
+        Rows with a NULL among them are never the same if NULLs are distinct.
+        """
+
+    def drop_unique(self, table: str, name: str) -> None:
+        """Let rows be the same in what was added under a name."""
+
+    def set_required(self, table: str, column: int, *, required: bool) -> None:
+        """Let NULLs into a column no more, or again; IntegrityError if there are some."""
+
+    def set_schema(self, table: str, schema: Schema) -> Schema:
+        """Have a table's columns be called otherwise, with the same types and key; what they were called."""
+
+    def find_unique(self, table: str, columns: tuple[int, ...], keys: Words) -> Words:
+        """As :meth:`find`, by columns that the table is unique in."""
+
+    def find_all(self, table: str, columns: tuple[int, ...], keys: Words) -> tuple[Words, Words]:
+        """Of the rows with one of the keys ``keys[k, n]`` in some columns, the key's position and the rowid.
+
+        O(keys + rows found) once an index is there, which the first such question builds.
+        """
+
+    def rowids(self, table: str) -> Words:
+        """The rowids of all rows."""
+
+    def live(self, table: str, rowids: Words) -> Words:
+        """Those of some rowids whose rows are there."""
 
     def fetch(self, table: str, rowids: Words) -> Words:
         """The rows with these rowids."""

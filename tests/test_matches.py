@@ -12,6 +12,8 @@ from typing import get_args
 import kpg
 
 OPEN = {
+    ("kpg.altering", "_alter_view"): "the others are of tables only",
+    ("kpg.settings", "run_session"): "the others are told apart by _setting",
     ("kpg.compiler.datalog.syntax.components", "expand"): "every other statement is taken over as it is",
     ("kpg.runtime.plan.columns", "_of"): "the others are told apart by column_types",
     ("kpg.runtime.render.identity", "_add"): "any other node is named by all of its fields",

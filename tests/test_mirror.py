@@ -89,6 +89,7 @@ ELSEWHERE: dict[str, str] = {
     **{f"runtime/native/{name}.py": "unit/native/test_build.py" for name in ("ahead", "catalog", "ship")},
     "runtime/data/rowgroups.py": "unit/data/test_vacuum.py",
     "runtime/data/rowindex.py": ROW_STORE,
+    "runtime/data/unique.py": "unit/kpg/test_references.py",
     # An operator is compared with its definition on the accumulated input, inside of dataflows.
     "runtime/dataflow/operator.py": WHOLE,
     "runtime/dataflow/scope.py": LOOPS,
@@ -248,6 +249,26 @@ ELSEWHERE: dict[str, str] = {
         for name in ["aggregates", "bindings", "build", "search", "show", "store", "texts", "tree"]
     },
     "kpg/engine.py": "unit/kpg/test_statements.py",
+    # Against a real Postgres.
+    **{
+        f"kpg/{name}.py": "oracle/test_postgres.py"
+        for name in [
+            "altering",
+            "altering_columns",
+            "altering_rules",
+            "altering_table",
+            "defining",
+            "definitions",
+            "filling",
+            "following",
+            "indexes",
+            "sequences",
+            "settings",
+        ]
+    },
+    "kpg/guard.py": "unit/kpg/test_references.py",
+    "kpg/journal.py": "unit/kpg/test_statements.py",
+    "kpg/schemas.py": "unit/kpg/test_statements.py",
     "kpg/feed.py": VIEWS,
     "kpg/loading.py": "unit/kpg/test_statements.py",
     "kpg/modify.py": "unit/kpg/test_bad_input.py",

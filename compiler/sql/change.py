@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from kpg.compiler.catalog import Catalog, did_you_mean, get_of
+from kpg.compiler.catalog import Catalog, TableEntry, did_you_mean, get_of
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.calls import assigned, check_assignable
 from kpg.compiler.sql.bind.from_clause import bind_from
@@ -15,8 +15,9 @@ from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.query import bind_query, new_binding, resolved
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bind.values import bind_inserted
+from kpg.compiler.sql.given import given_assignments, insert_places
 from kpg.compiler.sql.query import Bound, lowered
-from kpg.compiler.sql.tree import Distinct, Filter, Join, Map, Node, Query, Scan
+from kpg.compiler.sql.tree import Distinct, Filter, Join, Map, Node, Query, Rows, Scan
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column, Literal, Scalar
@@ -24,30 +25,17 @@ from kpg.runtime.types import ROWID, ColumnDef, Schema
 
 
 def lower_insert(statement: ast.Insert, catalog: Catalog) -> Bound:
-    """The rows to insert: a column for each of the table's, NULL where the statement names no value.
+    """The rows to insert: a column for each of the table's, the default where the statement names no value.
 
-    Text is not checked against the length that a column has, nor NOT NULL: that is the table's part.
+    A default that takes a number of a sequence is left NULL, to be filled in. Text is not checked against the
+    length that a column has, nor NOT NULL: that is the table's part.
     """
-    schema = catalog.table(statement.table, statement.span).schema
+    entry = catalog.table(statement.table, statement.span)
+    schema = entry.schema
     binding = new_binding(statement.span.source, catalog)
-    places = _insert_places(statement, schema)
+    places = insert_places(statement, schema)
     query = _inserted(binding, statement, [schema.columns[place] for place in places])
-    return lowered(resolved(binding, _all_columns(binding, query, places, schema)))
-
-
-def _insert_places(statement: ast.Insert, schema: Schema) -> list[int]:
-    if not statement.columns:
-        return list(range(len(schema.columns)))
-    known = [name.lower() for name in schema.names]
-    places: list[int] = []
-    for name in statement.columns:
-        if name.lower() not in known:
-            message = f'column "{name}" of "{statement.table}" does not exist'
-            raise ProgrammingError(message, span=statement.span, hint=did_you_mean(name, schema.names))
-        if known.index(name.lower()) in places:
-            raise ProgrammingError(f'column "{name}" is named twice', span=statement.span)
-        places.append(known.index(name.lower()))
-    return places
+    return lowered(resolved(binding, _all_columns(binding, query, places, entry, catalog)))
 
 
 def _inserted(binding: Binding, statement: ast.Insert, columns: Sequence[ColumnDef]) -> Query:
@@ -66,19 +54,50 @@ def _inserted(binding: Binding, statement: ast.Insert, columns: Sequence[ColumnD
     return stored_query(binding, query, columns, node)
 
 
-def _all_columns(binding: Binding, query: Query, places: list[int], schema: Schema) -> Query:
+def _all_columns(
+    binding: Binding, query: Query, places: list[int], entry: TableEntry, catalog: Catalog
+) -> Query:
+    """The query with a column for each of the table's; rows of constants stay rows of constants."""
+    schema = entry.schema
     missing = [place for place in range(len(schema.columns)) if place not in places]
-    ids = {place: binding.fresh() for place in missing}
-    node: Node = query.node
-    if missing:
-        empty = tuple(Literal(None, schema.types[place]) for place in missing)
-        node = Map(node, tuple(ids.values()), empty)
+    values: dict[int, Scalar] = {place: Literal(None, schema.types[place]) for place in missing}
+    numbered = False
+    if missing and entry.constraints.rules:
+        from kpg.compiler.sql.rules import defaults
+
+        found = defaults(entry, missing, catalog)
+        numbered = any(default.sequences for default in found.values())
+        values.update((place, one.scalar) for place, one in found.items() if not one.sequences)
     given = dict(zip(places, query.columns, strict=True))
+    constants = {place: value for place, value in values.items() if isinstance(value, Literal)}
+    if isinstance(query.node, Rows) and len(constants) == len(values):
+        return _constant_rows(binding, query.node, given, constants, schema)
+    ids = {place: binding.fresh() for place in missing}
     columns = tuple(
         given[place] if place in given else Column(ids[place], type_)
         for place, type_ in enumerate(schema.types)
     )
-    return Query(node, columns, schema.names)
+    node = Map(query.node, tuple(ids.values()), tuple(values.values())) if missing else query.node
+    return Query(node, columns, schema.names, query.order if numbered else ())
+
+
+def _constant_rows(
+    binding: Binding,
+    rows: Rows,
+    given: Mapping[int, Column],
+    constants: Mapping[int, Literal],
+    schema: Schema,
+) -> Query:
+    cells = {place: rows.ids.index(column.index) for place, column in given.items()}
+    width = range(len(schema.columns))
+    whole = tuple(
+        tuple(row[cells[place]] if place in cells else constants[place] for place in width)
+        for row in rows.rows
+    )
+    types = tuple(rows.types[cells[place]] if place in cells else schema.types[place] for place in width)
+    ids = tuple(binding.fresh() for _ in width)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
+    return Query(Rows(whole, ids, types), columns, schema.names)
 
 
 def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | None:
@@ -92,7 +111,7 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | None:
     entry = catalog.table(statement.table, statement.span)
     schema = entry.schema
     binding = new_binding(statement.span.source, catalog)
-    _check_target(statement, conflict, schema)
+    arbiters(statement, entry)
     if not conflict.assignments:
         return None
     fields = [
@@ -101,7 +120,8 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | None:
         for column in schema.columns
     ]
     scope = Scope(fields=fields)
-    new = _assigned(binding, scope, schema, conflict.assignments)
+    assignments = given_assignments(conflict.assignments, entry, statement.span.source)
+    new = _assigned(binding, scope, schema, assignments)
     kept: tuple[Scalar, ...] = ()
     if conflict.where is not None:
         kept = conjuncts(bind_condition(binding, scope.without_aggregates("WHERE"), conflict.where, "WHERE"))
@@ -111,21 +131,41 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | None:
     return Mfp(kept, tuple(new.get(place, column) for place, column in enumerate(old)))
 
 
-def _check_target(statement: ast.Insert, conflict: ast.Conflict, schema: Schema) -> None:
-    """The primary key is all that rows can conflict in."""
-    names = [schema.names[place].lower() for place in schema.primary_key]
-    if not names:
+def arbiters(statement: ast.Insert, entry: TableEntry) -> tuple[tuple[int, ...], ...]:
+    """The columns in which ON CONFLICT looks for rows that are there: those of one key, or of any.
+
+    ProgrammingError if the table has no such key.
+    """
+    conflict = statement.conflict
+    assert conflict is not None
+    known = [name.lower() for name in entry.schema.names]
+    keys = {one.name.lower(): one for one in entry.constraints.uniques}
+    found = [tuple(known.index(name.lower()) for name in one.columns) for one in keys.values()]
+    if entry.schema.primary_key and entry.schema.primary_key not in found:
+        found.insert(0, entry.schema.primary_key)
+    if conflict.constraint:
+        if conflict.constraint.lower() not in keys:
+            message = f'"{statement.table}" has no key "{conflict.constraint}"'
+            hint = did_you_mean(conflict.constraint, keys)
+            raise ProgrammingError(message, span=conflict.span, hint=hint)
+        return (found[list(keys).index(conflict.constraint.lower())],)
+    if not conflict.columns and not conflict.assignments:
+        return tuple(found)
+    if not found:
         raise ProgrammingError(
-            f'ON CONFLICT needs a primary key, which "{statement.table}" does not have',
+            f'ON CONFLICT needs a PRIMARY KEY or UNIQUE, which "{statement.table}" does not have',
             span=conflict.span,
         )
-    given = sorted(name.lower() for name in conflict.columns)
-    if given != sorted(names) and (given or conflict.assignments):
-        raise ProgrammingError(
-            f'ON CONFLICT must name the primary key of "{statement.table}"',
-            span=conflict.span,
-            hint=f"write ON CONFLICT ({', '.join(names)})",
-        )
+    wanted = sorted(name.lower() for name in conflict.columns)
+    for key in found:
+        if sorted(known[place] for place in key) == wanted:
+            return (key,)
+    names = ", ".join(entry.schema.names[place] for place in found[0])
+    raise ProgrammingError(
+        f'ON CONFLICT must name a key of "{statement.table}"',
+        span=conflict.span,
+        hint=f"write ON CONFLICT ({names})",
+    )
 
 
 def lower_delete(statement: ast.Delete, catalog: Catalog) -> Bound:
@@ -147,7 +187,9 @@ def lower_update(statement: ast.Update, catalog: Catalog) -> Bound:
     schema = catalog.table(statement.table, statement.span).schema
     old = [field.column for field in scope.fields]
     node = _restricted(binding, scope, _joined(binding, scope, scan, statement.sources), statement.where)
-    new = _assigned(binding, scope, schema, statement.assignments)
+    entry = catalog.table(statement.table, statement.span)
+    assignments = given_assignments(statement.assignments, entry, statement.span.source)
+    new = _assigned(binding, scope, schema, assignments)
     ids = {place: binding.fresh() for place in new}
     node = Map(node, tuple(ids.values()), tuple(new.values()))
     row = [Column(ids[place], column.type) if place in new else column for place, column in enumerate(old)]

@@ -134,6 +134,8 @@ def _mentions(
 ) -> Iterator[tuple[exp.Table, Mention]]:
     common = {common.alias.lower() for common in tree.find_all(exp.CTE)}
     for node in list(tree.find_all(exp.Table)):
+        if node.args.get("db") is not None:
+            continue
         what, span = node.this, span_of(node, source) or whole(source)
         reader = SYNTAX.get(type(what)) or (what.name.lower() if isinstance(what, exp.Anonymous) else "")
         if reader in READERS:

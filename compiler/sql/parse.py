@@ -4,24 +4,63 @@ What a statement holds besides what kpg understands is refused by name and place
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
-from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.define import create, drop
-from kpg.compiler.sql.dialect import Dialect
-from kpg.compiler.sql.strict import check
-from kpg.compiler.sql.syntax import construct_name, only, refuse, span_of, wrong
+from kpg.compiler.sql.ddl import dispatch
+from kpg.compiler.sql.ddl.reader import Reader, tree_of
+from kpg.compiler.sql.syntax import construct_name, only, refuse, relation_name, span_of, wrong
 from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
 STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical", "arrangements")
-TRANSACTION_NOISE: Final = ("transaction", "work")
-INCOMPLETE: Final = (TokenType.ALIAS, TokenType.SELECT)
-"""What no statement ends with, though the parser would take it."""
+SESSION: Final = frozenset(
+    [
+        "begin",
+        "start",
+        "commit",
+        "end",
+        "rollback",
+        "abort",
+        "savepoint",
+        "release",
+        "set",
+        "reset",
+        "show",
+        "prepare",
+        "execute",
+        "deallocate",
+        "vacuum",
+        "analyze",
+        "analyse",
+        "reindex",
+        "cluster",
+        "checkpoint",
+        "lock",
+        "discard",
+        "do",
+        "call",
+        "listen",
+        "notify",
+        "unlisten",
+        "grant",
+        "revoke",
+        "refresh",
+        "declare",
+        "fetch",
+        "move",
+        "close",
+        "security",
+        "import",
+        "reassign",
+        "load",
+    ]
+)
+"""What statements about the session begin with."""
 
 
 def parse(text: str) -> list[ast.Statement]:
@@ -49,12 +88,6 @@ def _split(text: str) -> Iterator[list[Token]]:
         yield chunk
 
 
-def _offset(text: str, line: int, column: int) -> int:
-    """Offset of the 1-based line and column, within the text."""
-    start = sum(len(part) for part in text.splitlines(keepends=True)[: line - 1])
-    return max(0, min(start + column - 1, len(text) - 1))
-
-
 def _statement(tokens: list[Token], text: str) -> ast.Statement:
     words = [token.text.lower() for token in tokens]
     span = Span(text, tokens[0].start, tokens[-1].end + 1)
@@ -65,24 +98,45 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
             return _verify(tokens, text, span)
         case ["show", "tables"]:
             return ast.ShowTables(span)
-        case ["begin", *rest] | ["start", "transaction", *rest]:
-            return _transaction(ast.Begin(span), tokens, len(words) - len(rest), text)
-        case ["commit", *rest] | ["end", *rest]:
-            return _transaction(ast.Commit(span), tokens, len(words) - len(rest), text)
-        case ["rollback", *rest] | ["abort", *rest]:
-            return _transaction(ast.Rollback(span), tokens, len(words) - len(rest), text)
+        case [word, *_] if word in SESSION and (found := _session(word, Reader(tokens, text))) is not None:
+            return found
+        case ["create", *_] if (found := dispatch.create(Reader(tokens, text))) is not None:
+            return found
+        case ["alter", *_] if (found := dispatch.alter_any(Reader(tokens, text))) is not None:
+            return found
+        case ["drop", *_] if (found := dispatch.drop(Reader(tokens, text))) is not None:
+            return found
+        case ["truncate", *_]:
+            return dispatch.truncate(Reader(tokens, text))
+        case ["comment", *_]:
+            return dispatch.comment(Reader(tokens, text))
+        case ["insert", *_]:
+            overriding, tokens = _overriding(tokens)
+            inserted = _convert(_tree(tokens, text), text, span)
+            assert isinstance(inserted, ast.Insert)
+            return replace(inserted, overriding=overriding) if overriding else inserted
         case _:
             return _convert(_tree(tokens, text), text, span)
 
 
-def _transaction(statement: ast.Statement, tokens: list[Token], start: int, text: str) -> ast.Statement:
-    rest = tokens[start:]
-    if rest and rest[0].text.lower() in TRANSACTION_NOISE:
-        rest = rest[1:]
-    if rest:
-        span = Span(text, rest[0].start, rest[-1].end + 1)
-        raise NotSupportedError(f"{span.source[span.start : span.end].upper()} is not supported", span=span)
-    return statement
+def _session(word: str, reader: Reader) -> ast.Statement | None:
+    """A statement that begins with one of SESSION; None if it is read elsewhere."""
+    from kpg.compiler.sql.ddl import session
+
+    return session.read(word.upper(), reader)
+
+
+def _overriding(tokens: list[Token]) -> tuple[str, list[Token]]:
+    """SYSTEM or USER of OVERRIDING ... VALUE, and the tokens without these."""
+    words = [token.text.upper() for token in tokens]
+    for index in range(2, min(len(words) - 2, 2000)):
+        if (
+            words[index] == "OVERRIDING"
+            and words[index + 1] in ("SYSTEM", "USER")
+            and words[index + 2] == "VALUE"
+        ):
+            return words[index + 1], tokens[:index] + tokens[index + 3 :]
+    return "", tokens
 
 
 def _verify(tokens: list[Token], text: str, span: Span) -> ast.VerifyView:
@@ -108,50 +162,15 @@ def _explain(tokens: list[Token], text: str, span: Span) -> ast.Explain:
 
 
 def _tree(tokens: list[Token], text: str) -> exp.Expr:
-    if tokens[-1].token_type in INCOMPLETE:
-        raise _incomplete(tokens, text)
-    try:
-        tree = next(iter(Dialect().parser().parse(tokens, text)), None)
-    except ParseError as error:
-        raise _syntax_error(error, tokens, text) from None
-    except RecursionError:
-        span = Span(text, tokens[0].start, tokens[-1].end + 1)
-        raise NotSupportedError("a statement nested this deep is not supported", span=span) from None
-    except Exception as error:
-        # The parser fails in its own ways on texts that are nearly SQL.
-        span = Span(text, tokens[0].start, tokens[-1].end + 1)
-        raise ProgrammingError("syntax error", span=span) from error
-    if tree is None:
-        raise ProgrammingError("syntax error", span=Span(text, tokens[0].start, tokens[-1].end + 1))
-    check(tree, tokens, text)
-    return tree
-
-
-def _incomplete(tokens: list[Token], text: str) -> ProgrammingError:
-    last = tokens[-1]
-    return ProgrammingError(
-        "syntax error at the end of the statement", span=Span(text, last.start, last.end + 1)
-    )
-
-
-def _syntax_error(error: ParseError, tokens: list[Token], text: str) -> ProgrammingError:
-    details = error.errors[0] if error.errors else {}
-    highlight = details.get("highlight") or tokens[-1].text
-    column = int(details.get("col") or tokens[-1].col)
-    start = _offset(text, int(details.get("line") or tokens[-1].line), column - len(highlight) + 1)
-    at_end = start + len(highlight) >= tokens[-1].end + 1
-    where = "at the end of the statement" if at_end and "Required" in str(error) else f'at "{highlight}"'
-    return ProgrammingError(f"syntax error {where}", span=Span(text, start, start + len(highlight)))
+    return tree_of(tokens, text)
 
 
 def _convert(tree: exp.Expr, text: str, span: Span) -> ast.Statement:
     match tree:
         case exp.Query() | exp.Values():
             return ast.Select(tree, span)
-        case exp.Create():
-            return create(tree, text, span)
-        case exp.Drop():
-            return drop(tree, text, span)
+        case exp.Create() | exp.Drop():
+            raise NotSupportedError(f"{tree.key.upper()} {tree.args.get('kind')} is not supported", span=span)
         case exp.Insert():
             return _insert(tree, text, span)
         case exp.Delete():
@@ -184,21 +203,25 @@ def _target(table: exp.Expr, text: str) -> tuple[str, str]:
     """Name and alias of the table that a statement changes."""
     if not isinstance(table, exp.Table):
         refuse(construct_name(table), table, text)
-    only(table, text, "this", "alias")
+    only(table, text, "this", "alias", "db", "only")
     alias = table.args.get("alias")
     if alias is not None:
         only(alias, text, "this")
-    return table.name, table.alias or table.name
+    return relation_name(table), table.alias or table.name
 
 
 def _insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
-    only(tree, text, "this", "expression", "conflict")
+    only(tree, text, "this", "expression", "conflict", "default")
     target, columns = tree.this, ()
     if isinstance(target, exp.Schema):
         only(target, text, "this", "expressions")
         columns = tuple(column.name for column in target.expressions)
         target = target.this
     query = tree.args.get("expression")
+    if tree.args.get("default"):
+        row = exp.Tuple(expressions=[])
+        row.meta["default"] = True
+        query = exp.Values(expressions=[row])
     if query is None:
         refuse("INSERT without VALUES or a query", target, text)
     place = span_of(query, text) or span
@@ -211,11 +234,10 @@ def _insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
 
 
 def _conflict(clause: exp.Expr, text: str, span: Span) -> ast.Conflict:
-    if clause.args.get("constraint") is not None:
-        refuse("ON CONFLICT ON CONSTRAINT", clause, text)
     if clause.args.get("action") is None:
         wrong("ON CONFLICT needs DO NOTHING or DO UPDATE", clause, text)
-    only(clause, text, "expressions", "action", "conflict_keys", "where")
+    only(clause, text, "expressions", "action", "conflict_keys", "where", "constraint")
+    constraint = clause.args.get("constraint")
     columns = []
     for key in clause.args.get("conflict_keys") or ():
         named = key.this if isinstance(key, exp.Ordered) else key
@@ -223,7 +245,9 @@ def _conflict(clause: exp.Expr, text: str, span: Span) -> ast.Conflict:
             refuse(f"ON CONFLICT over {construct_name(named)}", key, text)
         columns.append(named.name)
     assignments = _assignments(clause.expressions, text)
-    return ast.Conflict(tuple(columns), assignments, _condition(clause), span_of(clause, text) or span)
+    place = span_of(clause, text) or span
+    named = constraint.name if constraint is not None else ""
+    return ast.Conflict(tuple(columns), assignments, _condition(clause), place, named)
 
 
 def _update(tree: exp.Update, text: str, span: Span) -> ast.Update:
@@ -240,15 +264,49 @@ def _update(tree: exp.Update, text: str, span: Span) -> ast.Update:
 
 
 def _assignments(parts: list[exp.Expr], text: str) -> tuple[tuple[exp.Identifier, exp.Expr], ...]:
-    assignments = []
+    assignments: list[tuple[exp.Expr, exp.Expr]] = []
     for assignment in parts:
         if not isinstance(assignment, exp.EQ):
             refuse(f"SET with {construct_name(assignment)}", assignment, text)
-        if not isinstance(assignment.this, exp.Column):
-            refuse("SET of anything but one column", assignment, text)
-        only(assignment.this, text, "this")
-        assignments.append((assignment.this.this, assignment.expression))
-    return tuple(assignments)
+        target = assignment.this
+        if isinstance(target, exp.Tuple | exp.Paren):
+            targets = target.expressions if isinstance(target, exp.Tuple) else [target.this]
+            assignments += zip(targets, _parts(assignment.expression, len(targets), text), strict=True)
+        else:
+            assignments.append((target, assignment.expression))
+    for target, _ in assignments:
+        if not isinstance(target, exp.Column):
+            refuse("SET of anything but a column", target, text)
+        only(target, text, "this")
+    return tuple((target.this, value) for target, value in assignments)
+
+
+def _parts(value: exp.Expr, count: int, text: str) -> list[exp.Expr]:
+    """The values of SET (a, b) = (x, y), ROW (x, y) or a subquery, one by one."""
+    if isinstance(value, exp.Subquery) and isinstance(value.this, exp.Query | exp.Values):
+        inner = value.this
+        plain = isinstance(inner, exp.Select) and not any(part.find(exp.Star) for part in inner.expressions)
+        if plain and len(inner.expressions) != count:
+            wrong(f"SET has {len(inner.expressions)} values for {count} columns", value, text)
+        return [_part(value, place, count) for place in range(count)]
+    if isinstance(value, exp.Anonymous) and str(value.this).upper() == "ROW":
+        parts = list(value.expressions)
+    else:
+        parts = list(value.expressions) if isinstance(value, exp.Tuple) else [value]
+    if isinstance(value, exp.Paren):
+        parts = [value.this]
+    if len(parts) != count:
+        wrong(f"SET has {len(parts)} values for {count} columns", value, text)
+    return parts
+
+
+def _part(subquery: exp.Subquery, place: int, count: int) -> exp.Expr:
+    """One column of a subquery, as a subquery."""
+    columns = [exp.to_identifier(f"c{index}") for index in range(count)]
+    alias = exp.TableAlias(this=exp.to_identifier("q"), columns=columns)
+    inner = exp.Subquery(this=subquery.this.copy(), alias=alias)
+    select = exp.Select(expressions=[exp.column(f"c{place}", table="q")], from_=exp.From(this=inner))
+    return exp.Subquery(this=select)
 
 
 def _copy(tree: exp.Copy, text: str, span: Span) -> ast.CopyFrom | ast.CopyTo:
@@ -276,7 +334,7 @@ def _copy(tree: exp.Copy, text: str, span: Span) -> ast.CopyFrom | ast.CopyTo:
 
 def _copied(source: exp.Expr, text: str, span: Span) -> ast.Select:
     if isinstance(source, exp.Table):
-        only(source, text, "this")
+        only(source, text, "this", "db")
         source = exp.Select(expressions=[exp.Star()], from_=exp.From(this=source.copy()))
     return ast.Select(source, span_of(source, text) or span)
 

@@ -11,6 +11,7 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import bind
 from kpg.compiler.sql.lower.query import lower_resolved
 from kpg.compiler.sql.parse import parse_query
+from kpg.compiler.sql.syntax import relation_name
 from kpg.compiler.sql.tree import Resolved
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.records import dataclass
@@ -54,7 +55,7 @@ def lower_relation(name: str, catalog: Catalog) -> Bound:
 def named_relations(query: ast.Select, catalog: Catalog) -> frozenset[str]:
     """The tables and views of the catalog that the text of a query names."""
     common = {with_.alias.lower() for with_ in query.query.find_all(exp.CTE)}
-    found = (catalog.find(table.name) for table in query.query.find_all(exp.Table))
+    found = (catalog.find(relation_name(table)) for table in query.query.find_all(exp.Table))
     return frozenset(entry.name for entry in found if entry is not None and entry.name.lower() not in common)
 
 

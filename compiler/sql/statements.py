@@ -4,11 +4,18 @@ A query inside a statement stays sqlglot's syntax tree until it is bound; ``span
 place in the script.
 """
 
+from typing import Final
+
 from sqlglot import exp
 
+from kpg.compiler.constraints import Constraints, Sequence
+from kpg.compiler.sql.definitions import AnyDefinition
+from kpg.compiler.sql.session import AnySession
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema
+
+NOTHING: Final = Constraints()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +32,30 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
+class Like:
+    """LIKE relation [INCLUDING ...], which stands before the column of that position."""
+
+    relation: str
+    place: int
+    including: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE with column types, NOT NULL and PRIMARY KEY."""
+    """CREATE TABLE with columns and constraints, of which those without a name get one later.
+
+    ``sequences`` are those of SERIAL and IDENTITY columns, by the column's name.
+    """
 
     name: str
     schema: Schema
     if_not_exists: bool
     span: Span
+    constraints: Constraints = NOTHING
+    sequences: tuple[tuple[str, Sequence], ...] = ()
+    likes: tuple[Like, ...] = ()
+    temporary: bool = False
+    on_commit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +67,9 @@ class CreateTableAs:
     query: Select
     if_not_exists: bool
     span: Span
+    data: bool = True
+    temporary: bool = False
+    on_commit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +83,7 @@ class CreateView:
     or_replace: bool
     if_not_exists: bool
     span: Span
+    temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +99,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """ON CONFLICT [(columns)] DO UPDATE SET column = expression, ... [WHERE condition].
+    """ON CONFLICT [(columns) | ON CONSTRAINT name] DO UPDATE SET column = expression, ... [WHERE condition].
 
     Without assignments, DO NOTHING.
     """
@@ -80,11 +108,15 @@ class Conflict:
     assignments: tuple[tuple[exp.Identifier, exp.Expr], ...]
     where: exp.Expr | None
     span: Span
+    constraint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """INSERT INTO table [AS alias] [(columns)] query; no columns means all, in order."""
+    """INSERT INTO table [AS alias] [(columns)] query; no columns means all, in order.
+
+    ``overriding`` is empty, SYSTEM or USER; ``returning`` are the expressions of RETURNING.
+    """
 
     table: str
     alias: str
@@ -92,6 +124,9 @@ class Insert:
     query: Select
     conflict: Conflict | None
     span: Span
+    overriding: str = ""
+    returning: tuple[exp.Expr, ...] = ()
+    common: exp.Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +138,8 @@ class Delete:
     using: tuple[exp.Expr, ...]
     where: exp.Expr | None
     span: Span
+    returning: tuple[exp.Expr, ...] = ()
+    common: exp.Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +152,8 @@ class Update:
     sources: tuple[exp.Expr, ...]
     where: exp.Expr | None
     span: Span
+    returning: tuple[exp.Expr, ...] = ()
+    common: exp.Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +234,8 @@ class ShowTables:
 
 Statement = (
     Select
+    | AnyDefinition
+    | AnySession
     | CreateTable
     | CreateTableAs
     | CreateView

@@ -3,6 +3,8 @@
 from typing import Final, NoReturn
 
 from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.tokenizer_core import Token
 
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
@@ -32,6 +34,12 @@ def span_of(node: exp.Expr, source: str) -> Span | None:
             return Span(source, min(starts), max(_end(part) for part in here.walk()))
         here = here.parent
     return None
+
+
+def relation_name(table: exp.Expr) -> str:
+    """The name of a table with that of its schema, if it is written."""
+    schema = table.args.get("db")
+    return table.name if schema is None else f"{schema.name}.{table.name}"
 
 
 def _end(node: exp.Expr) -> int:
@@ -82,3 +90,20 @@ def construct_name(node: exp.Expr) -> str:
         f" {c}" if c.isupper() and i and not name[i - 1].isupper() else c for i, c in enumerate(name)
     )
     return words.upper()
+
+
+def rendered_error(error: ParseError, tokens: list[Token], text: str) -> ProgrammingError:
+    """What sqlglot found wrong with some tokens of a text, at its place."""
+    details = error.errors[0] if error.errors else {}
+    highlight = details.get("highlight") or tokens[-1].text
+    column = int(details.get("col") or tokens[-1].col)
+    start = _offset(text, int(details.get("line") or tokens[-1].line), column - len(highlight) + 1)
+    at_end = start + len(highlight) >= tokens[-1].end + 1
+    where = "at the end of the statement" if at_end and "Required" in str(error) else f'at "{highlight}"'
+    return ProgrammingError(f"syntax error {where}", span=Span(text, start, start + len(highlight)))
+
+
+def _offset(text: str, line: int, column: int) -> int:
+    """Offset of the 1-based line and column, within the text."""
+    start = sum(len(part) for part in text.splitlines(keepends=True)[: line - 1])
+    return max(0, min(start + column - 1, len(text) - 1))

@@ -79,6 +79,12 @@ class KeyIndex:
         known = rowids if self.indexed > rowids.max(initial=-1) else rowids[rowids < self.indexed]
         kernels.key_remove(self._slots, self._tally, self._groups.directory, self.key, known)
 
+    def forget(self, rowids: Words) -> None:
+        """Take out the last rows, if they were taken in, as if they had never come."""
+        if self.indexed > int(rowids[0]):
+            kernels.key_remove(self._slots, self._tally, self._groups.directory, self.key, rowids)
+            self.indexed = int(rowids[0])
+
     def restore(self, count: int, live: int, rowids: Words) -> None:
         """Return to ``count`` rows, of which ``rowids`` are live again; those beyond are removed already."""
         self.indexed = min(self.indexed, count)

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from kpg.runtime.convert.values import show
 from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.data.rowindex import BagIndex, KeyIndex
+from kpg.runtime.data.unique import LookupIndex, UniqueIndex
 from kpg.runtime.data.vacuum import Vacuum
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import IntegrityError, InternalError, ProgrammingError
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import Schema
+from kpg.runtime.types import NULL, Schema
 
 Words = NDArray[np.int64]
 
@@ -76,6 +77,8 @@ class Table:
         self._required[sorted(required)] = 1
         self._key = KeyIndex(self.groups, key) if key else None
         self._bag: BagIndex | None = None
+        self._unique: list[UniqueIndex] = []
+        self._lookups: dict[tuple[int, ...], LookupIndex] = {}
         self._told = 0
         self._untold: list[Words] = []
         self._deletions: list[Words] = []
@@ -95,6 +98,7 @@ class Table:
     def bytes(self) -> int:
         """Memory that the rows in use and their indexes take."""
         index = (self._key.bytes if self._key else 0) + (self._bag.bytes if self._bag else 0)
+        index += sum(one.bytes for one in self._unique) + sum(one.bytes for one in self._lookups.values())
         row = 8 * len(self.schema.columns) + 1 + (16 if self._bag else 0)
         return (self.count - self.reclaimed) * row + index
 
@@ -152,11 +156,68 @@ class Table:
             duplicate = -1 if state else index.insert(rowids, self.rows)
             if duplicate >= 0:
                 raise self._duplicate_error(words, duplicate)
+            if self._unique:
+                self._insert_unique(words, rowids)
             index.highest, index.known = highest, 1
+        elif self._unique:
+            self._insert_unique(words, rowids)
         self.count = end
         if self._bag:
             self._bag.insert(rowids, end, self.rows)
         return rowids
+
+    def _insert_unique(self, words: Words, rowids: Words) -> None:
+        """Index new rows in all that the table is unique in, or, raising IntegrityError, in nothing."""
+        for place, index in enumerate(self._unique):
+            duplicate = index.insert(rowids, self.count, self.rows)
+            if duplicate >= 0:
+                for taken in self._unique[:place]:
+                    taken.remove(rowids)
+                if self._key:
+                    self._key.forget(rowids)
+                raise self._unique_error(index, words, duplicate)
+
+    def add_unique(self, name: str, columns: tuple[int, ...], *, nulls_distinct: bool) -> None:
+        """Have no two rows be the same in some columns from now on; IntegrityError if two are."""
+        index = UniqueIndex(name, self.groups, columns, nulls_distinct=nulls_distinct)
+        rowids = self.live()
+        duplicate = index.build(rowids)
+        if duplicate >= 0:
+            raise self._unique_error(index, self.read(rowids[: duplicate + 1]), duplicate)
+        self._unique.append(index)
+
+    def drop_unique(self, name: str) -> None:
+        """Let rows be the same in what :meth:`add_unique` said."""
+        self._unique = [index for index in self._unique if index.name != name]
+
+    def find_unique(self, columns: tuple[int, ...], keys: Words) -> Words:
+        """As :meth:`find`, by the columns of the primary key or of one that was added, in their order."""
+        if self._key is not None and columns == self.schema.primary_key:
+            return self.find(keys)
+        index = next(one for one in self._unique if one.columns == columns)
+        return index.find(keys)
+
+    def find_all(self, columns: tuple[int, ...], keys: Words) -> tuple[Words, Words]:
+        """Of the live rows that have one of the keys ``keys[k, n]`` in some columns, the key and the rowid.
+
+        The first such question builds an index.
+        """
+        index = self._lookups.get(columns)
+        if index is None:
+            index = self._lookups[columns] = LookupIndex(self.groups, columns)
+        positions, rowids = index.find(np.ascontiguousarray(keys), self.count, self.rows)
+        live = self.is_live(rowids)
+        return positions[live], rowids[live]
+
+    def set_required(self, column: int, *, required: bool) -> None:
+        """Let NULLs into a column no more, or again; IntegrityError if there are some."""
+        if required:
+            rowids = self.live()
+            words = self.read(rowids)
+            absent = np.flatnonzero(words[column] == NULL)
+            if absent.size:
+                raise self._null_error(words, column, int(absent[0]))
+        self._required[column] = int(required)
 
     def delete(self, rowids: Words) -> None:
         """Delete live rows. IntegrityError, with nothing changed, if one is not live or given twice."""
@@ -176,6 +237,8 @@ class Table:
             self._key.remove(rowids)
         if self._bag:
             self._bag.remove(rowids)
+        for index in self._unique:
+            index.remove(rowids)
         self.dead += rowids.shape[0]
         self._deletions.append(rowids)
         self._untold.append(rowids)
@@ -217,6 +280,8 @@ class Table:
             self._key.remove(gone)
         if self._bag:
             self._bag.remove(gone)
+        for index in self._unique:
+            index.remove(gone)
         kernels.revive(self.directory, revived)
         self.count = savepoint.count
         if self._key:
@@ -225,6 +290,10 @@ class Table:
             self._key.restore(self.count, self.rows, revived)
         if self._bag:
             self._bag.insert(revived, self.count, self.rows)
+        for index in self._unique:
+            index.insert(revived, self.count, self.rows)
+        for lookup in self._lookups.values():
+            lookup.restore(self.count, revived)
         del self._deletions[savepoint.deletions :]
         self._told = savepoint.told
         self._untold = list(savepoint.untold)
@@ -299,6 +368,17 @@ class Table:
         return IntegrityError(
             f"duplicate key in table {self.name}: ({names}) = {self._describe(words, key, row)} {where}",
             hint="delete the old row first, or use upsert" if exists else "give each key once",
+        )
+
+    def _unique_error(self, index: UniqueIndex, words: Words, row: int) -> IntegrityError:
+        names = ", ".join(self.schema.columns[i].name for i in index.columns)
+        given = np.ascontiguousarray(words[list(index.columns), row : row + 1])
+        exists = index.find(given)[0] >= 0 and bool(self.is_live(index.find(given))[0])
+        where = "exists already" if exists else "is given twice"
+        return IntegrityError(
+            f"duplicate key in table {self.name}: ({names}) = {self._describe(words, index.columns, row)} "
+            f"{where}, against constraint {index.name}",
+            hint=f"of the row {self._describe(words, tuple(range(len(self.schema.columns))), row)}",
         )
 
     def _describe(self, words: Words, columns: tuple[int, ...], row: int) -> str:

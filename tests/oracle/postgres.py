@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.types.json import set_json_loads
 
 import kpg
@@ -60,7 +61,7 @@ class Beside:
     wrong: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.postgres = psycopg.connect(self.address, autocommit=True)
+        self.postgres = psycopg.connect(self.address, autocommit=True, prepare_threshold=None)
         set_json_loads(lambda text: text if isinstance(text, str) else text.decode(), self.postgres)
         for statement in ("drop schema public cascade", "create schema public", "set timezone to 'UTC'"):
             self._postgres(statement)
@@ -178,7 +179,9 @@ def followed(beside: Beside, text: str) -> None:
     beside.compare("its definition")
     for change in changes:
         beside.run(change)
-        beside.compare(change)
+        # Views show what has been committed; Postgres is asked with the transaction's own changes.
+        if beside.postgres.info.transaction_status == TransactionStatus.IDLE:
+            beside.compare(change)
 
 
 def plain(row: Sequence[Any]) -> Row:

@@ -12,7 +12,7 @@ from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.row_functions import bind_from_calls, in_order, only_call
 from kpg.compiler.sql.bind.scope import Binding, Common, Field, Scope
-from kpg.compiler.sql.syntax import construct_name, only
+from kpg.compiler.sql.syntax import construct_name, only, relation_name
 from kpg.compiler.sql.tree import Join, Map, Node, Query, Rows, Scan, Shared
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import INTEGER, Type
@@ -239,16 +239,18 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
         only(node, binding.source, "this", "alias", "joins", "ordinality", "rows_from")
         only_call(binding, node)
         return _function(binding, scope, node, in_order(node), numbered=bool(node.args.get("ordinality")))
-    only(node, binding.source, "this", "alias", "joins")
-    common = scope.find_common(node.name)
+    only(node, binding.source, "this", "alias", "joins", "db", "only")
+    common = scope.find_common(node.name) if node.args.get("db") is None else None
     if common is not None:
         return _common(binding, scope, common, node)
     span_node = node.this
-    entry = binding.catalog.find(node.name)
+    entry = binding.catalog.find(relation_name(node))
     if entry is None:
         every = [known.name for known in binding.catalog]
-        binding.wrong(f'relation "{node.name}" does not exist', span_node, did_you_mean(node.name, every))
-    name, renamed = _alias(binding, node, entry.name)
+        binding.wrong(
+            f'relation "{relation_name(node)}" does not exist', span_node, did_you_mean(node.name, every)
+        )
+    name, renamed = _alias(binding, node, binding.catalog.plain(entry.name))
     width = len(entry.schema.columns)
     if isinstance(entry, ViewEntry) and not entry.materialized and entry.rel is not None:
         shared = _share_view(binding, entry)

@@ -61,7 +61,7 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         case exp.Collate() if node.expression.name.lower() in COLLATIONS:
             return binding.expression(scope, node.this)
         case exp.Column():
-            only(node, source, "this", "table")
+            only(node, source, "this", "table", "db")
             return resolve_name(binding, scope, node).column
         case exp.Literal() | exp.Null() | exp.Boolean() | exp.Interval():
             return _constant(binding, node)

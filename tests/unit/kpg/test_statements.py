@@ -130,15 +130,44 @@ def test_nothing_runs_if_the_script_does_not_parse(shop: Database) -> None:
     "text",
     [
         "CREATE TABLE u (a INT)",
+        "CREATE TABLE u AS SELECT * FROM item",
         "CREATE VIEW u AS SELECT 1 AS a",
-        "CREATE MATERIALIZED VIEW u AS SELECT 1 AS a",
+        "CREATE MATERIALIZED VIEW u AS SELECT count(*) FROM item",
         "DROP VIEW total",
+        "DROP TABLE item CASCADE",
+        "DROP VIEW total; ALTER TABLE item ADD COLUMN more INT DEFAULT 3",
+        "ALTER TABLE item RENAME TO other",
+        "DROP TABLE item CASCADE; CREATE TABLE item (a INT); INSERT INTO item VALUES (1)",
+        "TRUNCATE item",
     ],
 )
-def test_no_definitions_in_transactions(shop: Database, text: str) -> None:
-    with pytest.raises(kpg.NotSupportedError, match="inside a transaction"), shop.transaction():
-        shop.sql(text)
+def test_definitions_are_rolled_back(shop: Database, text: str) -> None:
+    before = rows(shop, "SELECT * FROM item"), shop.view("total").fetchall()
+    shop.sql(f"BEGIN; {text}; ROLLBACK")
     assert [row[0] for row in rows(shop, "SHOW TABLES")] == ["item", "total"]
+    assert (rows(shop, "SELECT * FROM item"), shop.view("total").fetchall()) == before
+    shop.sql("DELETE FROM item WHERE id = 1")
+    shop.verify("total")
+    shop.sql(f"BEGIN; SAVEPOINT s; {text}; ROLLBACK TO s; DELETE FROM item WHERE id = 2; COMMIT")
+    assert len(rows(shop, "SELECT * FROM item")) == len(before[0]) - 2
+    shop.verify("total")
+
+
+def test_definitions_are_committed(shop: Database) -> None:
+    shop.sql("""
+        BEGIN;
+        CREATE TABLE u (a INT PRIMARY KEY);
+        INSERT INTO u SELECT id FROM item;
+        CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM u;
+        CREATE INDEX ON item (kind);
+        DROP VIEW total;
+        DELETE FROM u WHERE a = 1;
+        COMMIT
+    """)
+    assert list(shop.view("n")) == [(2,)]
+    shop.sql("INSERT INTO u VALUES (7)")
+    assert list(shop.view("n")) == [(3,)]
+    shop.verify("n")
 
 
 def test_create_twice(shop: Database) -> None:

@@ -25,6 +25,15 @@ class FakeWorker:
     def rollback(self) -> None:
         self.calls.append("rollback")
 
+    def settle(self, *, committing: bool) -> None:
+        """There are no foreign keys."""
+
+    def savepoint(self) -> int:
+        return len(self.calls)
+
+    def rollback_to(self, point: int) -> None:
+        self.calls.append(f"rollback to {point}")
+
 
 @pytest.fixture
 def worker() -> FakeWorker:
@@ -170,3 +179,39 @@ def test_a_view_of_a_view_sees_the_transactions_own_changes() -> None:
     with db.transaction():
         db.insert("t", [(1,)])
         assert db.query("select * from w").fetchall() == [(2,)]
+
+
+def test_savepoints(transactions: Transactions, worker: FakeWorker) -> None:
+    with pytest.raises(InterfaceError, match="SAVEPOINT needs a transaction"):
+        transactions.savepoint("a")
+    transactions.begin()
+    transactions.savepoint("a")
+    transactions.savepoint("b")
+    transactions.rollback_to("A")
+    assert worker.calls == ["rollback to 0"]
+    with pytest.raises(InterfaceError, match='savepoint "b" does not exist'):
+        transactions.rollback_to("b")
+    transactions.release("a")
+    transactions.commit()
+    assert worker.calls[:2] == ["rollback to 0", "step"]
+
+
+def test_an_error_after_a_savepoint_can_be_returned_from(
+    transactions: Transactions, worker: FakeWorker
+) -> None:
+    transactions.begin()
+    transactions.savepoint("a")
+    with pytest.raises(ValueError), transactions.statement(changes=True):
+        raise ValueError
+    assert transactions.state is State.FAILED
+    transactions.rollback_to("a")
+    assert transactions.state is State.OPEN
+    transactions.commit()
+    assert worker.calls[:3] == ["rollback to 0", "rollback to 0", "step"]
+
+
+def test_rollback_after_a_savepoint_undoes_all(transactions: Transactions, worker: FakeWorker) -> None:
+    transactions.begin()
+    transactions.savepoint("a")
+    transactions.rollback()
+    assert worker.calls[0] == "rollback" and transactions.idle

@@ -129,7 +129,6 @@ def test_explain_names_a_stage() -> None:
         ("select 1; select 'abc", "a string, name or comment does not end", "'abc"),
         ("verify view", "VERIFY VIEW takes the name of one view", "verify view"),
         ("verify view a b", "VERIFY VIEW takes the name of one view", "b"),
-        ("vacuum t", 'syntax error at "vacuum"', "vacuum"),
         ("create table t (a int, A int)", 'column "A" is defined twice', "A"),
         ("create table t (a int, primary key (b))", 'primary key column "b" does not exist', None),
         ("copy t from 'x.json'", 'cannot tell the format of "x.json"', "'x.json'"),
@@ -147,18 +146,10 @@ def test_mistakes(text: str, message: str, place: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("create table t (a int unique)", "UNIQUE is not supported"),
-        ("create table t (a int default 3)", "DEFAULT is not supported"),
         ("create table t (a xml)", "type XML is not supported"),
         ("create table t (a decimal(1001, 2))", "DECIMAL(1001, 2) is not supported"),
-        ("create table t as select 1 with no data", "CREATE with WITH DATA PROPERTY is not supported"),
         ("create or replace table t as select 1", "CREATE OR REPLACE TABLE is not supported"),
-        ("create index i on t (a)", "CREATE INDEX is not supported"),
-        ("alter table t add column b int", "ALTER is not supported"),
-        ("begin isolation level serializable", "ISOLATION LEVEL SERIALIZABLE is not supported"),
         ("explain drop table t", "EXPLAIN of anything but a query is not supported"),
-        ("set x = 1", "SET is not supported"),
-        ("truncate t", "TRUNCATE TABLE is not supported"),
         ("select " + "(" * 3000 + "1" + ")" * 3000, "a statement nested this deep is not supported"),
     ],
 )

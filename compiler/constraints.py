@@ -1,0 +1,111 @@
+"""What a table asks of its rows, and where values that nobody gives come from: data, with its text.
+
+Columns are named, not counted, so that a column may come or go; expressions are the text that was written.
+"""
+
+from collections.abc import Iterator
+
+from kpg.runtime.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How a column gets a value: the texts of its DEFAULT or of its GENERATED expression, empty if none.
+
+    ``identity`` is empty, ``ALWAYS`` or ``BY DEFAULT``; ``sequence`` goes with the column.
+    """
+
+    default: str = ""
+    generated: str = ""
+    identity: str = ""
+    sequence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition that no row may fail; ``column`` if it was written behind one."""
+
+    name: str
+    text: str
+    column: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """Columns in which no two rows are the same; without ``nulls_distinct`` NULLs are the same, too."""
+
+    name: str
+    columns: tuple[str, ...]
+    primary: bool = False
+    nulls_distinct: bool = True
+    index: bool = False
+    """Made by CREATE UNIQUE INDEX, and no constraint by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """Columns whose values, unless one is NULL, are those of ``target_columns`` in a row of ``target``.
+
+    Actions are ``NO ACTION``, ``RESTRICT``, ``CASCADE``, ``SET NULL`` or ``SET DEFAULT``; ``set_columns`` are
+    those that ON DELETE SET takes, all if empty. ``deferred``: checked at the commit unless told otherwise.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    target: str
+    target_columns: tuple[str, ...]
+    on_delete: str = "NO ACTION"
+    on_update: str = "NO ACTION"
+    set_columns: tuple[str, ...] = ()
+    match: str = "SIMPLE"
+    deferrable: bool = False
+    deferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index that is no key; without ``columns`` over expressions or of some rows. ``what`` is its text."""
+
+    name: str
+    table: str
+    columns: tuple[str, ...]
+    what: str
+
+
+Constraint = Check | Unique | ForeignKey
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """All that a table has of them; ``rules`` by column, none if empty."""
+
+    rules: tuple[Rule, ...] = ()
+    checks: tuple[Check, ...] = ()
+    uniques: tuple[Unique, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+
+    def __iter__(self) -> Iterator[Constraint]:
+        yield from self.checks
+        yield from self.uniques
+        yield from self.foreign_keys
+
+    def rule(self, place: int) -> Rule:
+        """How the column at a position gets a value."""
+        return self.rules[place] if self.rules else NO_RULE
+
+
+NO_RULE = Rule()
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A sequence of numbers as CREATE SEQUENCE defines it; ``owner`` is the table and column it goes with."""
+
+    name: str
+    start: int = 1
+    increment: int = 1
+    least: int = 1
+    most: int = 2**63 - 1
+    cycle: bool = False
+    type: str = "bigint"
+    owner: tuple[str, str] | None = None

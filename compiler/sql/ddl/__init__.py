@@ -1,0 +1,1 @@
+"""Statements that define things, read token by token: tables, constraints, sequences, settings."""

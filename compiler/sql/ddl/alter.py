@@ -1,0 +1,148 @@
+"""ALTER TABLE, VIEW and INDEX: their actions."""
+
+from typing import Final
+
+from kpg.compiler.constraints import Check, ForeignKey
+from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql.ddl.constraints import table_constraint
+from kpg.compiler.sql.ddl.reader import Reader
+from kpg.compiler.sql.ddl.sequences import created, options
+from kpg.compiler.sql.ddl.tables import TABLE_PARTS, Parts, column
+
+REFUSED: Final = {
+    "INHERIT": "inheritance",
+    "NO INHERIT": "inheritance",
+    "ATTACH PARTITION": "a partition",
+    "DETACH PARTITION": "a partition",
+    "ENABLE": "a trigger, rule or policy",
+    "DISABLE": "a trigger, rule or policy",
+    "FORCE ROW LEVEL SECURITY": "row level security",
+    "OF": "a typed table",
+}
+NOTHING: Final = (
+    "OWNER TO",
+    "CLUSTER ON",
+    "SET WITHOUT",
+    "SET TABLESPACE",
+    "REPLICA IDENTITY",
+    "VALIDATE CONSTRAINT",
+    "RESET",
+    "SET LOGGED",
+    "SET UNLOGGED",
+    "SET",
+)
+
+
+def alter(reader: Reader, kind: str) -> ast.Alter:
+    """What follows ALTER and the kind of what is altered."""
+    exists = reader.take("IF", "EXISTS")
+    reader.take("ONLY")
+    name = reader.relation()
+    reader.take("*")
+    actions = [_action(reader)]
+    while reader.take(","):
+        actions.append(_action(reader))
+    reader.end()
+    return ast.Alter(kind, name, exists, tuple(actions), reader.span)
+
+
+def _action(reader: Reader) -> ast.Action:
+    if reader.take("ADD"):
+        return _add(reader)
+    if reader.take("DROP", "CONSTRAINT"):
+        exists, name = reader.take("IF", "EXISTS"), reader.name()
+        return ast.DropConstraint(name, exists, _cascade(reader))
+    if reader.take("DROP"):
+        reader.take("COLUMN")
+        exists, name = reader.take("IF", "EXISTS"), reader.name()
+        return ast.DropColumn(name, exists, _cascade(reader))
+    if reader.take("ALTER"):
+        reader.take("COLUMN")
+        return _alter_column(reader)
+    if reader.take("RENAME", "TO"):
+        return ast.RenameTo(reader.name())
+    if reader.take("RENAME", "CONSTRAINT"):
+        old = reader.name()
+        reader.need("TO")
+        return ast.RenameConstraint(old, reader.name())
+    if reader.take("RENAME"):
+        reader.take("COLUMN")
+        old = reader.name()
+        reader.need("TO")
+        return ast.RenameColumn(old, reader.name())
+    if reader.take("SET", "SCHEMA"):
+        return ast.SetSchema(reader.name())
+    return _other(reader)
+
+
+def _other(reader: Reader) -> ast.Action:
+    for words, construct in REFUSED.items():
+        if reader.at(*words.split()):
+            reader.refuse(construct)
+    for words in NOTHING:
+        if reader.take(*words.split()):
+            while not reader.done and not reader.at(","):
+                if reader.at("("):
+                    reader.skip_enclosed()
+                else:
+                    reader.skip(1)
+            return ast.Nothing(words)
+    reader.unexpected("an action such as ADD COLUMN")
+
+
+def _cascade(reader: Reader) -> bool:
+    return reader.take("CASCADE") or (reader.take("RESTRICT") and False)
+
+
+def _add(reader: Reader) -> ast.Action:
+    if any(reader.at(*words.split()) for words in TABLE_PARTS if words != "LIKE"):
+        constraint = table_constraint(reader)
+        unchecked = reader.take("NOT", "VALID")
+        assert not unchecked or isinstance(constraint, Check | ForeignKey)
+        return ast.AddConstraint(constraint, not unchecked)
+    reader.take("COLUMN")
+    exists = reader.take("IF", "NOT", "EXISTS")
+    parts = Parts()
+    column(reader, parts)
+    sequence = parts.sequences[0][1] if parts.sequences else None
+    return ast.AddColumn(parts.columns[0], parts.rules[0], tuple(parts.constraints), sequence, exists)
+
+
+def _alter_column(reader: Reader) -> ast.Action:
+    name = reader.name()
+    if reader.take("SET", "DATA", "TYPE") or reader.take("TYPE"):
+        type_ = reader.type()
+        if reader.at("COLLATE"):
+            reader.refuse("COLLATE")
+        return ast.AlterType(name, type_, reader.condition() if reader.take("USING") else "")
+    if reader.take("SET", "DEFAULT"):
+        return ast.SetRule(name, "default", reader.value())
+    if reader.take("DROP", "DEFAULT"):
+        return ast.SetRule(name, "default", "")
+    if reader.take("SET", "NOT", "NULL"):
+        return ast.SetNotNull(name, True)
+    if reader.take("DROP", "NOT", "NULL"):
+        return ast.SetNotNull(name, False)
+    if reader.take("DROP", "EXPRESSION"):
+        return ast.SetRule(name, "generated", "", None, reader.take("IF", "EXISTS"))
+    if reader.take("DROP", "IDENTITY"):
+        return ast.SetRule(name, "identity", "", None, reader.take("IF", "EXISTS"))
+    if reader.take("ADD", "GENERATED"):
+        kind = reader.choice("ALWAYS", "BY DEFAULT")
+        reader.need("AS", "IDENTITY")
+        given: ast.Options = ()
+        if reader.take("("):
+            given = options(reader)
+            reader.need(")")
+        return ast.SetRule(name, "identity", kind, created("", given, "bigint", reader.span))
+    if reader.take("SET", "GENERATED"):
+        return ast.SetRule(name, "identity", reader.choice("ALWAYS", "BY DEFAULT"))
+    for words in ("SET STATISTICS", "SET STORAGE", "SET COMPRESSION", "SET", "RESET"):
+        if reader.take(*words.split()):
+            while not reader.done and not reader.at(","):
+                if reader.at("("):
+                    reader.skip_enclosed()
+                else:
+                    reader.skip(1)
+            return ast.Nothing(words)
+    reader.unexpected("TYPE, SET or DROP")

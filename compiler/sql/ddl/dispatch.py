@@ -1,0 +1,195 @@
+"""The statements that are read token by token, by their first words."""
+
+from typing import Final
+
+from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql import statements
+from kpg.compiler.sql.ddl.reader import Reader
+from kpg.compiler.sql.ddl.sequences import alter_sequence, create_sequence
+from kpg.compiler.sql.ddl.tables import create_table
+
+MODIFIERS: Final = (
+    "OR",
+    "REPLACE",
+    "GLOBAL",
+    "LOCAL",
+    "TEMPORARY",
+    "TEMP",
+    "UNLOGGED",
+    "RECURSIVE",
+    "MATERIALIZED",
+)
+"""What may stand between CREATE and what it makes."""
+REFUSED: Final = {
+    "FUNCTION": "a function",
+    "PROCEDURE": "a procedure",
+    "TRIGGER": "a trigger",
+    "EVENT TRIGGER": "a trigger",
+    "CONSTRAINT TRIGGER": "a trigger",
+    "RULE": "a rule",
+    "POLICY": "a policy",
+    "FOREIGN": "a foreign table",
+    "AGGREGATE": "an aggregate of the user's",
+    "OPERATOR": "an operator of the user's",
+    "DOMAIN": "a domain",
+    "EXTENSION": "an extension",
+    "ROLE": "a role",
+    "USER": "a role",
+    "GROUP": "a role",
+    "DATABASE": "a database",
+    "TABLESPACE": "a tablespace",
+    "CAST": "a cast of the user's",
+    "COLLATION": "a collation",
+    "LANGUAGE": "a language",
+    "PUBLICATION": "a publication",
+    "SUBSCRIPTION": "a subscription",
+    "STATISTICS": "statistics of several columns",
+    "TEXT SEARCH": "text search",
+    "SERVER": "a foreign server",
+    "CONVERSION": "a conversion",
+    "TRANSFORM": "a transform",
+    "ACCESS METHOD": "an access method",
+}
+KINDS: Final = ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX", "SEQUENCE", "SCHEMA")
+COMMENTED: Final = (
+    "MATERIALIZED VIEW",
+    "TABLE",
+    "VIEW",
+    "INDEX",
+    "SEQUENCE",
+    "SCHEMA",
+    "DATABASE",
+    "TYPE",
+    "DOMAIN",
+    "FUNCTION",
+)
+
+
+def create(reader: Reader) -> statements.Statement | None:
+    """A CREATE; None if it is read elsewhere."""
+    reader.need("CREATE")
+    words = set()
+    while (word := next((one for one in MODIFIERS if reader.take(one)), "")) != "":
+        words.add(word)
+    temporary = bool(words & {"TEMP", "TEMPORARY"})
+    if reader.take("TABLE"):
+        if "REPLACE" in words:
+            reader.skip(-1)
+            reader.refuse("CREATE OR REPLACE TABLE")
+        return create_table(reader, temporary=temporary)
+    if reader.take("VIEW"):
+        from kpg.compiler.sql.ddl.views import create_view
+
+        return create_view(reader, words)
+    if reader.take("SEQUENCE"):
+        return create_sequence(reader, temporary=temporary)
+    if reader.at("UNIQUE") or reader.at("INDEX"):
+        from kpg.compiler.sql.ddl.indexes import create_index
+
+        unique = reader.take("UNIQUE")
+        reader.need("INDEX")
+        return create_index(reader, unique=unique)
+    if reader.take("SCHEMA"):
+        return _create_schema(reader)
+    _refuse(reader, "CREATE")
+    return None
+
+
+def _refuse(reader: Reader, verb: str) -> None:
+    for words, construct in REFUSED.items():
+        if reader.at(*words.split()):
+            reader.refuse(f"{verb} of {construct}" if verb != "CREATE" else construct)
+
+
+def _create_schema(reader: Reader) -> ast.CreateSchema:
+    exists = reader.take("IF", "NOT", "EXISTS")
+    name = "" if reader.at("AUTHORIZATION") else reader.name()
+    if reader.take("AUTHORIZATION"):
+        owner = reader.name()
+        name = name or owner
+    if not reader.done:
+        reader.refuse("a schema with its tables in one statement", "create them one by one")
+    return ast.CreateSchema(name, exists, reader.span)
+
+
+def alter_any(reader: Reader) -> statements.Statement | None:
+    """An ALTER; None if it is read elsewhere."""
+    reader.need("ALTER")
+    if reader.take("SEQUENCE"):
+        return alter_sequence(reader)
+    for kind in ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX"):
+        if reader.take(*kind.split()):
+            from kpg.compiler.sql.ddl.alter import alter
+
+            return alter(reader, kind)
+    if reader.take("SCHEMA"):
+        reader.refuse("ALTER SCHEMA")
+    _refuse(reader, "ALTER")
+    return None
+
+
+def drop(reader: Reader) -> statements.Statement | None:
+    """A DROP; None if it is read elsewhere."""
+    reader.need("DROP")
+    _refuse(reader, "DROP")
+    kind = next((one for one in KINDS if reader.take(*one.split())), "")
+    if not kind:
+        return None
+    if reader.take("CONCURRENTLY"):
+        pass
+    exists = reader.take("IF", "EXISTS")
+    names = reader.relations()
+    cascade = reader.take("CASCADE")
+    if not cascade:
+        reader.take("RESTRICT")
+    reader.end()
+    if kind in ("TABLE", "VIEW", "MATERIALIZED VIEW"):
+        return statements.Drop(kind.rpartition(" ")[2], names, exists, cascade, reader.span)
+    return ast.DropOther(kind, names, exists, cascade, reader.span)
+
+
+def truncate(reader: Reader) -> ast.Truncate:
+    """A TRUNCATE."""
+    reader.need("TRUNCATE")
+    reader.take("TABLE")
+    names = []
+    while True:
+        reader.take("ONLY")
+        names.append(reader.relation())
+        reader.take("*")
+        if not reader.take(","):
+            break
+    restart = reader.take("RESTART", "IDENTITY")
+    reader.take("CONTINUE", "IDENTITY")
+    cascade = reader.take("CASCADE")
+    if not cascade:
+        reader.take("RESTRICT")
+    reader.end()
+    return ast.Truncate(tuple(names), restart, cascade, reader.span)
+
+
+def comment(reader: Reader) -> ast.Comment:
+    """A COMMENT ON."""
+    reader.need("COMMENT")
+    reader.need("ON")
+    if reader.take("COLUMN"):
+        parts = [reader.name()]
+        while reader.take("."):
+            parts.append(reader.name())
+        if len(parts) < 2:
+            reader.unexpected("a relation and a column")
+        name, part, kind = ".".join(parts[:-1]), parts[-1], "COLUMN"
+        name = name.removeprefix("public.")
+    elif reader.take("CONSTRAINT"):
+        part, kind = reader.name(), "CONSTRAINT"
+        reader.need("ON")
+        name = reader.relation()
+    else:
+        kind, part = reader.choice(*COMMENTED), ""
+        name = reader.relation()
+        if reader.at("("):
+            reader.skip_enclosed()
+    reader.need("IS")
+    text = None if reader.take("NULL") else reader.string()
+    reader.end()
+    return ast.Comment(kind, name, part, text, reader.span)

@@ -1,0 +1,265 @@
+"""Transactions in parts, settings, prepared statements, and what has nothing to do here."""
+
+from typing import Final, TypeVar
+
+from sqlglot import exp
+
+from kpg.compiler.sql import session as ast
+from kpg.compiler.sql import statements
+from kpg.compiler.sql.ddl.reader import Reader, parsed_expression
+from kpg.compiler.sql.parameters import rewritten
+from kpg.runtime.errors import ProgrammingError
+
+Part = TypeVar("Part")
+
+REFUSED: Final = {
+    "DO": "DO (a block of a procedural language)",
+    "CALL": "CALL (a procedure)",
+    "LISTEN": "LISTEN",
+    "NOTIFY": "NOTIFY",
+    "UNLISTEN": "UNLISTEN",
+    "GRANT": "GRANT: there are no roles, it",
+    "REVOKE": "REVOKE: there are no roles, it",
+    "REFRESH": "REFRESH: a materialized view is always up to date, it",
+    "DECLARE": "a cursor",
+    "FETCH": "a cursor",
+    "MOVE": "a cursor",
+    "CLOSE": "a cursor",
+    "SECURITY": "SECURITY LABEL",
+    "IMPORT": "IMPORT FOREIGN SCHEMA",
+    "REASSIGN": "REASSIGN OWNED",
+    "LOAD": "LOAD",
+}
+ACCEPTED: Final = ("VACUUM", "ANALYZE", "ANALYSE", "REINDEX", "CLUSTER", "CHECKPOINT", "LOCK", "DISCARD")
+MODES: Final = (
+    "ISOLATION LEVEL SERIALIZABLE",
+    "ISOLATION LEVEL REPEATABLE READ",
+    "ISOLATION LEVEL READ COMMITTED",
+    "ISOLATION LEVEL READ UNCOMMITTED",
+    "READ WRITE",
+    "READ ONLY",
+    "NOT DEFERRABLE",
+    "DEFERRABLE",
+)
+
+
+def read(word: str, reader: Reader) -> statements.Statement | None:
+    """A statement that begins with the word; None if it is read elsewhere."""
+    if word in ACCEPTED:
+        return accepted(reader)
+    if word in REFUSED:
+        reader.refuse(REFUSED[word])
+    if word in ("SET", "RESET", "SHOW"):
+        return setting(reader)
+    if word in ("PREPARE", "EXECUTE", "DEALLOCATE"):
+        return prepared(reader)
+    return transaction(reader)
+
+
+def transaction(reader: Reader) -> statements.Statement | None:
+    """BEGIN, COMMIT, ROLLBACK, SAVEPOINT and their like; None for another statement."""
+    span = reader.span
+    if reader.take("BEGIN") or reader.take("START", "TRANSACTION"):
+        _noise(reader)
+        while any(reader.take(*mode.split()) for mode in MODES):
+            reader.take(",")
+        found: statements.Statement = statements.Begin(span)
+    elif reader.take("SAVEPOINT"):
+        found = ast.Savepoint("SAVE", reader.name(), span)
+    elif reader.take("RELEASE"):
+        reader.take("SAVEPOINT")
+        found = ast.Savepoint("RELEASE", reader.name(), span)
+    elif reader.take("COMMIT") or reader.take("END"):
+        _noise(reader)
+        _prepared(reader)
+        _chain(reader)
+        found = statements.Commit(span)
+    elif reader.take("ROLLBACK") or reader.take("ABORT"):
+        _noise(reader)
+        _prepared(reader)
+        if reader.take("TO"):
+            reader.take("SAVEPOINT")
+            found = ast.Savepoint("RETURN", reader.name(), span)
+        else:
+            _chain(reader)
+            found = statements.Rollback(span)
+    else:
+        return None
+    reader.end()
+    return found
+
+
+def _noise(reader: Reader) -> None:
+    if not reader.take("WORK"):
+        reader.take("TRANSACTION")
+
+
+def _prepared(reader: Reader) -> None:
+    if reader.at("PREPARED"):
+        reader.refuse("a prepared transaction")
+
+
+def _chain(reader: Reader) -> None:
+    if reader.at("AND", "CHAIN"):
+        reader.refuse("AND CHAIN", "write BEGIN afterwards")
+    reader.take("AND", "NO", "CHAIN")
+
+
+def setting(reader: Reader) -> statements.Statement | None:
+    """SET, RESET and SHOW; None for SHOW TABLES."""
+    span = reader.span
+    if reader.take("SET", "CONSTRAINTS"):
+        names = () if reader.take("ALL") else reader.relations()
+        deferred = reader.choice("DEFERRED", "IMMEDIATE") == "DEFERRED"
+        reader.end()
+        return ast.SetConstraints(tuple(name.rpartition(".")[2] for name in names), deferred, span)
+    if reader.take("RESET"):
+        name = "" if reader.take("ALL") else _setting_name(reader)
+        reader.end()
+        return ast.Set(name, (), span)
+    if reader.take("SHOW"):
+        name = _setting_name(reader)
+        reader.end()
+        return ast.Show(name, span)
+    reader.need("SET")
+    if reader.take("TRANSACTION") or reader.take("SESSION", "CHARACTERISTICS", "AS", "TRANSACTION"):
+        if reader.at("SNAPSHOT"):
+            reader.refuse("SET TRANSACTION SNAPSHOT")
+        reader.skip(len(reader.rest()))
+        return ast.Accepted("SET TRANSACTION", (), span)
+    if reader.at("ROLE") or reader.at("SESSION", "AUTHORIZATION"):
+        reader.refuse("a role")
+    if not reader.take("SESSION"):
+        reader.take("LOCAL")
+    name = _setting_name(reader)
+    plain = name in ("timezone", "schema") and not (reader.at("=") or reader.at("TO"))
+    if not plain and not reader.take("="):
+        reader.need("TO")
+    values = []
+    while not reader.done:
+        values.append(_value(reader))
+        if not reader.take(","):
+            break
+    reader.end()
+    if not values:
+        reader.unexpected("a value")
+    return ast.Set(
+        "search_path" if name == "schema" else name, () if values == ["DEFAULT"] else tuple(values), span
+    )
+
+
+def _setting_name(reader: Reader) -> str:
+    if reader.take("TIME", "ZONE"):
+        return "timezone"
+    if reader.take("TRANSACTION", "ISOLATION", "LEVEL"):
+        return "transaction_isolation"
+    if reader.take("NAMES"):
+        return "client_encoding"
+    parts = [reader.tokens[reader.place].text if not reader.done else reader.name()]
+    reader.skip(1)
+    while reader.take("."):
+        parts.append(reader.name())
+    return ".".join(parts).lower()
+
+
+def _value(reader: Reader) -> str:
+    if reader.take("DEFAULT"):
+        return "DEFAULT"
+    sign = "-" if reader.take("-") else ""
+    if reader.done:
+        reader.unexpected("a value")
+    text = reader.tokens[reader.place].text
+    reader.skip(1)
+    if text.upper() == "INTERVAL":
+        text = reader.string()
+    return sign + str(text)
+
+
+def accepted(reader: Reader) -> statements.Statement:
+    """VACUUM and its like."""
+    what = reader.choice(*ACCEPTED)
+    relations: tuple[str, ...] = ()
+    if what in ("ANALYZE", "ANALYSE", "VACUUM", "LOCK"):
+        if reader.at("("):
+            reader.skip_enclosed()
+        while any(
+            reader.take(word) for word in ("FULL", "FREEZE", "VERBOSE", "ANALYZE", "ANALYSE", "TABLE", "ONLY")
+        ):
+            pass
+        if not reader.done:
+            found = [reader.relation()]
+            while True:
+                if reader.at("("):
+                    reader.names()
+                if not reader.take(","):
+                    break
+                found.append(reader.relation())
+            relations = tuple(found)
+    if what not in ("ANALYZE", "ANALYSE", "VACUUM"):
+        reader.skip(len(reader.rest()))
+    reader.end()
+    return ast.Accepted(what, relations, reader.span)
+
+
+def prepared(reader: Reader) -> statements.Statement | None:
+    """PREPARE, EXECUTE and DEALLOCATE; None for another statement."""
+    span = reader.span
+    if reader.take("PREPARE"):
+        if reader.at("TRANSACTION"):
+            reader.refuse("a prepared transaction")
+        name = reader.name()
+        types: list[str] = []
+        if reader.take("("):
+            while not reader.at(")"):
+                start = reader.place
+                reader.type()
+                last = reader.tokens[reader.place - 1]
+                types.append(reader.text[reader.tokens[start].start : last.end + 1])
+                if not reader.take(","):
+                    break
+            reader.need(")")
+        reader.need("AS")
+        tokens = reader.rest()
+        if not tokens:
+            reader.unexpected("a statement")
+        return ast.Prepare(name, tuple(types), reader.text[tokens[0].start : span.end], span)
+    if reader.take("EXECUTE"):
+        name = reader.name()
+        values: list[str] = []
+        if reader.take("("):
+            while not reader.at(")"):
+                values.append(reader.condition())
+                if not reader.take(","):
+                    break
+            reader.need(")")
+        reader.end()
+        return ast.Execute(name, tuple(values), span)
+    if reader.take("DEALLOCATE"):
+        reader.take("PREPARE")
+        name = "" if reader.take("ALL") else reader.name()
+        reader.end()
+        return ast.Deallocate(name, span)
+    return None
+
+
+def with_values(statement: Part, values: tuple[str, ...], types: tuple[str, ...]) -> Part:
+    """A prepared statement with expressions in the place of $1, $2, ...; of the types that were declared."""
+    used: set[int] = set()
+
+    def given(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Parameter) or not node.name.isdigit():
+            return node
+        place = int(node.name) - 1
+        if not 0 <= place < len(values):
+            raise ProgrammingError(f"no value for ${place + 1}: EXECUTE gives {len(values)}")
+        used.add(place)
+        known = place < len(types) and types[place].lower() != "unknown"
+        text = f"({values[place]})::{types[place]}" if known else values[place]
+        return parsed_expression(text)
+
+    bound = rewritten(statement, lambda tree: tree.transform(given) if tree.find(exp.Parameter) else tree)
+    if len(values) > max(len(types), max(used, default=-1) + 1):
+        raise ProgrammingError(f"EXECUTE gives {len(values)} values, the statement takes {len(used)}")
+    if len(values) < len(types):
+        raise ProgrammingError(f"EXECUTE gives {len(values)} values, the statement takes {len(types)}")
+    return bound

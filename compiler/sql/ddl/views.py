@@ -1,0 +1,45 @@
+"""CREATE VIEW."""
+
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.ddl.reader import Reader
+from kpg.runtime.errors import ProgrammingError
+
+
+def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
+    """What follows CREATE VIEW; ``words`` stand between."""
+    if "RECURSIVE" in words:
+        reader.refuse("CREATE RECURSIVE VIEW", "write CREATE VIEW name AS WITH RECURSIVE")
+    exists = reader.take("IF", "NOT", "EXISTS")
+    name = reader.relation()
+    columns = reader.names() if reader.at("(") else ()
+    if reader.take("USING"):
+        reader.name()
+    if reader.take("WITH"):
+        reader.skip_enclosed()
+    if reader.take("TABLESPACE"):
+        reader.name()
+    if reader.done:
+        raise ProgrammingError(f"CREATE VIEW {name} needs AS and a query", span=reader.span)
+    reader.need("AS")
+    texts = [token.text.upper() for token in reader.tokens]
+    stop = None
+    if texts[-2:] == ["CHECK", "OPTION"]:
+        index = len(texts) - 1 - texts[::-1].index("WITH")
+        reader.skip(index - reader.place)
+        reader.refuse("WITH CHECK OPTION", "views are not written to")
+    if texts[-3:] == ["WITH", "NO", "DATA"]:
+        reader.skip(len(texts) - 3 - reader.place)
+        reader.refuse("a view WITH NO DATA", "a materialized view is always up to date")
+    if texts[-2:] == ["WITH", "DATA"]:
+        stop = len(texts) - 2
+    tree, span = reader.query(stop)
+    return ast.CreateView(
+        name,
+        columns,
+        ast.Select(tree, span),
+        "MATERIALIZED" in words,
+        "REPLACE" in words,
+        exists,
+        reader.span,
+        bool(words & {"TEMP", "TEMPORARY"}),
+    )

@@ -1,0 +1,227 @@
+"""Statements that change what there is besides tables' rows: sequences, schemas, indexes, ALTER, comments."""
+
+from kpg.compiler.constraints import Constraint, Rule, Sequence
+from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import ColumnDef, Type
+
+Options = tuple[tuple[str, object], ...]
+"""Options of a sequence, as they were written."""
+
+
+class Definition:
+    """Base of the statements in this module."""
+
+    __slots__ = ()
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSequence(Definition):
+    """CREATE SEQUENCE."""
+
+    name: str
+    options: Options
+    if_not_exists: bool
+    temporary: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSequence(Definition):
+    """ALTER SEQUENCE; ``rename`` is its new name, empty if that stays."""
+
+    name: str
+    options: Options
+    if_exists: bool
+    rename: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchema(Definition):
+    """CREATE SCHEMA."""
+
+    name: str
+    if_not_exists: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex(Definition):
+    """CREATE [UNIQUE] INDEX; ``columns`` are empty if it is over expressions, or over some rows only."""
+
+    name: str
+    table: str
+    columns: tuple[str, ...]
+    what: str
+    unique: bool
+    nulls_distinct: bool
+    if_not_exists: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class DropOther(Definition):
+    """DROP SEQUENCE, SCHEMA or INDEX."""
+
+    kind: str
+    names: tuple[str, ...]
+    if_exists: bool
+    cascade: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Definition):
+    """TRUNCATE."""
+
+    tables: tuple[str, ...]
+    restart: bool
+    cascade: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Comment(Definition):
+    """COMMENT ON; without a text the comment goes."""
+
+    kind: str
+    name: str
+    part: str
+    text: str | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """ADD COLUMN."""
+
+    column: ColumnDef
+    rule: Rule
+    constraints: tuple[Constraint, ...]
+    sequence: Sequence | None
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """DROP COLUMN."""
+
+    name: str
+    if_exists: bool
+    cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """RENAME COLUMN."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTo:
+    """RENAME TO."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetSchema:
+    """SET SCHEMA."""
+
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterType:
+    """ALTER COLUMN TYPE; ``using`` is the text of an expression, empty for a cast."""
+
+    name: str
+    type: Type
+    using: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetRule:
+    """ALTER COLUMN SET DEFAULT and its like: ``part`` of a rule gets a text, which may be empty."""
+
+    name: str
+    part: str
+    text: str
+    sequence: Sequence | None = None
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetNotNull:
+    """ALTER COLUMN SET or DROP NOT NULL."""
+
+    name: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AddConstraint:
+    """ADD CONSTRAINT; with ``index`` it takes over an index of that name."""
+
+    constraint: Constraint
+    checked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropConstraint:
+    """DROP CONSTRAINT."""
+
+    name: str
+    if_exists: bool
+    cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RenameConstraint:
+    """RENAME CONSTRAINT."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """What changes nothing that can be seen: owners, statistics, storage."""
+
+    what: str
+
+
+Action = (
+    AddColumn
+    | DropColumn
+    | RenameColumn
+    | RenameTo
+    | SetSchema
+    | AlterType
+    | SetRule
+    | SetNotNull
+    | AddConstraint
+    | DropConstraint
+    | RenameConstraint
+    | Nothing
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alter(Definition):
+    """ALTER TABLE, VIEW, MATERIALIZED VIEW or INDEX, with its actions."""
+
+    kind: str
+    name: str
+    if_exists: bool
+    actions: tuple[Action, ...]
+    span: Span
+
+
+AnyDefinition = (
+    CreateSequence | AlterSequence | CreateSchema | CreateIndex | DropOther | Truncate | Comment | Alter
+)

@@ -1,0 +1,163 @@
+"""DEFAULT where INSERT and UPDATE give values, and what columns take no other value."""
+
+from dataclasses import replace
+from typing import Final
+
+from sqlglot import exp
+
+from kpg.compiler.catalog import Catalog, TableEntry, did_you_mean
+from kpg.compiler.constraints import Rule
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.ddl.reader import parsed_expression
+from kpg.compiler.sql.syntax import span_of
+from kpg.compiler.sql.volatile import has_calls
+from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
+from kpg.runtime.types import Schema
+
+CONSTANTS: Final = (exp.Literal, exp.Null, exp.Boolean)
+Assignments = tuple[tuple[exp.Identifier, exp.Expr], ...]
+
+
+def insert_places(statement: ast.Insert, schema: Schema) -> list[int]:
+    """The positions of the columns that an INSERT names, of all if it names none."""
+    if not statement.columns:
+        return list(range(len(schema.columns)))
+    known = [name.lower() for name in schema.names]
+    places: list[int] = []
+    for name in statement.columns:
+        if name.lower() not in known:
+            message = f'column "{name}" of "{statement.table}" does not exist'
+            raise ProgrammingError(message, span=statement.span, hint=did_you_mean(name, schema.names))
+        if known.index(name.lower()) in places:
+            raise ProgrammingError(f'column "{name}" is named twice', span=statement.span)
+        places.append(known.index(name.lower()))
+    return places
+
+
+def given_insert(statement: ast.Insert, catalog: Catalog) -> ast.Insert:
+    """The statement with expressions for each DEFAULT, and without values for what takes none."""
+    entry = catalog.table(statement.table, statement.span)
+    node = statement.query.query
+    places = insert_places(statement, entry.schema)
+    if _is_plain(node):
+        if not entry.constraints.rules and not any(map(_is_default, node.find_all(exp.Var))):
+            return _cut(statement, node, places, entry)
+        node = _values(statement, node, places, entry)
+        statement = _cut(replace(statement, query=replace(statement.query, query=node)), node, places, entry)
+        return _numbered(statement, node, entry)
+    statement = _cut(statement, node, places, entry)
+    for place in insert_places(statement, entry.schema):
+        rule = entry.constraints.rule(place)
+        if rule.identity == "ALWAYS" and statement.overriding == "USER":
+            raise NotSupportedError(
+                "OVERRIDING USER VALUE with a query is not supported",
+                span=statement.span,
+                hint="leave the column out",
+            )
+        _check_given(rule, entry.schema.names[place], statement.overriding, statement.span)
+    return statement
+
+
+def _is_plain(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Values) and not any(
+        value for name, value in node.args.items() if name != "expressions"
+    )
+
+
+def _cut(statement: ast.Insert, node: exp.Expr, places: list[int], entry: TableEntry) -> ast.Insert:
+    """Without a list of columns, fewer values than columns are those of the first columns."""
+    if statement.columns:
+        return statement
+    width = None
+    if isinstance(node, exp.Values):
+        rows = node.expressions
+        width = len(rows[0].expressions) if rows and isinstance(rows[0], exp.Tuple) else 1
+    elif isinstance(node, exp.Select) and not any(part.find(exp.Star) for part in node.expressions):
+        width = len(node.expressions)
+    if width is not None and 0 < width < len(places):
+        return replace(statement, columns=entry.schema.names[:width])
+    return statement
+
+
+def _numbered(statement: ast.Insert, node: exp.Expr, entry: TableEntry) -> ast.Insert:
+    """Rows that are computed come in no order: numbers of sequences become cells of theirs."""
+    if all(isinstance(cell, CONSTANTS) for row in node.expressions for cell in (row.expressions or [row])):
+        return statement
+    given = insert_places(statement, entry.schema)
+    rules = entry.constraints.rules
+    more = [
+        place for place, rule in enumerate(rules) if place not in given and "nextval" in rule.default.lower()
+    ]
+    if not more:
+        return statement
+    for row in node.expressions:
+        cells = row.expressions if isinstance(row, exp.Tuple) else [row]
+        row.replace(
+            exp.Tuple(expressions=[*cells, *(parsed_expression(rules[place].default) for place in more)])
+        )
+    names = entry.schema.names
+    return replace(statement, columns=(*(names[place] for place in (*given, *more)),))
+
+
+def _values(statement: ast.Insert, node: exp.Expr, places: list[int], entry: TableEntry) -> exp.Expr:
+    node = node.copy()
+    for row in node.expressions:
+        if isinstance(row, exp.Tuple) and not row.expressions and row.meta.get("default"):
+            row.set("expressions", [exp.Var(this="DEFAULT") for _ in places])
+        cells = row.expressions if isinstance(row, exp.Tuple) else [row]
+        for place, cell in zip(places, cells, strict=False):
+            rule = entry.constraints.rule(place)
+            user = rule.identity and statement.overriding == "USER"
+            if _is_default(cell) or user:
+                cell.replace(parsed_expression(rule.default) if rule.default else exp.Null())
+            else:
+                span = span_of(cell, statement.span.source) or statement.span
+                _check_given(rule, entry.schema.names[place], statement.overriding, span)
+    return node
+
+
+def _is_default(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Var):
+        return node.name.upper() == "DEFAULT"
+    if isinstance(node, exp.Column) and not node.table and isinstance(node.this, exp.Identifier):
+        return node.name.upper() == "DEFAULT" and not node.this.args.get("quoted")
+    return False
+
+
+def _check_given(rule: Rule, name: str, overriding: str, span: Span) -> None:
+    if rule.generated:
+        raise ProgrammingError(
+            f'column "{name}" is generated: it takes no value but DEFAULT',
+            span=span,
+            hint=f"it is {rule.generated}",
+        )
+    if rule.identity == "ALWAYS" and not overriding:
+        raise ProgrammingError(
+            f'identity column "{name}" takes no value but DEFAULT',
+            span=span,
+            hint="it is GENERATED ALWAYS: write OVERRIDING SYSTEM VALUE",
+        )
+
+
+def given_assignments(assignments: Assignments, entry: TableEntry, source: str) -> Assignments:
+    """What SET gives to columns, with expressions for each DEFAULT."""
+    found: list[tuple[exp.Identifier, exp.Expr]] = []
+    known = [name.lower() for name in entry.schema.names]
+    for target, value in assignments:
+        rule = (
+            entry.constraints.rule(known.index(target.name.lower())) if target.name.lower() in known else None
+        )
+        if rule is not None and _is_default(value):
+            if rule.generated:
+                continue
+            value = parsed_expression(rule.default) if rule.default else exp.Null()
+            if has_calls(value):
+                raise NotSupportedError(
+                    f'SET of "{target.name}" to a number of its sequence is not supported',
+                    span=span_of(target, source),
+                )
+        elif rule is not None:
+            span = span_of(target, source) or Span(source, 0, len(source))
+            _check_given(rule, target.name, "", span)
+        found.append((target, value))
+    return tuple(found)

@@ -1,0 +1,117 @@
+"""What a table's CHECKs, generated columns and defaults mean: expressions over the columns of its rows."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from kpg.compiler.catalog import Catalog, TableEntry
+from kpg.compiler.constraints import Check
+from kpg.compiler.sql.bind.calls import assigned, condition
+from kpg.compiler.sql.bind.query import new_binding
+from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.ddl.reader import parsed_expression
+from kpg.compiler.sql.volatile import NEXTVAL, sequence_of
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.plan import Mfp
+from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Column, Literal, Scalar
+from kpg.runtime.types import BIGINT, ColumnDef
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A column's default over the next values of ``sequences``, which are columns 0, 1, ... of its input."""
+
+    scalar: Scalar
+    sequences: tuple[str, ...]
+
+
+def over_row(entry: TableEntry, text: str, catalog: Catalog) -> tuple[Binding, Scope]:
+    """A binding and a scope in which a row's columns have their positions as ids."""
+    binding = new_binding(text, catalog)
+    fields = [
+        Field(entry.name, column.name, Column(binding.fresh(), column.type))
+        for column in entry.schema.columns
+    ]
+    return binding, Scope(fields=fields)
+
+
+def bind_check(entry: TableEntry, check: Check, catalog: Catalog) -> Scalar:
+    """A CHECK's condition over the row."""
+    binding, scope = over_row(entry, check.text, catalog)
+    node = parsed_expression(check.text)
+    scalar = binding.expression(scope.without_aggregates("CHECK"), node)
+    _no_subquery(binding, "CHECK", check.text)
+    return condition(binding, scalar, node, "CHECK")
+
+
+def checks(entry: TableEntry, catalog: Catalog) -> Mfp | None:
+    """A row mapped to what each of the table's CHECKs says of it; None without CHECKs."""
+    conditions = tuple(bind_check(entry, check, catalog) for check in entry.constraints.checks)
+    return Mfp((), conditions) if conditions else None
+
+
+def generated(entry: TableEntry, catalog: Catalog) -> Mfp | None:
+    """A row mapped to that with its generated columns; None if the table has none."""
+    found = {
+        place: bind_generated(entry, place, catalog)
+        for place, rule in enumerate(entry.constraints.rules)
+        if rule.generated
+    }
+    if not found:
+        return None
+    row = (found.get(place, Column(place, column.type)) for place, column in enumerate(entry.schema.columns))
+    return Mfp((), tuple(row))
+
+
+def bind_generated(entry: TableEntry, place: int, catalog: Catalog) -> Scalar:
+    """A generated column over the row's other columns."""
+    text = entry.constraints.rules[place].generated
+    binding, scope = over_row(entry, text, catalog)
+    rules = entry.constraints.rules
+    plain = [field for field, rule in zip(scope.fields, rules, strict=True) if not rule.generated]
+    node = parsed_expression(text)
+    for column in node.find_all(exp.Column):
+        names = [field.name.lower() for field in scope.fields]
+        if column.name.lower() in names and rules[names.index(column.name.lower())].generated:
+            raise ProgrammingError(f'generated column "{column.name}" cannot be used by another: {text}')
+    scalar = binding.expression(replace(scope, fields=plain, clause="GENERATED"), node)
+    _no_subquery(binding, "GENERATED", text)
+    return assigned(binding, scalar, entry.schema.columns[place], node)
+
+
+def bind_default(column: ColumnDef, text: str, catalog: Catalog) -> Default:
+    """A column's DEFAULT; a NULL if it has none."""
+    if not text:
+        return Default(Literal(None, column.type), ())
+    binding = new_binding(text, catalog)
+    sequences: list[str] = []
+    fields: list[Field] = []
+
+    def numbered(node: exp.Expr) -> exp.Expr:
+        if not (isinstance(node, exp.Anonymous) and str(node.this).lower() == NEXTVAL):
+            return node
+        sequences.append(sequence_of(node, catalog))
+        fields.append(Field("", f"${len(fields)}", Column(binding.fresh(), BIGINT)))
+        return exp.column(fields[-1].name, quoted=True)
+
+    node = parsed_expression(text).transform(numbered)
+    scope = Scope(fields=fields, clause="DEFAULT")
+    for named in node.find_all(exp.Column):
+        if not named.name.startswith("$"):
+            raise ProgrammingError(f'a DEFAULT cannot use column "{named.name}": {text}')
+    scalar = binding.expression(scope, node)
+    _no_subquery(binding, "DEFAULT", text)
+    return Default(assigned(binding, scalar, column, node), tuple(sequences))
+
+
+def defaults(entry: TableEntry, places: Sequence[int], catalog: Catalog) -> dict[int, Default]:
+    """The defaults of the columns at some positions."""
+    columns, rules = entry.schema.columns, entry.constraints
+    return {place: bind_default(columns[place], rules.rule(place).default, catalog) for place in places}
+
+
+def _no_subquery(binding: Binding, what: str, text: str) -> None:
+    if binding.subqueries:
+        raise NotSupportedError(f"a subquery in {what} is not supported: {text}")

@@ -1,0 +1,85 @@
+"""Statements of a session: transactions in parts, settings, prepared statements."""
+
+from kpg.runtime.errors import Span
+from kpg.runtime.records import dataclass
+
+
+class Session:
+    """Base of the statements in this module."""
+
+    __slots__ = ()
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint(Session):
+    """SAVEPOINT, ROLLBACK TO or RELEASE (``kind`` is ``SAVE``, ``RETURN`` or ``RELEASE``)."""
+
+    kind: str
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SetConstraints(Session):
+    """SET CONSTRAINTS; no names mean all."""
+
+    names: tuple[str, ...]
+    deferred: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Set(Session):
+    """SET or RESET; without ``values`` the default is meant, without a name all settings."""
+
+    name: str
+    values: tuple[str, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Show(Session):
+    """SHOW; ``ALL`` shows all settings."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted(Session):
+    """What has nothing to do here, such as VACUUM: the relations it names have to be there."""
+
+    what: str
+    relations: tuple[str, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare(Session):
+    """PREPARE name AS statement, whose text is ``text``."""
+
+    name: str
+    types: tuple[str, ...]
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Execute(Session):
+    """EXECUTE name (expression, ...), of which the texts are kept."""
+
+    name: str
+    values: tuple[str, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Deallocate(Session):
+    """DEALLOCATE; an empty name means all."""
+
+    name: str
+    span: Span
+
+
+AnySession = Savepoint | SetConstraints | Set | Show | Accepted | Prepare | Execute | Deallocate

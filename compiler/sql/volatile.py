@@ -1,0 +1,71 @@
+"""Calls whose value is another each time: the numbers of sequences.
+
+They are not functions of a plan: a statement that is run once has them replaced, place by place, by what
+they give; in a DEFAULT each row gets a number of its own.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from sqlglot import exp
+
+from kpg.compiler.catalog import Catalog
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
+
+NEXTVAL: Final = "nextval"
+CALLS: Final = frozenset({NEXTVAL, "currval", "setval", "lastval"})
+Evaluate = Callable[[str, Sequence[str]], int]
+
+
+def is_call(node: exp.Expr) -> bool:
+    """Whether a node is one of the calls."""
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in CALLS
+
+
+def sequence_of(node: exp.Anonymous, catalog: Catalog) -> str:
+    """The sequence that a call names by its first argument."""
+    arg = node.expressions[0] if node.expressions else None
+    while isinstance(arg, exp.Cast):
+        arg = arg.this
+    if not isinstance(arg, exp.Literal) or not arg.is_string:
+        raise NotSupportedError(f"{node.this} of anything but a sequence's name in quotes is not supported")
+    return catalog.sequence(arg.name).name
+
+
+def has_calls(tree: exp.Expr) -> bool:
+    """Whether a statement has any of the calls."""
+    return any(is_call(node) for node in tree.find_all(exp.Anonymous))
+
+
+def replaced(tree: exp.Expr, catalog: Catalog, evaluate: Evaluate) -> exp.Expr:
+    """A statement with each call replaced by its value, in the order in which they stand."""
+
+    def value(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Anonymous) or not is_call(node):
+            return node
+        name = str(node.this).lower()
+        args = [part.sql("postgres") for part in node.expressions[1:]]
+        sequence = () if name == "lastval" else (sequence_of(node, catalog),)
+        found = evaluate(name, (*sequence, *args))
+        literal: exp.Expr = exp.Literal.number(str(abs(found)))
+        literal = exp.Neg(this=literal) if found < 0 else literal
+        alias = isinstance(node.parent, exp.Select) and node in node.parent.expressions
+        value = exp.Cast(this=literal, to=exp.DataType.build("BIGINT"))
+        return exp.alias_(value, name) if alias else value
+
+    return tree.transform(value)
+
+
+def refuse_rows(tree: exp.Expr) -> None:
+    """Raise where a call would have to be made for each row of something."""
+    for select in tree.find_all(exp.Select):
+        for node in select.find_all(exp.Anonymous):
+            if (
+                is_call(node)
+                and node.find_ancestor(exp.Select) is select
+                and select.args.get("from_") is not None
+            ):
+                raise ProgrammingError(
+                    f"{node.this} for each row of a query is not supported",
+                    hint="make it the DEFAULT of a column",
+                )

@@ -1,0 +1,273 @@
+"""Statements that define what is neither table nor view, or change what is: sequences, schemas, ALTER."""
+
+from dataclasses import replace
+from functools import partial
+from typing import assert_never
+
+from kpg.compiler.catalog import PUBLIC, TableEntry
+from kpg.compiler.constraints import Sequence
+from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql.ddl.sequences import created, settled
+from kpg.engine import Engine
+from kpg.result import Affected, Result
+from kpg.runtime.errors import ProgrammingError
+
+
+def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
+    """Run one statement."""
+    engine.check_defining("a definition")
+    match statement:
+        case ast.CreateSequence():
+            _create_sequence(engine, statement)
+        case ast.AlterSequence():
+            _alter_sequence(engine, statement)
+        case ast.CreateSchema():
+            _create_schema(engine, statement)
+        case ast.CreateIndex():
+            from kpg.indexes import create_index
+
+            create_index(engine, statement)
+        case ast.DropOther():
+            for name in statement.names:
+                _drop(engine, statement, name)
+        case ast.Truncate():
+            return Affected(_truncate(engine, statement))
+        case ast.Comment():
+            _comment(engine, statement)
+        case ast.Alter():
+            from kpg.altering import alter
+
+            alter(engine, statement)
+        case _:
+            assert_never(statement)
+    return None
+
+
+def _create_sequence(engine: Engine, statement: ast.CreateSequence) -> None:
+    catalog = engine.catalog
+    name = catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
+    if name.lower() in catalog.sequences or name in catalog:
+        if statement.if_not_exists:
+            return
+        raise ProgrammingError(f'relation "{name}" already exists', span=statement.span)
+    catalog.sequences[name.lower()] = _with_owner(
+        engine, replace(created(name, statement.options, "bigint", statement.span), name=name)
+    )
+    engine.sequences.forget(name)
+
+
+def _with_owner(engine: Engine, sequence: Sequence) -> Sequence:
+    if sequence.owner is None:
+        return sequence
+    table = engine.catalog.table(sequence.owner[0])
+    return replace(sequence, owner=(table.name, sequence.owner[1]))
+
+
+def _alter_sequence(engine: Engine, statement: ast.AlterSequence) -> None:
+    catalog = engine.catalog
+    old = catalog.find_sequence(statement.name)
+    if old is None:
+        if statement.if_exists:
+            return
+        catalog.sequence(statement.name, statement.span)
+        return
+    if statement.rename:
+        rename_sequence(engine, old, statement.rename)
+        return
+    new = _with_owner(engine, settled(old, statement.options, statement.span, new=False))
+    catalog.sequences[old.name.lower()] = new
+    options = dict(statement.options)
+    at = engine.sequences.next.get(old.name)
+    if "restart" in options:
+        value = options["restart"]
+        engine.sequences.restart(old.name, value if isinstance(value, int) else None)
+        engine.journal.note(undo=partial(engine.sequences.restart, old.name, at))
+    elif at is None:
+        # A sequence that was never asked goes on with the start that it had.
+        engine.sequences.restart(old.name, old.start)
+
+
+def rename_sequence(engine: Engine, old: Sequence, name: str) -> None:
+    """Give a sequence another name, and have DEFAULTs follow."""
+    catalog = engine.catalog
+    schema = old.name.rpartition(".")[0]
+    new = f"{schema}.{name}" if schema else name
+    if new.lower() in catalog.sequences or new in catalog:
+        raise ProgrammingError(f'relation "{new}" already exists')
+    del catalog.sequences[old.name.lower()]
+    catalog.sequences[new.lower()] = replace(old, name=new)
+    engine.sequences.rename(old.name, new)
+    engine.journal.note(undo=partial(engine.sequences.rename, new, old.name))
+    for entry in list(catalog):
+        if isinstance(entry, TableEntry) and any(
+            rule.sequence == old.name for rule in entry.constraints.rules
+        ):
+            rules = tuple(
+                replace(rule, sequence=new, default=f"nextval('{new}')")
+                if rule.sequence == old.name
+                else rule
+                for rule in entry.constraints.rules
+            )
+            catalog.replace(replace(entry, constraints=replace(entry.constraints, rules=rules)))
+
+
+def _create_schema(engine: Engine, statement: ast.CreateSchema) -> None:
+    name = statement.name.lower()
+    if name in engine.catalog.schemas or name in ("pg_catalog", "information_schema"):
+        if statement.if_not_exists:
+            return
+        raise ProgrammingError(f'schema "{statement.name}" already exists', span=statement.span)
+    if name.startswith("pg_"):
+        raise ProgrammingError(f'schema name "{statement.name}" is reserved', span=statement.span)
+    engine.catalog.schemas[name] = name
+
+
+def _drop(engine: Engine, statement: ast.DropOther, name: str) -> None:
+    match statement.kind:
+        case "SEQUENCE":
+            _drop_sequence(engine, statement, name)
+        case "SCHEMA":
+            _drop_schema(engine, statement, name.lower())
+        case _:
+            from kpg.indexes import drop_index
+
+            drop_index(engine, statement, name)
+
+
+def _drop_sequence(engine: Engine, statement: ast.DropOther, name: str) -> None:
+    catalog = engine.catalog
+    found = catalog.find_sequence(name)
+    if found is None:
+        if not statement.if_exists:
+            catalog.sequence(name, statement.span)
+        return
+    for entry in list(catalog):
+        if not isinstance(entry, TableEntry):
+            continue
+        for place, rule in enumerate(entry.constraints.rules):
+            if f"'{found.name.lower()}'" not in rule.default.lower() and rule.sequence != found.name:
+                continue
+            if not statement.cascade or rule.identity:
+                raise ProgrammingError(
+                    f'sequence "{found.name}" cannot be dropped: column {entry.schema.names[place]} of table '
+                    f"{entry.name} takes its numbers",
+                    span=statement.span,
+                    hint="drop that DEFAULT first, or use CASCADE",
+                )
+            rules = list(entry.constraints.rules)
+            rules[place] = replace(rule, default="", sequence="")
+            entry = replace(entry, constraints=replace(entry.constraints, rules=tuple(rules)))
+            catalog.replace(entry)
+    del catalog.sequences[found.name.lower()]
+    engine.journal.note(done=partial(engine.sequences.forget, found.name))
+
+
+def _drop_schema(engine: Engine, statement: ast.DropOther, name: str) -> None:
+    catalog = engine.catalog
+    if name not in catalog.schemas:
+        if statement.if_exists:
+            return
+        raise ProgrammingError(f'schema "{name}" does not exist', span=statement.span)
+    inside = [
+        entry.name
+        for entry in catalog
+        if _schema_of(entry.name) == name and not _is_datalog(engine, entry.name)
+    ]
+    numbers = [
+        one.name for one in catalog.sequences.values() if _schema_of(one.name) == name and one.owner is None
+    ]
+    if (inside or numbers) and not statement.cascade:
+        raise ProgrammingError(
+            f'schema "{name}" cannot be dropped: it has {(inside + numbers)[0]}',
+            span=statement.span,
+            hint="use CASCADE",
+        )
+    from kpg.compiler.sql.statements import Drop
+    from kpg.statements import drop_relations
+
+    for one in inside:
+        if one in catalog:
+            kind = "TABLE" if isinstance(catalog.get(one), TableEntry) else "VIEW"
+            drop_relations(engine, Drop(kind, (one,), True, True, statement.span))
+    for one in numbers:
+        _drop_sequence(engine, replace(statement, kind="SEQUENCE"), one)
+    if name != PUBLIC:
+        del catalog.schemas[name]
+
+
+def _schema_of(name: str) -> str:
+    return name.rpartition(".")[0].lower() or PUBLIC
+
+
+def _is_datalog(engine: Engine, name: str) -> bool:
+    schema = name.rpartition(".")[0].lower()
+    return bool(schema) and schema not in engine.catalog.schemas
+
+
+def _truncate(engine: Engine, statement: ast.Truncate) -> int:
+    catalog = engine.catalog
+    chosen = {catalog.table(name, statement.span).name for name in statement.tables}
+    pending = list(chosen)
+    while pending:
+        name = pending.pop()
+        users = engine.references.users(name) if "references" in engine.__dict__ else []
+        for link in users:
+            if link.table in chosen:
+                continue
+            if not statement.cascade:
+                raise ProgrammingError(
+                    f"table {name} cannot be truncated: FOREIGN KEY {link.key.name} of table {link.table} "
+                    "refers to it",
+                    span=statement.span,
+                    hint=f"truncate {link.table} at the same time, or use CASCADE",
+                )
+            chosen.add(link.table)
+            pending.append(link.table)
+    rows = 0
+    for name in chosen:
+        table = engine.table(name)
+        rowids = engine.executor.rowids(name)
+        rows += int(rowids.shape[0])
+        guard, table.guard = table.guard, None
+        table.delete(rowids)
+        table.guard = guard
+        if statement.restart:
+            for rule in catalog.table(name).constraints.rules:
+                if rule.sequence:
+                    at = engine.sequences.next.get(rule.sequence)
+                    engine.sequences.restart(rule.sequence)
+                    engine.journal.note(undo=partial(engine.sequences.restart, rule.sequence, at))
+    return rows
+
+
+def _comment(engine: Engine, statement: ast.Comment) -> None:
+    catalog = engine.catalog
+    key: tuple[str, ...] = (statement.kind, statement.name.lower())
+    match statement.kind:
+        case "TABLE" | "VIEW" | "MATERIALIZED VIEW" | "COLUMN":
+            entry = catalog.get(statement.name, statement.span)
+            key = ("RELATION", entry.name.lower())
+            if statement.kind == "COLUMN":
+                if statement.part.lower() not in (name.lower() for name in entry.schema.names):
+                    message = f'column "{statement.part}" of "{entry.name}" does not exist'
+                    raise ProgrammingError(message, span=statement.span)
+                key = ("COLUMN", entry.name.lower(), statement.part.lower())
+            elif (statement.kind == "TABLE") != isinstance(entry, TableEntry):
+                kind = "table" if isinstance(entry, TableEntry) else "view"
+                raise ProgrammingError(f'"{entry.name}" is a {kind}', span=statement.span)
+        case "CONSTRAINT":
+            table = catalog.table(statement.name, statement.span)
+            if statement.part.lower() not in (one.name.lower() for one in table.constraints):
+                message = f'constraint "{statement.part}" of "{table.name}" does not exist'
+                raise ProgrammingError(message, span=statement.span)
+            key = ("CONSTRAINT", table.name.lower(), statement.part.lower())
+        case "SEQUENCE":
+            catalog.sequence(statement.name, statement.span)
+        case "SCHEMA" if statement.name.lower() not in catalog.schemas:
+            raise ProgrammingError(f'schema "{statement.name}" does not exist', span=statement.span)
+        case _:
+            pass
+    if statement.text:
+        catalog.comments[key] = statement.text
+    else:
+        catalog.comments.pop(key, None)

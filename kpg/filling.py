@@ -1,0 +1,55 @@
+"""Values for columns that a statement gives none: numbers of sequences, and what SET DEFAULT sets."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.catalog import Catalog, TableEntry
+from kpg.compiler.sql.rules import Default, defaults
+from kpg.runtime.executor import Executor
+from kpg.runtime.plan import Mfp
+from kpg.runtime.scalar import Column
+from kpg.sequences import Sequences
+
+Words = NDArray[np.int64]
+
+
+def filled(
+    executor: Executor,
+    sequences: Sequences,
+    entry: TableEntry,
+    catalog: Catalog,
+    words: Words,
+    places: list[int],
+) -> Words:
+    """Rows with numbers of sequences where the DEFAULT of one of ``places`` takes some."""
+    rules = entry.constraints.rules
+    if not any("(" in rules[place].default for place in places):
+        return words
+    found = {place: one for place, one in defaults(entry, places, catalog).items() if one.sequences}
+    if found:
+        words = words.copy()
+    for place, default in found.items():
+        words[place] = _values(executor, sequences, default, words.shape[1])
+    return words
+
+
+def default_words(
+    executor: Executor,
+    sequences: Sequences,
+    entry: TableEntry,
+    catalog: Catalog,
+    places: tuple[int, ...],
+    rows: int,
+) -> Words:
+    """The DEFAULTs of some columns ``int64[places, rows]``."""
+    found = defaults(entry, places, catalog)
+    return np.array([_values(executor, sequences, found[place], rows) for place in places], np.int64)
+
+
+def _values(executor: Executor, sequences: Sequences, default: Default, rows: int) -> Words:
+    numbers = [sequences.take(name, rows) for name in default.sequences]
+    if isinstance(default.scalar, Column):
+        return numbers[default.scalar.index]
+    inputs = np.array(numbers or [np.zeros(rows, np.int64)], np.int64)
+    values, _ = executor.evaluate(Mfp((), (default.scalar,)), np.ascontiguousarray(inputs))
+    return values[0]

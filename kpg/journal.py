@@ -1,0 +1,89 @@
+"""Changes of the catalog that can be undone: what is dropped stays until its transaction is over.
+
+Rows are undone by the executor; here is the rest: which names mean what, and what else a definition has done.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from kpg.compiler.catalog import Catalog
+from kpg.runtime.records import dataclass
+
+Uses = dict[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A state to return to."""
+
+    entries: int
+    catalog: Catalog
+    uses: Uses
+
+
+class Journal:
+    """What the open transaction has defined and dropped.
+
+    Outside of :meth:`writing`, what is noted is final at once: that is how programs define things, which take
+    back themselves what they have begun.
+    """
+
+    def __init__(self, catalog: Catalog, uses: Uses) -> None:
+        self._catalog = catalog
+        self._uses = uses
+        self._entries: list[tuple[Callable[[], object], Callable[[], object]]] = []
+        self._start: Mark | None = None
+        self._writing = False
+
+    @property
+    def writing_now(self) -> bool:
+        """Whether what is noted can be undone."""
+        return self._writing
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to undo or to finish."""
+        return self._start is not None
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Note what the block does."""
+        if self._start is None:
+            self._start = self.mark()
+        before, self._writing = self._writing, True
+        try:
+            yield
+        finally:
+            self._writing = before
+
+    def note(
+        self, undo: Callable[[], object] = lambda: None, done: Callable[[], object] = lambda: None
+    ) -> None:
+        """``undo`` takes back what was done; ``done`` gives up what would be needed for it."""
+        if self._writing:
+            self._entries.append((undo, done))
+        else:
+            done()
+
+    def mark(self) -> Mark:
+        """The present state, for :meth:`undo`."""
+        return Mark(len(self._entries), self._catalog.copy(), dict(self._uses))
+
+    def undo(self, mark: Mark | None = None) -> None:
+        """Return to a mark, without one to the start of the transaction."""
+        target = mark or self._start
+        if target is None:
+            return
+        while len(self._entries) > target.entries:
+            undo, _ = self._entries.pop()
+            undo()
+        self._catalog.become(target.catalog)
+        self._uses.clear()
+        self._uses.update(target.uses)
+        if mark is None:
+            self._start = None
+
+    def finish(self) -> None:
+        """The transaction has been committed."""
+        entries, self._entries, self._start = self._entries, [], None
+        for _, done in entries:
+            done()

@@ -1,0 +1,103 @@
+"""Where sequences stand. As in Postgres, a number that was given is not taken back by a rollback."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.catalog import Catalog
+from kpg.compiler.constraints import Sequence as Numbers
+from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
+
+Words = NDArray[np.int64]
+
+
+class Sequences:
+    """The next numbers of sequences, by name, and which numbers this session was given last."""
+
+    def __init__(self, catalog: Callable[[], Catalog]) -> None:
+        self._catalog = catalog
+        self.next: dict[str, int] = {}
+        self._given: dict[str, int] = {}
+        self._last = ""
+
+    def forget(self, name: str) -> None:
+        """A sequence is gone, or starts anew."""
+        self.next.pop(name, None)
+        self._given.pop(name, None)
+
+    def restart(self, name: str, value: int | None = None) -> None:
+        """Have a sequence go on with a value, its first one without."""
+        self.next[name] = self._numbers(name).start if value is None else value
+
+    def rename(self, old: str, new: str) -> None:
+        """A sequence has another name."""
+        for known in (self.next, self._given):
+            if old in known:
+                known[new] = known.pop(old)
+
+    def _numbers(self, name: str) -> Numbers:
+        return self._catalog().sequence(name)
+
+    def take(self, name: str, count: int) -> Words:
+        """The next numbers of a sequence; DataError if it has no more."""
+        numbers = self._numbers(name)
+        first = self.next.get(numbers.name, numbers.start)
+        last = first + (count - 1) * numbers.increment
+        if count and not numbers.least <= last <= numbers.most:
+            return self._around(numbers, first, count)
+        if count:
+            self.next[numbers.name] = last + numbers.increment
+            self._given[numbers.name] = last
+            self._last = numbers.name
+        return first + numbers.increment * np.arange(count, dtype=np.int64)
+
+    def _around(self, numbers: Numbers, value: int, count: int) -> Words:
+        """The next numbers of a sequence that reaches its end."""
+        found = []
+        for _ in range(count):
+            if not numbers.least <= value <= numbers.most:
+                if not numbers.cycle:
+                    end = "MAXVALUE" if numbers.increment > 0 else "MINVALUE"
+                    limit = numbers.most if numbers.increment > 0 else numbers.least
+                    raise DataError(f"sequence {numbers.name} has reached its {end} {limit}")
+                value = numbers.least if numbers.increment > 0 else numbers.most
+            found.append(value)
+            value += numbers.increment
+        self.next[numbers.name] = value
+        self._given[numbers.name] = found[-1]
+        self._last = numbers.name
+        return np.array(found, np.int64)
+
+    def call(self, function: str, args: Sequence[str]) -> int:
+        """What ``nextval``, ``currval``, ``setval`` or ``lastval`` gives; the first argument is a name."""
+        match function, len(args):
+            case "nextval", 1:
+                return int(self.take(args[0], 1)[0])
+            case "currval", 1:
+                name = self._numbers(args[0]).name
+                if name not in self._given:
+                    raise InterfaceError(f"currval of sequence {name} before the first nextval")
+                return self._given[name]
+            case "lastval", 0:
+                if not self._last or self._last not in self._given:
+                    raise InterfaceError("lastval before the first nextval")
+                return self._given[self._last]
+            case "setval", 2 | 3:
+                return self._set(args)
+            case _:
+                raise ProgrammingError(f"{function} does not take {len(args)} arguments")
+
+    def _set(self, args: Sequence[str]) -> int:
+        numbers = self._numbers(args[0])
+        text = args[1].replace(" ", "")
+        if not text.lstrip("-").isdigit():
+            raise ProgrammingError(f"setval takes a number, not {args[1]}")
+        value = int(text)
+        if not numbers.least <= value <= numbers.most:
+            raise DataError(f"{value} is out of bounds for sequence {numbers.name}")
+        called = len(args) < 3 or args[2].lower().strip("'") in ("true", "t")
+        self.next[numbers.name] = value + numbers.increment if called else value
+        if called:
+            self._given[numbers.name] = value
+        return value

@@ -1,0 +1,245 @@
+"""Statements of a session: savepoints, settings, prepared statements."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, assert_never
+
+from kpg.compiler.catalog import PUBLIC, did_you_mean
+from kpg.compiler.sql import session as ast
+from kpg.compiler.sql.parse import parse
+from kpg.engine import Engine
+from kpg.result import Result, listing
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.types import TEXT
+
+if TYPE_CHECKING:
+    from kpg.view import Maintained
+
+SETTINGS: Final = {
+    "application_name": "",
+    "bytea_output": "hex",
+    "check_function_bodies": "on",
+    "client_encoding": "UTF8",
+    "client_min_messages": "notice",
+    "constraint_exclusion": "partition",
+    "cursor_tuple_fraction": "0.1",
+    "datestyle": "ISO, MDY",
+    "debug_parallel_query": "off",
+    "default_statistics_target": "100",
+    "default_table_access_method": "heap",
+    "default_tablespace": "",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "effective_cache_size": "4GB",
+    "enable_bitmapscan": "on",
+    "enable_gathermerge": "on",
+    "enable_hashagg": "on",
+    "enable_hashjoin": "on",
+    "enable_incremental_sort": "on",
+    "enable_indexonlyscan": "on",
+    "enable_indexscan": "on",
+    "enable_material": "on",
+    "enable_memoize": "on",
+    "enable_mergejoin": "on",
+    "enable_nestloop": "on",
+    "enable_parallel_append": "on",
+    "enable_parallel_hash": "on",
+    "enable_partition_pruning": "on",
+    "enable_presorted_aggregate": "on",
+    "enable_seqscan": "on",
+    "enable_sort": "on",
+    "enable_tidscan": "on",
+    "escape_string_warning": "on",
+    "extra_float_digits": "1",
+    "from_collapse_limit": "8",
+    "geqo": "on",
+    "geqo_threshold": "12",
+    "hash_mem_multiplier": "2",
+    "idle_in_transaction_session_timeout": "0",
+    "intervalstyle": "postgres",
+    "jit": "off",
+    "jit_above_cost": "100000",
+    "join_collapse_limit": "8",
+    "lc_messages": "C",
+    "lc_monetary": "C",
+    "lc_numeric": "C",
+    "lc_time": "C",
+    "lock_timeout": "0",
+    "log_statement": "none",
+    "logical_decoding_work_mem": "64MB",
+    "maintenance_work_mem": "64MB",
+    "max_parallel_workers": "8",
+    "max_parallel_workers_per_gather": "2",
+    "min_parallel_index_scan_size": "512kB",
+    "min_parallel_table_scan_size": "8MB",
+    "parallel_leader_participation": "on",
+    "parallel_setup_cost": "1000",
+    "parallel_tuple_cost": "0.1",
+    "plan_cache_mode": "auto",
+    "random_page_cost": "4",
+    "row_security": "on",
+    "search_path": '"$user", public',
+    "seq_page_cost": "1",
+    "server_encoding": "UTF8",
+    "server_version": "16.0",
+    "server_version_num": "160000",
+    "standard_conforming_strings": "on",
+    "statement_timeout": "0",
+    "synchronous_commit": "on",
+    "temp_buffers": "8MB",
+    "timezone": "UTC",
+    "track_io_timing": "off",
+    "transaction_isolation": "serializable",
+    "transaction_read_only": "off",
+    "vacuum_cost_delay": "0",
+    "work_mem": "4MB",
+    "xmlbinary": "base64",
+    "xmloption": "content",
+}
+"""What SHOW shows at first. None of them changes an answer here but those of CHANGING."""
+FIXED: Final = {
+    "client_encoding": ("utf8", "utf-8", "unicode", "sql_ascii"),
+    "standard_conforming_strings": ("on", "true", "1"),
+    "default_transaction_read_only": ("off", "false", "0"),
+    "transaction_read_only": ("off", "false", "0"),
+    "intervalstyle": ("postgres",),
+    "bytea_output": ("hex",),
+}
+"""Settings that would change answers: those values that say what is so anyhow."""
+UNCHANGEABLE: Final = frozenset({"server_version", "server_version_num", "server_encoding"})
+Run = Callable[[Engine, Any], "Result | Maintained | None"]
+
+
+def run_session(engine: Engine, statement: ast.AnySession, execute: Run) -> "Result | Maintained | None":
+    """Run one statement."""
+    match statement:
+        case ast.Savepoint(kind="SAVE", name=name):
+            with engine.transactions.undoing():
+                engine.transactions.savepoint(name)
+        case ast.Savepoint(kind="RETURN", name=name):
+            engine.transactions.rollback_to(name)
+        case ast.Savepoint(name=name):
+            with engine.transactions.undoing():
+                engine.transactions.release(name)
+        case ast.Execute():
+            return _execute(engine, statement, execute)
+        case _:
+            with engine.transactions.statement(changes=False):
+                return _setting(engine, statement)
+    return None
+
+
+def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
+    match statement:
+        case ast.SetConstraints():
+            _set_constraints(engine, statement)
+        case ast.Set():
+            _set(engine, statement)
+        case ast.Show(name="all"):
+            names = sorted(SETTINGS)
+            values = [shown(engine, name) for name in names]
+            return listing({"name": (TEXT, names), "setting": (TEXT, values)})
+        case ast.Show(name=name):
+            if name not in SETTINGS and name not in engine.settings:
+                raise ProgrammingError(
+                    f'unknown setting "{name}"', span=statement.span, hint=did_you_mean(name, SETTINGS)
+                )
+            return listing({name: (TEXT, [shown(engine, name)])})
+        case ast.Accepted():
+            for relation in statement.relations:
+                engine.catalog.get(relation, statement.span)
+        case ast.Prepare():
+            _prepare(engine, statement)
+        case ast.Deallocate(name=""):
+            engine.prepared.clear()
+        case ast.Deallocate(name=name):
+            if engine.prepared.pop(name.lower(), None) is None:
+                raise ProgrammingError(f'prepared statement "{name}" does not exist', span=statement.span)
+        case ast.Savepoint() | ast.Execute():
+            raise AssertionError(statement)
+        case _:
+            assert_never(statement)
+    return None
+
+
+def shown(engine: Engine, name: str) -> str:
+    """What SHOW shows of a setting."""
+    return engine.settings.get(name, SETTINGS.get(name, ""))
+
+
+def _set(engine: Engine, statement: ast.Set) -> None:
+    name = statement.name
+    if not name:
+        engine.settings.clear()
+        engine.catalog.path = (PUBLIC,)
+        return
+    if name not in SETTINGS and "." not in name:
+        raise ProgrammingError(
+            f'unknown setting "{name}"', span=statement.span, hint=did_you_mean(name, SETTINGS)
+        )
+    if name in UNCHANGEABLE:
+        raise ProgrammingError(f'setting "{name}" cannot be changed', span=statement.span)
+    before = dict(engine.settings), engine.catalog.path
+
+    def undo() -> None:
+        engine.settings.clear()
+        engine.settings.update(before[0])
+        engine.catalog.path = before[1]
+
+    if not engine.transactions.idle:
+        with engine.journal.writing():
+            engine.journal.note(undo)
+    if name == "search_path":
+        _set_path(engine, statement)
+    value = ", ".join(statement.values)
+    if statement.values and name in FIXED and value.lower() not in FIXED[name]:
+        raise NotSupportedError(
+            f"{name} = {value} is not supported", span=statement.span, hint=f"it is {SETTINGS[name]}"
+        )
+    if statement.values:
+        engine.settings[name] = value
+    else:
+        engine.settings.pop(name, None)
+
+
+def _set_path(engine: Engine, statement: ast.Set) -> None:
+    """As in Postgres, schemas that do not exist are passed over."""
+    names = [value.strip().strip('"').lower() for given in statement.values for value in given.split(",")]
+    path = tuple(name for name in names if name and name not in ("$user", "pg_catalog"))
+    engine.catalog.path = path if statement.values else (PUBLIC,)
+
+
+def _set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:
+    references = engine.references
+    known = {link.key.name.lower(): link.key for link in references.all()}
+    for name in statement.names:
+        if name.lower() not in known:
+            raise ProgrammingError(f'constraint "{name}" does not exist', span=statement.span)
+        if not known[name.lower()].deferrable:
+            raise ProgrammingError(f'constraint "{name}" is not deferrable', span=statement.span)
+    if engine.transactions.idle:
+        return
+    names = {name.lower() for name in statement.names} or set(known)
+    references.defer(names, deferred=statement.deferred)
+    if not statement.deferred:
+        references.settle(committing=False)
+
+
+def _prepare(engine: Engine, statement: ast.Prepare) -> None:
+    if statement.name.lower() in engine.prepared:
+        raise ProgrammingError(f'prepared statement "{statement.name}" already exists', span=statement.span)
+    parse(statement.text)
+    engine.prepared[statement.name.lower()] = statement
+
+
+def _execute(engine: Engine, statement: ast.Execute, execute: Run) -> "Result | Maintained | None":
+    from kpg.compiler.sql.ddl.session import with_values
+
+    with engine.transactions.undoing():
+        found = engine.prepared.get(statement.name.lower())
+        if not isinstance(found, ast.Prepare):
+            raise ProgrammingError(
+                f'prepared statement "{statement.name}" does not exist', span=statement.span
+            )
+        (parsed,) = parse(found.text)
+        bound = with_values(parsed, statement.values, found.types)
+    return execute(engine, bound)

@@ -1,0 +1,21 @@
+-- Definitions in transactions: they come and go with them.
+begin;
+create table inner_t (x int);
+insert into inner_t values (1), (2);
+/* once */ select * from inner_t;
+alter table inner_t add column y int default 5;
+/* once */ select * from inner_t;
+savepoint before_drop;
+drop table inner_t;
+/* once */ select * from inner_t;
+rollback to before_drop;
+/* once */ select * from inner_t;
+create table inner_u as select x * 2 as z from inner_t;
+/* once */ select * from inner_u;
+commit;
+/* once */ select * from inner_t, inner_u;
+begin;
+drop table inner_u;
+/* once */ select * from inner_u;
+rollback;
+/* once */ select * from inner_t;
