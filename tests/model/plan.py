@@ -322,7 +322,7 @@ def _basic(rows: Rows, key: int, aggregates: Sequence[plan.BasicAggregate]) -> R
     return result
 
 
-def _in_order(value: Any) -> Any:
+def _bytes(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
@@ -337,7 +337,7 @@ def _string_agg(aggregate: plan.BasicAggregate, members: Rows) -> str | None:
     for place, direction in reversed(list(zip(keys, aggregate.order, strict=True))):
         nulls = -1 if direction.nulls_first else 1
         sign = -1 if direction.descending else 1
-        known = sorted({row[place] for row in rows if row[place] is not None}, key=_in_order)
+        known = sorted({row[place] for row in rows if row[place] is not None}, key=_bytes)
         ranks = {one: sign * rank for rank, one in enumerate(known)}
         rows.sort(key=lambda row: (0, ranks[row[place]]) if row[place] is not None else (nulls, 0))
     pairs = [(row[value], row[separator]) for row in rows]
