@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from fractions import Fraction
 from functools import cmp_to_key
 from typing import Any
 
@@ -264,8 +265,20 @@ def _accumulated(aggregate: plan.Aggregate, members: Rows) -> Any:
         return sum(n for _, n in known)
     if not known:
         return None
+    if aggregate.function == "$comoment":
+        return _comoment([(row[aggregate.argument], row[aggregate.second], n) for row, n in members.items()])
     total = sum((_product(value, n) for value, n in known[1:]), _product(*known[0]))
     return total
+
+
+def _comoment(pairs: list[tuple[Any, Any, int]]) -> float | None:
+    """sum(x * y) - sum(x) * sum(y) / n, exactly, over the pairs without NULL."""
+    known = [(Fraction(x), Fraction(y), n) for x, y, n in pairs if x is not None and y is not None]
+    count = sum(n for *_, n in known)
+    if not count:
+        return None
+    first, second = sum(x * n for x, _, n in known), sum(y * n for _, y, n in known)
+    return float(sum(x * y * n for x, y, n in known) - first * second / count)
 
 
 def _product(value: Any, n: int) -> Any:

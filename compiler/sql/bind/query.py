@@ -5,6 +5,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog
+from kpg.compiler.sql.bind.limit import limited
 from kpg.compiler.sql.bind.output import brought_query, settled_query
 from kpg.compiler.sql.bind.recursive import bind_mutual, bind_recursive, renamed_columns
 from kpg.compiler.sql.bind.scalar import MAX_DEPTH, bind_expression
@@ -12,7 +13,7 @@ from kpg.compiler.sql.bind.scope import Binding, Common, Scope
 from kpg.compiler.sql.bind.select import bind_select, output_column, sort_key
 from kpg.compiler.sql.bind.values import bind_values
 from kpg.compiler.sql.syntax import construct_name, only
-from kpg.compiler.sql.tree import Query, Resolved, SetOperation, SortKey, TopK, free
+from kpg.compiler.sql.tree import Query, Resolved, SetOperation, SortKey, free
 from kpg.runtime.functions import common_type
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import UNKNOWN
@@ -75,7 +76,7 @@ def _bind_body(binding: Binding, around: Scope, node: exp.Expr) -> Query:
             order = _output_order(binding, query, node) or query.order
         case _:
             binding.refuse(construct_name(node), node)
-    return _limited(binding, query, order, node)
+    return limited(binding, query, order, node)
 
 
 def _with(binding: Binding, parent: Scope | None, node: exp.Expr) -> Scope:
@@ -153,32 +154,3 @@ def _output_order(binding: Binding, query: Query, node: exp.Expr) -> tuple[SortK
             )
         keys.append(sort_key(binding, ordered, column))
     return tuple(keys)
-
-
-def _limited(binding: Binding, query: Query, order: tuple[SortKey, ...], node: exp.Expr) -> Query:
-    limit = _row_count(binding, node.args.get("limit"), "LIMIT")
-    offset = _row_count(binding, node.args.get("offset"), "OFFSET") or 0
-    if limit is None and not offset:
-        return replace(query, order=order)
-    return replace(query, node=TopK(query.node, (), order, limit, offset), order=order)
-
-
-def _row_count(binding: Binding, clause: exp.Expr | None, name: str) -> int | None:
-    if clause is None:
-        return None
-    if isinstance(clause, exp.Fetch):
-        only(clause, binding.source, "direction", "count", "limit_options")
-        options = clause.args.get("limit_options")
-        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
-            binding.refuse("FETCH with PERCENT or TIES", clause)
-        value = clause.args.get("count")
-    else:
-        only(clause, binding.source, "expression")
-        value = clause.expression
-    if isinstance(value, exp.Null) or (
-        isinstance(value, exp.Var | exp.Column) and value.name.upper() == "ALL"
-    ):
-        return None
-    if not isinstance(value, exp.Literal) or value.is_string or not value.name.isdigit():
-        binding.refuse(f"{name} with anything but a whole number", clause)
-    return int(value.name)
