@@ -266,14 +266,17 @@ def _accumulated(aggregate: plan.Aggregate, members: Rows) -> Any:
     if not known:
         return None
     if aggregate.function == "$comoment":
-        return _comoment([(row[aggregate.argument], row[aggregate.second], n) for row, n in members.items()])
+        unit = 10**aggregate.type.scale  # it is of words
+        pairs = [(row[aggregate.argument], row[aggregate.second], n) for row, n in members.items()]
+        known = [(x * unit, y * unit, n) for x, y, n in pairs if x is not None and y is not None]
+        return _comoment(known)
     total = sum((_product(value, n) for value, n in known[1:]), _product(*known[0]))
     return total
 
 
 def _comoment(pairs: list[tuple[Any, Any, int]]) -> float | None:
-    """sum(x * y) - sum(x) * sum(y) / n, exactly, over the pairs without NULL."""
-    known = [(Fraction(x), Fraction(y), n) for x, y, n in pairs if x is not None and y is not None]
+    """sum(x * y) - sum(x) * sum(y) / n, exactly."""
+    known = [(Fraction(x), Fraction(y), n) for x, y, n in pairs]
     count = sum(n for *_, n in known)
     if not count:
         return None
