@@ -20,18 +20,20 @@ OPERATORS = "unit/collections/test_operators.py"
 COLLECTIONS = "unit/collections/test_against_python.py"
 SHARING = "unit/collections/test_sharing.py"
 PROOFS = "unit/datalog/proof/test_explainer.py"
-VALUES = (
+VALUES = [
     "arrays",
     "bits",
     "conversions",
     "intervals",
     "jsons",
+    "moments",
     "numeric",
     "parts",
     "records",
     "text",
     "words",
-)
+    "zones",
+]
 FUNCTIONS = "unit/functions/test_examples.py"
 AGGREGATES = "unit/functions/test_aggregates.py"
 MFP = "unit/mfp/test_compiled.py"
@@ -171,6 +173,10 @@ ELSEWHERE: dict[str, str] = {
                 "rounding",
                 "rules",
                 "spans",
+                "zones",
+                "arrays",
+                "jsons",
+                "rows",
                 "vectors",
             ]
         )

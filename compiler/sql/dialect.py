@@ -18,6 +18,8 @@ from kpg.compiler.sql.call_syntax import WHOLE_QUOTIENT, Calls, plain
 from kpg.runtime.functions import aggregate_names, function_names, window_functions
 from kpg.runtime.functions.tables import row_function_names
 
+FIELDS: Final = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+"""What an INTERVAL's text may be said to be."""
 JOIN_PARTS: Final = ("method", "side", "kind")
 
 
@@ -71,6 +73,8 @@ class Mutual(exp.Expression):
 class Dialect(Postgres):
     """Postgres, in which no statement is swallowed whole as an opaque command."""
 
+    INDEX_OFFSET = 0  # subscripts as they are written
+
     class Tokenizer(Postgres.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
 
@@ -95,6 +99,39 @@ class Dialect(Postgres):
                 if following not in (TokenType.R_PAREN, TokenType.PARTITION_BY, TokenType.ORDER_BY):
                     return None
             return super()._parse_id_var(any_token, tokens)
+
+        JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., exp.Expr]]] = {
+            **PostgresParser.JSON_OPERATORS,
+            TokenType.ARROW: lambda self, this, key: exp.JSONExtract(this=this, expression=key),
+            TokenType.DARROW: lambda self, this, key: exp.JSONExtractScalar(this=this, expression=key),
+        }
+
+        def _parse_interval(
+            self, require_interval: bool = True, parse_function_unit: bool = True
+        ) -> exp.Add | exp.Interval | None:
+            """Leaves the text of an INTERVAL as it is written, of which sqlglot keeps the first number."""
+            start = self._index
+            if self._match(TokenType.INTERVAL):
+                if self._match(TokenType.L_PAREN):
+                    self._parse_number()
+                    self._match_r_paren()
+                if self._match(TokenType.STRING, advance=False):
+                    return self.expression(exp.Interval(this=self._parse_primary(), unit=self._fields()))
+            self._retreat(start)
+            return super()._parse_interval(require_interval, parse_function_unit)
+
+        def _fields(self) -> exp.Expr | None:
+            """``DAY``, or ``DAY TO SECOND``, after an INTERVAL's text."""
+            if self._curr is None or self._curr.text.upper() not in FIELDS:
+                return None
+            first = self._parse_var(any_token=True, upper=True)
+            if not self._match_text_seq("TO"):
+                return first
+            span = exp.IntervalSpan(this=first, expression=self._parse_var(any_token=True, upper=True))
+            if self._match(TokenType.L_PAREN):
+                self._parse_number()
+                self._match_r_paren()
+            return span
 
         def _warn_unsupported(self) -> None:
             """Commands that sqlglot does not parse are refused, so there is nothing to warn of."""

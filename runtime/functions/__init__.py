@@ -6,14 +6,18 @@ the other modules make them. ``rules`` has the typing, ``algorithms`` how aggreg
 
 from kpg.runtime.functions import (
     arithmetic,
+    arrays,
     casts,
     comparison,
     conditional,
     datalog,
     dates,
+    jsons,
     order,
     rounding,
+    rows,
     text,
+    zones,
 )
 from kpg.runtime.functions.aggregates import sum_type
 from kpg.runtime.functions.aggregation import (
@@ -94,6 +98,9 @@ __all__ = [
 
 _DEFINING = (
     arithmetic,
+    arrays,
+    jsons,
+    rows,
     casts,
     comparison,
     conditional,
@@ -102,4 +109,5 @@ _DEFINING = (
     order,
     rounding,
     text,
+    zones,
 )

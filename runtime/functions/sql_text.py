@@ -29,6 +29,17 @@ INFIX: Final = {
     "concat": "||",
     "like": "LIKE",
     "ilike": "ILIKE",
+    "contains_all": "@>",
+    "contained_in": "<@",
+    "overlaps_with": "&&",
+    "json_get": "->",
+    "json_get_text": "->>",
+    "json_get_path": "#>",
+    "json_get_path_text": "#>>",
+    "has_key": "?",
+    "has_any_key": "?|",
+    "has_all_keys": "?&",
+    "json_delete_path": "#-",
     "is_distinct": "IS DISTINCT FROM",
     "is_not_distinct": "IS NOT DISTINCT FROM",
     "bitwise_and": "&",
@@ -45,6 +56,7 @@ POSTFIX: Final = {
     "is_false": "IS FALSE",
 }
 PREFIX: Final = {"not": "NOT ", "neg": "-", "bitwise_not": "~"}
+BUILT: Final = {"$array": ("ARRAY[", "]"), "$row": ("ROW(", ")"), "$element": ("element(", ")")}
 SPELT: Final = {"in": "IN", "cast": "CAST", "similar_to": "SIMILAR TO"}
 
 
@@ -105,6 +117,8 @@ def sql_text(
 def _call(function: str, inner: list[str], plain: list[str]) -> str:
     if function in INFIX and len(inner) >= 2 and (len(inner) == 2 or function in ("and", "or")):
         return f" {INFIX[function]} ".join(inner)
+    if function in BUILT:
+        return ", ".join(plain).join(BUILT[function])
     if function in POSTFIX:
         return f"{inner[0]} {POSTFIX[function]}"
     if function in PREFIX:

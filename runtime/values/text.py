@@ -6,7 +6,18 @@ import functools
 from collections.abc import Callable
 
 from kpg.runtime.types import Kind, Type
-from kpg.runtime.values.words import DAY, EPOCH, EPOCH_DAY, MICROSECOND, Unfit, encoder_of
+from kpg.runtime.values.words import (
+    DAY,
+    EPOCH,
+    EPOCH_DAY,
+    MICROSECOND,
+    Unfit,
+    encoder_of,
+    parse_date,
+    parse_instant,
+    parse_time,
+    parse_timestamp,
+)
 
 CONTEXT = decimals.Context(prec=60, rounding=decimals.ROUND_HALF_UP)
 """More digits than a word of any scale has."""
@@ -54,10 +65,12 @@ def parser(target: Type) -> Callable[[str], object]:
         case Kind.REAL | Kind.DOUBLE:
             return float
         case Kind.DATE:
-            return lambda text: datetime.date.fromisoformat(text.strip()).toordinal() - EPOCH_DAY
+            return parse_date
         case Kind.TIMESTAMP:
-            return _parse_timestamp
-        case Kind.TIMESTAMPTZ | Kind.TIME | Kind.ENUM:
+            return parse_timestamp
+        case Kind.TIMESTAMPTZ | Kind.TIME:
+            return parse_instant if target.kind is Kind.TIMESTAMPTZ else parse_time
+        case Kind.ENUM:
             return functools.partial(_read, encoder_of(target))
         case _:
             return lambda text: _checked(_parse_number(text, target.scale), target)
@@ -77,18 +90,17 @@ def _parse_boolean(text: str) -> bool:
     raise ValueError("not a boolean")
 
 
-def _parse_timestamp(text: str) -> int:
-    moment = datetime.datetime.fromisoformat(text.strip())
-    if moment.tzinfo is not None:
-        raise ValueError("time zones are not supported")
-    return (moment - EPOCH) // MICROSECOND
-
-
 def _parse_number(text: str, scale: int) -> int:
     value = decimals.Decimal(text.strip())
     if not value.is_finite() or value.adjusted() > 30:
         raise ValueError("out of range")
     return int(value.scaleb(scale, CONTEXT).to_integral_value(decimals.ROUND_HALF_UP, CONTEXT))
+
+
+def shown_timestamp(value: int) -> str:
+    """A date and time, without zeros at the end of its fraction."""
+    text = str(EPOCH + value * MICROSECOND)
+    return text.rstrip("0") if "." in text else text
 
 
 def formatter(source: Type) -> Callable[..., str]:
@@ -103,11 +115,11 @@ def formatter(source: Type) -> Callable[..., str]:
         case Kind.DATE:
             return lambda value: datetime.date.fromordinal(value + EPOCH_DAY).isoformat()
         case Kind.TIMESTAMP:
-            return lambda value: str(EPOCH + value * MICROSECOND)
+            return shown_timestamp
         case Kind.TIMESTAMPTZ:
-            return lambda value: f"{EPOCH + value * MICROSECOND}+00"
+            return lambda value: f"{shown_timestamp(value)}+00"
         case Kind.TIME:
-            return lambda value: "24:00:00" if value == DAY else str((EPOCH + value * MICROSECOND).time())
+            return intervals.clock
         case Kind.ENUM:
             return lambda value: source.labels[value]
         case Kind.INTERVAL_DAY:

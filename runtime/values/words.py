@@ -197,9 +197,43 @@ def _parsed(parse: Callable[[str], Any], text: str) -> Any:
         raise Unfit from None
 
 
+def parse_date(text: str) -> int:
+    """The day that a text means; ValueError if none."""
+    try:
+        return datetime.date.fromisoformat(text).toordinal() - EPOCH_DAY
+    except ValueError:
+        from kpg.runtime.values import moments  # for the many other forms
+
+        return moments.parse_date(text)
+
+
+def parse_timestamp(text: str) -> int:
+    """The date and time that a text means, its time zone left out; ValueError if none."""
+    try:
+        return (datetime.datetime.fromisoformat(text).replace(tzinfo=None) - EPOCH) // MICROSECOND
+    except ValueError:
+        from kpg.runtime.values import moments
+
+        return moments.parse_timestamp(text)
+
+
+def parse_instant(text: str) -> int:
+    """The instant that a text means; ValueError if none."""
+    from kpg.runtime.values import moments
+
+    return moments.parse_instant(text)
+
+
+def parse_time(text: str) -> int:
+    """The time of day that a text means; ValueError if none."""
+    from kpg.runtime.values import moments
+
+    return moments.parse_time(text)
+
+
 def _date(value: Any) -> int:
     if isinstance(value, str):
-        value = _parsed(datetime.date.fromisoformat, value)
+        return int(_parsed(parse_date, value))
     if isinstance(value, datetime.datetime):
         if value.tzinfo is not None or value.time() != datetime.time():
             raise Unfit
@@ -210,7 +244,7 @@ def _date(value: Any) -> int:
 
 def _timestamp(value: Any) -> int:
     if isinstance(value, str):
-        value = _parsed(datetime.datetime.fromisoformat, value)
+        return int(_parsed(parse_timestamp, value))
     if isinstance(value, datetime.datetime):
         if value.tzinfo is not None:
             if value.utcoffset():
@@ -222,7 +256,7 @@ def _timestamp(value: Any) -> int:
 
 def _instant(value: Any) -> int:
     if isinstance(value, str):
-        value = _parsed(datetime.datetime.fromisoformat, value)
+        return int(_parsed(parse_instant, value))
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return (value.astimezone(datetime.UTC).replace(tzinfo=None) - EPOCH) // MICROSECOND
     return _timestamp(value)
@@ -230,7 +264,7 @@ def _instant(value: Any) -> int:
 
 def _time(value: Any) -> int:
     if isinstance(value, str):
-        value = _parsed(datetime.time.fromisoformat, value)
+        return int(_parsed(parse_time, value))
     if not isinstance(value, datetime.time):
         raise Mistyped
     if value.tzinfo is not None:

@@ -11,6 +11,7 @@ from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.syntax import span_of, whole
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.functions import common_type, resolve
+from kpg.runtime.functions.spans import lengths
 from kpg.runtime.functions.sql_text import literal_text
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN, ColumnDef, Kind, Type
@@ -28,6 +29,8 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
         span = span_of(node, binding.source) or whole(binding.source)
         raise ProgrammingError(error.message, span=span, hint=error.hint) from None
     cast = [brought(binding, arg, type_, node) for arg, type_ in zip(args, meaning.arg_types, strict=True)]
+    if name in COMPARISONS and meaning.arg_types[0].kind is Kind.INTERVAL:
+        cast = list(lengths(tuple(cast)))  # before plans compare words: intervals of one length may differ
     return Call(meaning.function.name, tuple(cast), meaning.result_type)
 
 

@@ -41,6 +41,17 @@ SYNTAX: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.BitwiseLeftShift: ("shift_left", ("this", "expression")),
     exp.BitwiseRightShift: ("shift_right", ("this", "expression")),
     exp.StrPosition: ("position", ("this", "substr")),
+    exp.ArrayContainsAll: ("contains_all", ("this", "expression")),
+    exp.ArrayContainedBy: ("contained_in", ("this", "expression")),
+    exp.ArrayOverlaps: ("overlaps_with", ("this", "expression")),
+    exp.JSONExtract: ("json_get", ("this", "expression")),
+    exp.JSONExtractScalar: ("json_get_text", ("this", "expression")),
+    exp.JSONBExtract: ("json_get_path", ("this", "expression")),
+    exp.JSONBExtractScalar: ("json_get_path_text", ("this", "expression")),
+    exp.JSONBContainsTopKey: ("has_key", ("this", "expression")),
+    exp.JSONBContainsAnyTopKeys: ("has_any_key", ("this", "expression")),
+    exp.JSONBContainsAllTopKeys: ("has_all_keys", ("this", "expression")),
+    exp.JSONBDeleteAtPath: ("json_delete_path", ("this", "expression")),
 }
 """What is written otherwise than as a call: operators, and calls with words between the arguments."""
 

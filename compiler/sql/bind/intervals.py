@@ -10,13 +10,12 @@ from kpg.runtime.scalar import Literal
 from kpg.runtime.types import INTERVAL, INTERVAL_DAY, INTERVAL_MONTH
 from kpg.runtime.values import intervals
 
-FIELDS: Final = ("year", "month", "day", "hour", "minute", "second")
 UNITS: Final = {"hour": intervals.HOUR, "minute": intervals.MINUTE}
 
 
 def bind_interval(binding: Binding, node: exp.Interval) -> Literal:
     """``INTERVAL 'text' [fields]``; ProgrammingError if the text means none."""
-    only(node, binding.source, "this", "unit", "fraction_in_string")
+    only(node, binding.source, "this", "unit")
     if not isinstance(node.this, exp.Literal):
         binding.refuse("INTERVAL of anything but a constant", node)
     unit = node.args.get("unit")
@@ -55,8 +54,6 @@ def is_negative(literal: Literal) -> bool:
 def _parsed(text: str, first: str, last: str) -> intervals.Interval:
     if not last:
         return intervals.parse(text)
-    if not first and last not in FIELDS:  # a unit that was within the quotes
-        return intervals.parse(f"{text} {last}")
     value = intervals.parse(text, last)
     return _cut(value, last)
 

@@ -6,7 +6,7 @@ A quoted string has type UNKNOWN until its context gives it one, as in Postgres.
 import math
 import struct
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Final
 
@@ -101,14 +101,7 @@ def _word_of(text: str, type_: Type) -> int | str | None:
             value = float(text)
             too_large = math.isinf(value) and "inf" not in text.lower()
             return None if too_large else _float(value, type_)
-        case Kind.DATE:
-            return (date.fromisoformat(text) - EPOCH).days
-        case Kind.TIMESTAMP:
-            moment = datetime.fromisoformat(text)
-            if moment.tzinfo is not None:
-                return None
-            return (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
-        case Kind.TIMESTAMPTZ | Kind.TIME | Kind.ENUM:
+        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.TIME | Kind.ENUM:
             word = codec_of(type_).parse(text)
             return word if isinstance(word, int) else None
         case _:

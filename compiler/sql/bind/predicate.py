@@ -4,11 +4,12 @@ from sqlglot import exp
 
 from kpg.compiler.sql.bind.calls import call, condition, unified
 from kpg.compiler.sql.bind.functions import COMPARISONS
+from kpg.compiler.sql.bind.rows import compared_rows, row_is_null, row_parts, rows_equal
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.subquery import bind_in
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN
+from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN, Kind
 
 
 def bind_predicate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
@@ -27,14 +28,21 @@ def bind_predicate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | N
             return _is(binding, scope, node)
         case exp.Like() | exp.ILike() | exp.Escape():
             return _like(binding, scope, node)
-        case exp.EQ() | exp.NEQ() if isinstance(node.this, exp.Tuple):
-            return _row_comparison(binding, scope, node)
+        case exp.Binary() if type(node) in COMPARED and _are_rows(node):
+            return compared_rows(binding, scope, node)
         case exp.Xor():
             only(node, binding.source, "this", "expression")
             sides = [bind_condition(binding, scope, side, "XOR") for side in (node.this, node.expression)]
             return call(binding, "ne", sides, node)
         case _:
             return None
+
+
+COMPARED = (*COMPARISONS, exp.NullSafeEQ, exp.NullSafeNEQ)
+
+
+def _are_rows(node: exp.Binary) -> bool:
+    return row_parts(node.this) is not None and row_parts(node.expression) is not None
 
 
 def bind_condition(binding: Binding, scope: Scope, node: exp.Expr, clause: str) -> Scalar:
@@ -77,32 +85,19 @@ def _in(binding: Binding, scope: Scope, node: exp.In) -> Scalar:
     only(node, binding.source, "this", "expressions", "query", "negate")
     if node.args.get("query") is not None:
         return _negated_if(binding, bind_in(binding, scope, node), node)
-    if isinstance(node.this, exp.Tuple):
-        rows = [_rows_equal(binding, scope, node.this, item, node) for item in node.expressions]
+    if row_parts(node.this) is not None:
+        rows = [rows_equal(binding, scope, node.this, item, node) for item in node.expressions]
         found = rows[0] if len(rows) == 1 else call(binding, "or", rows, node)
         return _negated_if(binding, found, node)
     values = [binding.expression(scope, part) for part in (node.this, *node.expressions)]
     values = unified(binding, values, [node.this, *node.expressions], "IN list types")
-    if all(isinstance(value, Literal) for value in values[1:]):
+    by_words = values[0].type.kind is not Kind.INTERVAL
+    if by_words and all(isinstance(value, Literal) for value in values[1:]):
         found = call(binding, "in", values, node)
     else:
         tests = [call(binding, "eq", [values[0], value], node) for value in values[1:]]
         found = tests[0] if len(tests) == 1 else call(binding, "or", tests, node)
     return _negated_if(binding, found, node)
-
-
-def _rows_equal(binding: Binding, scope: Scope, left: exp.Tuple, right: exp.Expr, node: exp.Expr) -> Scalar:
-    if not isinstance(right, exp.Tuple) or len(left.expressions) != len(right.expressions):
-        binding.wrong("rows of different sizes cannot be compared", node)
-    sides = zip(left.expressions, right.expressions, strict=True)
-    tests = [call(binding, "eq", [binding.expression(scope, x) for x in pair], node) for pair in sides]
-    return tests[0] if len(tests) == 1 else call(binding, "and", tests, node)
-
-
-def _row_comparison(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
-    only(node, binding.source, "this", "expression")
-    equal = _rows_equal(binding, scope, node.this, node.expression, node)
-    return equal if COMPARISONS[type(node)] == "eq" else negation(binding, equal, node)
 
 
 def _between(binding: Binding, scope: Scope, node: exp.Between) -> Scalar:
@@ -121,8 +116,14 @@ def _within(binding: Binding, value: Scalar, low: Scalar, high: Scalar, node: ex
 
 def _is(binding: Binding, scope: Scope, node: exp.Is) -> Scalar:
     only(node, binding.source, "this", "expression", "negate")
+    parts = row_parts(node.this)
+    if parts is not None and isinstance(node.expression, exp.Null):
+        return row_is_null(binding, scope, parts, node)
     operand = binding.expression(scope, node.this)
     match node.expression:
+        case exp.Null() if operand.type.kind is Kind.RECORD:
+            name = "$row_is_not_null" if node.args.get("negate") else "$row_is_null"
+            return Call(name, (operand,), BOOLEAN)
         case exp.Null():
             if operand.type == UNKNOWN and isinstance(operand, Literal):
                 operand = Literal(operand.value, TEXT)

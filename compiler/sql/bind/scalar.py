@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
 from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified
-from kpg.compiler.sql.bind.composite import bind_composite
+from kpg.compiler.sql.bind.composite import bind_composite, cast_array
 from kpg.compiler.sql.bind.functions import FIELDS, UNITS, aggregate_of, function_of, listed, own_call
 from kpg.compiler.sql.bind.intervals import bind_interval
 from kpg.compiler.sql.bind.literals import (
@@ -158,6 +158,9 @@ def _cast(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
         binding.refuse(construct_name(node), node)
     only(node, binding.source, "this", "to")
     type_ = sql_type(node.to, binding.source)
+    made = cast_array(binding, scope, node.this, type_)
+    if made is not None:
+        return made
     operand = binding.expression(scope, node.this)
     is_text = operand.type.is_text or operand.type == UNKNOWN
     if isinstance(operand, Literal) and isinstance(operand.value, str) and is_text:

@@ -5,8 +5,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.calls import call
+from kpg.compiler.sql.bind.composite import bind_any_element
 from kpg.compiler.sql.bind.functions import COMPARISONS, OPPOSITE
 from kpg.compiler.sql.bind.output import settled_query
+from kpg.compiler.sql.bind.rows import row_parts
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.syntax import only, span_of
 from kpg.compiler.sql.tree import Query, Subquery
@@ -39,13 +41,17 @@ def bind_quantified(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if type(node) not in COMPARISONS:
         binding.refuse("ANY or ALL after anything but a comparison", node)
     comparison, quantifier = COMPARISONS[type(node)], node.expression
+    every = isinstance(quantifier, exp.All) or quantifier.name.lower() == "all"
     if isinstance(quantifier, exp.Anonymous):
         only(quantifier, binding.source, "this", "expressions")
         query = quantifier.expressions[0]
     else:
         only(quantifier, binding.source, "this")
         query = quantifier.this
-    if isinstance(quantifier, exp.All) or quantifier.name.lower() == "all":
+    found = bind_any_element(binding, scope, node, query, every=every)
+    if found is not None:
+        return found
+    if every:
         opposite = _any(binding, scope, node, node.this, OPPOSITE[comparison], query)
         return call(binding, "not", [opposite], node)
     return _any(binding, scope, node, node.this, comparison, query)
@@ -56,7 +62,7 @@ def is_quantifier(node: exp.Expr | None) -> bool:
     match node:
         case exp.Any() | exp.All():
             return True
-        case exp.Anonymous(expressions=[exp.Query() | exp.Values()]):
+        case exp.Anonymous(expressions=[_]):
             return node.name.lower() in ("any", "some", "all")
         case _:
             return False
@@ -72,7 +78,7 @@ def _any(
 ) -> Scalar:
     if not isinstance(right, exp.Query | exp.Values):
         binding.refuse("ANY, ALL or IN over anything but a query", node)
-    operands = left.expressions if isinstance(left, exp.Tuple) else [left]
+    operands = row_parts(left) or [left]
     values = [binding.expression(scope, operand) for operand in operands]
     query = _query(binding, scope, right)
     if len(query.columns) != len(values):

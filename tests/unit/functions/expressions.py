@@ -23,10 +23,12 @@ from kpg.runtime.types import (
     INTEGER,
     INTERVAL_DAY,
     INTERVAL_MONTH,
+    JSONB,
     TEXT,
     TIMESTAMP,
     UNKNOWN,
     Type,
+    array,
     float_to_word,
 )
 from kpg.runtime.types import decimal as decimal_type
@@ -53,6 +55,7 @@ NAMES = {
 }
 UNITS = {"DAY": (INTERVAL_DAY, 86_400_000_000), "MONTH": (INTERVAL_MONTH, 1), "YEAR": (INTERVAL_MONTH, 12)}
 TYPES = {
+    "JSONB": JSONB,
     "INT": INTEGER,
     "BIGINT": BIGINT,
     "VARCHAR": TEXT,
@@ -120,6 +123,9 @@ def bind(node: exp.Expr) -> Scalar:
         case exp.Cast():
             type_ = cast_type(node.to)
             return coerce(bind(node.this), type_)
+        case exp.Array():
+            items = tuple(map(bind, node.expressions))
+            return Call("$array", items, array(items[0].type))
         case exp.Is():
             return is_test(node, "is_not" if node.args.get("negate") else "is")
         case exp.Extract():

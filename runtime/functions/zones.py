@@ -1,0 +1,49 @@
+"""AT TIME ZONE."""
+
+from collections.abc import Callable
+
+from kpg.runtime.functions.registry import Memoized, Overload, Rule, Signature, scalar
+from kpg.runtime.functions.rules import is_unknown
+from kpg.runtime.scalar import Call
+from kpg.runtime.types import INTERVAL, TEXT, TIMESTAMP, TIMESTAMPTZ, Kind, Type
+from kpg.runtime.values.intervals import Interval, span
+from kpg.runtime.values.zones import from_local, to_local, zone
+
+
+def _takes(where: Type, when: Type, result: Type) -> Rule:
+    def rule(types: tuple[Type, ...]) -> Signature | None:
+        if len(types) != 2:
+            return None
+        fits = (types[0].is_text and where.is_text) or types[0].kind is where.kind
+        fits |= is_unknown(types[0]) and where.is_text
+        fits &= types[1].kind is when.kind or (
+            (is_unknown(types[1]) or types[1].kind is Kind.DATE) and when == TIMESTAMPTZ
+        )
+        return Signature((where, when), result) if fits else None
+
+    return rule
+
+
+def _by_name(convert: Callable[..., int]) -> Callable[[Call], Callable[[str, int], int]]:
+    return lambda call: lambda name, word: convert(word, zone(name))
+
+
+def _shifted(sign: int) -> Callable[[Call], Callable[[Interval, int], int]]:
+    return lambda call: lambda offset, word: word + sign * span(offset)
+
+
+scalar(
+    "timezone",
+    "a time zone and a TIMESTAMP or TIMESTAMPTZ",
+    "The instant at which clocks there show a TIMESTAMP; what they show at the instant of a TIMESTAMPTZ.",
+    {
+        "timezone('UTC', TIMESTAMP '2001-02-16 20:38:40')::TEXT": "'2001-02-16 20:38:40+00'",
+        "timezone('America/Denver', timezone('UTC', TIMESTAMP '2001-02-17 01:38:40'))": (
+            "TIMESTAMP '2001-02-16 18:38:40'"
+        ),
+    },
+    Overload(_takes(TEXT, TIMESTAMPTZ, TIMESTAMP), Memoized(_by_name(to_local))),
+    Overload(_takes(TEXT, TIMESTAMP, TIMESTAMPTZ), Memoized(_by_name(from_local))),
+    Overload(_takes(INTERVAL, TIMESTAMPTZ, TIMESTAMP), Memoized(_shifted(1))),
+    Overload(_takes(INTERVAL, TIMESTAMP, TIMESTAMPTZ), Memoized(_shifted(-1))),
+)

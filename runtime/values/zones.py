@@ -1,0 +1,105 @@
+"""Time zones by name, abbreviation or offset, as Postgres takes them."""
+
+import datetime
+import functools
+import re
+import zoneinfo
+from typing import Final
+
+from kpg.runtime.values.words import EPOCH, MICROSECOND
+
+HOURS: Final = {
+    "utc": 0,
+    "gmt": 0,
+    "z": 0,
+    "zulu": 0,
+    "ut": 0,
+    "wet": 0,
+    "bst": 1,
+    "cet": 1,
+    "met": 1,
+    "west": 1,
+    "cest": 2,
+    "eet": 2,
+    "eest": 3,
+    "msk": 3,
+    "jst": 9,
+    "kst": 9,
+    "aest": 10,
+    "est": -5,
+    "edt": -4,
+    "cst": -6,
+    "cdt": -5,
+    "mst": -7,
+    "mdt": -6,
+    "pst": -8,
+    "pdt": -7,
+    "akst": -9,
+    "akdt": -8,
+    "hst": -10,
+}
+"""Abbreviations, which stand for an offset whatever the season."""
+OFFSET: Final = re.compile(r"([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
+POSIX: Final = re.compile(r"<?[a-z]{3,}>?([+-]?)(\d{1,2})(?::(\d{2}))?", re.IGNORECASE)
+
+
+@functools.lru_cache(maxsize=1024)
+def offset(text: str) -> datetime.tzinfo:
+    """The time zone of an offset east of Greenwich, as in ISO 8601; of a name as :func:`zone`."""
+    found = OFFSET.fullmatch(text.strip())
+    return zone(text) if found is None else _fixed(_seconds(*found.groups()))
+
+
+def _seconds(sign: str, hours: str, minutes: str | None, seconds: str | None) -> int:
+    total = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    return -total if sign == "-" else total
+
+
+@functools.lru_cache(maxsize=1024)
+def zone(name: str) -> datetime.tzinfo:
+    """The time zone of a name, abbreviation or, as in POSIX, offset west; ValueError if there is none."""
+    text = name.strip()
+    if text.lower() in HOURS:
+        return _fixed(HOURS[text.lower()] * 3600)
+    found = OFFSET.fullmatch(text)
+    if found is not None:
+        return _fixed(-_seconds(*found.groups()))
+    posix = POSIX.fullmatch(text)
+    if posix is not None:  # whose sign is the other way round
+        sign, hours, minutes = posix.groups()
+        total = int(hours) * 3600 + int(minutes or 0) * 60
+        return _fixed(total if sign == "-" else -total)
+    for known in (text, text.title(), text.upper()):
+        try:
+            return zoneinfo.ZoneInfo(known)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            continue
+    raise ValueError(f"no time zone {name}")
+
+
+def _fixed(seconds: int) -> datetime.tzinfo:
+    if abs(seconds) >= 86_400:
+        raise ValueError("a time zone is less than a day from Greenwich")
+    return datetime.timezone(datetime.timedelta(seconds=seconds))
+
+
+def to_local(word: int, where: datetime.tzinfo) -> int:
+    """What clocks show in a time zone at an instant: TIMESTAMPTZ to TIMESTAMP."""
+    instant = (EPOCH + word * MICROSECOND).replace(tzinfo=datetime.UTC)
+    return (instant.astimezone(where).replace(tzinfo=None) - EPOCH) // MICROSECOND
+
+
+def from_local(word: int, where: datetime.tzinfo) -> int:
+    """The instant at which clocks of a time zone show it: TIMESTAMP to TIMESTAMPTZ.
+
+    Of two such instants the one of standard time; a time that is left out counts on from before.
+    """
+    local = EPOCH + word * MICROSECOND
+    first, second = (local.replace(tzinfo=where, fold=fold) for fold in (0, 1))
+    chosen = first if first.utcoffset() == second.utcoffset() or _is_gap(first) else second
+    return (chosen.astimezone(datetime.UTC).replace(tzinfo=None) - EPOCH) // MICROSECOND
+
+
+def _is_gap(local: datetime.datetime) -> bool:
+    there = local.astimezone(datetime.UTC).astimezone(local.tzinfo)
+    return there.replace(tzinfo=None) != local.replace(tzinfo=None)
