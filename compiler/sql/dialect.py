@@ -101,7 +101,7 @@ class Dialect(Postgres):
             return super()._parse_id_var(any_token, tokens)
 
         JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., exp.Expr]]] = {
-            **PostgresParser.JSON_OPERATORS,
+            **Calls.JSON_OPERATORS,
             TokenType.ARROW: lambda self, this, key: exp.JSONExtract(this=this, expression=key),
             TokenType.DARROW: lambda self, this, key: exp.JSONExtractScalar(this=this, expression=key),
         }

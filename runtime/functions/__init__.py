@@ -6,18 +6,14 @@ the other modules make them. ``rules`` has the typing, ``algorithms`` how aggreg
 
 from kpg.runtime.functions import (
     arithmetic,
-    arrays,
     casts,
     comparison,
     conditional,
     datalog,
     dates,
-    jsons,
     order,
     rounding,
-    rows,
     text,
-    zones,
 )
 from kpg.runtime.functions.aggregates import sum_type
 from kpg.runtime.functions.aggregation import (
@@ -98,9 +94,6 @@ __all__ = [
 
 _DEFINING = (
     arithmetic,
-    arrays,
-    jsons,
-    rows,
     casts,
     comparison,
     conditional,
@@ -109,5 +102,4 @@ _DEFINING = (
     order,
     rounding,
     text,
-    zones,
 )

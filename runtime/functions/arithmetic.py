@@ -1,7 +1,7 @@
 """Numbers: ``+ - * / %``, rounding, powers. Dates and intervals join ``+`` and ``-`` here as well."""
 
-from kpg.runtime.functions import jsons, spans, vectors
 from kpg.runtime.functions import numerics as numeric_code
+from kpg.runtime.functions import spans, vectors
 from kpg.runtime.functions.registry import Composition, Opcode, Overload, Signature, Vector, scalar
 from kpg.runtime.functions.rules import doubles, exact_product, exact_sum, exactly, numbers, numerics
 from kpg.runtime.scalar import Call, Scalar
@@ -126,7 +126,6 @@ scalar(
     Overload(spans.both, spans.SUBTRACT),
     Overload(spans.LATER, spans.MOVED),
     Overload(spans.between, _MINUS),
-    *jsons.WITHOUT,
 )
 
 

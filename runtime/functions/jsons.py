@@ -332,7 +332,13 @@ scalar(
     {"jsonb_concat(CAST('{\"a\": 1}' AS JSONB), CAST('{\"b\": 2}' AS JSONB))::TEXT": '\'{"a": 1, "b": 2}\''},
     Overload(_two(JSONB), Memoized(lambda call: joined)),
 )
-WITHOUT = tuple(
-    Overload(_of_jsonb(_takes(second, JSONB)), Memoized(lambda call: without))
-    for second in (TEXT, INTEGER, TEXTS)
+scalar(
+    "jsonb_delete",
+    "JSONB, and a name, a number or an array of names",
+    "An object without members, or an array without an element: -.",
+    {"jsonb_delete(CAST('{\"a\": 1, \"b\": 2}' AS JSONB), 'a')::TEXT": "'{\"b\": 2}'"},
+    *(
+        Overload(_of_jsonb(_takes(second, JSONB)), Memoized(lambda call: without))
+        for second in (TEXT, INTEGER, TEXTS)
+    ),
 )

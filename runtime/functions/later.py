@@ -9,6 +9,11 @@ from importlib import import_module
 from typing import Final
 
 SCALARS: Final[Mapping[str, str]] = {
+    "arrays": """array_append array_prepend array_cat cardinality array_length array_upper array_lower
+        array_ndims array_dims""",
+    "jsons": """json_get json_get_text json_get_path json_get_path_text contains_all contained_in
+        overlaps_with has_key has_any_key has_all_keys jsonb_concat jsonb_delete json_delete_path""",
+    "zones": "timezone",
     "integers": "gcd lcm factorial whole_quotient width_bucket scale min_scale trim_scale",
     "bits": "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right",
     "regexps": """regexp_like regexp_match regexp_split_to_array regexp_replace regexp_count regexp_instr
@@ -19,6 +24,13 @@ SCALARS: Final[Mapping[str, str]] = {
         sinh cosh tanh asinh acosh atanh degrees radians pi erf erfc""",
 }
 """The names of scalar functions, by module."""
+
+PRIMITIVES: Final[Mapping[str, str]] = {
+    "arrays": """$array $element $slice $slice_marks $any_eq $any_ne $any_lt $any_le $any_gt $any_ge
+        $all_eq $all_ne $all_lt $all_le $all_gt $all_ge""",
+    "rows": "$row $row_field $row_is_null $row_is_not_null",
+}
+"""The names of building blocks that binders make calls of, by module."""
 
 ROWS: Final[Mapping[str, str]] = {
     "elements": """unnest generate_subscripts string_to_table regexp_split_to_table regexp_matches
@@ -42,6 +54,7 @@ AGGREGATES: Final[Mapping[str, str]] = {
 DECLARED: Final = frozenset({"json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset"})
 """The functions that make rows whose columns the call declares."""
 _SCALARS: Final = {name: module for module, names in SCALARS.items() for name in names.split()}
+_PRIMITIVES: Final = {name: module for module, names in PRIMITIVES.items() for name in names.split()}
 _ROWS: Final = {name: module for module, names in ROWS.items() for name in names.split()}
 _AGGREGATES: Final = {name: module for module, names in AGGREGATES.items() for name in names.split()}
 
@@ -66,6 +79,11 @@ def bring_scalar(name: str) -> bool:
     return _brought(_SCALARS.get(name))
 
 
+def bring_primitive(name: str) -> bool:
+    """Define the building block of that name; whether there is one here."""
+    return _brought(_PRIMITIVES.get(name))
+
+
 def bring_rows(name: str) -> bool:
     """Define the function of that name that makes rows; whether there is one here."""
     return _brought(_ROWS.get(name))
@@ -78,7 +96,7 @@ def bring_aggregate(name: str) -> bool:
 
 def bring_all() -> None:
     """Define all functions and aggregates."""
-    for module in (*SCALARS, *ROWS, *AGGREGATES):
+    for module in (*SCALARS, *PRIMITIVES, *ROWS, *AGGREGATES):
         _brought(module)
 
 

@@ -178,7 +178,7 @@ def primitive(name: str, implementation: Implementation) -> None:
 
 def implementation(call: Call) -> Implementation:
     """How a call whose arguments are typed as :func:`resolve` demands is computed."""
-    if call.function in _PRIMITIVES:
+    if call.function in _PRIMITIVES or (call.function[0] == "$" and later.bring_primitive(call.function)):
         return _PRIMITIVES[call.function]
     function = lookup(call.function)
     types = tuple(arg.type for arg in call.args)

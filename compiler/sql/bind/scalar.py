@@ -32,7 +32,7 @@ from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, w
 from kpg.runtime.functions.tables import RowFunction
 from kpg.runtime.functions.text import shown
 from kpg.runtime.scalar import If, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, DATE, INTERVAL, TEXT, TIMESTAMP, UNKNOWN
+from kpg.runtime.types import BOOLEAN, DATE, INTERVAL, JSONB, TEXT, TIMESTAMP, UNKNOWN
 
 COLLATIONS: Final = frozenset({"c", "posix", "ucs_basic", "default"})
 """Orders by code point, which is the one that there is."""
@@ -178,6 +178,8 @@ def _sum(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     only(node, binding.source, "this", "expression")
     sides = [binding.expression(scope, node.this), binding.expression(scope, node.expression)]
     adding = isinstance(node, exp.Add)
+    if sides[0].type == JSONB and not adding:
+        return call(binding, "jsonb_delete", sides, node)
     left, right = reversed(sides) if adding and sides[0].type == INTERVAL else sides
     match left, right:
         case Literal(type=moment), Literal(type=span) if moment in (DATE, TIMESTAMP) and span == INTERVAL:
