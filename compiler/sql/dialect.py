@@ -64,6 +64,10 @@ READ: Final = ("NORMALIZE", "OVERLAY", "SUBSTRING", "TRIM")
 """The calls that have parsers of their own."""
 
 
+QUOTED: Final = (TokenType.HEREDOC_STRING, TokenType.NATIONAL_STRING, TokenType.RAW_STRING)
+"""Other ways to write a text: ``$$it's$$``, ``N'text'``."""
+
+
 class Mutual(exp.Expression):
     """MUTUALLY RECURSIVE: the number of rounds as ``limit``, and whether the loop ``returns`` there."""
 
@@ -88,6 +92,15 @@ class Dialect(Postgres):
             name: parser
             for name, parser in Calls.FUNCTION_PARSERS.items()
             if name not in PLAIN or name in READ
+        }
+
+        PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., exp.Expr | None]]] = {
+            **Calls.PRIMARY_PARSERS,
+            **dict.fromkeys(QUOTED, Calls.PRIMARY_PARSERS[TokenType.STRING]),
+        }
+        STRING_PARSERS: ClassVar[dict[TokenType, Callable[..., exp.Expr | None]]] = {
+            **Calls.STRING_PARSERS,
+            **dict.fromkeys(QUOTED, Calls.STRING_PARSERS[TokenType.STRING]),
         }
 
         def _parse_id_var(

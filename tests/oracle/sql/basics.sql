@@ -12,3 +12,5 @@ select id, (select count(*) from item b where b.price > a.price) from item a;
 /* once */ select 1 / (id - 1) from item where id = 1;
 insert into item values (3, 'again', 1, null);
 select distinct kind from item where since is not null or kind is null;
+select $$it's$$, $tag$a $$ b$tag$, N'text', 'one'
+'two', E'tab\there \x41', U&'\0041x';
