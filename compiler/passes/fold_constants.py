@@ -133,4 +133,5 @@ def _cast(value: int, source: Type, target: Type) -> Literal | None:
 
 def _in_range(value: int, type_: Type) -> Literal | None:
     most = MOST[type_.kind]
-    return Literal(value, type_) if -most <= value <= most else None
+    # A BIGINT's words begin with those that are reserved.
+    return Literal(value, type_) if -most <= value <= most and value > ERROR else None

@@ -126,10 +126,37 @@ def formatter(source: Type) -> Callable[..., str]:
             return lambda value: intervals.shown(intervals.of_microseconds(value))
         case Kind.INTERVAL_MONTH:
             return lambda value: intervals.shown(intervals.Interval(value, 0, 0))
-        case Kind.REAL | Kind.DOUBLE:
-            return str
+        case Kind.REAL:
+            return _real
+        case Kind.DOUBLE:
+            return _double
         case _:
             return str
+
+
+def _double(value: float) -> str:
+    """The fewest digits that tell the number from all others, as Postgres writes them."""
+    return _written(repr(value), 15)
+
+
+def _real(value: float) -> str:
+    import numpy as np
+
+    return _written(np.format_float_scientific(np.float32(value)), 6)
+
+
+def _written(text: str, most: int) -> str:
+    """Without an exponent if there are up to ``most`` digits before the point, or few zeros behind it."""
+    if text[-1] in "fn":
+        return {"inf": "Infinity", "-inf": "-Infinity"}.get(text, "NaN")
+    number = decimals.Decimal(text)
+    exponent = number.adjusted() if number else 0
+    if -4 <= exponent < most:
+        plain = f"{number:f}"
+        return plain.rstrip("0").rstrip(".") if "." in plain else plain
+    sign, digits, _ = number.normalize().as_tuple()
+    first, rest = digits[0], "".join(map(str, digits[1:]))
+    return f"{'-' * sign}{first}{'.' * bool(rest)}{rest}e{exponent:+03d}"
 
 
 def expected(type_: Type) -> str:

@@ -24,6 +24,24 @@ from kpg.compiler.sql.tree import (
 from kpg.runtime.scalar import Column
 
 
+def order_within(node: Node, orders: Mapping[int, tuple[SortKey, ...]]) -> tuple[SortKey, ...]:
+    """The ORDER BY of the one subquery that a FROM is, for a query around it that has none."""
+    own = orders.get(id(node), ())
+    if own:
+        return own
+    match node:
+        case Filter(input=source) | Map(input=source):
+            return order_within(source, orders)
+        case TopK(group=(), order=order):
+            return order
+        case Scan() | Shared() | Rows() | Join() | Group() | GroupingSets() | Distinct() | SetOperation():
+            return ()
+        case TopK() | Expand() | Window():
+            return ()
+        case _:
+            assert_never(node)
+
+
 def input_order(node: Node, orders: Mapping[int, tuple[SortKey, ...]]) -> tuple[SortKey, ...]:
     """The keys: those of an ORDER BY, and where it does not tell, the order in which rows were written.
 

@@ -1,6 +1,7 @@
 """Queries: syntax trees to bound queries, names resolved and every scalar typed."""
 
 from dataclasses import replace
+from itertools import takewhile
 
 from sqlglot import exp
 
@@ -112,7 +113,8 @@ def _common(binding: Binding, scope: Scope, node: exp.Expr) -> Common:
         return Common(name, node.this, renamed, scope, None)
     key = f"with {name} {binding.fresh()}"
     names = (*renamed, *query.names[len(renamed) :])
-    binding.shared[key] = replace(query, names=names, order=())
+    shown = takewhile(lambda sort: sort.column in query.columns, query.order)
+    binding.shared[key] = replace(query, names=names, order=tuple(shown))
     return Common(name, node.this, renamed, scope, key)
 
 

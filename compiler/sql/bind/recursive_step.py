@@ -65,14 +65,22 @@ def objection(binding: Binding, node: Node, name: str, every: bool) -> str | Non
     return next((found for found in below if found is not None), None)
 
 
+def _through_with(binding: Binding, node: Node, name: str) -> bool:
+    others = shared_names(node, binding.subqueries) - {name}
+    return any(_reaches(binding, frozenset((other,)), name) for other in others)
+
+
 def _own_objection(binding: Binding, node: Node, name: str, every: bool) -> str | None:
     """The node itself, if it is such a construct."""
     match node:
         case Shared() if node.name in binding.loops:
             return "another recursive query"
-        case Join(kind=kind, right=right):
-            outer = kind == "full" or (kind == "left" and depends(binding, right, name))
-            return "an outer join" if outer else None
+        case Join(kind=kind, left=left, right=right):
+            if kind == "full" or (kind == "left" and depends(binding, right, name)):
+                return "an outer join"
+            twice = depends(binding, left, name) and depends(binding, right, name)
+            # Postgres joins the rows of one round only; where it reads them once, through a WITH, it does so.
+            return "a join with itself through WITH" if twice and _through_with(binding, node, name) else None
         case Group(ids=ids):
             return "an aggregate" if ids else "GROUP BY" if every else None
         case GroupingSets():

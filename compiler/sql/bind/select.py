@@ -10,7 +10,7 @@ from kpg.compiler.sql.bind.columns import as_columns
 from kpg.compiler.sql.bind.from_clause import bind_from
 from kpg.compiler.sql.bind.functions import OUTPUT_NAMES
 from kpg.compiler.sql.bind.group import Grouping, Item, Keys, bind_keys, grouped
-from kpg.compiler.sql.bind.input_order import input_order
+from kpg.compiler.sql.bind.input_order import input_order, order_within
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.row_functions import expanded, taken
@@ -64,6 +64,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     distinct_on = _distinct_on(binding, inner, items, node)
     order = _order_scalars(binding, inner, items, node)
     expansions = inner.expansions or Expansions()
+    kept_order = order_within(source, scope.orders)
     if node.args.get("group") is not None or collector.all_ids or kept is not None:
         source, expansions = _before_groups(binding, source, keys, expansions)
         grouping = Grouping(binding, inner, keys, source)
@@ -77,7 +78,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
             expansions.calls[place] = replace(call, args=over)
         qualified = tuple(grouping.over_groups(scalar, node) for scalar in qualified)
         over_groups(windows, grouping, node)
-        source = grouped(binding, source, keys, collector)
+        source, kept_order = grouped(binding, source, keys, collector), ()
         if kept is not None:
             source = Filter(source, conjuncts(kept))
     if windows.calls:
@@ -85,7 +86,10 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     if qualified:
         source = Filter(source, qualified)
     source = expanded(source, expansions)
-    return _output(binding, source, items, order, distinct_on, node)
+    query, ordering = _output(binding, source, items, order, distinct_on, node)
+    if order or windows.calls or node.args.get("distinct") is not None:
+        return query, ordering
+    return query, kept_order
 
 
 def _before_groups(

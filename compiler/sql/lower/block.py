@@ -74,7 +74,8 @@ def lower_block(ctx: Lowering, block: Block, outer: Lowered | None, needed: Ids)
     subqueries = ctx.resolved.subqueries
     plain = [p for p in block.predicates if not has_subquery(ctx, p)]
     nested = [p for p in block.predicates if has_subquery(ctx, p)]
-    wanted = needed.union(*(used(p, subqueries) for p in block.predicates))
+    lateral = (free(leaf, subqueries) for leaf in block.leaves)
+    wanted = needed.union(*(used(p, subqueries) for p in block.predicates), *lateral)
     parts: list[Lowered] = []
     for leaf in block.leaves:
         parts = _add_leaf(ctx, parts, leaf, plain, outer, wanted)
