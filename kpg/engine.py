@@ -21,7 +21,7 @@ from kpg.journal import Journal, Mark
 from kpg.notifications import Notification, Notifications
 from kpg.planning import LiveStatistics, Planned
 from kpg.result import Result
-from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.local import local_executor
 from kpg.runtime.plan import Plan
@@ -47,6 +47,9 @@ class Client(Protocol):
 
     def drop(self) -> None:
         """Give everything up."""
+
+    def place(self, error: DataError) -> None:
+        """Give an error that has no place in a text its place, if it is here that it came from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +171,11 @@ class Engine(Following):
             with self._interrupt:
                 step()
                 self.notifications.add(self._news())
-        except BaseException:
+        except BaseException as error:
             self.notifications.deliver()
+            if isinstance(error, DataError):
+                for client in self.dataflows.values():
+                    client.place(error)
             raise
 
     def note_uses(self, label: str, uses: frozenset[str]) -> None:

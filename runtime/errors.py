@@ -33,15 +33,17 @@ class Span:
         """The place of the start in its line, from 1."""
         return self.start - self.source.rfind("\n", 0, self.start)
 
-    def excerpt(self) -> str:
-        """The line that holds the span's start, with carets under the span.
+    def excerpt(self, *, column: bool = False) -> str:
+        """The line that holds the span's start, with carets under the span, and its number.
 
-        Of a long line, only what surrounds the start, with … where something is left out.
+        Of a long line, only what surrounds the start, with … where something is left out. With ``column``,
+        the number of the line is followed by that of the column.
         """
         line_start = self.source.rfind("\n", 0, self.start) + 1
         line_end = self.source.find("\n", self.start)
         line_end = len(self.source) if line_end < 0 else line_end
-        prefix = f"{self.file} line {self.line}: ".lstrip()
+        place = f"{self.line}:{self.column}" if column else f"{self.line}"
+        prefix = f"{self.file} line {place}: ".lstrip()
         first, last = line_start, line_end
         if line_end - line_start > MOST_SHOWN:
             first = max(line_start, min(self.start - BEFORE, line_end - MOST_SHOWN))
@@ -82,6 +84,9 @@ class DatabaseError(Error):
 class DataError(DatabaseError):
     """A value is wrong: overflow, division by zero, a bad cast, a scalar subquery with two rows."""
 
+    operation: object = None
+    """The scalar that failed while rows were computed, by which the text's place is found."""
+
 
 class IntegrityError(DatabaseError):
     """A constraint is violated: duplicate key, NULL in a NOT NULL column, delete of an absent row."""
@@ -113,9 +118,9 @@ class Diagnostic:
         """The message, the place with a caret under it, the notes and the hint."""
         parts = [f"{self.severity}: {self.message}" if self.severity != "error" else self.message]
         if self.span is not None:
-            parts.append(self.span.excerpt())
+            parts.append(self.span.excerpt(column=True))
         for text, span in self.notes:
-            parts.append(text if span is None else f"{text}\n{span.excerpt()}")
+            parts.append(text if span is None else f"{text}\n{span.excerpt(column=True)}")
         if self.hint is not None:
             parts.append(f"hint: {self.hint}")
         return "\n".join(parts)

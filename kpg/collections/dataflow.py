@@ -28,7 +28,7 @@ from kpg.reading import Reader
 from kpg.runtime import plan
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.errors import InterfaceError
+from kpg.runtime.errors import DataError, InterfaceError
 from kpg.runtime.executor import Installation
 from kpg.runtime.plan import Ref, user
 from kpg.runtime.types import NULL, Schema
@@ -163,6 +163,9 @@ class Dataflow:
         """
         self.check()
         self._engine.advance()
+
+    def place(self, error: DataError) -> None:
+        """Operations of a dataflow are in no text."""
 
     def retire(self) -> None:
         """Close the outputs that can never change again; exports and arrangements keep what they have."""

@@ -15,6 +15,7 @@ from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering import Lowering, lowering
 from kpg.datalog import facts
 from kpg.datalog.files import load
+from kpg.datalog.placing import placed
 from kpg.datalog.planning import definition, rounds, table_schema, view_schema
 from kpg.datalog.strata import InstalledStrata, is_deep, keys_of
 from kpg.engine import Engine
@@ -63,7 +64,7 @@ class Relations:
     def add(self, rows: Mapping[str, facts.Words], folder: str | None) -> None:
         """Add tables with these rows and those of files, and views: all, or nothing has changed."""
         self.engine.refuse_in_transaction("installing a Datalog program")
-        with ExitStack() as undo:
+        with ExitStack() as undo, placed(self.program):
             undo.callback(self.remove)
             self._add_tables()
             with self.engine.transactions.statement(changes=True):
@@ -108,6 +109,10 @@ class Relations:
         kept = self.kept
         if name in kept:
             return
+        with placed(self.program):
+            self._keep(name, kept)
+
+    def _keep(self, name: str, kept: frozenset[str]) -> None:
         plan = self.strata.plan(name, self.engine.catalog, kept)
         # Found here, where the definition is at hand, lest each reader write it out to find them.
         found = (tuple(sorted(key)) for key in unique_keys(plan.rel))

@@ -16,6 +16,7 @@ from kpg.datalog import facts
 from kpg.datalog.answering import Question
 from kpg.datalog.goal import Goal
 from kpg.datalog.installing import GOAL, Relations, carried
+from kpg.datalog.placing import place
 from kpg.datalog.planning import definition, plan_rows, planned
 from kpg.datalog.proof import Absence, Explainer, Proof
 from kpg.datalog.query_form import QueryForm
@@ -23,7 +24,7 @@ from kpg.engine import Engine
 from kpg.notifications import Notification
 from kpg.result import Result, Rows
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.errors import Diagnostic, InterfaceError, ProgrammingError
+from kpg.runtime.errors import DataError, Diagnostic, InterfaceError, ProgrammingError
 from kpg.table import Table
 from kpg.view import View
 
@@ -330,3 +331,7 @@ class Program:
 
     def retire(self) -> None:
         """Tables can always change."""
+
+    def place(self, error: DataError) -> None:
+        """An operation of a rule that failed is in the program's text."""
+        place(error, self.checked.program)

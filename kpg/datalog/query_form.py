@@ -17,10 +17,11 @@ from kpg.datalog.acyclic import Acyclic
 from kpg.datalog.answer_cache import AnswerCache, Kept, Remembered
 from kpg.datalog.answering import Answering, Question, Seed
 from kpg.datalog.guard import LEAST, SHARE, Guard
+from kpg.datalog.placing import place, placed
 from kpg.engine import Engine
 from kpg.feed import Feed
 from kpg.notifications import Notification
-from kpg.runtime.errors import DatabaseError
+from kpg.runtime.errors import DatabaseError, DataError
 from kpg.table import Table
 
 Words = NDArray[np.int64]
@@ -35,8 +36,10 @@ TRIMMED: Final = 16
 """Questions after which that is looked at."""
 PATIENCE: Final = 32
 """Commits after which one that was not asked for again is given up."""
-SAMPLES: Final = frozenset(2 * 4**n for n in range(16))
-"""Of so many questions the last is asked once more, to see what it demands."""
+SAMPLES: Final = frozenset(8 * 4**n for n in range(15))
+"""Of so many questions the last is asked once more, to see what it demands. That costs as much as the
+answer, and all answers, if they are computed then, as much as several: so not before several were asked.
+"""
 
 
 class Listener(Protocol):
@@ -90,7 +93,8 @@ class QueryForm:
     def install(self) -> None:
         """Make the dataflow now rather than with the first question."""
         try:
-            self._answering.install()
+            with placed(self._question.program):
+                self._answering.install()
         except BaseException:
             self.drop()
             raise
@@ -159,6 +163,10 @@ class QueryForm:
 
     def answer(self, seed: Seed) -> Rows:
         """The answers to a seed, which nobody need have asked for; between transactions only."""
+        with placed(self._question.program):
+            return self._answered(seed)
+
+    def _answered(self, seed: Seed) -> Rows:
         if not self._answering.has_seeds:
             return self._answering.rows()
         if self._demands[seed]:
@@ -296,6 +304,10 @@ class QueryForm:
 
     def retire(self) -> None:
         """Tables can always change."""
+
+    def place(self, error: DataError) -> None:
+        """An operation of the rules that failed is in their program's text."""
+        place(error, self._question.program)
 
     def _tidy(self) -> None:
         if not self.closed and self._engine.transactions.idle:

@@ -60,6 +60,16 @@ BUILT: Final = {"$array": ("ARRAY[", "]"), "$row": ("ROW(", ")"), "$element": ("
 SPELT: Final = {"in": "IN", "cast": "CAST", "similar_to": "SIMILAR TO"}
 
 
+OF_RULES: Final = {
+    "$full_match": "match",
+    "$quotient": "/",
+    "$six_places": "to_string",
+    "$whole_number": "to_number",
+    "$wrap_power": "power",
+}
+"""What Datalog's users call primitives; others as they are without the mark."""
+
+
 def spelling(name: str) -> str:
     """A function's name as SQL writes it: operators by their symbol, ``extract_day`` as ``EXTRACT(DAY)``."""
     if name.startswith("extract_"):
@@ -125,7 +135,8 @@ def _call(function: str, inner: list[str], plain: list[str]) -> str:
         return f"{PREFIX[function]}{inner[0]}"
     if function.startswith("extract_"):
         return f"EXTRACT({function.removeprefix('extract_').upper()} FROM {plain[0]})"
-    return f"{function}({', '.join(plain)})"
+    name = OF_RULES.get(function, shown(function).removeprefix("$"))
+    return f"{name}({', '.join(plain)})"
 
 
 def literal_text(literal: Literal) -> str:

@@ -69,7 +69,11 @@ def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
 
     plain = _plain(scalar)
     if isinstance(plain, Call) and isinstance(plain.function, Named):
-        return _of_own(plain, [value(part) for part in plain.args], context, row)
+        of_own = _of_own(plain, [value(part) for part in plain.args], context, row)
+        of_own.operation = scalar
+        return of_own
+    if isinstance(plain, Call) and plain.function == "$unsigned":
+        return _below_zero(scalar, sql_text(plain.args[0], value, fetched), value(plain.args[0]))
     if isinstance(plain, Call) and plain.stored:
         (part,) = plain.args
         what = f'value out of range for column "{plain.stored}" {plain.type}'
@@ -79,7 +83,15 @@ def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
     values = [f"{sql_text(child, value, fetched)} is {value(child)}" for child in operands]
     where = sql_text(plain, value, fetched)
     detail = f" ({', '.join(values)})" if values else ""
-    return DataError(f"{_kind(scalar, context, row)} in {where}{detail}", hint=_hint(scalar, context, row))
+    made = DataError(f"{_kind(scalar, context, row)} in {where}{detail}", hint=_hint(scalar, context, row))
+    made.operation = scalar
+    return made
+
+
+def _below_zero(scalar: Scalar, where: str, shown_value: str) -> DataError:
+    made = DataError(f"{where} is {shown_value}, which is no unsigned number")
+    made.operation = scalar
+    return made
 
 
 def _of_own(call: Call, shown_args: list[str], context: Context, row: Words) -> DataError:

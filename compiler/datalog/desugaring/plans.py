@@ -39,7 +39,7 @@ def orders(plan: ast.Plan | None, body: Sequence[Literal], diagnostics: Diagnost
 def check_versions(
     relations: Mapping[str, Relation], rules: Sequence[Rule], diagnostics: Diagnostics
 ) -> None:
-    """Warns of plans for versions that a rule does not have: one for each atom that is recursive with it."""
+    """Notes plans for versions that a rule does not have: one for each atom that is recursive with it."""
     if not any(rule.plan for rule in rules):
         return
     for stratum in strata(relations, rules):
@@ -54,4 +54,4 @@ def _check_versions(rule: Rule, members: Iterable[str], diagnostics: Diagnostics
         if version >= max(1, count):
             message = f"a plan for version {version}, but the rule has {plural(count, 'recursive atom')}"
             hint = "version v orders what the changes of the v-th recursive atom, from 0 on, are joined with"
-            diagnostics.warning("plan", message, rule.span, hint=hint)
+            diagnostics.error("plan", message, rule.span, hint=hint)

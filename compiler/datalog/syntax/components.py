@@ -11,6 +11,7 @@ from typing import assert_never
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.diagnostics import Diagnostics, given, plural
 from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.clashes import check_clashes, check_unused
 from kpg.compiler.datalog.syntax.rename import Renaming, rename, same
 from kpg.runtime.records import dataclass
 
@@ -67,7 +68,10 @@ def instantiate(program: ast.Module, diagnostics: Diagnostics) -> ast.Module:
     run = _Instantiation(diagnostics)
     scope = _Scope(None, "")
     run.declare(program.statements, scope)
-    return ast.Module(tuple(run.expand(program.statements, scope, 0)))
+    expanded = tuple(run.expand(program.statements, scope, 0))
+    check_clashes(program.statements, diagnostics)
+    check_unused(program.statements, scope.components, frozenset(), diagnostics)
+    return ast.Module(expanded)
 
 
 @dataclass(slots=True)

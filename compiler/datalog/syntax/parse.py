@@ -22,6 +22,8 @@ BOUNDARY = re.compile(
     r'"(?:[^"\\\n]|\\.)*"|(?P<end>\.(?=\s|$|[^\w."]))|(?P<directive>\.(?:decl|type|number_type|symbol_type|input|output|printsize|'
     r"limitsize|comp|init|override|pragma|query|functor|lattice|extern|iterative)\b)|(?P<open>\{)|(?P<close>\})"
 )
+BRACKET = re.compile(r'"(?:[^"\\\n]|\\.)*"|[(\[{}\])]')
+CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 SPELLING = {
     "IDENT": "a name",
     "QUALIFIED": "a name",
@@ -49,12 +51,35 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.Module:
         try:
             tree = _parser().parse(text)
         except UnexpectedInput as error:
+            if _is_at_end(error) and (place := _unclosed(text)) is not None:
+                message = f'"{text[place]}" is not closed'
+                diagnostics.error("syntax", message, source.span(place, place + 1))
+                return ast.Module(())
             start, end = _note(error, text, source, diagnostics)
             begin, finish = _statement(text, start, end)
             text = text[:begin] + re.sub(r"[^\n]", " ", text[begin:finish]) + text[finish:]
         else:
             return Builder(source, diagnostics).program(tree)
     return ast.Module(())
+
+
+def _is_at_end(error: UnexpectedInput) -> bool:
+    match error:
+        case UnexpectedToken(token=Token(type="$END")) | UnexpectedEOF():
+            return True
+        case _:
+            return False
+
+
+def _unclosed(text: str) -> int | None:
+    """The place of the first bracket, of those around the end of the text."""
+    places: list[int] = []
+    for found in BRACKET.finditer(text):
+        if found[0] in CLOSED_BY:
+            places.append(found.start())
+        elif places and found[0] == CLOSED_BY[text[places[-1]]]:
+            places.pop()
+    return places[0] if places else None
 
 
 def _note(error: UnexpectedInput, text: str, source: Source, diagnostics: Diagnostics) -> tuple[int, int]:
@@ -64,6 +89,11 @@ def _note(error: UnexpectedInput, text: str, source: Source, diagnostics: Diagno
             start = max(0, len(text.rstrip()) - 1)
             end = start + 1
             message = "syntax error at the end of the text"
+        case UnexpectedToken(token=token) if token.startswith(".") and "_DOT" in (error.accepts or ()):
+            start, end = int(token.start_pos or 0), int(token.end_pos or 0)
+            message = f'a "." is missing before "{token}"'
+            diagnostics.error("syntax", message, source.span(start, end))
+            return start - 1, start
         case UnexpectedToken(token=token):
             start, end = int(token.start_pos or 0), int(token.end_pos or 0)
             message = f'syntax error at "{token}"'
@@ -105,6 +135,7 @@ def _spelling(name: str) -> str:
         "SHIFT": "an operator",
         "TIMES": "an operator",
         "CAT": "an operator",
+        "_DOT": '"."',
     }
     if name in words or pattern.type == "re":
         return words.get(name, name.lower().replace("_", " "))

@@ -189,6 +189,11 @@ class _Declaring:
                 kind = TypeKind(Domain.ADT, TEXT, name)
             case ast.Subtype(base=base):
                 kind = self._reference(base, (*through, name))
+                if kind.structure:
+                    what = "record" if kind.domain is Domain.RECORD else "ADT"
+                    message = f"{name} cannot be a subtype of {base.name}, a type of {what}s"
+                    hint = f"another name for it is .type {name} = {base.name}"
+                    self.diagnostics.error("type", message, base.name.span, hint=hint)
                 self.table.bases[name] = self.spelled(base)
             case ast.UnionType(members=members):
                 kind = self._union(declaration, members, (*through, name))

@@ -62,7 +62,7 @@ def test_wrong_programs_install_nothing(db: Database) -> None:
     with pytest.raises(DatalogError) as caught:
         db.datalog(CLOSURE + "tc(x, y) :- edge(x).\nodd(1).", filename="paths.dl")
     assert [one.code for one in caught.value.diagnostics if one.severity == "error"] == ["arity", "undefined"]
-    assert "paths.dl line 7: tc(x, y) :- edge(x)." in str(caught.value) and "^" in str(caught.value)
+    assert "paths.dl line 7:13: tc(x, y) :- edge(x)." in str(caught.value) and "^" in str(caught.value)
     assert everything(db) == before
 
 

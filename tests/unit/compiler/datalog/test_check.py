@@ -36,13 +36,13 @@ def test_the_error_is_a_programming_error_at_the_first_place() -> None:
     ]
     assert str(error) == (
         "ungrounded variable y\n"
-        "prog.dl line 2: p(y) :- p(x).\n"
-        "                  ^\n"
+        "prog.dl line 2:3: p(y) :- p(x).\n"
+        "                    ^\n"
         "hint: every variable has to occur in a positive atom, or be equal to what is bound\n"
         "\n"
         "relation q is not defined\n"
-        "prog.dl line 3: q(1).\n"
-        "                ^"
+        "prog.dl line 3:1: q(1).\n"
+        "                  ^"
     )
 
 
