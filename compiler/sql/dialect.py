@@ -48,10 +48,11 @@ def _plain_calls() -> dict[str, Callable[[list[exp.Expr]], exp.Anonymous]]:
     needs two arguments: DISTINCT takes all for one.
     """
     classes = exp.FUNCTION_BY_NAME.items()
+    named = {name: kind for name, kind in classes if issubclass(kind, exp.AggFunc)}
     own = {
-        name for name, kind in classes if issubclass(kind, exp.AggFunc) and sum(kind.arg_types.values()) < 2
+        name for name, kind in named.items() if sum(kind.arg_types.values()) < 2 and name in kind.sql_names()
     }
-    own |= Calls.FUNCTION_PARSERS.keys()
+    own |= Calls.FUNCTION_PARSERS.keys() - {"JSON_AGG"}
     names = set(function_names().difference(SYNTAX))
     names |= {name for name in aggregate_names() if name.upper() not in own}
     names |= row_function_names()

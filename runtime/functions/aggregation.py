@@ -178,6 +178,10 @@ class AggregateFunction:
     in the order of their operands, ascending.
     """
     form: Form = Form.PLAIN
+    keeps_nulls: bool = False
+    """Whether rows count in which the operand is NULL: there is a first operand then, true or, of a row that
+    does not count, NULL.
+    """
 
     @property
     def order_sensitive(self) -> bool:

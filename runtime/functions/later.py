@@ -42,7 +42,8 @@ ROWS: Final[Mapping[str, str]] = {
 """The names of functions that make rows, by module."""
 
 AGGREGATES: Final[Mapping[str, str]] = {
-    "gathered": "string_agg",
+    "gathered": """string_agg array_agg list json_agg jsonb_agg json_object_agg jsonb_object_agg first last
+        arg_min min_by arg_max max_by product""",
     "ordered_sets": """percentile_cont percentile_disc mode median quantile_cont rank dense_rank percent_rank
         cume_dist""",
     "statistics": """$comoment stddev stddev_samp stddev_pop variance var_samp var_pop corr covar_pop

@@ -18,17 +18,43 @@ from kpg.runtime.functions.registry import Signature
 from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
-from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, Type, float_to_word
+from kpg.runtime.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    INTERVAL,
+    Kind,
+    Type,
+    array,
+    float_to_word,
+)
+
+INTERVALS = (Kind.INTERVAL, Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH)
 
 
 def _is_number(type_: Type) -> bool:
     return type_.is_numeric or is_unknown(type_)
 
 
-def _continuous(types: Types) -> Signature | None:
-    if len(types) != 2 or not all(map(_is_number, types)):
+def _fractions(type_: Type) -> Type | None:
+    """The type of a direct argument: a fraction, or an array of fractions."""
+    if type_.kind is Kind.ARRAY:
+        return array(DOUBLE) if _is_number(type_.parts[0]) else None
+    return DOUBLE if _is_number(type_) else None
+
+
+def _percentile(value: Type, types: Types) -> Signature | None:
+    direct = _fractions(types[1])
+    if direct is None:
         return None
-    return Signature((DOUBLE, DOUBLE), DOUBLE)
+    return Signature((value, direct), array(value) if direct.kind is Kind.ARRAY else value)
+
+
+def _continuous(types: Types) -> Signature | None:
+    if len(types) != 2 or not (_is_number(types[0]) or types[0].kind in INTERVALS):
+        return None
+    return _percentile(DOUBLE if _is_number(types[0]) else INTERVAL, types)
 
 
 def _double_only(types: Types) -> Signature | None:
@@ -36,7 +62,7 @@ def _double_only(types: Types) -> Signature | None:
 
 
 def _discrete(types: Types) -> Signature | None:
-    return Signature((types[0], DOUBLE), types[0]) if len(types) == 2 and _is_number(types[1]) else None
+    return _percentile(types[0], types) if len(types) == 2 else None
 
 
 def _one(types: Types) -> Signature | None:

@@ -8,12 +8,17 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from itertools import accumulate
+from typing import Final
 
 from kpg.runtime.functions.aggregation import Algorithm, Direction, Rows, Types, Value
 from kpg.runtime.functions.algorithms import rank
+from kpg.runtime.types import Kind
 
 Operands = tuple[Value, ...]
+COMPARABLE: Final = (bool, int, float, str, Decimal)
 InOrder = Callable[[Rows], Value]
 
 
@@ -39,16 +44,19 @@ def _sorted(rows: Rows, place: int, direction: Direction) -> Rows:
     """The rows by one operand, those that agree on it as they were."""
     nulls = [row for row in rows if row[0][place] is None]
     known = [row for row in rows if row[0][place] is not None]
-    known.sort(key=lambda row: rank(row[0][place]), reverse=direction.descending)
+    known.sort(key=lambda row: key_of(row[0][place]), reverse=direction.descending)
     return nulls + known if direction.nulls_first else known + nulls
 
 
 def _by_operands(rows: Rows) -> Rows:
-    return sorted(rows, key=lambda row: tuple((value is None, *_ranked(value)) for value in row[0]))
+    return sorted(rows, key=lambda row: tuple((value is None, key_of(value)) for value in row[0]))
 
 
-def _ranked(value: Value) -> tuple[bool, Value]:
-    return (False, 0) if value is None else rank(value)
+def key_of(value: Value) -> Value:
+    """What values of a type are ordered by; those that Python cannot compare by their text, somehow."""
+    if value is None:
+        return 0
+    return rank(value) if isinstance(value, COMPARABLE) else repr(value)
 
 
 def _over_rows(finish: InOrder, put: Callable[[Rows], Rows]) -> Algorithm:
@@ -99,30 +107,52 @@ def median(types: Types) -> InOrder:
 
 
 def continuous(types: Types) -> InOrder:
-    """The value at a fraction of the way from the first double to the last, between two if it is there."""
+    """The value at a fraction of the way from the first to the last, between two if it is there."""
+    between = _between_intervals if types[0].kind is Kind.INTERVAL else _between
 
-    def finish(rows: Rows) -> float | None:
-        fraction = _fraction(rows)
-        if fraction is None:
-            return None
-        ends = _ends(rows)
+    def at(rows: Rows, ends: list[int], fraction: float) -> Value:
         place = fraction * (ends[-1] - 1)
         low = math.floor(place)
         left, right = _at(rows, ends, low), _at(rows, ends, math.ceil(place))
-        return float(left if left == right else left + (place - low) * (right - left))
+        return left if left == right else between(left, right, place - low)
 
-    return finish
+    return _at_fractions(types, at)
+
+
+def _between(left: float, right: float, share: float) -> float:
+    return left + share * (right - left)
+
+
+def _between_intervals(left: Value, right: Value, share: float) -> Value:
+    from kpg.runtime.values import intervals
+
+    distance = intervals.made(*(Fraction(b - a) for a, b in zip(left, right, strict=True)))
+    step = intervals.scaled(distance, share)
+    return intervals.made(*(Fraction(a + b) for a, b in zip(left, step, strict=True)))
 
 
 def discrete(types: Types) -> InOrder:
     """The first value at or after a fraction of all."""
+    return _at_fractions(
+        types, lambda rows, ends, fraction: _at(rows, ends, max(math.ceil(fraction * ends[-1]), 1) - 1)
+    )
 
-    def finish(rows: Rows) -> Value:
-        fraction = _fraction(rows)
+
+def _at_fractions(types: Types, at: Callable[[Rows, list[int], float], Value]) -> InOrder:
+    """What is at the direct argument, which is the same in all rows: a fraction or an array of fractions."""
+
+    def one(rows: Rows, ends: list[int], fraction: float | None) -> Value:
         if fraction is None:
             return None
-        ends = _ends(rows)
-        return _at(rows, ends, max(math.ceil(fraction * ends[-1]), 1) - 1)
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"percentile value {fraction:g} is not between 0 and 1")
+        return at(rows, ends, fraction)
+
+    def finish(rows: Rows) -> Value:
+        direct, ends = rows[0][0][1], _ends(rows)
+        if types[1].kind is not Kind.ARRAY or direct is None:
+            return one(rows, ends, direct)
+        return direct._replace(items=tuple(one(rows, ends, fraction) for fraction in direct.items))
 
     return finish
 
@@ -134,20 +164,12 @@ def most_frequent(types: Types) -> InOrder:
         counts: dict[Value, int] = {}
         values: dict[Value, Value] = {}
         for operands, times in rows:
-            key = rank(operands[0])
+            key = key_of(operands[0])
             counts[key] = counts.get(key, 0) + times
             values.setdefault(key, operands[0])
         return values[max(counts, key=counts.__getitem__)]
 
     return finish
-
-
-def _fraction(rows: Rows) -> float | None:
-    """The direct argument, which is the same in all rows; ValueError if it is no fraction."""
-    fraction: float | None = rows[0][0][1]
-    if fraction is not None and not 0 <= fraction <= 1:
-        raise ValueError(f"percentile value {fraction:g} is not between 0 and 1")
-    return fraction
 
 
 def _ends(rows: Rows) -> list[int]:

@@ -50,8 +50,15 @@ def _evaluator(aggregate: BasicAggregate, dictionary: Dictionary) -> Evaluate:
     algorithm = algorithm_of(function, aggregate.argument_types, aggregate.order)
     operands = tuple(zip(aggregate.arguments, aggregate.argument_types, strict=True))
 
+    first_key = len(operands) - len(aggregate.order)
+
     def evaluate(rows: Words, counts: Words) -> int:
-        columns = [values_of(rows[place], type_, dictionary) for place, type_ in operands]
+        columns = [
+            dictionary.decode(rows[column])
+            if place >= first_key and type_.is_interned  # strings are in order as values are
+            else values_of(rows[column], type_, dictionary)
+            for place, (column, type_) in enumerate(operands)
+        ]
         try:
             value = aggregated(algorithm, zip(zip(*columns, strict=True), counts.tolist(), strict=True))
         except (ValueError, ArithmeticError) as error:

@@ -117,6 +117,8 @@ def _plain(binding: Binding, scope: Scope, node: exp.Expr, called: Called) -> Op
     if function.takes_rows and others:
         binding.wrong(f"{called.shown} takes one argument", node)
     args = [settled(binding.expression(scope, arg)) for arg in (operand, *others)]
+    if function.keeps_nulls:
+        args = [Literal(1, BOOLEAN), *args]
     return Operands(args, distinct, keys, order)
 
 
