@@ -184,6 +184,8 @@ ELSEWHERE: dict[str, str] = {
     "runtime/functions/aggregation.py": AGGREGATES,
     "runtime/functions/algorithms.py": AGGREGATES,
     "runtime/functions/gathered.py": AGGREGATES,
+    "runtime/values/tojson.py": "oracle/sql/aggregates_gathered.sql",
+    "runtime/functions/numeric_spreads.py": AGGREGATES,
     "runtime/functions/ordered_sets.py": AGGREGATES,
     "runtime/functions/sequences.py": AGGREGATES,
     "runtime/functions/statistics.py": AGGREGATES,

@@ -5,8 +5,8 @@ from kpg.runtime.functions.aggregation import (
     Accumulable,
     AccumulatorKind,
     AggregateFunction,
-    Basic,
     Composed,
+    Folded,
     Hierarchical,
     Part,
     Trend,
@@ -149,7 +149,7 @@ for _name, _mean_of in (("$interval_sum", False), ("$interval_avg", True)):
             {},
             _interval,
             algorithms.over_intervals(mean=_mean_of),
-            Basic(),
+            Folded(),
         )
     )
 for _name, _finish in (("$sum", algorithms.numeric_total), ("$avg", algorithms.numeric_mean)):
@@ -161,7 +161,7 @@ for _name, _finish in (("$sum", algorithms.numeric_total), ("$avg", algorithms.n
             {},
             _numeric,
             algorithms.over_numerics(_finish),
-            Basic(),
+            Folded(),
         )
     )
 for _name in ("avg", "mean"):

@@ -1,5 +1,7 @@
 """Aggregates that gather their values, one entry each: joined texts, arrays, JSON, the first and the last."""
 
+import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -125,32 +127,47 @@ def _fits_array(types: Types) -> Type | None:
     return array(types[0])
 
 
-_Entry = tuple[
-    str, str, str, dict[str, str], Callable[[Types], Signature | None], Callable[[Types], sequences.InOrder]
-]
+def _same(types: Types) -> Type:
+    return types[0]
+
+
+def _json(types: Types) -> Type:
+    return JSON
+
+
+def _jsonb(types: Types) -> Type:
+    return JSONB
+
+
+_ARRAY = {"(1), (NULL), (1)": "'{1,1,NULL}'::INT[]"}
+_LIST = {"(1), (NULL), (1)": "'[1, 1, null]'", "('a')": "'[\"a\"]'"}
+_OBJECT = {"('a', 1), ('b', NULL)": '\'{ "a" : 1, "b" : null }\''}
+_JSONB_OBJECT = {"('a', 1), ('b', NULL)": '\'{"a": 1, "b": null}\''}
+_Examples = dict[str, str]
+_Entry = tuple[str, str, str, _Examples, Rule, Callable[[Types], sequences.InOrder]]
 _GATHERED: tuple[_Entry, ...] = (
-    ("array_agg", "a value", "The values as an array.", {}, _present(_fits_array), arrayed),
-    ("list", "a value", "The values as an array.", {}, _present(_fits_array), arrayed),
-    ("json_agg", "a value", "The values as a JSON array.", {}, _present(lambda types: JSON), json_list),
-    ("jsonb_agg", "a value", "The values as a JSONB array.", {}, _present(lambda types: JSONB), jsonb_list),
+    ("array_agg", "a value", "The values as an array.", _ARRAY, _present(_fits_array), arrayed),
+    ("list", "a value", "The values as an array.", _ARRAY, _present(_fits_array), arrayed),
+    ("json_agg", "a value", "The values as a JSON array.", _LIST, _present(_json), json_list),
+    ("jsonb_agg", "a value", "The values as a JSONB array.", _LIST, _present(_jsonb), jsonb_list),
     (
         "json_object_agg",
         "a key and a value",
         "Keys and values as a JSON object.",
-        {},
-        _present(lambda types: JSON, 2),
+        _OBJECT,
+        _present(_json, 2),
         json_members,
     ),
     (
         "jsonb_object_agg",
         "a key and a value",
         "Keys and values as a JSONB object.",
-        {},
-        _present(lambda types: JSONB, 2),
+        _JSONB_OBJECT,
+        _present(_jsonb, 2),
         jsonb_members,
     ),
-    ("first", "a value", "The value of the first row.", {}, _present(lambda types: types[0]), first),
-    ("last", "a value", "The value of the last row.", {}, _present(lambda types: types[0]), last),
+    ("first", "a value", "The value of the first row.", {"(2), (NULL), (1)": "1"}, _present(_same), first),
+    ("last", "a value", "The value of the last row.", {"(2), (1)": "2"}, _present(_same), last),
 )
 for _name, _accepts, _doc, _examples, _rule, _finish in _GATHERED:
     register(
@@ -205,14 +222,21 @@ def _number(types: Types) -> Signature | None:
     return Signature((DOUBLE,), DOUBLE) if fits else None
 
 
+def _power(value: float, times: int) -> float:
+    try:
+        return float(value**times)
+    except OverflowError:
+        return -math.inf if value < 0 and times % 2 else math.inf
+
+
 def multiplied(types: Types) -> sequences.InOrder:
     """The product of doubles in order."""
 
     def finish(rows: Rows) -> float:
-        result = 1.0
+        numbers: Counter[float] = Counter()
         for (value,), times in rows:
-            result *= value**times
-        return result
+            numbers[value] += times
+        return math.prod(_power(value, times) for value, times in numbers.items())
 
     return finish
 

@@ -46,6 +46,7 @@ AGGREGATES: Final[Mapping[str, str]] = {
         arg_min min_by arg_max max_by product""",
     "ordered_sets": """percentile_cont percentile_disc mode median quantile_cont rank dense_rank percent_rank
         cume_dist""",
+    "numeric_spreads": "$stddev_samp $stddev_pop $var_samp $var_pop",
     "statistics": """$comoment stddev stddev_samp stddev_pop variance var_samp var_pop corr covar_pop
         covar_samp regr_count regr_avgx regr_avgy regr_sxx regr_syy regr_sxy regr_slope regr_intercept
         regr_r2""",

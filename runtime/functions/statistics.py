@@ -24,7 +24,7 @@ from kpg.runtime.functions.registry import Signature
 from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
-from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, float_to_word
+from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, Kind, float_to_word
 
 Operands = tuple[Value, ...]
 
@@ -184,6 +184,7 @@ for _name, _doc, _expected, _sample, _root in _SPREADS:
             number_rule,
             _spreading(sample=_sample, root=_root),
             _spread(sample=_sample, root=_root),
+            over={Kind.NUMERIC: f"${'stddev' if _root else 'var'}_{'samp' if _sample else 'pop'}"},
         )
     )
 

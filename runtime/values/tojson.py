@@ -62,9 +62,9 @@ def _float(value: float, *, single: bool) -> str:
     exponent = number.adjusted()
     if not number or -5 < exponent < (6 if single else 15):
         return f"{number.normalize():f}"
-    first, *rest = "".join(map(str, digits))
-    point = f".{''.join(rest)}" if rest else ""
-    return f"{'-' if sign else ''}{first}{point}e{exponent:+03d}"
+    shown = "".join(map(str, digits))
+    point = f".{shown[1:]}" if shown[1:] else ""
+    return f"{'-' if sign else ''}{shown[0]}{point}e{exponent:+03d}"
 
 
 def _array(items: list[Any]) -> str:
