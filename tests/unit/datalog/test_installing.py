@@ -97,21 +97,21 @@ def test_rules_read_tables_and_views_of_sql(db: Database) -> None:
     db.sql("CREATE VIEW back AS SELECT b, a FROM link")
     db.sql("CREATE MATERIALIZED VIEW kept AS SELECT b, a FROM link WHERE a > 1")
     program = db.datalog(
-        ".decl both(x: number, y: number)\n"
-        "both(x, y) :- link(x, y). both(x, y) :- back(x, y).\n"
+        ".decl paired(x: number, y: number)\n"
+        "paired(x, y) :- link(x, y). paired(x, y) :- back(x, y).\n"
         ".decl far(x: number)\nfar(x) :- kept(x, _).\n"
     )
-    assert sorted(program["both"]) == [(1, 2), (2, 1), (2, 3), (3, 2)]
+    assert sorted(program["paired"]) == [(1, 2), (2, 1), (2, 3), (3, 2)]
     assert list(program["far"]) == [(3,)]
     with db.transaction():
         db.sql("INSERT INTO link VALUES (5, 6)")
-        assert db.query("SELECT count(*) FROM both").fetchall() == [(6,)]
-    assert len(program["both"]) == 6 and sorted(program["far"]) == [(3,), (6,)]
-    db.sql("CREATE MATERIALIZED VIEW total AS SELECT sum(x) AS s FROM both")
+        assert db.query("SELECT count(*) FROM paired").fetchall() == [(6,)]
+    assert len(program["paired"]) == 6 and sorted(program["far"]) == [(3,), (6,)]
+    db.sql("CREATE MATERIALIZED VIEW total AS SELECT sum(x) AS s FROM paired")
     assert list(db.view("total")) == [(1 + 2 + 2 + 3 + 5 + 6,)]
     with pytest.raises(ProgrammingError, match='"link" cannot be dropped'):
         db.sql("DROP TABLE link")
-    with pytest.raises(ProgrammingError, match='cannot be dropped: "total" uses "both"'):
+    with pytest.raises(ProgrammingError, match='cannot be dropped: "total" uses "paired"'):
         program.drop()
     db.sql("DROP VIEW total")
     program.drop()
