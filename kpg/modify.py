@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.convert.values import show
 from kpg.runtime.errors import DataError, IntegrityError, InterfaceError
-from kpg.runtime.types import ERROR, NULL, ColumnDef, Schema
+from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema
 from kpg.table import Table
 
 Words = NDArray[np.int64]
@@ -145,13 +145,18 @@ def _cut(values: Words, column: ColumnDef, table: Table) -> dict[int, int]:
     cut: dict[int, int] = {}
     codes = distinct(values)
     for word, text in zip(codes.tolist(), table.dictionary.decode(codes), strict=True):
-        if text is None or len(text) <= limit:
+        if text is None:
+            continue
+        if column.type.kind is Kind.CHAR and text.endswith(" "):
+            cut[word] = table.dictionary.code(text.rstrip(" "))
+        if len(text) <= limit:
             continue
         if len(text.rstrip(" ")) > limit:
             raise DataError(
                 f"value '{text}' is too long for column {column.name} {column.type} of table {table.name}"
             )
-        cut[word] = table.dictionary.code(text[:limit])
+        shorter = text.rstrip(" ") if column.type.kind is Kind.CHAR else text[:limit]
+        cut[word] = table.dictionary.code(shorter)
     return cut
 
 

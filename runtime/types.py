@@ -163,6 +163,11 @@ class Type(HashedOnce):
         return self.kind in TEXT_KINDS
 
     @property
+    def is_padded(self) -> bool:
+        """Whether values are shown with blanks up to their length."""
+        return self.kind is Kind.CHAR and self.precision > 0
+
+    @property
     def is_interned(self) -> bool:
         """Whether a word is the code of a string: words are equal as values are, but not in order."""
         return self.kind in INTERNED_KINDS

@@ -94,6 +94,8 @@ def encode_array(array: pa.Array, type_: Type, dictionary: Dictionary, out: Word
         out[:] = NULL
         return
     if type_.is_text:
+        if type_.kind is Kind.CHAR:
+            array = _without_blanks(array)
         check_length(array, type_)
         out[:] = dictionary.intern_arrow(array)
         return
@@ -106,6 +108,26 @@ def encode_array(array: pa.Array, type_: Type, dictionary: Dictionary, out: Word
     out[:] = _converter(type_.kind)(array, null, type_)
     if null is not None:
         out[null] = NULL
+
+
+def _padded(array: pa.Array, type_: Type) -> pa.Array:
+    """CHAR as it is shown."""
+    if not type_.is_padded:
+        return array
+    import pyarrow.compute as pc
+
+    return pc.utf8_rpad(array, type_.precision)
+
+
+def _without_blanks(array: pa.Array) -> pa.Array:
+    """The texts without blanks at their ends."""
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(array.type):
+        return pa.DictionaryArray.from_arrays(array.indices, _without_blanks(array.dictionary))
+    if pa.types.is_string_view(array.type):
+        array = array.cast(pa.large_string())
+    return pc.utf8_rtrim(array, " ") if pc.any(pc.ends_with(array, " ")).as_py() else array
 
 
 def _one_by_one(array: pa.Array, type_: Type, dictionary: Dictionary) -> Words | list[int]:
@@ -374,7 +396,7 @@ def decode_array(words: Words, type_: Type, dictionary: Dictionary) -> pa.Array:
     """The values of words as an Arrow array of :func:`arrow_type` (large strings past 2 GiB)."""
     target = arrow_type(type_)
     if type_.is_text:
-        return dictionary.decode_arrow(words)
+        return _padded(dictionary.decode_arrow(words), type_)
     if type_.is_interned or type_.kind is Kind.ENUM:
         return interned.made(to_list(words, type_, dictionary), target)
     if type_.kind is Kind.NULL:

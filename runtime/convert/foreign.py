@@ -79,7 +79,7 @@ def _to_array(words: Words, column: ColumnDef, dictionary: Dictionary) -> Array:
     type_ = column.type
     if type_.is_text:
         texts = np.empty(words.shape[0], object)
-        texts[:] = dictionary.decode(words)
+        texts[:] = to_list(words, type_, dictionary)
         return texts
     if type_.is_interned or type_.kind in OBJECTS:
         objects = np.empty(words.shape[0], object)

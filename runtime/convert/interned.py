@@ -54,6 +54,8 @@ def made(values: list[Any], target: pa.DataType) -> pa.Array:
 def plain(value: Any) -> Any:
     """The object as Arrow takes it."""
     match value:
+        case pa.MonthDayNano():
+            return value
         case list() | tuple():
             return [plain(item) for item in value]
         case uuid.UUID():

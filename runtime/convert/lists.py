@@ -40,7 +40,7 @@ def to_list(words: Words, type_: Type, dictionary: Dictionary) -> list[Any]:
 
     Raises DataError for the ERROR word and for dates beyond Python's years.
     """
-    if type_.is_text:
+    if type_.is_text and not type_.is_padded:
         return dictionary.decode(words)
     if type_.is_interned:
         return _interned(words, type_, dictionary)

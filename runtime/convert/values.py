@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError, ProgrammingError
-from kpg.runtime.types import ERROR, NULL, ColumnDef, Schema, Type
+from kpg.runtime.types import ERROR, NULL, ColumnDef, Kind, Schema, Type
 from kpg.runtime.values import Mistyped, Unfit, codec_of, encoder_of, speller_of
 from kpg.runtime.values.words import python_of
 
@@ -46,7 +46,7 @@ def to_python(word: int, type_: Type, dictionary: Dictionary) -> Any:
         return None
     if word == ERROR:
         raise DataError("the value is the result of a failed operation")
-    if type_.is_text:
+    if type_.kind is Kind.VARCHAR:
         return dictionary.get(word)
     if type_.is_interned:
         codec = codec_of(type_)

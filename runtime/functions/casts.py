@@ -122,11 +122,15 @@ def _cast(call: Call) -> Scalar:
         return Literal(None, target)
     if source.is_text and target.is_text:
         cut = target.precision and not 0 < source.precision <= target.precision
-        return Call("left", (x, Literal(target.precision, INTEGER)), TEXT) if cut else x
+        text = Call("left", (x, Literal(target.precision, INTEGER)), TEXT) if cut else x
+        stays = target.kind is not Kind.CHAR or (source.kind is Kind.CHAR and not cut)
+        return text if stays else Call("rtrim", (text,), TEXT)
     if source.is_text:
         return Call("$parse", (x,), target)
     if target.is_text:
         text = Call("$format", (x,), TEXT)
+        if target.kind is Kind.CHAR:
+            text = Call("rtrim", (text,), TEXT)
         return Call("left", (text, Literal(target.precision, INTEGER)), TEXT) if target.precision else text
     if Kind.NUMERIC in (source.kind, target.kind) and source.is_numeric and target.is_numeric:
         fits = source.kind is target.kind and not target.precision

@@ -57,8 +57,14 @@ def common_pair(left: Type, right: Type) -> Type | None:
             return max(left, right, key=lambda type_: WIDTH[type_.kind])
         return common_decimal(left, right)
     if left.is_text and right.is_text:
-        return TEXT
+        return _common_text(left, right)
     return _common_moment(left, right) or _common_parts(left, right)
+
+
+def _common_text(left: Type, right: Type) -> Type:
+    """Of CHAR and VARCHAR(n) CHAR, in which blanks at the end do not count; TEXT is TEXT."""
+    limited = left.precision and right.precision and Kind.CHAR in (left.kind, right.kind)
+    return Type(Kind.CHAR) if limited else TEXT
 
 
 def _common_moment(left: Type, right: Type) -> Type | None:

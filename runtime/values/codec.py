@@ -84,7 +84,19 @@ def _same(value: Any) -> Any:
 
 def _text(type_: Type) -> Codec:
     accept = functools.partial(_checked, type_.precision)
-    return Codec(_same, _same, _same, _same, _same, accept, "a str")
+    if type_.kind is not Kind.CHAR:
+        return Codec(_same, _same, _same, _same, _same, accept, "a str")
+    padded = functools.partial(_padded, type_.precision)
+    return Codec(_same, _same, stripped, padded, padded, lambda text: accept(stripped(text)), "a str")
+
+
+def stripped(text: Any) -> Any:
+    """A value of CHAR: blanks at the end do not count."""
+    return text.rstrip(" ") if isinstance(text, str) else text
+
+
+def _padded(length: int, text: str) -> str:
+    return text.ljust(length)
 
 
 def _checked(limit: int, value: Any) -> str:

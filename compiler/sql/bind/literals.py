@@ -109,7 +109,8 @@ def _word_of(text: str, type_: Type) -> int | str | None:
 
 
 def fit_text(text: str, type_: Type) -> str | None:
-    """The text as a value of a text type; None if it is too long. Trailing blanks count."""
+    """The text as a value of a text type; None if it is too long. In CHAR blanks at the end do not count."""
+    text = text.rstrip(" ") if type_.kind is Kind.CHAR else text
     return None if type_.precision and len(text) > type_.precision else text
 
 

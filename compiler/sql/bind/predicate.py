@@ -9,7 +9,7 @@ from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.subquery import bind_in
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN, Kind
+from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, UNKNOWN, Kind
 
 
 def bind_predicate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
@@ -153,5 +153,7 @@ def _like(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     only(pattern, binding.source, "this", "expression", "negate")
     parts = [pattern.this, pattern.expression, *([escape] if escape is not None else [])]
     name = "like" if isinstance(pattern, exp.Like) else "ilike"
-    found = call(binding, name, [binding.expression(scope, part) for part in parts], node)
-    return _negated_if(binding, found, pattern)
+    args = [binding.expression(scope, part) for part in parts]
+    if args[0].type.is_padded:  # to a pattern the blanks matter
+        args[0] = call(binding, "rpad", [args[0], Literal(args[0].type.precision, INTEGER)], node)
+    return _negated_if(binding, call(binding, name, args, node), pattern)

@@ -1,0 +1,25 @@
+-- CHAR(n): blanks at the end do not count, and are shown.
+create table c (id int primary key, a char(5), b char, v varchar(5), t text);
+insert into c values (1, 'ab', 'x', 'ab', 'ab'), (2, 'ab   ', ' ', 'ab ', 'ab '), (3, '', 'y', '', ''), (4, 'abcde', null, null, null), (5, 'b', 'B', 'b', 'b');
+select id, a, b, v, t from c;
+select id, length(a), a || '!', a || b, upper(a), a::text || '!', a::varchar || '!' from c;
+select id from c where a = 'ab';
+select id from c where a = 'ab      ';
+select id from c where a = v;
+select id, a = t, a < 'b', a in ('ab ', 'b'), a between 'a' and 'ac' from c;
+select a, count(*), max(a), min(a) from c group by a;
+select distinct a from c;
+select l.id, r.id from c l join c r on l.a = r.a;
+select l.id, r.id from c l join c r on l.a = r.v;
+select id, a like 'ab', a like 'ab%', a like 'ab   ' from c;
+select id, substring(a, 1, 3), replace(a, 'b', 'c'), a::char(3), t::char(3), v::char(8) from c;
+select case when id = 1 then a end, nullif(a, 'ab') from c;
+select id, a from c order by a, id;
+select a from c union select a from c where id > 1;
+select 'ab '::char(5) = 'ab'::char(3), 'a'::char(3)::text || '|', 'abc'::char(2), 'a '::char(4)::varchar || '|';
+/* once */ insert into c values (9, 'abcdef', null, null, null);
+insert into c select id + 10, t, 'z', v, a from c;
+update c set a = t || ' ' where id = 5;
+update c set a = 'q    ' where id = 1;
+delete from c where a = 'ab';
+delete from c;
