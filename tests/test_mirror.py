@@ -107,13 +107,20 @@ ELSEWHERE: dict[str, str] = {
         f"runtime/functions/{name}.py": "oracle/test_postgres.py"
         for name in (
             "bits",
+            "digits",
             "elements",
+            "extracts",
+            "fields",
+            "formatting",
             "integers",
+            "moments",
             "posix",
             "powers",
+            "reading",
             "regexps",
             "similar",
             "strings",
+            "templates",
             "trigonometry",
         )
     },

@@ -27,7 +27,6 @@ SYNTAX: Final = (
     "and",
     "cast",
     "concat",
-    "date_trunc",
     "div",
     "in",
     "like",

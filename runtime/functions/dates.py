@@ -6,10 +6,11 @@ a date into year, month and day, the one that adds months, and division.
 
 import datetime
 from collections.abc import Callable
+from typing import Any
 
-from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions.registry import (
     Composition,
+    Memoized,
     Opcode,
     Overload,
     Rule,
@@ -20,9 +21,23 @@ from kpg.runtime.functions.registry import (
 )
 from kpg.runtime.functions.rules import exactly, is_unknown
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import DATE, DOUBLE, INTEGER, INTERVAL_DAY, TIMESTAMP, Kind, Type
+from kpg.runtime.types import (
+    DATE,
+    INTEGER,
+    INTERVAL,
+    INTERVAL_DAY,
+    TEXT,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    Kind,
+    Type,
+    decimal,
+)
 
 SECOND = 1_000_000
+STAMPS = (Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
+SECONDS = decimal(8, 6)
+LONG_SECONDS = decimal(18, 6)
 DAY = 86_400 * SECOND
 EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 
@@ -63,7 +78,7 @@ def _civil(date: Scalar, field: int) -> Scalar:
 
 def _days(x: Scalar) -> Scalar:
     """The date of a date or timestamp, as a number of days."""
-    if x.type.kind is Kind.TIMESTAMP:
+    if x.type.kind in STAMPS:
         return Call("$floor_div", (x, Literal(DAY, INTERVAL_DAY)), INTEGER)
     return Call("$date", (x,), INTEGER)
 
@@ -105,29 +120,61 @@ def _iso_week(days: Scalar) -> Scalar:
 
 
 def _time_of_day(x: Scalar, unit: int, cycle: int) -> Scalar:
-    if x.type.kind is Kind.DATE:
-        return Call("mul", (Call("$date", (x,), INTEGER), _integer(0)), INTEGER)
     units = Call("$floor_div", (x, Literal(unit, INTERVAL_DAY)), INTERVAL_DAY)
     turns = Call("$floor_div", (units, Literal(cycle, INTERVAL_DAY)), INTERVAL_DAY)
     return Call("sub", (units, Call("mul", (turns, Literal(cycle, INTEGER)), INTERVAL_DAY)), INTERVAL_DAY)
 
 
 def _seconds_since_epoch(x: Scalar) -> Scalar:
-    stamp = x if x.type.kind is Kind.TIMESTAMP else Call("cast", (x,), TIMESTAMP)
-    seconds = Call("$to_double", (stamp, _integer(SECOND)), DOUBLE)
-    return seconds
+    """The microseconds, which are seconds with six digits behind the point."""
+    if x.type.kind in STAMPS:
+        return Call("$as_seconds", (x,), LONG_SECONDS)
+    return Call("$mul", (x, Literal(DAY, INTERVAL_DAY)), LONG_SECONDS)
+
+
+primitive("$as_seconds", Composition(lambda call: call.args[0]))
 
 
 def _on_date(result: Type) -> Rule:
     def rule(types: tuple[Type, ...]) -> Signature | None:
-        if len(types) != 1 or not (types[0].kind in (Kind.DATE, Kind.TIMESTAMP) or is_unknown(types[0])):
+        if len(types) != 1 or not (types[0].kind in (Kind.DATE, *STAMPS) or is_unknown(types[0])):
             return None
-        return Signature((TIMESTAMP if types[0].kind is Kind.TIMESTAMP else DATE,), result)
+        return Signature((types[0] if types[0].kind in STAMPS else DATE,), result)
 
     return rule
 
 
-_DATED = "a DATE or TIMESTAMP"
+def _on_stamps(result: Type) -> Rule:
+    """A timestamp: a DATE has no time of day."""
+    dated = _on_date(result)
+    return lambda types: dated(types) if len(types) == 1 and types[0].kind in STAMPS else None
+
+
+def _on_spans(result: Type, *kinds: Kind) -> Rule:
+    """An interval, or what else the kinds say."""
+
+    def rule(types: tuple[Type, ...]) -> Signature | None:
+        if len(types) != 1:
+            return None
+        if types[0].kind in (Kind.INTERVAL, Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH):
+            return Signature((INTERVAL,), result)
+        return Signature(types, result) if types[0].kind in kinds else None
+
+    return rule
+
+
+def _field(name: str) -> Memoized:
+    """A field read in Python."""
+
+    def build(call: Call) -> Callable[..., object]:
+        from kpg.runtime.functions import fields
+
+        return fields.reader(name, call.args[0].type)
+
+    return Memoized(build)
+
+
+_DATED = "a date, timestamp, time or interval that has such a field"
 _DAY_FIELDS: dict[str, tuple[Callable[[Scalar], Scalar], str]] = {
     "year": (lambda days: _civil(days, 0), "1998"),
     "month": (lambda days: _civil(days, 1), "9"),
@@ -155,16 +202,18 @@ def _define_day_field(name: str, build: Callable[[Scalar], Scalar], value: str) 
         _DAY_DOCS[name],
         {f"EXTRACT({name} FROM DATE '1998-09-02')": value},
         Overload(_on_date(INTEGER), Composition(lambda call: build(_days(call.args[0])))),
+        *([] if name in ("dow", "doy", "week") else [Overload(_on_spans(INTEGER), _field(name))]),
     )
 
 
-def _define_time_field(name: str, unit: int, cycle: int, value: str) -> None:
+def _define_time_field(name: str, unit: int, cycle: int, value: str, result: Type = INTEGER) -> None:
     scalar(
         f"extract_{name}",
         _DATED,
-        f"The {name}, without fraction; 0 for a DATE.",
+        f"The {name}.",
         {f"EXTRACT({name} FROM TIMESTAMP '1998-09-02 07:08:09')": value},
-        Overload(_on_date(INTEGER), Composition(lambda call: _time_of_day(call.args[0], unit, cycle))),
+        Overload(_on_stamps(result), Composition(lambda call: _time_of_day(call.args[0], unit, cycle))),
+        Overload(_on_spans(result, Kind.TIME), _field(name)),
     )
 
 
@@ -172,15 +221,16 @@ for _name, (_build, _value) in _DAY_FIELDS.items():
     _define_day_field(_name, _build, _value)
 _define_time_field("hour", 3600 * SECOND, 24, "7")
 _define_time_field("minute", 60 * SECOND, 60, "8")
-_define_time_field("second", SECOND, 60, "9")
+_define_time_field("second", 1, 60 * SECOND, "9", SECONDS)
 
 primitive("$to_double", Opcode("to_double", lambda call: _number(call.args[1]), operands=1))
 scalar(
     "extract_epoch",
     _DATED,
-    "Seconds since 1970-01-01 00:00:00.",
-    {"EXTRACT(epoch FROM TIMESTAMP '1970-01-02 00:00:01')": "86401e0"},
-    Overload(_on_date(DOUBLE), Composition(lambda call: _seconds_since_epoch(call.args[0]))),
+    "Seconds since 1970-01-01 00:00:00, or of a time or interval.",
+    {"EXTRACT(epoch FROM TIMESTAMP '1970-01-02 00:00:01.5')": "86401.5"},
+    Overload(_on_date(LONG_SECONDS), Composition(lambda call: _seconds_since_epoch(call.args[0]))),
+    Overload(_on_spans(LONG_SECONDS, Kind.TIME), _field("epoch")),
 )
 
 _STARTS: dict[str, Callable[[Scalar], Scalar]] = {
@@ -194,42 +244,57 @@ _LENGTHS = {"hour": 3600 * SECOND, "minute": 60 * SECOND, "second": SECOND}
 
 
 def _truncate(call: Call) -> Scalar:
-    unit, x = call.args
-    if not isinstance(unit, Literal) or str(unit.value).lower() not in {*_STARTS, *_LENGTHS}:
-        raise ProgrammingError(
-            "the unit of date_trunc must be a literal unit", hint=f"one of {', '.join((*_STARTS, *_LENGTHS))}"
-        )
-    name = str(unit.value).lower()
+    """By instructions where the unit is known and frequent, else in Python."""
+    unit, x, *zone = call.args
+    name = str(unit.value).lower() if isinstance(unit, Literal) else ""
+    if zone or x.type.kind is Kind.INTERVAL or name not in {*_STARTS, *_LENGTHS}:
+        return Call("$truncate", call.args, call.type)
     if name in _STARTS:
-        start = _STARTS[name](_days(x))
-        if x.type.kind is Kind.DATE:
-            return start
-        return Call("$mul", (start, Literal(DAY, INTERVAL_DAY)), TIMESTAMP)
-    if x.type.kind is Kind.DATE:
-        return x
+        return Call("$mul", (_STARTS[name](_days(x)), Literal(DAY, INTERVAL_DAY)), call.type)
     length = Literal(_LENGTHS[name], INTERVAL_DAY)
-    return Call("$mul", (Call("$floor_div", (x, length), INTERVAL_DAY), length), TIMESTAMP)
+    return Call("$mul", (Call("$floor_div", (x, length), INTERVAL_DAY), length), call.type)
+
+
+def _truncated(call: Call) -> Callable[..., object]:
+    from kpg.runtime.functions import fields
+
+    cut = fields.cut if call.type.kind is Kind.INTERVAL else fields.start
+
+    def truncate(unit: str, value: Any, zone: str = "UTC") -> object:
+        if zone.upper() not in ("UTC", "GMT", "Z", "ETC/UTC"):
+            raise ValueError(f'time zone "{zone}" is not supported')
+        return cut(fields.named(unit), value)
+
+    return truncate
 
 
 primitive("$mul", Opcode("mul"))
+primitive("$truncate", Memoized(_truncated))
 
 
 def _truncate_types(types: tuple[Type, ...]) -> Signature | None:
-    if len(types) != 2 or not (types[0].is_text or is_unknown(types[0])):
+    """A unit and a moment, of which dates have a time zone as in Postgres, or an interval."""
+    if len(types) not in (2, 3) or not all(
+        type_.is_text or is_unknown(type_) for type_ in (types[0], *types[2:])
+    ):
         return None
-    inner = _on_date(DATE)(types[1:])
-    return None if inner is None else Signature((Type(Kind.VARCHAR), *inner.args), inner.args[0])
+    if len(types) == 2 and types[1].kind in (Kind.INTERVAL, Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH):
+        return Signature((TEXT, INTERVAL), INTERVAL)
+    if types[1].kind not in (Kind.DATE, *STAMPS) and not is_unknown(types[1]):
+        return None
+    stamp = TIMESTAMP if types[1].kind is Kind.TIMESTAMP and len(types) == 2 else TIMESTAMPTZ
+    return Signature((TEXT, stamp, *(TEXT,) * (len(types) - 2)), stamp)
 
 
 scalar(
     "date_trunc",
-    "a literal unit (year, quarter, month, week, day, hour, minute, second) and a DATE or TIMESTAMP",
-    "The start of the unit that a date or timestamp lies in; a DATE stays one.",
+    "a unit (microseconds to millennium), a date, timestamp or interval, and optionally a time zone",
+    "The start of the unit that a moment lies in: of a DATE as TIMESTAMPTZ.",
     {
-        "date_trunc('month', DATE '1998-09-02')": "DATE '1998-09-01'",
-        "date_trunc('quarter', DATE '1998-09-02')": "DATE '1998-07-01'",
-        "date_trunc('week', DATE '1998-09-02')": "DATE '1998-08-31'",
+        "date_trunc('month', DATE '1998-09-02')": "TIMESTAMPTZ '1998-09-01 00:00:00+00'",
+        "date_trunc('week', TIMESTAMP '1998-09-02 07:08:09')": "TIMESTAMP '1998-08-31 00:00:00'",
         "date_trunc('hour', TIMESTAMP '1998-09-02 07:08:09')": "TIMESTAMP '1998-09-02 07:00:00'",
+        "date_trunc('century', TIMESTAMP '1998-09-02 07:08:09')": "TIMESTAMP '1901-01-01 00:00:00'",
     },
     Overload(_truncate_types, Composition(_truncate)),
 )

@@ -14,8 +14,14 @@ SCALARS: Final[Mapping[str, str]] = {
     "jsons": """json_get json_get_text json_get_path json_get_path_text contains_all contained_in
         overlaps_with has_key has_any_key has_all_keys jsonb_concat jsonb_delete json_delete_path""",
     "zones": "timezone",
+    "formatting": "to_char to_date to_timestamp to_number",
     "integers": "gcd lcm factorial whole_quotient width_bucket scale min_scale trim_scale",
     "bits": "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right",
+    "moments": """age date_bin make_time make_timestamp make_timestamptz make_interval justify_hours
+        justify_days justify_interval isfinite overlaps date_add date_subtract""",
+    "extracts": """date_part extract_century extract_decade extract_isodow extract_isoyear extract_julian
+        extract_microseconds extract_millennium extract_milliseconds extract_timezone
+        extract_timezone_hour extract_timezone_minute""",
     "regexps": """regexp_like regexp_match regexp_split_to_array regexp_replace regexp_count regexp_instr
         regexp_substr similar_to regexp_imatch similar_substring""",
     "strings": """translate overlay chr ascii octet_length bit_length btrim quote_literal quote_ident

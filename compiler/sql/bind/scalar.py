@@ -11,7 +11,7 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
 from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified
 from kpg.compiler.sql.bind.composite import bind_composite, cast_array
-from kpg.compiler.sql.bind.functions import FIELDS, UNITS, aggregate_of, function_of, listed, own_call
+from kpg.compiler.sql.bind.functions import aggregate_of, function_of, in_their_places, listed, own_call
 from kpg.compiler.sql.bind.intervals import bind_interval
 from kpg.compiler.sql.bind.literals import (
     from_text,
@@ -58,6 +58,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         case exp.Paren():
             only(node, source, "this")
             return binding.expression(scope, node.this)
+        case exp.Overlaps():
+            return _overlaps(binding, scope, node)
         case exp.Collate() if node.expression.name.lower() in COLLATIONS:
             return binding.expression(scope, node.this)
         case exp.Column():
@@ -89,7 +91,7 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return bind_quantified(binding, scope, node)
         case exp.Add() | exp.Sub():
             return _sum(binding, scope, node)
-        case exp.Extract() | exp.TimestampTrunc() | exp.DateTrunc():
+        case exp.Extract():
             return _date_part(binding, scope, node)
         case _:
             found = bind_composite(binding, scope, node) or bind_predicate(binding, scope, node)
@@ -189,17 +191,23 @@ def _sum(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     return call(binding, "add" if adding else "sub", sides, node)
 
 
-def _date_part(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
-    only(node, binding.source, "this", "expression", "unit")
-    if isinstance(node, exp.Extract):
-        name = node.this.name.lower()
-        if name not in FIELDS:
-            binding.refuse(f"EXTRACT({name.upper()})", node)
-        return call(binding, f"extract_{name}", [binding.expression(scope, node.expression)], node)
-    unit = node.args["unit"].name.lower()
-    if unit not in UNITS:
-        binding.refuse(f"DATE_TRUNC to {unit.upper()}", node)
-    return call(binding, "date_trunc", [Literal(unit, TEXT), binding.expression(scope, node.this)], node)
+def _overlaps(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    only(node, binding.source, "this", "expression")
+    sides = [side.expressions for side in (node.this, node.expression) if isinstance(side, exp.Tuple)]
+    if [len(side) for side in sides] != [2, 2]:
+        binding.wrong("OVERLAPS takes two pairs: (start, end) OVERLAPS (start, end)", node)
+    return call(binding, "overlaps", [binding.expression(scope, one) for side in sides for one in side], node)
+
+
+def _date_part(binding: Binding, scope: Scope, node: exp.Extract) -> Scalar:
+    from kpg.runtime.functions.fields import named
+
+    only(node, binding.source, "this", "expression")
+    try:
+        name = named(node.this.name)
+    except ValueError:
+        binding.refuse(f"EXTRACT({node.this.name.upper()})", node)
+    return call(binding, f"extract_{name}", [binding.expression(scope, node.expression)], node)
 
 
 def _own(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
@@ -226,7 +234,11 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         operands = [part for name_ in parts for part in listed(node.args.get(name_))]
     elif isinstance(node, exp.Anonymous):
         only(node, binding.source, "this", "expressions")
-        name, operands = str(node.this).lower(), node.expressions
+        name = str(node.this).lower()
+        placed = in_their_places(name, node.expressions)
+        if placed is None:
+            binding.wrong(f"{name} has no such argument", node)
+        operands = placed
         if window_function(name) is not None:
             binding.wrong(f"window function {name} needs OVER", node, f"write {name}(...) OVER (...)")
     elif type(node) is exp.Concat:

@@ -19,7 +19,19 @@ EXAMPLES = [
 ]
 SPELT_OTHERWISE = {"bitwise_xor", "whole_quotient"}
 """What DuckDB writes otherwise."""
-OTHERWISE = {"format", "octet_length", "similar_substring", "similar_to", "substring", "to_hex"}
+OTHERWISE = {
+    "format",
+    "octet_length",
+    "similar_substring",
+    "similar_to",
+    "substring",
+    "to_hex",
+    "date_trunc",
+    "overlaps",
+    "regexp_split_to_array",
+    "to_timestamp",
+    "extract_julian",
+}
 """Functions that DuckDB has by these names, or this syntax, for something else."""
 IN_DUCKDB = {
     name for (name,) in duckdb.sql("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()

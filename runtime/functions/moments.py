@@ -1,0 +1,347 @@
+"""Functions of dates and times: their making, their differences, and where units begin."""
+
+import datetime
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Final
+
+from kpg.runtime.functions import fields
+from kpg.runtime.functions.registry import (
+    Composition,
+    Memoized,
+    Overload,
+    Rule,
+    Signature,
+    primitive,
+    scalar,
+)
+from kpg.runtime.functions.rules import is_unknown
+from kpg.runtime.functions.series import plus_months
+from kpg.runtime.scalar import Call, Scalar
+from kpg.runtime.types import (
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    INTERVAL,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    Kind,
+    Type,
+)
+from kpg.runtime.values.intervals import Interval, made
+from kpg.runtime.values.words import DAY
+
+HOUR, MINUTE, SECOND = fields.HOUR, fields.MINUTE, fields.SECOND
+SPANS: Final = frozenset({Kind.INTERVAL, Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH})
+MOMENTS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+
+
+def exact(result: Type, *args: Type) -> Rule:
+    """Exactly these kinds of arguments, or quoted constants; any intervals for INTERVAL."""
+
+    def rule(given: tuple[Type, ...]) -> Signature | None:
+        if len(given) != len(args):
+            return None
+        for one, arg in zip(given, args, strict=True):
+            if is_unknown(one) or one.kind is arg.kind or (one.is_text and arg.is_text):
+                continue
+            if one.is_integer and arg.kind in (Kind.INTEGER, Kind.DOUBLE):
+                continue
+            if one.is_numeric and arg.kind is Kind.DOUBLE:
+                continue
+            if not (one.kind in SPANS and arg.kind is Kind.INTERVAL):
+                return None
+        return Signature(args, result)
+
+    return rule
+
+
+def _moments(count: int, result: Type) -> Rule:
+    """So many dates or timestamps, as timestamps: with a time zone if one has, or none is a TIMESTAMP."""
+
+    def rule(given: tuple[Type, ...]) -> Signature | None:
+        known = [type_ for type_ in given if not is_unknown(type_)]
+        if len(given) != count or not known or any(type_.kind not in MOMENTS for type_ in known):
+            return None
+        zoned = not any(type_.kind is Kind.TIMESTAMP for type_ in known)
+        return Signature((TIMESTAMPTZ if zoned else TIMESTAMP,) * count, result)
+
+    return rule
+
+
+def age(later: int, earlier: int) -> Interval:
+    """Years, months, days and time from one moment to another."""
+    sign = 1
+    if later < earlier:
+        later, earlier, sign = earlier, later, -1
+    first, last = (fields.EPOCH + stamp * fields.MICROSECOND for stamp in (earlier, later))
+    months = (last.year - first.year) * 12 + last.month - first.month
+    days = last.day - first.day
+    micros = (later % DAY) - (earlier % DAY)
+    if micros < 0:
+        micros += DAY
+        days -= 1
+    if days < 0:
+        # The days of the month that the earlier moment is in.
+        following = (first.replace(day=28) + datetime.timedelta(days=4)).replace(day=1)
+        days += (following - first.replace(day=1)).days
+        months -= 1
+    return Interval(sign * months, sign * days, sign * micros)
+
+
+def _define(
+    name: str,
+    accepts: str,
+    doc: str,
+    examples: dict[str, str],
+    *ways: tuple[Rule, Callable[..., object]],
+) -> None:
+    overloads = (Overload(rule, Memoized(lambda call, code=code: code)) for rule, code in ways)  # type: ignore[misc]
+    scalar(name, accepts, doc, examples, *overloads)
+
+
+_define(
+    "age",
+    "two dates or timestamps",
+    "The years, months, days and time from the second to the first.",
+    {"age(TIMESTAMP '2001-04-10', TIMESTAMP '1957-06-13')": "INTERVAL '43 years 9 mons 27 days'"},
+    (_moments(2, INTERVAL), age),
+)
+
+
+def _bin(stride: Interval, stamp: int, origin: int) -> int:
+    if stride.months:
+        raise ValueError("timestamps cannot be binned into intervals containing months or years")
+    length = stride.days * DAY + stride.microseconds
+    if length <= 0:
+        raise ValueError("stride must be greater than zero")
+    return origin + (stamp - origin) // length * length
+
+
+_define(
+    "date_bin",
+    "an interval, a timestamp and an origin",
+    "The start of the interval, counted from the origin, that a timestamp is in.",
+    {
+        "date_bin('15 minutes', TIMESTAMP '2020-02-11 15:44:17', TIMESTAMP '2001-01-01')": (
+            "TIMESTAMP '2020-02-11 15:30:00'"
+        )
+    },
+    (exact(TIMESTAMP, INTERVAL, TIMESTAMP, TIMESTAMP), _bin),
+    (lambda given: _binned(given), _bin),
+)
+
+
+def _binned(given: tuple[Type, ...]) -> Signature | None:
+    found = _moments(2, TIMESTAMPTZ)(given[1:]) if len(given) == 3 else None
+    if found is None or not (is_unknown(given[0]) or given[0].kind in SPANS):
+        return None
+    return Signature((INTERVAL, *found.args), found.args[0])
+
+
+def _time(hour: int, minute: int, second: float) -> int:
+    micros = round(second * SECOND)
+    if (
+        not (0 <= hour <= 24 and 0 <= minute < 60 and 0 <= micros <= MINUTE)
+        or (total := hour * HOUR + minute * MINUTE + micros) > DAY
+    ):
+        raise ValueError(f"time field value out of range: {hour}:{minute:02d}:{second:g}")
+    return total
+
+
+def _stamp(year: int, month: int, day: int, hour: int, minute: int, second: float, zone: str = "UTC") -> int:
+    _check_zone(zone)
+    try:
+        date = datetime.date(year, month, day)
+    except ValueError as error:
+        raise ValueError(f"date field value out of range: {year}-{month:02d}-{day:02d}") from error
+    return (date - fields.EPOCH.date()).days * DAY + _time(hour, minute, second)
+
+
+def _check_zone(zone: str) -> None:
+    if zone.upper() not in ("UTC", "GMT", "Z", "ETC/UTC", "+00", "+0"):
+        raise ValueError(f'time zone "{zone}" is not supported')
+
+
+_DATE_PARTS = (INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, DOUBLE)
+_define(
+    "make_time",
+    "hours, minutes and seconds",
+    "A time of day.",
+    {"make_time(8, 15, 23.5)": "TIME '08:15:23.5'"},
+    (exact(TIME, INTEGER, INTEGER, DOUBLE), _time),
+)
+_define(
+    "make_timestamp",
+    "year, month, day, hour, minute and seconds",
+    "A timestamp.",
+    {"make_timestamp(2013, 7, 15, 8, 15, 23.5)": "TIMESTAMP '2013-07-15 08:15:23.5'"},
+    (exact(TIMESTAMP, *_DATE_PARTS), _stamp),
+)
+_define(
+    "make_timestamptz",
+    "year, month, day, hour, minute, seconds and optionally a time zone, which can be UTC",
+    "A timestamp with time zone.",
+    {"make_timestamptz(2013, 7, 15, 8, 15, 23.5)": "TIMESTAMPTZ '2013-07-15 08:15:23.5+00'"},
+    (exact(TIMESTAMPTZ, *_DATE_PARTS), _stamp),
+    (exact(TIMESTAMPTZ, *_DATE_PARTS, TEXT), _stamp),
+)
+
+
+def _interval(
+    years: int = 0,
+    months: int = 0,
+    weeks: int = 0,
+    days: int = 0,
+    hours: int = 0,
+    mins: int = 0,
+    secs: float = 0.0,
+) -> Interval:
+    micros = hours * HOUR + mins * MINUTE + round(Fraction(secs) * SECOND)
+    return made(Fraction(years * 12 + months), Fraction(weeks * 7 + days), Fraction(micros))
+
+
+INTERVAL_PARTS: Final = ("years", "months", "weeks", "days", "hours", "mins", "secs")
+_PART_TYPES = (*(INTEGER,) * 6, DOUBLE)
+_define(
+    "make_interval",
+    "years, months, weeks, days, hours, mins and secs, each of which may be left out or named (days => 10)",
+    "An interval.",
+    {"make_interval(days => 10)": "INTERVAL '10 days'", "make_interval(1, 2)": "INTERVAL '1 year 2 mons'"},
+    *((exact(INTERVAL, *_PART_TYPES[:count]), _interval) for count in range(8)),
+)
+
+
+def _days_of(value: Interval) -> Interval:
+    """Hours to days."""
+    extra, micros = fields._split(value.microseconds, DAY)
+    days = value.days + extra
+    if days > 0 > micros:
+        return value._replace(days=days - 1, microseconds=micros + DAY)
+    if days < 0 < micros:
+        return value._replace(days=days + 1, microseconds=micros - DAY)
+    return value._replace(days=days, microseconds=micros)
+
+
+def _months_of(value: Interval) -> Interval:
+    """Days to months."""
+    extra, days = fields._split(value.days, 30)
+    months = value.months + extra
+    if months > 0 > days:
+        return value._replace(months=months - 1, days=days + 30)
+    if months < 0 < days:
+        return value._replace(months=months + 1, days=days - 30)
+    return value._replace(months=months, days=days)
+
+
+def _both(value: Interval) -> Interval:
+    months, days, micros = value
+    extra, micros = fields._split(micros, DAY)
+    days += extra
+    extra, days = fields._split(days, 30)
+    months += extra
+    if months > 0 and (days < 0 or (days == 0 and micros < 0)):
+        months, days = months - 1, days + 30
+    elif months < 0 and (days > 0 or (days == 0 and micros > 0)):
+        months, days = months + 1, days - 30
+    if days > 0 > micros:
+        days, micros = days - 1, micros + DAY
+    elif days < 0 < micros:
+        days, micros = days + 1, micros - DAY
+    return Interval(months, days, micros)
+
+
+for _name, _code, _doc, _example in (
+    ("justify_hours", _days_of, "24 hours as a day.", ("50 hours 10 minutes", "2 days 02:10:00")),
+    ("justify_days", _months_of, "30 days as a month.", ("1 year 65 days", "1 year 2 mons 5 days")),
+    (
+        "justify_interval",
+        _both,
+        "24 hours as a day and 30 days as a month.",
+        ("1 mon -1 hour", "29 days 23:00:00"),
+    ),
+):
+    _define(
+        _name,
+        "an interval",
+        f"The interval with {_doc}",
+        {f"{_name}(INTERVAL '{_example[0]}')::TEXT": f"'{_example[1]}'"},
+        (exact(INTERVAL, INTERVAL), _code),
+    )
+
+
+def _finite(given: tuple[Type, ...]) -> Signature | None:
+    fits = len(given) == 1 and given[0].kind in MOMENTS | SPANS
+    return Signature(given, BOOLEAN) if fits else None
+
+
+_define(
+    "isfinite",
+    "a date, timestamp or interval",
+    "TRUE: infinite ones are not supported.",
+    {"isfinite(DATE '2001-02-16')": "TRUE"},
+    (_finite, lambda value: True),
+)
+
+
+def _overlaps(first: int, second: int, third: int, fourth: int) -> bool:
+    (start, end), (begin, finish) = sorted((first, second)), sorted((third, fourth))
+    return start == begin or (begin < end if start < begin else start < finish)
+
+
+def _stretches(given: tuple[Type, ...]) -> Signature | None:
+    """Two moments, or a moment and an interval, twice."""
+    if len(given) != 4:
+        return None
+    points = [type_ for type_ in given if type_.kind not in SPANS and not is_unknown(type_)]
+    if not points or given[0].kind in SPANS or given[2].kind in SPANS:
+        return None
+    if all(type_.kind is Kind.TIME for type_ in points):
+        joint = TIME
+    elif all(type_.kind in MOMENTS for type_ in points):
+        joint = TIMESTAMPTZ if any(type_.kind is Kind.TIMESTAMPTZ for type_ in points) else TIMESTAMP
+    else:
+        return None
+    return Signature(tuple(INTERVAL if type_.kind in SPANS else joint for type_ in given), BOOLEAN)
+
+
+def _stretch(call: Call) -> Scalar:
+    args = list(call.args)
+    for place in (1, 3):
+        if args[place].type.kind is Kind.INTERVAL:
+            args[place] = Call("add", (args[place - 1], args[place]), args[place - 1].type)
+    return Call("$overlaps", tuple(args), BOOLEAN)
+
+
+primitive("$overlaps", Memoized(lambda call: _overlaps))
+scalar(
+    "overlaps",
+    "two stretches of time, (start, end) OVERLAPS (start, length)",
+    "Whether two stretches of time have a moment in common.",
+    {"(DATE '2001-02-16', DATE '2001-12-21') OVERLAPS (DATE '2001-10-30', DATE '2002-10-30')": "TRUE"},
+    Overload(_stretches, Composition(_stretch)),
+)
+
+
+def _later(sign: int) -> Callable[..., int]:
+    def move(stamp: int, by: Interval, zone: str = "UTC") -> int:
+        _check_zone(zone)
+        return plus_months(stamp, sign * by.months) + sign * (by.days * DAY + by.microseconds)
+
+    return move
+
+
+for _name, _sign, _example_text in (
+    ("date_add", 1, "2021-10-31 01:00+00"),
+    ("date_subtract", -1, "2021-10-28 23:00+00"),
+):
+    _define(
+        _name,
+        "a timestamp with time zone, an interval and optionally a time zone",
+        "The moment that is later, or earlier, by an interval.",
+        {f"{_name}(TIMESTAMPTZ '2021-10-30 00:00+00', INTERVAL '25:00')": f"TIMESTAMPTZ '{_example_text}'"},
+        (exact(TIMESTAMPTZ, TIMESTAMPTZ, INTERVAL), _later(_sign)),
+        (exact(TIMESTAMPTZ, TIMESTAMPTZ, INTERVAL, TEXT), _later(_sign)),
+    )
