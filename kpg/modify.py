@@ -85,11 +85,13 @@ def missing(table: Table, words: Words, keys: Sequence[tuple[int, ...]]) -> Word
     return np.ascontiguousarray(words[:, chosen] if keys else words)
 
 
-def merge(table: Table, words: Words, key: tuple[int, ...], update: Evaluate) -> Words:
-    """Insert the rows whose ``key`` is not there, and ``update`` those that are; all that have come.
+def merged(
+    table: Table, words: Words, key: tuple[int, ...], update: Evaluate
+) -> tuple[Words, tuple[Words, Words]]:
+    """The rows whose ``key`` is not there; and rowids of those that are, with what takes their place.
 
-    ``update`` maps a row of the table next to the one to insert to what takes its place. IntegrityError if a
-    row would be updated twice.
+    ``update`` maps a row of the table next to the one to insert to that. IntegrityError if a row would be
+    updated twice.
     """
     old = table.find_unique(key, np.ascontiguousarray(words[list(key)]))
     there = np.flatnonzero(old >= 0)
@@ -104,10 +106,9 @@ def merge(table: Table, words: Words, key: tuple[int, ...], update: Evaluate) ->
         )
     pairs = np.concatenate((table.fetch(rowids), words[:, there]))
     new, kept = update(np.ascontiguousarray(pairs))
-    new = checked(new, table)
-    changed = table.update(rowids if kept is None else rowids[kept], np.ascontiguousarray(new))
-    added = table.insert(np.ascontiguousarray(words[:, old < 0]))
-    return np.concatenate((changed, added))
+    new = np.ascontiguousarray(checked(new, table))
+    updated = np.ascontiguousarray(rowids if kept is None else rowids[kept])
+    return np.ascontiguousarray(words[:, old < 0]), (updated, new)
 
 
 def distinct(words: Words) -> Words:

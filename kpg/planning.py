@@ -27,7 +27,7 @@ from kpg.runtime.scalar import walk as walk_scalar
 from kpg.runtime.types import NULL, ColumnDef, Schema, Type
 
 Words = NDArray[np.int64]
-Query = ast.Select | ast.Insert | ast.Delete | ast.Update
+Query = ast.Select | ast.Insert | ast.Delete | ast.Update | ast.Merge
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,10 @@ def bind(statement: Query, catalog: Catalog) -> Bound:
             return change.lower_delete(statement, catalog)
         case ast.Update():
             return change.lower_update(statement, catalog)
+        case ast.Merge():
+            from kpg.compiler.sql.merge import lower_merge
+
+            return lower_merge(statement, catalog)
         case _:
             assert_never(statement)
 

@@ -197,7 +197,12 @@ class Schemas:
         if self.attached and not self.closed:
             used = frozenset().union(*self._uses.values())
             for name in self.attached.difference(used):
-                self.drop(name)
+                if name in self.catalog:
+                    self.drop(name)
+                else:
+                    # A rollback has taken it out of the catalog.
+                    self.attached.discard(name)
+                    self._discard(name)
 
     def drop(self, name: str) -> None:
         """Forget a relation that nothing uses, and of a view the rows from outside that only it used."""

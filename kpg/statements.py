@@ -6,26 +6,24 @@ from typing import assert_never
 
 import numpy as np
 
+from kpg.changing import change
 from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.change import arbiters, lower_conflict
 from kpg.compiler.sql.definitions import AnyDefinition, Definition
-from kpg.compiler.sql.given import given_insert, insert_places
 from kpg.compiler.sql.session import Session
 from kpg.compiler.sql.volatile import has_calls, refuse_rows, replaced
 from kpg.engine import Engine
-from kpg.modify import checked, distinct, merge, missing
-from kpg.planning import Planned, bind, constant_words, explain, plan, plan_bound, plan_view, relations_of
-from kpg.reading import expand, permutation
+from kpg.planning import Planned, explain, plan, plan_view, relations_of
+from kpg.reading import expand
 from kpg.result import Affected, Explanation, Result, listing
-from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Schema
-from kpg.table import Table
 from kpg.transaction import State
 from kpg.verify import verify
 from kpg.view import Maintained
 
 Outcome = Result | Maintained | None
+Changing = ast.Insert | ast.Delete | ast.Update | ast.Merge | ast.Modifying | ast.CopyFrom
 Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | AnyDefinition
 
 
@@ -39,9 +37,9 @@ def execute(engine: Engine, statement: ast.Statement) -> Outcome:
             end(engine, commit=True)
         case ast.Rollback():
             end(engine, commit=False)
-        case ast.Insert() | ast.Delete() | ast.Update() | ast.CopyFrom():
+        case ast.Insert() | ast.Delete() | ast.Update() | ast.Merge() | ast.Modifying() | ast.CopyFrom():
             with engine.transactions.statement(changes=True):
-                return Affected(_change(engine, statement))
+                return _change(engine, statement)
         case ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition():
             with engine.transactions.statement(changes=True), engine.journal.writing():
                 return _define(engine, statement)
@@ -83,19 +81,18 @@ def _define(engine: Engine, statement: Defining) -> Outcome:
     return None
 
 
-def _change(engine: Engine, statement: ast.Insert | ast.Delete | ast.Update | ast.CopyFrom) -> int:
-    table = engine.table(statement.table)
+def _change(engine: Engine, statement: Changing) -> Result:
     match statement:
-        case ast.Insert():
-            return _insert(engine, table, statement)
-        case ast.Delete():
-            return _delete(engine, table, statement)
-        case ast.Update():
-            return _update(engine, table, statement)
         case ast.CopyFrom():
             from kpg.loading import copy_from
 
-            return copy_from(table, statement)
+            return Affected(copy_from(engine.table(statement.table), statement))
+        case ast.Modifying():
+            from kpg.modifying import run_modifying
+
+            return run_modifying(engine, statement)
+        case ast.Insert() | ast.Delete() | ast.Update() | ast.Merge():
+            return change(engine, statement)
         case _:
             assert_never(statement)
 
@@ -130,7 +127,7 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
             ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition() | Session()
         ):
             raise AssertionError(statement)
-        case ast.Insert() | ast.Delete() | ast.Update() | ast.CopyFrom():
+        case ast.Insert() | ast.Delete() | ast.Update() | ast.Merge() | ast.Modifying() | ast.CopyFrom():
             raise AssertionError(statement)
         case _:
             assert_never(statement)
@@ -139,66 +136,6 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
 
 def _planned(engine: Engine, statement: ast.Select | ast.Delete | ast.Update) -> Planned:
     return plan(statement, engine.reading_catalog, engine.statistics)
-
-
-def _insert(engine: Engine, table: Table, statement: ast.Insert) -> int:
-    catalog = engine.reading_catalog
-    entry = catalog.table(statement.table, statement.span)
-    statement = _numbered(engine, given_insert(statement, catalog))
-    bound = bind(statement, catalog)
-    words = constant_words(bound.rel, table.dictionary)
-    if words is None:
-        planned = plan_bound(bound, catalog, engine.statistics)
-        words = expand(*engine.run(planned))
-        if planned.order:
-            words = words[:, permutation(words, planned.order, planned.types, table.dictionary)]
-            words = words[: len(entry.schema.columns)]
-    if entry.constraints.rules and len(statement.columns):
-        from kpg.filling import filled
-
-        given = set(insert_places(statement, entry.schema))
-        missing_ = [place for place in range(len(entry.schema.columns)) if place not in given]
-        words = filled(engine.executor, engine.sequences, entry, catalog, words, missing_)
-    words = checked(words, table)
-    if statement.conflict is None:
-        table.insert(words)
-        return int(words.shape[1])
-    keys = arbiters(statement, entry)
-    update = lower_conflict(statement, catalog)
-    if update is None:
-        words = missing(table, words, keys)
-        table.insert(words)
-        return int(words.shape[1])
-    return int(merge(table, words, keys[0], partial(engine.executor.evaluate, update)).shape[0])
-
-
-def _numbered(engine: Engine, statement: ast.Insert) -> ast.Insert:
-    """The statement with numbers in the place of calls of nextval and its like."""
-    if not has_calls(statement.query.query):
-        return statement
-    refuse_rows(statement.query.query)
-    query = replaced(statement.query.query, engine.catalog, engine.sequences.call)
-    return replace(statement, query=replace(statement.query, query=query))
-
-
-def _delete(engine: Engine, table: Table, statement: ast.Delete) -> int:
-    data, _ = engine.run(_planned(engine, statement))
-    table.delete(data[0])
-    return int(data.shape[1])
-
-
-def _update(engine: Engine, table: Table, statement: ast.Update) -> int:
-    """The plan gives the rowid and all columns of the new row."""
-    data, _ = engine.run(_planned(engine, statement))
-    if distinct(data[0]).shape[0] < data.shape[1]:
-        raise DataError(
-            f"UPDATE would change a row of table {table.name} twice, to different values",
-            span=statement.span,
-            hint="each row must meet one row of FROM, or rows that give the same values",
-        )
-    words = checked(np.ascontiguousarray(data[1:]), table)
-    table.update(data[0], words)
-    return int(words.shape[1])
 
 
 def _create_table(engine: Engine, statement: ast.CreateTable) -> None:

@@ -268,6 +268,9 @@ ELSEWHERE: dict[str, str] = {
     **{
         f"kpg/{name}.py": "oracle/test_postgres.py"
         for name in [
+            "changing",
+            "merging",
+            "modifying",
             "altering",
             "altering_columns",
             "altering_rules",

@@ -7,21 +7,22 @@ from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog, TableEntry, did_you_mean, get_of
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.bind.calls import assigned, check_assignable
+from kpg.compiler.sql.bind.calls import assigned, check_assignable, settled
 from kpg.compiler.sql.bind.from_clause import bind_from
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.output import stored_query
 from kpg.compiler.sql.bind.predicate import bind_condition
-from kpg.compiler.sql.bind.query import bind_query, new_binding, resolved
+from kpg.compiler.sql.bind.query import bind_query, new_binding, resolved, with_scope
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.bind.select import select_items
 from kpg.compiler.sql.bind.values import bind_inserted
 from kpg.compiler.sql.given import given_assignments, insert_places
 from kpg.compiler.sql.query import Bound, lowered
 from kpg.compiler.sql.tree import Distinct, Filter, Join, Map, Node, Query, Rows, Scan
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Mfp
-from kpg.runtime.scalar import Column, Literal, Scalar
-from kpg.runtime.types import ROWID, ColumnDef, Schema
+from kpg.runtime.scalar import Column, Literal, Scalar, remap
+from kpg.runtime.types import ROWID, ColumnDef, Schema, Type
 
 
 def lower_insert(statement: ast.Insert, catalog: Catalog) -> Bound:
@@ -121,7 +122,7 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | None:
     ]
     scope = Scope(fields=fields)
     assignments = given_assignments(conflict.assignments, entry, statement.span.source)
-    new = _assigned(binding, scope, schema, assignments)
+    new = assigned_values(binding, scope, schema, assignments)
     kept: tuple[Scalar, ...] = ()
     if conflict.where is not None:
         kept = conjuncts(bind_condition(binding, scope.without_aggregates("WHERE"), conflict.where, "WHERE"))
@@ -169,37 +170,93 @@ def arbiters(statement: ast.Insert, entry: TableEntry) -> tuple[tuple[int, ...],
 
 
 def lower_delete(statement: ast.Delete, catalog: Catalog) -> Bound:
-    """The rowids of the rows to delete, each once."""
-    binding, scope, scan = _target(statement, catalog)
-    node = _restricted(binding, scope, _joined(binding, scope, scan, statement.using), statement.where)
+    """The rowids of the rows to delete, each once; with RETURNING once for each of what it gives."""
+    binding, scope, scan = target_of(statement, catalog)
+    node = _restricted(binding, scope, joined(binding, scope, scan, statement.using), statement.where)
     rowid = Column(scan.ids[-1], ROWID)
+    if statement.returning:
+        node, columns, names = _returned(binding, scope, node, statement.returning)
+        return lowered(resolved(binding, Query(node, (rowid, *columns), ("rowid", *names))))
     if statement.using:
         node = Distinct(node, (rowid,))
     return lowered(resolved(binding, Query(node, (rowid,), ("rowid",))))
 
 
 def lower_update(statement: ast.Update, catalog: Catalog) -> Bound:
-    """The rowids of the rows to change, each with the whole new row.
+    """The rowids of the rows to change, each with the whole new row, and with what RETURNING gives.
 
     With FROM, a rowid is there once for every different row that it would become.
     """
-    binding, scope, scan = _target(statement, catalog)
+    binding, scope, scan = target_of(statement, catalog)
     schema = catalog.table(statement.table, statement.span).schema
     old = [field.column for field in scope.fields]
-    node = _restricted(binding, scope, _joined(binding, scope, scan, statement.sources), statement.where)
+    node = _restricted(binding, scope, joined(binding, scope, scan, statement.sources), statement.where)
     entry = catalog.table(statement.table, statement.span)
     assignments = given_assignments(statement.assignments, entry, statement.span.source)
-    new = _assigned(binding, scope, schema, assignments)
+    new = assigned_values(binding, scope, schema, assignments)
     ids = {place: binding.fresh() for place in new}
     node = Map(node, tuple(ids.values()), tuple(new.values()))
     row = [Column(ids[place], column.type) if place in new else column for place, column in enumerate(old)]
-    columns = (Column(scan.ids[-1], ROWID), *row)
+    row, node = _with_generated(binding, entry, catalog, row, node)
+    rowid = Column(scan.ids[-1], ROWID)
+    names = ("rowid", *schema.names)
+    if statement.returning:
+        fields = [replace(field, column=column) for field, column in zip(scope.fields, row, strict=False)]
+        after = replace(scope, fields=[*fields, *scope.fields[len(row) :]])
+        node, columns, more = _returned(binding, after, node, statement.returning)
+        return lowered(resolved(binding, Query(node, (rowid, *row, *columns), (*names, *more))))
     if statement.sources:
-        node = Distinct(node, columns)
-    return lowered(resolved(binding, Query(node, columns, ("rowid", *schema.names))))
+        node = Distinct(node, (rowid, *row))
+    return lowered(resolved(binding, Query(node, (rowid, *row), names)))
 
 
-def _assigned(
+def _with_generated(
+    binding: Binding, entry: TableEntry, catalog: Catalog, row: list[Column], node: Node
+) -> tuple[list[Column], Node]:
+    """A new row with its generated columns."""
+    places = [place for place, rule in enumerate(entry.constraints.rules) if rule.generated]
+    if not places:
+        return row, node
+    from kpg.compiler.sql.rules import bind_generated
+
+    ids = {place: binding.fresh() for place in places}
+    found = [bind_generated(entry, place, catalog) for place in places]
+    values = tuple(remap(scalar, lambda place: row[place].index) for scalar in found)
+    node = Map(node, tuple(ids.values()), values)
+    types = entry.schema.types
+    return [Column(ids[i], types[i]) if i in ids else column for i, column in enumerate(row)], node
+
+
+def _returned(
+    binding: Binding, scope: Scope, node: Node, returning: Sequence[exp.Expr]
+) -> tuple[Node, tuple[Column, ...], tuple[str, ...]]:
+    """The node with a column for each expression of RETURNING."""
+    items = select_items(binding, scope.without_aggregates("RETURNING"), returning)
+    ids = tuple(binding.fresh() for _ in items)
+    scalars = tuple(settled(item.scalar) for item in items)
+    columns = tuple(Column(id_, scalar.type) for id_, scalar in zip(ids, scalars, strict=True))
+    return Map(node, ids, scalars), columns, tuple(item.name for item in items)
+
+
+def lower_returning(
+    statement: ast.Insert, catalog: Catalog
+) -> tuple[Mfp | None, tuple[str, ...], tuple[Type, ...]]:
+    """What RETURNING gives for a row that is inserted; no Mfp if it takes a query."""
+    entry = catalog.table(statement.table, statement.span)
+    binding = new_binding(statement.span.source, catalog)
+    fields = [
+        Field(statement.alias, column.name, Column(binding.fresh(), column.type))
+        for column in entry.schema.columns
+    ]
+    scope = Scope(fields=fields, common=with_scope(binding, statement.common).common)
+    items = select_items(binding, scope.without_aggregates("RETURNING"), statement.returning)
+    scalars = tuple(settled(item.scalar) for item in items)
+    names = tuple(item.name for item in items)
+    types = tuple(scalar.type for scalar in scalars)
+    return None if binding.subqueries else Mfp((), scalars), names, types
+
+
+def assigned_values(
     binding: Binding,
     scope: Scope,
     schema: Schema,
@@ -225,32 +282,37 @@ def _position(binding: Binding, schema: Schema, target: exp.Identifier) -> int:
     binding.wrong(f'column "{target.name}" does not exist', target, hint)
 
 
-def _target(statement: ast.Delete | ast.Update, catalog: Catalog) -> tuple[Binding, Scope, Scan]:
+def target_of(
+    statement: ast.Delete | ast.Update | ast.Merge, catalog: Catalog
+) -> tuple[Binding, Scope, Scan]:
+    """A binding, the names of the target's columns and of WITH queries, and the target's rows."""
     entry = catalog.table(statement.table, statement.span)
     binding = new_binding(statement.span.source, catalog)
+    common = with_scope(binding, statement.common).common
     get = get_of(entry)
     ids = tuple(binding.fresh() for _ in get.types)
     fields = [
         Field(statement.alias, column.name, Column(id_, column.type))
         for id_, column in zip(ids, entry.schema.columns, strict=False)
     ]
-    return binding, Scope(fields=fields, clause="WHERE"), Scan(get, ids)
+    return binding, Scope(fields=fields, clause="WHERE", common=common), Scan(get, ids)
 
 
-def _joined(binding: Binding, scope: Scope, scan: Scan, sources: Sequence[exp.Expr]) -> Node:
+def joined(binding: Binding, scope: Scope, scan: Scan | None, sources: Sequence[exp.Expr]) -> Node:
     """The rows of the target with those of FROM or USING, whose names enter the scope."""
-    node: Node = scan
+    node: Node | None = scan
     for source in sources:
         first = source.copy()
         joins = first.args.pop("joins", None) or []
-        inner = Scope()
+        inner = Scope(common=scope.common)
         select = exp.Select(from_=exp.From(this=first), joins=joins)
         right = bind_from(binding, inner, select)
         again = inner.relations() & scope.relations()
         if again:
             binding.wrong(f'"{min(again)}" occurs twice', source, "give one of them an alias")
         scope.fields += inner.fields
-        node = Join("inner", node, right, ())
+        node = right if node is None else Join("inner", node, right, ())
+    assert node is not None
     return node
 
 

@@ -161,3 +161,28 @@ def given_assignments(assignments: Assignments, entry: TableEntry, source: str) 
             _check_given(rule, target.name, "", span)
         found.append((target, value))
     return tuple(found)
+
+
+def given_values(when: ast.When, entry: TableEntry, source: str) -> tuple[list[int], list[exp.Expr]]:
+    """The columns that an inserting action of MERGE names, and their values, but those with DEFAULT."""
+    assert when.values is not None
+    known = [name.lower() for name in entry.schema.names]
+    span = Span(source, 0, len(source))
+    if not when.columns and len(when.values) > len(known):
+        message = f"INSERT has {len(when.values)} values for {len(known)} columns"
+        raise ProgrammingError(message, span=span_of(when.values[0], source) or span)
+    named = when.columns or tuple(entry.schema.names[: len(when.values)])
+    if len(named) != len(when.values):
+        raise ProgrammingError(f"INSERT has {len(when.values)} values for {len(named)} columns", span=span)
+    places, cells = [], []
+    for name, value in zip(named, when.values, strict=True):
+        if name.lower() not in known:
+            hint = did_you_mean(name, entry.schema.names)
+            raise ProgrammingError(f'column "{name}" of "{entry.name}" does not exist', span=span, hint=hint)
+        place = known.index(name.lower())
+        if _is_default(value):
+            continue
+        _check_given(entry.constraints.rule(place), name, "", span_of(value, source) or span)
+        places.append(place)
+        cells.append(value)
+    return places, cells

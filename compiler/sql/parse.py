@@ -13,7 +13,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl import dispatch
 from kpg.compiler.sql.ddl.reader import Reader, tree_of
-from kpg.compiler.sql.syntax import construct_name, only, refuse, relation_name, span_of, wrong
+from kpg.compiler.sql.modify import change, is_modifying, modifying, overriding, target
+from kpg.compiler.sql.syntax import construct_name, only, refuse, span_of, wrong
 from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
@@ -111,10 +112,9 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
         case ["comment", *_]:
             return dispatch.comment(Reader(tokens, text))
         case ["insert", *_]:
-            overriding, tokens = _overriding(tokens)
+            given, tokens = overriding(tokens)
             inserted = _convert(_tree(tokens, text), text, span)
-            assert isinstance(inserted, ast.Insert)
-            return replace(inserted, overriding=overriding) if overriding else inserted
+            return replace(inserted, overriding=given) if isinstance(inserted, ast.Insert) else inserted
         case _:
             return _convert(_tree(tokens, text), text, span)
 
@@ -124,19 +124,6 @@ def _session(word: str, reader: Reader) -> ast.Statement | None:
     from kpg.compiler.sql.ddl import session
 
     return session.read(word.upper(), reader)
-
-
-def _overriding(tokens: list[Token]) -> tuple[str, list[Token]]:
-    """SYSTEM or USER of OVERRIDING ... VALUE, and the tokens without these."""
-    words = [token.text.upper() for token in tokens]
-    for index in range(2, min(len(words) - 2, 2000)):
-        if (
-            words[index] == "OVERRIDING"
-            and words[index + 1] in ("SYSTEM", "USER")
-            and words[index + 2] == "VALUE"
-        ):
-            return words[index + 1], tokens[:index] + tokens[index + 3 :]
-    return "", tokens
 
 
 def _verify(tokens: list[Token], text: str, span: Span) -> ast.VerifyView:
@@ -167,23 +154,19 @@ def _tree(tokens: list[Token], text: str) -> exp.Expr:
 
 def _convert(tree: exp.Expr, text: str, span: Span) -> ast.Statement:
     match tree:
+        case _ if is_modifying(tree):
+            return modifying(tree, text, span)
         case exp.Query() | exp.Values():
             return ast.Select(tree, span)
         case exp.Create() | exp.Drop():
             raise NotSupportedError(f"{tree.key.upper()} {tree.args.get('kind')} is not supported", span=span)
-        case exp.Insert():
-            return _insert(tree, text, span)
-        case exp.Delete():
-            only(tree, text, "this", "using", "where")
-            name, alias = _target(tree.this, text)
-            return ast.Delete(name, alias, tuple(tree.args.get("using") or ()), _condition(tree), span)
-        case exp.Update():
-            return _update(tree, text, span)
+        case exp.Insert() | exp.Update() | exp.Delete() | exp.Merge():
+            return change(tree, text, span)
         case exp.Copy():
             return _copy(tree, text, span)
         case exp.Describe():
             only(tree, text, "this")
-            return ast.Describe(_target(tree.this, text)[0], span)
+            return ast.Describe(target(tree.this, text)[0], span)
         case exp.Command():
             raise NotSupportedError(f"{tree.name.upper()} is not supported", span=span)
         case exp.Column() | exp.Alias() | exp.Identifier():
@@ -192,121 +175,6 @@ def _convert(tree: exp.Expr, text: str, span: Span) -> ast.Statement:
             raise ProgrammingError(f'syntax error at "{word}"', span=place, hint="expected a statement")
         case _:
             raise NotSupportedError(f"{construct_name(tree)} is not supported", span=span)
-
-
-def _condition(tree: exp.Expr) -> exp.Expr | None:
-    where = tree.args.get("where")
-    return where.this if where is not None else None
-
-
-def _target(table: exp.Expr, text: str) -> tuple[str, str]:
-    """Name and alias of the table that a statement changes."""
-    if not isinstance(table, exp.Table):
-        refuse(construct_name(table), table, text)
-    only(table, text, "this", "alias", "db", "only")
-    alias = table.args.get("alias")
-    if alias is not None:
-        only(alias, text, "this")
-    return relation_name(table), table.alias or table.name
-
-
-def _insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
-    only(tree, text, "this", "expression", "conflict", "default")
-    target, columns = tree.this, ()
-    if isinstance(target, exp.Schema):
-        only(target, text, "this", "expressions")
-        columns = tuple(column.name for column in target.expressions)
-        target = target.this
-    query = tree.args.get("expression")
-    if tree.args.get("default"):
-        row = exp.Tuple(expressions=[])
-        row.meta["default"] = True
-        query = exp.Values(expressions=[row])
-    if query is None:
-        refuse("INSERT without VALUES or a query", target, text)
-    place = span_of(query, text) or span
-    if query.args.get("alias") is not None:
-        wrong("the rows of an INSERT have no name", query.args["alias"], text)
-    clause = tree.args.get("conflict")
-    conflict = _conflict(clause, text, span) if clause is not None else None
-    name, alias = _target(target, text)
-    return ast.Insert(name, alias, columns, ast.Select(query, place), conflict, span)
-
-
-def _conflict(clause: exp.Expr, text: str, span: Span) -> ast.Conflict:
-    if clause.args.get("action") is None:
-        wrong("ON CONFLICT needs DO NOTHING or DO UPDATE", clause, text)
-    only(clause, text, "expressions", "action", "conflict_keys", "where", "constraint")
-    constraint = clause.args.get("constraint")
-    columns = []
-    for key in clause.args.get("conflict_keys") or ():
-        named = key.this if isinstance(key, exp.Ordered) else key
-        if not isinstance(named, exp.Column):
-            refuse(f"ON CONFLICT over {construct_name(named)}", key, text)
-        columns.append(named.name)
-    assignments = _assignments(clause.expressions, text)
-    place = span_of(clause, text) or span
-    named = constraint.name if constraint is not None else ""
-    return ast.Conflict(tuple(columns), assignments, _condition(clause), place, named)
-
-
-def _update(tree: exp.Update, text: str, span: Span) -> ast.Update:
-    only(tree, text, "this", "where", "expressions", "from_")
-    assignments = _assignments(tree.expressions, text)
-    if not assignments:
-        wrong("UPDATE needs SET and what to set", tree, text)
-    source = tree.args.get("from_")
-    if source is not None:
-        only(source, text, "this")
-    name, alias = _target(tree.this, text)
-    sources = () if source is None else (source.this,)
-    return ast.Update(name, alias, assignments, sources, _condition(tree), span)
-
-
-def _assignments(parts: list[exp.Expr], text: str) -> tuple[tuple[exp.Identifier, exp.Expr], ...]:
-    assignments: list[tuple[exp.Expr, exp.Expr]] = []
-    for assignment in parts:
-        if not isinstance(assignment, exp.EQ):
-            refuse(f"SET with {construct_name(assignment)}", assignment, text)
-        target = assignment.this
-        if isinstance(target, exp.Tuple | exp.Paren):
-            targets = target.expressions if isinstance(target, exp.Tuple) else [target.this]
-            assignments += zip(targets, _parts(assignment.expression, len(targets), text), strict=True)
-        else:
-            assignments.append((target, assignment.expression))
-    for target, _ in assignments:
-        if not isinstance(target, exp.Column):
-            refuse("SET of anything but a column", target, text)
-        only(target, text, "this")
-    return tuple((target.this, value) for target, value in assignments)
-
-
-def _parts(value: exp.Expr, count: int, text: str) -> list[exp.Expr]:
-    """The values of SET (a, b) = (x, y), ROW (x, y) or a subquery, one by one."""
-    if isinstance(value, exp.Subquery) and isinstance(value.this, exp.Query | exp.Values):
-        inner = value.this
-        plain = isinstance(inner, exp.Select) and not any(part.find(exp.Star) for part in inner.expressions)
-        if plain and len(inner.expressions) != count:
-            wrong(f"SET has {len(inner.expressions)} values for {count} columns", value, text)
-        return [_part(value, place, count) for place in range(count)]
-    if isinstance(value, exp.Anonymous) and str(value.this).upper() == "ROW":
-        parts = list(value.expressions)
-    else:
-        parts = list(value.expressions) if isinstance(value, exp.Tuple) else [value]
-    if isinstance(value, exp.Paren):
-        parts = [value.this]
-    if len(parts) != count:
-        wrong(f"SET has {len(parts)} values for {count} columns", value, text)
-    return parts
-
-
-def _part(subquery: exp.Subquery, place: int, count: int) -> exp.Expr:
-    """One column of a subquery, as a subquery."""
-    columns = [exp.to_identifier(f"c{index}") for index in range(count)]
-    alias = exp.TableAlias(this=exp.to_identifier("q"), columns=columns)
-    inner = exp.Subquery(this=subquery.this.copy(), alias=alias)
-    select = exp.Select(expressions=[exp.column(f"c{place}", table="q")], from_=exp.From(this=inner))
-    return exp.Subquery(this=select)
 
 
 def _copy(tree: exp.Copy, text: str, span: Span) -> ast.CopyFrom | ast.CopyTo:
@@ -329,7 +197,7 @@ def _copy(tree: exp.Copy, text: str, span: Span) -> ast.CopyFrom | ast.CopyTo:
     if isinstance(source, exp.Schema):
         columns = tuple(column.name for column in source.expressions)
         source = source.this
-    return ast.CopyFrom(_target(source, text)[0], columns, path, form, rest, span)
+    return ast.CopyFrom(target(source, text)[0], columns, path, form, rest, span)
 
 
 def _copied(source: exp.Expr, text: str, span: Span) -> ast.Select:

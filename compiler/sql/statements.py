@@ -157,6 +157,46 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class When:
+    """An action of MERGE. ``kind``: ``matched``, ``target`` or ``source``, the side that is not matched.
+
+    With ``assignments`` it updates, with ``values`` it inserts, else it ``deletes`` or does nothing.
+    """
+
+    kind: str
+    condition: exp.Expr | None
+    assignments: tuple[tuple[exp.Identifier, exp.Expr], ...] = ()
+    columns: tuple[str, ...] = ()
+    values: tuple[exp.Expr, ...] | None = None
+    deletes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """MERGE INTO table [AS alias] USING relation ON condition WHEN ..."""
+
+    table: str
+    alias: str
+    using: tuple[exp.Expr, ...]
+    on: exp.Expr
+    whens: tuple[When, ...]
+    span: Span
+    common: exp.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Modifying:
+    """WITH queries some of which change tables; all see the tables as they were before the statement.
+
+    Each of ``parts`` has a name, names of columns, and a statement; ``main`` comes last.
+    """
+
+    parts: "tuple[tuple[str, tuple[str, ...], Change], ...]"
+    main: "Change | Select"
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class CopyFrom:
     """COPY table [(columns)] FROM 'path'; option names are lower case."""
 
@@ -232,8 +272,13 @@ class ShowTables:
     span: Span
 
 
+Change = Insert | Delete | Update | Merge
+
+
 Statement = (
     Select
+    | Merge
+    | Modifying
     | AnyDefinition
     | AnySession
     | CreateTable

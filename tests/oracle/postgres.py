@@ -25,7 +25,10 @@ from kpg.result import Rows
 
 Row = tuple[Any, ...]
 DEFINES: Final = re.compile(r"\s*(create|alter|drop|comment|set)\b", re.IGNORECASE)
-ASKS: Final = re.compile(r"(/\* once \*/)?\s*(select|with|values|table|\()", re.IGNORECASE)
+ASKS: Final = re.compile(
+    r"(/\* once \*/)?\s*(select|values|table|\(|with(?!.*\b(insert into|update|delete from|merge into)\s))",
+    re.IGNORECASE | re.DOTALL,
+)
 ORDERS: Final = re.compile(r"order\s+by[^)]*$", re.IGNORECASE | re.DOTALL)
 """A query that ends in an ORDER BY outside parentheses: its order is compared too."""
 ONCE: Final = "/* once */"
@@ -71,16 +74,23 @@ class Beside:
         self.postgres.close()
 
     def run(self, statement: str) -> None:
-        """Both run it: a change or a definition."""
-        failure = self._fails(statement)
+        """Both run it: a change, which may return rows, or a definition."""
+        failure, expected = None, list[Row]()
         try:
-            self.db.sql(statement)
+            expected = self._postgres(statement)
+        except psycopg.Error as error:
+            failure = str(error)
+        try:
+            found = self.db.sql(statement)
         except kpg.Error as error:
             if failure is None:
                 self.refused.append(f"{statement}\n    kpg: {error}")
         else:
             if failure is not None:
                 self.wrong.append(f"{statement}\n    is taken, Postgres: {failure}")
+            elif expected:
+                assert isinstance(found, Rows), statement
+                self._compare(statement, found.fetchall(), expected)
 
     def ask(self, query: str) -> None:
         """Both answer it, or both refuse it."""
@@ -142,13 +152,6 @@ class Beside:
     def _postgres(self, text: str) -> list[Row]:
         cursor = self.postgres.execute(text.encode())
         return cursor.fetchall() if cursor.description is not None else []
-
-    def _fails(self, text: str) -> str | None:
-        try:
-            self._postgres(text)
-        except psycopg.Error as error:
-            return str(error)
-        return None
 
 
 def statements(text: str) -> list[str]:

@@ -80,6 +80,11 @@ def _bind_body(binding: Binding, around: Scope, node: exp.Expr) -> Query:
     return limited(binding, query, order, node)
 
 
+def with_scope(binding: Binding, clause: exp.Expr | None) -> Scope:
+    """The names of WITH queries."""
+    return Scope() if clause is None else _with(binding, None, exp.Select(with_=clause.copy()))
+
+
 def _with(binding: Binding, parent: Scope | None, node: exp.Expr) -> Scope:
     """The scope around the query's body: that of its WITH queries."""
     scope = Scope(parent)

@@ -55,7 +55,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     windows = Windows()
     inner = replace(scope, aggregates=collector, windows=windows, expansions=Expansions())
     define_windows(binding, inner, node)
-    items = _items(binding, inner, node)
+    items = select_items(binding, inner, node.expressions)
     keys = bind_keys(binding, inner, node, items)
     having = node.args.get("having")
     grouped_only = inner.without_windows("HAVING")
@@ -130,9 +130,10 @@ def _output(
     return Query(source, outputs, tuple(item.name for item in items)), keys
 
 
-def _items(binding: Binding, scope: Scope, node: exp.Select) -> list[Item]:
+def select_items(binding: Binding, scope: Scope, parts: Sequence[exp.Expr]) -> list[Item]:
+    """The columns that a select list, or RETURNING, gives."""
     items: list[Item] = []
-    for part in node.expressions:
+    for part in parts:
         if isinstance(part, exp.Star) or (isinstance(part, exp.Column) and isinstance(part.this, exp.Star)):
             items += _star(binding, scope, part)
             continue

@@ -1,0 +1,242 @@
+"""INSERT, UPDATE, DELETE and MERGE, with what WITH gives them: syntax trees to statements."""
+
+from dataclasses import replace
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token
+
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.syntax import construct_name, only, refuse, relation_name, span_of, wrong
+from kpg.runtime.errors import Span
+
+CHANGES = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
+
+
+def is_modifying(tree: exp.Expr) -> bool:
+    """Whether a WITH query of a statement changes a table."""
+    clause = tree.args.get("with_")
+    return clause is not None and any(isinstance(part.this, CHANGES) for part in clause.expressions)
+
+
+def modifying(tree: exp.Expr, text: str, span: Span) -> ast.Modifying:
+    """A statement with WITH queries of which some change tables; each gets those before it as its WITH."""
+    clause = tree.args["with_"]
+    only(clause, text, "expressions", "recursive")
+    before: list[exp.Expr] = []
+    parts: list[tuple[str, tuple[str, ...], ast.Change]] = []
+    for common in clause.expressions:
+        only(common, text, "this", "alias")
+        if not isinstance(common.this, CHANGES):
+            before.append(common)
+            continue
+        part = common.this.copy()
+        if before and part.args.get("with_") is None:
+            part.set(
+                "with_",
+                exp.With(expressions=[one.copy() for one in before], recursive=clause.args.get("recursive")),
+            )
+        columns = tuple(column.name for column in common.args["alias"].args.get("columns") or ())
+        place = span_of(common.this, text) or span
+        parts.append((common.alias, columns, change(part, text, place)))
+    main = tree.copy()
+    recursive = clause.args.get("recursive")
+    main.set(
+        "with_", exp.With(expressions=[one.copy() for one in before], recursive=recursive) if before else None
+    )
+    last = change(main, text, span) if isinstance(main, CHANGES) else ast.Select(main, span)
+    return ast.Modifying(tuple(parts), last, span)
+
+
+def change(tree: exp.Expr, text: str, span: Span) -> ast.Change:
+    """A statement that changes a table."""
+    match tree:
+        case exp.Insert():
+            return _insert(tree, text, span)
+        case exp.Update():
+            return _update(tree, text, span)
+        case exp.Delete():
+            only(tree, text, "this", "using", "where", "returning", "with_")
+            name, alias = target(tree.this, text)
+            using = tuple(tree.args.get("using") or ())
+            given = _returning(tree, text), tree.args.get("with_")
+            return ast.Delete(name, alias, using, condition(tree), span, *given)
+        case _:
+            assert isinstance(tree, exp.Merge)
+            return _merge(tree, text, span)
+
+
+def _returning(tree: exp.Expr, text: str) -> tuple[exp.Expr, ...]:
+    clause = tree.args.get("returning")
+    if clause is None:
+        return ()
+    only(clause, text, "expressions")
+    return tuple(clause.expressions)
+
+
+def _merge(tree: exp.Merge, text: str, span: Span) -> ast.Merge:
+    only(tree, text, "this", "using", "on", "whens", "with_")
+    name, alias = target(tree.this, text)
+    if tree.args.get("on") is None:
+        wrong("MERGE needs ON and a condition", tree, text)
+    whens = tuple(_when(when, text) for when in tree.args["whens"].expressions)
+    return ast.Merge(name, alias, (tree.args["using"],), tree.args["on"], whens, span, tree.args.get("with_"))
+
+
+def _when(when: exp.Expr, text: str) -> ast.When:
+    only(when, text, "matched", "source", "condition", "then")
+    matched, source, then = when.args.get("matched"), when.args.get("source"), when.args["then"]
+    kind = "matched" if matched else "source" if source else "target"
+    found = ast.When(kind, when.args.get("condition"))
+    match then:
+        case exp.Update() if kind != "target":
+            return replace(found, assignments=_assignments(then.expressions, text))
+        case exp.Insert() if kind == "target":
+            columns = then.this.expressions if isinstance(then.this, exp.Tuple | exp.Schema) else []
+            values = then.args.get("expression")
+            cells = (
+                values.expressions if isinstance(values, exp.Tuple) else [] if values is None else [values]
+            )
+            names = tuple(column.name for column in columns)
+            return replace(found, columns=names, values=tuple(cells))
+        case exp.Var() if then.name.upper() == "DELETE" and kind != "target":
+            return replace(found, deletes=True)
+        case exp.Var() if then.name.upper() == "DO NOTHING":
+            return found
+        case _:
+            wrong(f"WHEN {'MATCHED' if matched else 'NOT MATCHED'} cannot do this", then, text)
+
+
+def overriding(tokens: list[Token]) -> tuple[str, list[Token]]:
+    """SYSTEM or USER of OVERRIDING ... VALUE, and the tokens without these."""
+    words = [token.text.upper() for token in tokens]
+    for index in range(2, min(len(words) - 2, 2000)):
+        if (
+            words[index] == "OVERRIDING"
+            and words[index + 1] in ("SYSTEM", "USER")
+            and words[index + 2] == "VALUE"
+        ):
+            return words[index + 1], tokens[:index] + tokens[index + 3 :]
+    return "", tokens
+
+
+def condition(tree: exp.Expr) -> exp.Expr | None:
+    """The condition of WHERE."""
+    where = tree.args.get("where")
+    return where.this if where is not None else None
+
+
+def target(table: exp.Expr, text: str) -> tuple[str, str]:
+    """Name and alias of the table that a statement changes."""
+    if not isinstance(table, exp.Table):
+        refuse(construct_name(table), table, text)
+    only(table, text, "this", "alias", "db", "only")
+    alias = table.args.get("alias")
+    if alias is not None:
+        only(alias, text, "this")
+    return relation_name(table), table.alias or table.name
+
+
+def _insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
+    only(tree, text, "this", "expression", "conflict", "default", "returning", "with_")
+    table, columns = tree.this, ()
+    if isinstance(table, exp.Schema):
+        only(table, text, "this", "expressions")
+        columns = tuple(column.name for column in table.expressions)
+        table = table.this
+    query = tree.args.get("expression")
+    if tree.args.get("default"):
+        row = exp.Tuple(expressions=[])
+        row.meta["default"] = True
+        query = exp.Values(expressions=[row])
+    if query is None:
+        refuse("INSERT without VALUES or a query", table, text)
+    place = span_of(query, text) or span
+    if query.args.get("alias") is not None:
+        wrong("the rows of an INSERT have no name", query.args["alias"], text)
+    clause = tree.args.get("conflict")
+    conflict = _conflict(clause, text, span) if clause is not None else None
+    name, alias = target(table, text)
+    common = tree.args.get("with_")
+    if common is not None and query.args.get("with_") is None:
+        query = query.copy()
+        query.set("with_", common.copy())
+    select = ast.Select(query, place)
+    returning = _returning(tree, text)
+    return ast.Insert(name, alias, columns, select, conflict, span, "", returning, common)
+
+
+def _conflict(clause: exp.Expr, text: str, span: Span) -> ast.Conflict:
+    if clause.args.get("action") is None:
+        wrong("ON CONFLICT needs DO NOTHING or DO UPDATE", clause, text)
+    only(clause, text, "expressions", "action", "conflict_keys", "where", "constraint")
+    constraint = clause.args.get("constraint")
+    columns = []
+    for key in clause.args.get("conflict_keys") or ():
+        named = key.this if isinstance(key, exp.Ordered) else key
+        if not isinstance(named, exp.Column):
+            refuse(f"ON CONFLICT over {construct_name(named)}", key, text)
+        columns.append(named.name)
+    assignments = _assignments(clause.expressions, text)
+    place = span_of(clause, text) or span
+    named = constraint.name if constraint is not None else ""
+    return ast.Conflict(tuple(columns), assignments, condition(clause), place, named)
+
+
+def _update(tree: exp.Update, text: str, span: Span) -> ast.Update:
+    only(tree, text, "this", "where", "expressions", "from_", "returning", "with_")
+    assignments = _assignments(tree.expressions, text)
+    if not assignments:
+        wrong("UPDATE needs SET and what to set", tree, text)
+    source = tree.args.get("from_")
+    if source is not None:
+        only(source, text, "this")
+    name, alias = target(tree.this, text)
+    sources = () if source is None else (source.this,)
+    given = _returning(tree, text), tree.args.get("with_")
+    return ast.Update(name, alias, assignments, sources, condition(tree), span, *given)
+
+
+def _assignments(parts: list[exp.Expr], text: str) -> tuple[tuple[exp.Identifier, exp.Expr], ...]:
+    assignments: list[tuple[exp.Expr, exp.Expr]] = []
+    for assignment in parts:
+        if not isinstance(assignment, exp.EQ):
+            refuse(f"SET with {construct_name(assignment)}", assignment, text)
+        target = assignment.this
+        if isinstance(target, exp.Tuple | exp.Paren):
+            targets = target.expressions if isinstance(target, exp.Tuple) else [target.this]
+            assignments += zip(targets, _parts(assignment.expression, len(targets), text), strict=True)
+        else:
+            assignments.append((target, assignment.expression))
+    for target, _ in assignments:
+        if not isinstance(target, exp.Column):
+            refuse("SET of anything but a column", target, text)
+        only(target, text, "this")
+    return tuple((target.this, value) for target, value in assignments)
+
+
+def _parts(value: exp.Expr, count: int, text: str) -> list[exp.Expr]:
+    """The values of SET (a, b) = (x, y), ROW (x, y) or a subquery, one by one."""
+    if isinstance(value, exp.Subquery) and isinstance(value.this, exp.Query | exp.Values):
+        inner = value.this
+        plain = isinstance(inner, exp.Select) and not any(part.find(exp.Star) for part in inner.expressions)
+        if plain and len(inner.expressions) != count:
+            wrong(f"SET has {len(inner.expressions)} values for {count} columns", value, text)
+        return [_part(value, place, count) for place in range(count)]
+    if isinstance(value, exp.Anonymous) and str(value.this).upper() == "ROW":
+        parts = list(value.expressions)
+    else:
+        if not isinstance(value, exp.Tuple):
+            wrong("SET of several columns takes ROW (...) or a subquery", value, text)
+        parts = list(value.expressions)
+    if len(parts) != count:
+        wrong(f"SET has {len(parts)} values for {count} columns", value, text)
+    return parts
+
+
+def _part(subquery: exp.Subquery, place: int, count: int) -> exp.Expr:
+    """One column of a subquery, as a subquery."""
+    columns = [exp.to_identifier(f"c{index}") for index in range(count)]
+    alias = exp.TableAlias(this=exp.to_identifier("q"), columns=columns)
+    inner = exp.Subquery(this=subquery.this.copy(), alias=alias)
+    select = exp.Select(expressions=[exp.column(f"c{place}", table="q")], from_=exp.From(this=inner))
+    return exp.Subquery(this=select)

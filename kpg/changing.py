@@ -1,0 +1,184 @@
+"""INSERT, UPDATE, DELETE and MERGE: first what they are going to change, then the change.
+
+In between nothing has changed, so that the parts of a statement all see the tables as they were before it.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.change import arbiters, lower_conflict, lower_returning
+from kpg.compiler.sql.given import given_insert, insert_places
+from kpg.compiler.sql.volatile import has_calls, refuse_rows, replaced
+from kpg.engine import Engine
+from kpg.modify import checked, distinct, merged, missing
+from kpg.planning import bind, constant_words, plan, plan_bound
+from kpg.reading import Decoded, expand, permutation
+from kpg.result import Affected, Result
+from kpg.runtime.errors import DataError
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import Type
+from kpg.table import Table
+
+Words = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What RETURNING gives."""
+
+    names: tuple[str, ...]
+    types: tuple[Type, ...]
+    words: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows of a table to delete, to put in the place of others, and to insert."""
+
+    table: Table
+    deleted: Words | None = None
+    updated: tuple[Words, Words] | None = None
+    inserted: Words | None = None
+    returned: Returned | None = None
+
+    @property
+    def count(self) -> int:
+        """How many rows change."""
+        deleted = 0 if self.deleted is None else self.deleted.shape[0]
+        updated = 0 if self.updated is None else self.updated[0].shape[0]
+        return int(deleted + updated + (0 if self.inserted is None else self.inserted.shape[1]))
+
+    def apply(self) -> None:
+        """Make the changes."""
+        if self.deleted is not None:
+            self.table.delete(self.deleted)
+        if self.updated is not None:
+            self.table.update(*self.updated)
+        if self.inserted is not None:
+            self.table.insert(self.inserted)
+
+    def result(self) -> Result:
+        """What the statement gives: what it returns, or how many rows it changed."""
+        if self.returned is None:
+            return Affected(self.count)
+        names, types = self.returned.names, self.returned.types
+        result = Result(names, types, Decoded(names, types, self.returned.words, self.table.dictionary))
+        result.affected = self.count
+        return result
+
+
+def change(engine: Engine, statement: ast.Change) -> Result:
+    """Run a statement."""
+    changes = prepared(engine, statement)
+    changes.apply()
+    return changes.result()
+
+
+def prepared(engine: Engine, statement: ast.Change) -> Changes:
+    """What a statement is going to change."""
+    table = engine.table(statement.table)
+    match statement:
+        case ast.Insert():
+            return _insert(engine, table, statement)
+        case ast.Delete():
+            return _delete(engine, table, statement)
+        case ast.Update():
+            return _update(engine, table, statement)
+        case ast.Merge():
+            from kpg.merging import merge_changes
+
+            return merge_changes(engine, table, statement)
+
+
+def _insert(engine: Engine, table: Table, statement: ast.Insert) -> Changes:
+    catalog = engine.reading_catalog
+    entry = catalog.table(statement.table, statement.span)
+    statement = _numbered(engine, given_insert(statement, catalog))
+    bound = bind(statement, catalog)
+    words = constant_words(bound.rel, table.dictionary)
+    if words is None:
+        planned = plan_bound(bound, catalog, engine.statistics)
+        words = expand(*engine.run(planned))
+        if planned.order:
+            words = words[:, permutation(words, planned.order, planned.types, table.dictionary)]
+            words = words[: len(entry.schema.columns)]
+    if entry.constraints.rules and len(statement.columns):
+        from kpg.filling import filled
+
+        given = set(insert_places(statement, entry.schema))
+        places = [place for place in range(len(entry.schema.columns)) if place not in given]
+        words = filled(engine.executor, engine.sequences, entry, catalog, words, places)
+    words = checked(words, table)
+    if table.guard is not None:
+        words = table.guard.fitting(words)
+    updated: tuple[Words, Words] | None = None
+    if statement.conflict is not None:
+        keys = arbiters(statement, entry)
+        update = lower_conflict(statement, catalog)
+        if update is None:
+            words = missing(table, words, keys)
+        else:
+            words, updated = merged(table, words, keys[0], partial(engine.executor.evaluate, update))
+            if table.guard is not None:
+                updated = updated[0], table.guard.fitting(updated[1])
+    changes = Changes(table, updated=updated, inserted=words)
+    if not statement.returning:
+        return changes
+    rows = words if updated is None else np.concatenate((updated[1], words), axis=1)
+    return replace(changes, returned=_returned(engine, table, statement, np.ascontiguousarray(rows)))
+
+
+def _returned(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> Returned:
+    mfp, names, types = lower_returning(statement, engine.reading_catalog)
+    if not rows.shape[1]:
+        return Returned(names, types, np.empty((len(names), 0), np.int64))
+    if mfp is not None:
+        words, _ = engine.executor.evaluate(mfp, rows)
+        return Returned(names, types, words)
+    from kpg.modifying import returned_by_query
+
+    return returned_by_query(engine, table, statement, rows)
+
+
+def _numbered(engine: Engine, statement: ast.Insert) -> ast.Insert:
+    """The statement with numbers in the place of calls of nextval and its like."""
+    if not has_calls(statement.query.query):
+        return statement
+    refuse_rows(statement.query.query)
+    query = replaced(statement.query.query, engine.catalog, engine.sequences.call)
+    return replace(statement, query=replace(statement.query, query=query))
+
+
+def _delete(engine: Engine, table: Table, statement: ast.Delete) -> Changes:
+    planned = plan(statement, engine.reading_catalog, engine.statistics)
+    data, _ = engine.run(planned)
+    if not statement.returning:
+        return Changes(table, deleted=data[0])
+    rowids, first = np.unique(data[0], return_index=True)
+    names, types = planned.schema.names[1:], planned.schema.types[1:]
+    return Changes(table, deleted=rowids, returned=Returned(names, types, data[1:, first]))
+
+
+def _update(engine: Engine, table: Table, statement: ast.Update) -> Changes:
+    """The plan gives the rowid and all columns of the new row, and then what is returned."""
+    planned = plan(statement, engine.reading_catalog, engine.statistics)
+    data, _ = engine.run(planned)
+    width = 1 + len(table.schema.columns)
+    returned: Returned | None = None
+    if statement.returning:
+        _, first = np.unique(data[:width], axis=1, return_index=True)
+        data = data[:, first]
+        names, types = planned.schema.names[width:], planned.schema.types[width:]
+        returned = Returned(names, types, np.ascontiguousarray(data[width:]))
+    if distinct(data[0]).shape[0] < data.shape[1]:
+        raise DataError(
+            f"UPDATE would change a row of table {table.name} twice, to different values",
+            span=statement.span,
+            hint="each row must meet one row of FROM, or rows that give the same values",
+        )
+    words = checked(np.ascontiguousarray(data[1:width]), table)
+    return Changes(table, updated=(np.ascontiguousarray(data[0]), words), returned=returned)

@@ -1,0 +1,47 @@
+"""MERGE: the rows of its plan as changes."""
+
+import numpy as np
+
+from kpg.changing import Changes
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.merge import missing_of
+from kpg.engine import Engine
+from kpg.filling import filled
+from kpg.modify import checked, distinct
+from kpg.planning import plan
+from kpg.reading import expand
+from kpg.runtime.errors import DataError
+from kpg.table import Table
+
+
+def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes:
+    """What a MERGE is going to change."""
+    catalog = engine.reading_catalog
+    entry = catalog.table(statement.table, statement.span)
+    data = expand(*engine.run(plan(statement, catalog, engine.statistics)))
+    rowids, actions, rows = data[0], data[1], np.ascontiguousarray(data[2:])
+    updating = [index for index, when in enumerate(statement.whens) if when.assignments]
+    deleting = [index for index, when in enumerate(statement.whens) if when.deletes]
+    updates, deletes = np.isin(actions, updating), np.isin(actions, deleting)
+    touched = rowids[updates | deletes]
+    if distinct(touched).shape[0] < touched.shape[0]:
+        raise DataError(
+            f"MERGE would change a row of table {table.name} twice",
+            span=statement.span,
+            hint="each row must meet one row of the source",
+        )
+    inserted = [np.empty((rows.shape[0], 0), np.int64)]
+    for index, when in enumerate(statement.whens):
+        if when.values is not None:
+            words = np.ascontiguousarray(rows[:, actions == index])
+            places = list(missing_of(when, entry, statement.span.source))
+            inserted.append(filled(engine.executor, engine.sequences, entry, catalog, words, places))
+    return Changes(
+        table,
+        deleted=np.ascontiguousarray(rowids[deletes]),
+        updated=(
+            np.ascontiguousarray(rowids[updates]),
+            checked(np.ascontiguousarray(rows[:, updates]), table),
+        ),
+        inserted=checked(np.ascontiguousarray(np.concatenate(inserted, axis=1)), table),
+    )

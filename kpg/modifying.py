@@ -1,0 +1,71 @@
+"""WITH queries that change tables, and RETURNING that asks a query: their rows become relations."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.changing import Changes, Returned, prepared
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.related import named_rows, returning_query, with_rows
+from kpg.engine import Engine
+from kpg.planning import plan
+from kpg.reading import expand
+from kpg.result import Result
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.types import ColumnDef, Schema
+from kpg.table import Table
+
+Words = NDArray[np.int64]
+
+
+def run_modifying(engine: Engine, statement: ast.Modifying) -> Result:
+    """Run all parts over the tables as they are; only then let the changes be made."""
+    try:
+        return _run(engine, statement)
+    finally:
+        engine.release_attached()
+
+
+def _run(engine: Engine, statement: ast.Modifying) -> Result:
+    changes: list[Changes] = []
+    known: dict[str, str] = {}
+    for name, columns, part in statement.parts:
+        reading = with_rows(part, known)
+        assert not isinstance(reading, ast.Select)
+        found = prepared(engine, reading)
+        changes.append(found)
+        if found.returned is not None:
+            known[name] = _attached(engine, name, columns, found.returned)
+    main = with_rows(statement.main, known)
+    if isinstance(main, ast.Select):
+        planned = plan(main, engine.reading_catalog, engine.statistics)
+        result = engine.select(planned)
+    else:
+        changes.append(prepared(engine, main))
+        result = changes[-1].result()
+    # Rows that were attached are no change of the statement's.
+    for one in changes:
+        one.apply()
+    return result
+
+
+def _attached(engine: Engine, name: str, columns: tuple[str, ...], returned: Returned) -> str:
+    names = (*columns, *returned.names[len(columns) :])
+    if len({one.lower() for one in names}) < len(names):
+        raise ProgrammingError(f'WITH query "{name}" has two columns of one name', hint="name its columns")
+    schema = Schema(tuple(ColumnDef(one, type_) for one, type_ in zip(names, returned.types, strict=True)))
+    attached = engine.attach_table(named_rows(name), schema)
+    engine.table(attached).insert(np.ascontiguousarray(returned.words))
+    return attached
+
+
+def returned_by_query(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> Returned:
+    """What RETURNING gives if it asks a query."""
+    schema = Schema(tuple(replace(column, nullable=True) for column in table.schema.columns))
+    attached = engine.attach_table(named_rows("inserted"), schema)
+    engine.table(attached).insert(np.ascontiguousarray(rows))
+    query = returning_query(statement, attached)
+    planned = plan(query, engine.reading_catalog, engine.statistics)
+    words = expand(*engine.run(planned))[: len(planned.schema.columns)]
+    return Returned(planned.schema.names, planned.schema.types, words)
