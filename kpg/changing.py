@@ -5,6 +5,7 @@ In between nothing has changed, so that the parts of a statement all see the tab
 
 from dataclasses import replace
 from functools import partial
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +93,8 @@ def prepared(engine: Engine, statement: ast.Change) -> Changes:
             from kpg.merging import merge_changes
 
             return merge_changes(engine, table, statement)
+        case _:
+            assert_never(statement)
 
 
 def _insert(engine: Engine, table: Table, statement: ast.Insert) -> Changes:

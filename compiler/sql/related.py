@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import assert_never
 
 from sqlglot import exp
 
@@ -23,8 +24,10 @@ def with_rows(statement: ast.Change | ast.Select, tables: Mapping[str, str]) -> 
         case ast.Insert():
             query = replace(statement.query, query=_with(statement.query.query, tables))
             return replace(statement, query=query, common=_clause(statement.common, tables))
-        case _:
+        case ast.Delete() | ast.Update() | ast.Merge():
             return replace(statement, common=_clause(statement.common, tables))
+        case _:
+            assert_never(statement)
 
 
 def _with(query: exp.Expr, tables: Mapping[str, str]) -> exp.Expr:
