@@ -107,7 +107,7 @@ def _top_k(node: plan.TopK, site: Site, built: Built) -> Operator:
 
 def _window(node: plan.Window, site: Site, built: Built) -> Operator:
     from kpg.runtime.operators.textorder import ExactOrder
-    from kpg.runtime.operators.windows.operator import Window
+    from kpg.runtime.operators.windows.operator import Window, shape_of
 
     source, dictionary = arrangement_of(built[node.input]), site.context.dictionary
     return Window(
@@ -118,6 +118,7 @@ def _window(node: plan.Window, site: Site, built: Built) -> Operator:
         calls=node.calls,
         exact=ExactOrder(node.exact, dictionary) if node.exact else None,
         dictionary=dictionary,
+        shape=shape_of(source.width, node.peers, node.calls, node.exact, dictionary),
     )
 
 

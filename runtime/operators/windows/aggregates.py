@@ -5,6 +5,7 @@ one that leaves it subtracted, if states allow that; else a frame that loses row
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,12 @@ from kpg.runtime.functions.aggregation import Algorithm, Rows, Value
 from kpg.runtime.mfp.memo import values_of, word_of
 from kpg.runtime.operators.windows.frames import Part, ranked
 from kpg.runtime.operators.windows.layout import Layout
+from kpg.runtime.operators.windows.operands import PLAIN
+from kpg.runtime.operators.windows.partials import Partial
 from kpg.runtime.plan import WindowCall
 from kpg.runtime.types import ERROR, MAX_DECIMAL_PRECISION, MAX_WORD, MIN_WORD, NULL, Kind
 
 Words = NDArray[np.int64]
-PLAIN = frozenset((Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL))
 LOW = np.int64((1 << 32) - 1)
 
 
@@ -30,37 +32,41 @@ def aggregated(
     args: tuple[Words, ...],
     parts: tuple[Part, ...],
     dictionary: Dictionary,
+    ends: Sequence[Partial] = (),
 ) -> Words:
-    """The aggregate of each row's frame."""
+    """The aggregate of each frame, that it has ``parts`` of the rows and all that ``ends`` are of."""
     function = aggregate_named(call.function)
     type_ = call.args[0].type if call.args else call.type
     if function.accumulator is AccumulatorKind.COUNT:
         there = args[0] != NULL if args else np.ones(layout.start.shape[0], np.bool_)
-        return _totalled(there.astype(np.int64), parts)
+        return _totalled(there.astype(np.int64), parts) + sum(ends)
     if function.accumulator is AccumulatorKind.SUM and type_.kind in PLAIN and call.type.kind in PLAIN:
-        return _summed(call, args[0], parts)
+        return _summed(call, args[0], parts, ends)
     if isinstance(function.maintenance, Hierarchical):
         largest = function.trend is Trend.UP
+        beyond = [end[1] for end in ends if end is not None]
         if type_.is_interned:
-            return _extreme_text(args[0], parts, dictionary, largest=largest)
-        return _extreme(args[0], parts, largest=largest)
-    return _by_algorithm(call, args, parts, dictionary)
+            return _extreme_text(args[0], parts, dictionary, beyond, largest=largest)
+        return _extreme(args[0], parts, beyond, largest=largest)
+    return _by_algorithm(call, args, parts, dictionary, ends)
 
 
 def _totalled(values: Words, parts: tuple[Part, ...]) -> Words:
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(values)))
-    result = np.zeros_like(values)
+    result = np.zeros(parts[0][0].shape[0], np.int64)
     for start, end in parts:
         result += before[end] - before[start]
     return result
 
 
-def _summed(call: WindowCall, words: Words, parts: tuple[Part, ...]) -> Words:
+def _summed(call: WindowCall, words: Words, parts: tuple[Part, ...], ends: Sequence[Partial]) -> Words:
     """Exact sums, as two halves of 32 bits and more, of which no total overflows."""
     there = words != NULL
     values = np.where(there, words, 0)
-    number = _totalled(there.astype(np.int64), parts)
-    high, low = _totalled(values >> 32, parts), _totalled(values & LOW, parts)
+    beyond = sum(total for _, total in ends)
+    number = _totalled(there.astype(np.int64), parts) + sum(count for count, _ in ends)
+    high = _totalled(values >> 32, parts) + (beyond >> 32)
+    low = _totalled(values & LOW, parts) + (beyond & int(LOW))
     high = high + (low >> 32)
     if call.type.kind is Kind.DECIMAL:
         most = 10**MAX_DECIMAL_PRECISION - 1
@@ -74,16 +80,18 @@ def _summed(call: WindowCall, words: Words, parts: tuple[Part, ...]) -> Words:
     return np.where(number > 0, total, NULL)
 
 
-def _extreme(words: Words, parts: tuple[Part, ...], *, largest: bool) -> Words:
+def _extreme(words: Words, parts: tuple[Part, ...], beyond: Sequence[int], *, largest: bool) -> Words:
     """The largest or smallest word that is not NULL, NULL if there is none."""
-    values = words if largest else np.where(words == NULL, NULL, ~words)
+    values = words if largest else np.where(words == NULL, NULL, -words)
     found = _largest(values, parts)
-    return found if largest else np.where(found == NULL, NULL, ~found)
+    for word in beyond:
+        found = np.maximum(found, word if largest else -word)
+    return found if largest else np.where(found == NULL, NULL, -found)
 
 
 def _largest(values: Words, parts: tuple[Part, ...]) -> Words:
     """The largest word of each stretch: that of two stretches of a power of two of places, which overlap."""
-    result = np.full_like(values, NULL)
+    result = np.full(parts[0][0].shape[0], NULL, np.int64)
     sizes = [end - start for start, end in parts]
     longest = max((int(size.max(initial=0)) for size in sizes), default=0)
     level, width = values, 1
@@ -98,17 +106,24 @@ def _largest(values: Words, parts: tuple[Part, ...]) -> Words:
     return result
 
 
-def _extreme_text(words: Words, parts: tuple[Part, ...], dictionary: Dictionary, *, largest: bool) -> Words:
+def _extreme_text(
+    words: Words, parts: tuple[Part, ...], dictionary: Dictionary, beyond: Sequence[int], *, largest: bool
+) -> Words:
     """As ``_extreme``, by the strings' places among the distinct ones in order."""
-    ranks, codes = ranked(words, dictionary)
-    found = _extreme(ranks, parts, largest=largest)
+    ranks, codes = ranked(np.append(words, np.array(beyond, np.int64)), dictionary)
+    count = words.shape[0]
+    found = _extreme(ranks[:count], parts, ranks[count:].tolist(), largest=largest)
     if not codes.shape[0]:
         return found
     return np.where(found == NULL, NULL, codes[np.where(found == NULL, 0, found)])
 
 
 def _by_algorithm(
-    call: WindowCall, args: tuple[Words, ...], parts: tuple[Part, ...], dictionary: Dictionary
+    call: WindowCall,
+    args: tuple[Words, ...],
+    parts: tuple[Part, ...],
+    dictionary: Dictionary,
+    ends: Sequence[Partial],
 ) -> Words:
     types = tuple(arg.type for arg in call.args)
     function = aggregate_named(call.function)
@@ -119,9 +134,9 @@ def _by_algorithm(
         if function.in_order is not None:
             values = _in_order(function.in_order(types), rows, bounds)
         elif len(bounds) == 1:
-            values = _along(function.algorithm(types), rows, *bounds[0])
+            values = _along(_beyond(function.algorithm(types), ends), rows, *bounds[0])
         else:
-            values = _piecewise(function.algorithm(types), rows, bounds)
+            values = _piecewise(_beyond(function.algorithm(types), ends), rows, bounds)
     except (ValueError, ArithmeticError) as error:
         raise DataError(f"{call.text or call.function} cannot be computed: {error}") from error
     return np.array([_word(call, value, dictionary) for value in values], np.int64)
@@ -132,6 +147,18 @@ def _word(call: WindowCall, value: Value, dictionary: Dictionary) -> int:
     if word == ERROR:
         raise DataError(f"{call.text or call.function} is no {call.type}: {value}")
     return word
+
+
+def _beyond(algorithm: Algorithm, ends: Sequence[Partial]) -> Algorithm:
+    """The algorithm over rows that come to those of partial aggregates."""
+
+    def initialize() -> Partial:
+        state = algorithm.initialize()
+        for end in ends:
+            state = algorithm.merge(state, end)
+        return state
+
+    return replace(algorithm, initialize=initialize) if ends else algorithm
 
 
 def _along(

@@ -148,6 +148,13 @@ def _sought(layout: Layout, frame: Frame, bound: Bound, dictionary: Dictionary, 
     return _searched(values, low, high, limit, after)
 
 
+def limit_of(row: list[int], bound: Bound, by: Ranged) -> int:
+    """The word that a row's bound of a RANGE is at; its value is not NULL."""
+    if bound.column is not None:
+        return row[bound.column]
+    return int(_moved(np.array([row[by.column]], np.int64), bound, by)[0])
+
+
 def _moved(values: Words, bound: Bound, by: Ranged) -> Words:
     """Each value less or plus the bound's offset; beyond all words, the last of them."""
     down = (bound.edge is Edge.PRECEDING) is not by.descending

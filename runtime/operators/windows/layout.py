@@ -28,6 +28,10 @@ class Layout:
     peer_end: Words
     group: Words
     group_starts: Words
+    skipped: int = 0
+    """Rows of the partition (the only one) that are before these and are left out; of the groups of peers,"""
+    skipped_groups: int = 0
+    """as many."""
 
     @property
     def places(self) -> Words:

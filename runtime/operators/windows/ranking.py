@@ -5,7 +5,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.errors import DataError
+from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.functions import Answer
 from kpg.runtime.operators.windows.frames import Part, words
 from kpg.runtime.operators.windows.layout import Layout
@@ -14,15 +14,33 @@ from kpg.runtime.types import NULL
 Words = NDArray[np.int64]
 
 
-def answered(layout: Layout, answer: Answer, args: tuple[Words, ...], parts: tuple[Part, ...]) -> Words:
-    """The function's value in each row; ``parts`` are of its frame, where it has one."""
+def answered(
+    layout: Layout, answer: Answer, args: tuple[Words, ...], parts: tuple[Part, ...], shown: slice
+) -> Words:
+    """The function's value in each row that is shown; ``parts`` are of its frame, where it has one."""
+    match answer:
+        case Answer.FIRST_VALUE:
+            return _nth(args[0], np.ones(parts[0][0].shape[0], np.int64), parts)
+        case Answer.LAST_VALUE:
+            return _last(args[0], parts)
+        case Answer.NTH_VALUE:
+            number = args[1][shown]
+            if ((number <= 0) & (number != NULL)).any():
+                raise DataError("the argument of nth_value must be greater than zero")
+            return _nth(args[0], number, parts)
+        case _:
+            return _placed(layout, answer, args)[shown]
+
+
+def _placed(layout: Layout, answer: Answer, args: tuple[Words, ...]) -> Words:
+    """Of all rows, what their places in the partition tell."""
     match answer:
         case Answer.ROW_NUMBER:
-            return layout.places - layout.start + 1
+            return layout.places - layout.start + 1 + layout.skipped
         case Answer.RANK:
             return _rank(layout)
         case Answer.DENSE_RANK:
-            return layout.group - layout.group[layout.start] + 1
+            return layout.group - layout.group[layout.start] + 1 + layout.skipped_groups
         case Answer.PERCENT_RANK:
             others = layout.end - layout.start - 1
             return words(np.where(others > 0, (_rank(layout) - 1) / np.maximum(others, 1), 0.0))
@@ -34,20 +52,14 @@ def answered(layout: Layout, answer: Answer, args: tuple[Words, ...], parts: tup
             return _neighbour(layout, args, -1)
         case Answer.LEAD:
             return _neighbour(layout, args, 1)
-        case Answer.FIRST_VALUE:
-            return _nth(args[0], np.ones_like(layout.start), parts)
-        case Answer.LAST_VALUE:
-            return _last(args[0], parts)
-        case Answer.NTH_VALUE:
-            if ((args[1] <= 0) & (args[1] != NULL)).any():
-                raise DataError("the argument of nth_value must be greater than zero")
-            return _nth(args[0], args[1], parts)
+        case Answer.FIRST_VALUE | Answer.LAST_VALUE | Answer.NTH_VALUE:
+            raise InternalError(f"{answer.name} is told by the frame")
         case _:
             assert_never(answer)
 
 
 def _rank(layout: Layout) -> Words:
-    return layout.peer_start - layout.start + 1
+    return layout.peer_start - layout.start + 1 + layout.skipped
 
 
 def _bucket(layout: Layout, buckets: Words) -> Words:
@@ -77,7 +89,7 @@ def _neighbour(layout: Layout, args: tuple[Words, ...], direction: int) -> Words
 def _nth(values: Words, number: Words, parts: tuple[Part, ...]) -> Words:
     """The value of the ``number``-th row of the parts together; NULL where there are fewer."""
     left = number - 1
-    result = np.full_like(values, NULL)
+    result = np.full_like(number, NULL)
     missing = number != NULL
     for start, end in parts:
         here = missing & (left < end - start)
@@ -88,7 +100,7 @@ def _nth(values: Words, number: Words, parts: tuple[Part, ...]) -> Words:
 
 
 def _last(values: Words, parts: tuple[Part, ...]) -> Words:
-    result = np.full_like(values, NULL)
+    result = np.full(parts[0][0].shape[0], NULL, np.int64)
     for start, end in parts:
         result = np.where(end > start, values[np.where(end > start, end - 1, 0)], result)
     return result
