@@ -42,6 +42,8 @@ def cost(node: plan.AnyNode) -> str:
             return "O(group)"
         case plan.Expand():
             return "O(change x rows made)"
+        case plan.Window(calls=calls) if all(map(plan.is_local, calls)):
+            return "O(log partition + rows whose answers change)"
         case plan.Window():
             return "O(partition)"
         case plan.Constant():
@@ -138,8 +140,7 @@ class _Printer:
             case plan.Reduce() | plan.BasicReduce() | plan.Fold() | plan.TopK() | plan.Single():
                 return f"{name} by {_of_groups(node)}"
             case plan.Window(partition=partition, calls=calls):
-                shown = (plan.shown_call(call, sql_text) for call in calls)
-                return f"{name} by {partition}: {', '.join(shown)}"
+                return f"{name} by {partition}: {', '.join(map(_call, calls))}"
             case plan.Enter(input=source):
                 return f"{name} {self.outer}{source}"
             case plan.Variable(index=number):
@@ -197,6 +198,12 @@ class _Printer:
     def _name(self, table: str, column: int) -> str:
         entry = self.catalog.find(table)
         return f"#{column}" if entry is None else entry.schema.names[column]
+
+
+def _call(call: plan.WindowCall) -> str:
+    """A call of a window with its frame, if that is not the usual one."""
+    frame = "" if call.frame == plan.Frame() else f" {plan.frame_text(call.frame)}"
+    return f"{plan.shown_call(call, sql_text)}{frame}"
 
 
 def _of_groups(node: plan.Reduce | plan.BasicReduce | plan.Fold | plan.TopK | plan.Single) -> str:

@@ -136,7 +136,11 @@ ELSEWHERE: dict[str, str] = {
     "runtime/operators/topk.py": WHOLE,
     **{
         f"runtime/operators/windows/{name}.py": WINDOWS
-        for name in ("aggregates", "evaluate", "frames", "layout", "ranking")
+        for name in ("aggregates", "evaluate", "frames", "layout", "operands", "ranking")
+    },
+    **{
+        f"runtime/operators/windows/{name}.py": "unit/operators/test_windows_locally.py"
+        for name in ("index", "local", "partials", "reach")
     },
     "runtime/operators/windows/operator.py": WHOLE,
     "runtime/functions/windowing.py": WINDOWS,

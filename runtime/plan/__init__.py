@@ -50,6 +50,7 @@ from kpg.runtime.plan.windows import (
     WindowCall,
     call_columns,
     frame_text,
+    is_local,
     moved_call,
     shown_call,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "frame_text",
     "holds_rows",
     "inputs",
+    "is_local",
     "kept",
     "mapped",
     "moved",

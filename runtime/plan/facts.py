@@ -40,6 +40,7 @@ from kpg.runtime.plan.nodes import (
     Variable,
     Window,
 )
+from kpg.runtime.plan.windows import is_local
 
 
 def streams(node: AnyNode) -> tuple[Ref, ...]:
@@ -136,6 +137,8 @@ class Kept(enum.Enum):
     """Its rows, sorted, where they can be looked up."""
     GROUPS = "groups"
     """A few words for each group of its input."""
+    INDEX = "an index of large partitions"
+    """The rows of partitions that have changed, in order, as leaves of a tree of partial aggregates."""
     OUTPUT = "its output"
     """The rows that it gave for each group."""
     OWN = "its own state"
@@ -158,6 +161,8 @@ def kept(node: AnyNode) -> Kept:
             return Kept.OWN
         case Source() | Import() | Constant() | Linear() | Concat() | Negate() | Expand():
             return Kept.NOTHING
+        case Window(calls=calls) if all(map(is_local, calls)):
+            return Kept.INDEX
         case Delta() | HalfJoin() | DeltaJoin() | RangeJoin() | TopK() | BasicReduce() | Window():
             return Kept.NOTHING  # they read arrangements
         case Enter() | Variable() | Loop() | Leave() | user.Apply() | user.EnterAt():

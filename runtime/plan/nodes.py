@@ -260,7 +260,9 @@ class Window:
     """Each row of an arrangement of (partition..., order words..., rest...), and what ``calls`` say of it.
 
     A partition is in the order of the arrangement, and equal rows are as many; rows that agree on the
-    columns ``peers`` are peers. ``exact`` as in ``TopK``. O(partition).
+    columns ``peers`` are peers. ``exact`` as in ``TopK``. O(partition); if all calls are local
+    (``is_local``), a few changes of a large partition cost O(log partition + rows whose answers change),
+    once it has an index.
     """
 
     input: Ref

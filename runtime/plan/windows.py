@@ -6,9 +6,11 @@ The relational algebra and the dataflow IR share them; columns are those of the 
 import enum
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
+from typing import assert_never
 
+from kpg.runtime.functions import Answer, Hierarchical, aggregate_named, window_function
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Scalar, columns, remap
+from kpg.runtime.scalar import Literal, Scalar, columns, remap
 from kpg.runtime.types import Type
 
 
@@ -105,6 +107,36 @@ def moved_call(call: WindowCall, place: Callable[[int], int]) -> WindowCall:
     ranged = frame.ranged and replace(frame.ranged, column=place(frame.ranged.column))
     args = tuple(remap(arg, place) for arg in call.args)
     return replace(call, args=args, frame=replace(frame, start=start, end=end, ranged=ranged))
+
+
+def is_local(call: WindowCall) -> bool:
+    """Whether changes of the call's answers are found without the rest of the partition.
+
+    Not so if an answer depends on how many rows there are, if a row says itself how far it looks, or if a
+    frame is open and its aggregate has no partial aggregates of a few words.
+    """
+    known, frame = window_function(call.function), call.frame
+    closed = not {frame.start.edge, frame.end.edge} & {Edge.UNBOUNDED_PRECEDING, Edge.UNBOUNDED_FOLLOWING}
+    fixed = len(call.args) < 2 or isinstance(call.args[1], Literal)
+    if frame.ranged is not None and frame.ranged.is_interned:
+        return False
+    if known is None:
+        function = aggregate_named(call.function)
+        return closed or function.accumulator is not None or isinstance(function.maintenance, Hierarchical)
+    match known.answer:
+        case Answer.ROW_NUMBER | Answer.RANK | Answer.DENSE_RANK:
+            return True
+        case Answer.PERCENT_RANK | Answer.CUME_DIST | Answer.NTILE:
+            return False
+        case Answer.LAG | Answer.LEAD:
+            return fixed
+        case Answer.FIRST_VALUE | Answer.LAST_VALUE:
+            return closed or frame.exclude is Exclude.NO_OTHERS
+        case Answer.NTH_VALUE:
+            counted = frame.start.edge is Edge.UNBOUNDED_PRECEDING and frame.exclude is Exclude.NO_OTHERS
+            return fixed and (closed or counted)
+        case _:
+            assert_never(known.answer)
 
 
 def frame_text(frame: Frame) -> str:

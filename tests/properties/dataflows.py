@@ -259,10 +259,10 @@ def expand_truth(*, outer: bool) -> Truth:
     return truth
 
 
-def window_plan(partition: int, frame: Frame) -> Plan:
+def window_plan(partition: int, frame: Frame, *, shares: bool) -> Plan:
     """What window functions say of the rows of a, ordered by v; equal rows are several."""
     value = Column(1, BIGINT)
-    names = ("row_number", "rank", "dense_rank", "cume_dist")
+    names = ("row_number", "rank", "dense_rank", *(("cume_dist",) if shares else ()))
     calls = (
         *(WindowCall(name, (), DOUBLE if name == "cume_dist" else BIGINT) for name in names),
         *(WindowCall(name, (value, Literal(2, INTEGER)), BIGINT) for name in ("lag", "lead")),
@@ -304,8 +304,9 @@ FRAMES = {
     "to the end": Frame(Unit.ROWS, Bound(Edge.CURRENT_ROW), Bound(Edge.UNBOUNDED_FOLLOWING)),
 }
 WINDOW_PLANS = {
-    (name, partition): window_plan(partition, frame)
+    (name, partition, shares): window_plan(partition, frame, shares=shares)
     for name, frame in FRAMES.items()
+    for shares in (False, True)
     for partition in ((0, 1) if frame.ranged is None else (1,))
 }
 
@@ -321,8 +322,8 @@ DATAFLOWS: dict[str, tuple[Plan, Truth]] = {
     "expand or NULLs": (expand_plan(outer=True), expand_truth(outer=True)),
     "single and constant": (single_plan(), single_truth),
     **{
-        f"windows by {partition}, {name}": (plan, window_truth(partition, plan))
-        for (name, partition), plan in WINDOW_PLANS.items()
+        f"windows by {partition}, {name}{', shares' if shares else ''}": (plan, window_truth(partition, plan))
+        for (name, partition, shares), plan in WINDOW_PLANS.items()
     },
     **{f"v {op} threshold": (range_plan(op), range_truth(op)) for op in ("<", "<=", ">", ">=")},
 }

@@ -37,6 +37,14 @@ ELSEWHERE = {
 """Nodes that more than two tables of numbers belong to, and the tests with histories that have them."""
 
 
+def with_small_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions of windows have an index from two rows on, of blocks of a few."""
+    monkeypatch.setattr("kpg.runtime.operators.windows.operator.LARGE", 2)
+    monkeypatch.setattr("kpg.runtime.operators.windows.index.BLOCK", 3)
+    monkeypatch.setattr("kpg.runtime.operators.windows.index.FAN", 2)
+    monkeypatch.setattr("kpg.runtime.operators.windows.local.PORTION", 1)
+
+
 def contents(table: Table) -> list[Row]:
     return [tuple(row) for row in table.read(table.live()).T.tolist()]
 
@@ -81,6 +89,8 @@ def test_contents_and_history_after_every_step(
     seed: int, group_bits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << group_bits)
+    if seed % 2:
+        with_small_indexes(monkeypatch)
     rng = random.Random(seed)
     worker = Worker()
     a, b = (worker.create_table(name, dataflows.SCHEMA) for name in "ab")

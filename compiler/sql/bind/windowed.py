@@ -31,7 +31,7 @@ from kpg.compiler.sql.tree import (
     Window,
     produced,
 )
-from kpg.runtime.plan.windows import Bound, Frame, Ranged, WindowCall
+from kpg.runtime.plan.windows import Bound, Edge, Frame, Ranged, Unit, WindowCall
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import INTEGER, ROWID
 
@@ -135,7 +135,7 @@ def _scalars(call: Over) -> list[Scalar]:
 
 
 def _call(call: Over, place: dict[Scalar, Column]) -> WindowCall:
-    frame = call.frame
+    frame = call.frame if _varying_keys(call.order) else _unordered(call.frame)
     if call.ranged is not None:
         first = call.order[0]
         type_ = call.ranged.type
@@ -149,6 +149,16 @@ def _call(call: Over, place: dict[Scalar, Column]) -> WindowCall:
         )
     args = tuple(place.get(arg, arg) if not isinstance(arg, Literal) else arg for arg in call.args)
     return WindowCall(call.function, args, call.type, frame, call.text)
+
+
+def _unordered(frame: Frame) -> Frame:
+    """The frame where all rows of a partition are peers: from its first to its last of them."""
+    start, end = frame.start, frame.end
+    if frame.unit is not Unit.ROWS and start.edge is Edge.CURRENT_ROW:
+        start = Bound(Edge.UNBOUNDED_PRECEDING)
+    if frame.unit is not Unit.ROWS and end.edge is Edge.CURRENT_ROW:
+        end = Bound(Edge.UNBOUNDED_FOLLOWING)
+    return replace(frame, start=start, end=end)
 
 
 def _bound(bound: Bound, at: Scalar | None, place: dict[Scalar, Column]) -> Bound:

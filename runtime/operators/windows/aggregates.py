@@ -12,8 +12,15 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError
-from kpg.runtime.functions import AccumulatorKind, Hierarchical, Trend, aggregate_named
-from kpg.runtime.functions.aggregation import Algorithm, Rows, Value
+from kpg.runtime.functions import (
+    AccumulatorKind,
+    AggregateFunction,
+    Basic,
+    Hierarchical,
+    Trend,
+    aggregate_named,
+)
+from kpg.runtime.functions.aggregation import Algorithm, Rows, Types, Value
 from kpg.runtime.mfp.memo import values_of, word_of
 from kpg.runtime.operators.windows.frames import Part, ranked
 from kpg.runtime.operators.windows.layout import Layout
@@ -134,7 +141,7 @@ def _by_algorithm(
         if function.in_order is not None:
             values = _in_order(function.in_order(types), rows, bounds)
         elif len(bounds) == 1:
-            values = _along(_beyond(function.algorithm(types), ends), rows, *bounds[0])
+            values = _along(_beyond(_moving(function, types), ends), rows, *bounds[0])
         else:
             values = _piecewise(_beyond(function.algorithm(types), ends), rows, bounds)
     except (ValueError, ArithmeticError) as error:
@@ -147,6 +154,12 @@ def _word(call: WindowCall, value: Value, dictionary: Dictionary) -> int:
     if word == ERROR:
         raise DataError(f"{call.text or call.function} is no {call.type}: {value}")
     return word
+
+
+def _moving(function: AggregateFunction, types: Types) -> Algorithm:
+    """The algorithm; what keeps all its rows does not get smaller as rows are subtracted, so none are."""
+    algorithm = function.algorithm(types)
+    return replace(algorithm, subtract=None) if isinstance(function.maintenance, Basic) else algorithm
 
 
 def _beyond(algorithm: Algorithm, ends: Sequence[Partial]) -> Algorithm:

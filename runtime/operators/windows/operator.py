@@ -2,7 +2,7 @@
 
 A small partition that has changed is read from the arrangement, as it was and as it is. A large one is so the
 first time; from then on it has an index (see ``index.py``), by which a few changes cost what they reach, if
-every call is of the kind of which that is known (``reach.is_local``).
+every call is of the kind of which that is known (``plan.is_local``).
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +22,7 @@ from kpg.runtime.operators.windows.index import Index, Key, Shape
 from kpg.runtime.operators.windows.layout import laid_out
 from kpg.runtime.operators.windows.local import Calls, Change
 from kpg.runtime.operators.windows.partials import summaries_of
-from kpg.runtime.operators.windows.reach import is_local
-from kpg.runtime.plan import WindowCall
+from kpg.runtime.plan import WindowCall, is_local
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.collect import collect

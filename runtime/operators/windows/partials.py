@@ -45,11 +45,10 @@ def summary_of(call: WindowCall, dictionary: Dictionary) -> Summary | None:
         return Summary(_counting(call, dictionary), lambda left, right: left + right, 0)
     if isinstance(function.maintenance, Hierarchical):
         return _extremes(call, dictionary, largest=function.trend is Trend.UP)
-    if function.accumulator is AccumulatorKind.SUM:
-        if call.args[0].type.kind in PLAIN and call.type.kind in PLAIN:
-            return Summary(_adding(call, dictionary), _both, (0, 0))
-        return _states(call, dictionary)
-    return None
+    plain = bool(call.args) and call.args[0].type.kind in PLAIN and call.type.kind in PLAIN
+    if function.accumulator is AccumulatorKind.SUM and plain:
+        return Summary(_adding(call, dictionary), _both, (0, 0))
+    return None if function.accumulator is None else _states(call, dictionary)
 
 
 def is_open(call: WindowCall) -> bool:

@@ -27,26 +27,6 @@ def answer_of(call: WindowCall) -> Answer | None:
     return None if function is None else function.answer
 
 
-def is_local(call: WindowCall) -> bool:
-    """Whether changes of the call's answers are found without the rest of the partition.
-
-    Not so if an answer depends on how many rows there are, or if a row says itself how far it looks.
-    """
-    answer, frame = answer_of(call), call.frame
-    if answer in SHARES:
-        return False
-    if answer in (Answer.LAG, Answer.LEAD):
-        return len(call.args) < 2 or isinstance(call.args[1], Literal)
-    if answer in (Answer.FIRST_VALUE, Answer.LAST_VALUE, Answer.NTH_VALUE):
-        if answer is Answer.NTH_VALUE and not isinstance(call.args[1], Literal):
-            return False
-        closed = frame.start.edge is not PRECEDING and frame.end.edge is not FOLLOWING
-        if answer is Answer.NTH_VALUE and not closed and frame.start.edge is not PRECEDING:
-            return False
-        return closed or frame.exclude is Exclude.NO_OTHERS
-    return frame.ranged is None or not frame.ranged.is_interned
-
-
 def distance_of(call: WindowCall) -> int:
     """How far a lag looks ahead (a lead), or, negative, back; which row of its frame an nth_value is of."""
     value = call.args[1] if len(call.args) > 1 else None

@@ -11,11 +11,11 @@ select lag(ten, four) over (partition by four order by ten, u1), lead(ten * 2, 1
 select first_value(ten) over (partition by four order by ten), last_value(four) over (partition by ten), nth_value(ten, four + 1) over (partition by four), four, ten from num where u1 < 7;
 select last_value(ten) over (partition by four) from (select * from num where u1 < 20 order by four, ten) s;
 select first_value(max(x)) over (order by y), y from (select u1 as x, ten + four as y from num) ss group by y;
-select sum(u1) over (rows between current row and unbounded following), u1, four from num where u1 < 10;
-select sum(u1) over (rows between 2 preceding and 2 following), sum(u1) over (rows between 2 preceding and 2 following exclude current row), u1 from num where u1 < 10;
+select sum(u1) over (order by u1 rows between current row and unbounded following), u1, four from num where u1 < 10;
+select sum(u1) over (order by u1 rows between 2 preceding and 2 following), sum(u1) over (order by u1 rows between 2 preceding and 2 following exclude current row), u1 from num where u1 < 10;
 select sum(u1) over (order by four range between unbounded preceding and current row exclude group), u1, four from num where u1 < 10;
 select first_value(u1) over (order by four, u1 rows between current row and 2 following exclude current row), last_value(u1) over (order by four, u1 rows between current row and 2 following exclude current row), u1, four from num where u1 < 10;
-select sum(u1) over (rows between 2 preceding and 1 + 1 following), u1 from num where u1 < 10;
+select sum(u1) over (order by u1 rows between 2 preceding and 1 + 1 following), u1 from num where u1 < 10;
 select sum(u1) over (order by u1 range between 2::int8 preceding and 10::int2 following), u1 from num;
 select sum(u1) over (order by u1 desc range between 2::int8 preceding and 10::int2 following exclude ties), u1 from num;
 with cte (x) as (select * from generate_series(1, 35, 2)) select x, sum(x) over w from cte window w as (order by x rows between 1 preceding and 1 following);
@@ -30,7 +30,7 @@ select u1, sum(u1) over (order by four nulls first, u1), cume_dist() over (order
 select two, max(cnt) from (select two, count(*) over (partition by two, four) cnt from num) q group by two having max(cnt) > 1;
 select u1, x from (select u1, row_number() over (order by u1) x from num) a where x between 3 and 7 and u1 > 1;
 select u1, r from (select u1, rank() over (order by hundred desc) r from num) t where r < 3 order by r;
-select name, sum(hundred), 100 * sum(hundred) / nullif(sum(sum(hundred)) over (), 0) > 33 from num group by name;
+select name, sum(hundred), 100.0::float8 * sum(hundred) / nullif(sum(sum(hundred)) over (), 0) > 33 from num group by name;
 select name, case when lag(name) over (order by u1) is distinct from name then 1 else 0 end from num;
 select u1, hundred - avg(hundred) over (partition by name) > 0, hundred::numeric / nullif(max(hundred) over (), 0) from num where u1 < 9;
 select a.u1, sum(b.four) over (partition by a.ten order by a.u1, b.u1 rows unbounded preceding) from num a join num b on a.ten = b.four where a.u1 < 8;
