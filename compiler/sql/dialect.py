@@ -94,6 +94,10 @@ class Dialect(Postgres):
             if name not in PLAIN or name in READ
         }
 
+        # An arrow in an argument is JSON's, and not that of a function without a name.
+        LAMBDAS: ClassVar[dict[TokenType, Callable[..., exp.Expr]]] = {
+            TokenType.FARROW: Calls.LAMBDAS[TokenType.FARROW]
+        }
         PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., exp.Expr | None]]] = {
             **Calls.PRIMARY_PARSERS,
             **dict.fromkeys(QUOTED, Calls.PRIMARY_PARSERS[TokenType.STRING]),
