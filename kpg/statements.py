@@ -1,8 +1,9 @@
 """What each parsed statement does to the database, and what it gives back."""
 
+import sys
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import Final, assert_never
 
 import numpy as np
 
@@ -27,8 +28,24 @@ Changing = ast.Insert | ast.Delete | ast.Update | ast.Merge | ast.Modifying | as
 Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | AnyDefinition
 
 
+DEEPEST: Final = 4000
+"""How deep calls may go for one statement: what walks a query goes as deep as that is nested."""
+
+
 def execute(engine: Engine, statement: ast.Statement) -> Outcome:
     """Run one statement."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, DEEPEST))
+    try:
+        return _execute(engine, statement)
+    except RecursionError:
+        message = "a statement nested this deep is not supported"
+        raise NotSupportedError(message, span=getattr(statement, "span", None)) from None
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
     match statement:
         case ast.Begin():
             if engine.transactions.state is not State.OPEN:

@@ -90,7 +90,20 @@ class Facts:
         """The facts in a let's body."""
         if self.bound.get(let.id) is let.value:
             return self
-        return Facts({**self.bound, let.id: let.value}, self.recursive, self.assumed)
+        bound = {**self.bound, let.id: let.value}
+        if let.id in self.bound:
+            return Facts(bound, self.recursive, self.assumed)
+        return Facts(bound, self.recursive, self.assumed, self._keys, self._nullable, self._recursive)
+
+    def _body(self, rel: Rel) -> "tuple[Facts, Rel]":
+        """What the lets around a relation are for, with the facts there, those of the values found before."""
+        here = self
+        while isinstance(rel, algebra.Let):
+            here = here._within(rel)
+            here.nullable(rel.value)
+            here.unique_keys(rel.value)
+            rel = rel.body
+        return here, rel
 
     def _recursive_keys(self, id_: str) -> tuple[Key, ...]:
         """The keys that the relation has whatever the recursive ones are."""
@@ -147,8 +160,9 @@ class Facts:
             case algebra.Union(inputs=inputs):
                 positive = [source for source in inputs if not isinstance(source, algebra.Negate)]
                 return list(self.unique_keys(positive[0])) if len(positive) == 1 else []
-            case algebra.Let(body=body):
-                return list(self._within(rel).unique_keys(body))
+            case algebra.Let():
+                here, body = self._body(rel)
+                return list(here.unique_keys(body))
             case algebra.LetRec(ids=ids, body=body):
                 return list(self.unique_keys(body)) if all(id_ in self.recursive for id_ in ids) else []
             case algebra.Negate():
@@ -213,8 +227,9 @@ class Facts:
                 positive = [source for source in inputs if not isinstance(source, algebra.Negate)]
                 flags = [self.nullable(source) for source in positive or inputs]
                 return tuple(any(column) for column in zip(*flags, strict=True))
-            case algebra.Let(body=body):
-                return self._within(rel).nullable(body)
+            case algebra.Let():
+                here, body = self._body(rel)
+                return here.nullable(body)
             case algebra.LetRec(ids=ids, body=body):
                 known = all(id_ in self.recursive for id_ in ids)
                 return self.nullable(body) if known else (True,) * width(body)

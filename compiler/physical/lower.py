@@ -55,6 +55,10 @@ def _lowered(planning: Planning, rel: Rel, mfp: Mfp) -> Ref:
             return lower(planning, source, compose(mfp, [columns[column] for column in chosen]))
         case algebra.Join():
             from kpg.compiler.physical.join import plan_join
+            from kpg.compiler.physical.split import MOST, split
+
+            if len(rel.inputs) > MOST and not rel.orders:
+                return lower(planning, split(planning, rel), mfp)
 
             return plan_join(planning, problem_of(planning, rel, mfp))
         case algebra.Reduce():

@@ -43,19 +43,22 @@ def fan_out(problem: Problem, slot: int, key: Iterable[tuple[Class, Scalar]]) ->
 
 def _domain(problem: Problem, one: Class) -> float | None:
     """How many values the class takes: the size of a relation that it is a unique key of."""
-    sizes = [
-        relation.rows
-        for relation in problem.relations
-        for member in one.members
-        if frozenset((member,)) in relation.keys
-    ]
-    return min(sizes, default=None)
+    if one not in problem.domains:
+        keys = {frozenset((member,)) for member in one.members}
+        sizes = (relation.rows for relation in problem.relations if not keys.isdisjoint(relation.keys))
+        problem.domains[one] = min(sizes, default=None)
+    return problem.domains[one]
 
 
 def lookup_orders(problem: Problem, classes: Classes) -> tuple[tuple[Step, ...], ...]:
     """For each relation, the order in which the path of its changes looks the others up."""
     ordering = _Ordering.of(problem, classes)
     return tuple(ordering.order(start) for start in range(len(problem.relations)))
+
+
+def lookup_order(problem: Problem, classes: Classes, start: int) -> tuple[Step, ...]:
+    """The order of one of the paths: that of the changes of relation ``start``."""
+    return _Ordering.of(problem, classes).order(start)
 
 
 @dataclass(frozen=True, slots=True)

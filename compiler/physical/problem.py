@@ -66,6 +66,8 @@ class Problem:
     """As a join's."""
     known: dict[Scalar, Slots] = field(default_factory=dict, compare=False, repr=False)
     """What :meth:`slots` has found."""
+    domains: dict[object, float | None] = field(default_factory=dict, compare=False, repr=False)
+    """About how many values the classes of its scalars take, as far as that was asked for."""
 
     def slots(self, scalar: Scalar) -> Slots:
         """The relations that a scalar reads, by their place in the problem."""
