@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from kpg.runtime.access import Access
-from kpg.runtime.chain.small import SmallSteps
+from kpg.runtime.chain.small import SmallSteps, hasten
 from kpg.runtime.data.table import Change, Savepoint, Table
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
@@ -130,6 +130,7 @@ class Worker(Access):
         self._small_steps.come(name)
         start = time.perf_counter()
         rendered = render(plan, {} if isolated else self._registry, self)
+        hasten(rendered.new)
         self._hydrate(rendered)
         arrangements = {op for op in rendered.operators if isinstance(op, Arrange)}
         built = len(arrangements & set(rendered.new))
@@ -144,10 +145,7 @@ class Worker(Access):
         return installed
 
     def uninstall(self, installed: Installation) -> None:
-        """Drop a view; operators that no other view holds are freed, their state with them.
-
-        Nothing is left to do once it was dropped, or the worker is closed.
-        """
+        """Drop a view and what only it holds. Nothing is left to do once it, or the worker, is closed."""
         view = self.views.get(installed.name)
         if view is not installed:
             return

@@ -77,6 +77,8 @@ ELSEWHERE: dict[str, str] = {
     **{f"runtime/kernels/{name}.py": CHAIN for name in ("calls", "chain", "links", "streams")},
     "runtime/kernels/arguments.py": "unit/chain/test_arguments.py",
     "runtime/chain/links.py": CHAIN,
+    "runtime/chain/looplinks.py": "unit/chain/test_rounds.py",
+    "runtime/kernels/rounding.py": "unit/chain/test_rounds.py",
     "runtime/chain/small.py": CHAIN,
     **{f"runtime/kernels/{name}.py": EXPRESSIONS for name in ("plain", "vm", "words")},
     # Numbers that kernels and what calls them agree on: one that is wrong shows in every test of both.

@@ -39,10 +39,9 @@ class Chain:
     """
 
     def __init__(self, operators: Iterable[Operator]) -> None:
-        links = Links()
+        self._links = links = self._make_links()
         for operator in sorted(operators):
             links.add(operator)
-        self._links = links
         self._hear()
         self._table: Words = np.array(links.rows, np.int64).reshape(-1, tables.LINK_FIELDS)
         self._streams: Words = np.zeros((max(1, links.count), tables.STREAM_FIELDS), np.int64)
@@ -51,6 +50,7 @@ class Chain:
         self._told = np.empty(len(links.rows), np.int64)
         self._state = np.zeros(tables.CHAIN_FIELDS, np.int64)
         self._state[tables.CHAIN_CLOCK] = call().CLOCK
+        self._state[tables.CHAIN_DEPTH] = 1
         self._memory = np.empty(MEMORY, np.int64)
         # Memory that was too little, to which streams of the step still refer.
         self._older: list[Words] = []
@@ -59,11 +59,18 @@ class Chain:
         self._step: Step | None = None
         self._read = Read([machine for machine, _ in links.machines.values()])
 
+    def _make_links(self) -> Links:
+        return Links()
+
+    def _outside(self, operator: Operator) -> list[tuple[Operator, int]]:
+        """Who hears an operator without being in the chain, and by which port."""
+        return [(one, port) for one, port in operator.consumers if one not in self._links.ends]
+
     def _hear(self) -> None:
         """Note in links the first operator without links that hears the output, if any does."""
         links = self._links
         for operator, end in links.ends.items():
-            outside = [one.position for one, _ in operator.consumers if one not in links.ends]
+            outside = [one.position for one, _ in self._outside(operator)]
             links.rows[end - 1][tables.LINK_HEARD] = min(outside, default=tables.NOBODY)
         for row, operator in zip(links.rows, links.operators, strict=True):
             row[tables.LINK_POSITION] = operator.position
@@ -169,12 +176,14 @@ class Chain:
                 operator.appended(verdict, count, added)
             elif isinstance(operator, TopK):
                 operator.walked(added)
-        for link in self._told[: state[tables.CHAIN_TOLD]].tolist():
-            operator = operators[link]
+        self._tell(step)
+
+    def _tell(self, step: Step) -> None:
+        """Push what operators without links are to hear."""
+        for link in self._told[: self._state[tables.CHAIN_TOLD]].tolist():
             updates = self._updates(int(self._table[link, tables.LINK_OUTPUT]), step)
-            for consumer, port in operator.consumers:
-                if consumer not in self._links.ends:
-                    consumer.push(port, updates)
+            for consumer, port in self._outside(self._links.operators[link]):
+                consumer.push(port, updates)
 
     def _updates(self, stream: int, step: Step) -> Updates:
         """A copy of a stream, as updates of the step."""

@@ -73,7 +73,10 @@ class Traced:
         if self.appends >= 0:
             # Whether a step is small enough, and whether there is room, links find out by themselves.
             place = spine.place(1)
-            there = recent.tail is not None if place is Place.TAIL else place is Place.HEAD
+            there = place is Place.HEAD
+            if place is Place.TAIL:
+                # A chain of rounds adds up what they have done, for which there is one place: the head.
+                there = recent.tail is not None and spine.depth == 1
             fits = there and not recent.is_mixed
             if recent.tail is not None:
                 fill(self.appending, slot.APPENDING_TAIL, recent.tail.description)

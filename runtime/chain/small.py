@@ -1,6 +1,6 @@
 """When a step goes through a chain, and when there is one."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,9 +9,11 @@ from kpg.runtime.dataflow.step import Step
 from kpg.runtime.kernels import Kernel
 from kpg.runtime.kernels.links import SMALL_STEP
 from kpg.runtime.native.load import at_hand
+from kpg.runtime.operators.loop import Loop, everything
 
 if TYPE_CHECKING:
     from kpg.runtime.chain.chain import Chain
+    from kpg.runtime.chain.rounds import Rounds
 
 FEW: Final = SMALL_STEP
 """Rows of a step that goes through a chain: more would go past heads and have operators do all the work."""
@@ -41,6 +43,10 @@ CALLED: Final = (
     "collect.differences",
 )
 """The kernels of chains, and those that links call."""
+
+
+CALLED_IN_LOOPS: Final = ("history.accumulate", "thresholds.evaluate")
+"""Those that links of loops call besides."""
 
 
 class SmallSteps:
@@ -100,16 +106,32 @@ class SmallSteps:
             self._chain.renew()
 
 
-def ready() -> bool:
-    """Whether the kernels have been loaded, from machine code that was made ahead of time.
+def hasten(operators: tuple[Operator, ...]) -> None:
+    """Have the loops among new operators, and within them, run many rounds of few rows in one call."""
+    for operator in everything(operators):
+        if isinstance(operator, Loop):
+            operator.hasten = rounds_of
+
+
+def rounds_of(loop: Loop) -> "Rounds | None":
+    """What runs the rounds of a loop's step; None if operators run one by one."""
+    if not ready((*CALLED, *CALLED_IN_LOOPS)):
+        return None
+    from kpg.runtime.chain.rounds import Rounds  # most loops have few rounds
+
+    return Rounds(loop)
+
+
+def ready(names: Sequence[str] = CALLED) -> bool:
+    """Whether kernels have been loaded, from machine code that was made ahead of time.
 
     Nobody waits for what is not compiled yet: it is ordered.
     """
-    missing = [kernel for kernel in map(called, CALLED) if isinstance(kernel, Kernel)]
+    missing = [kernel for kernel in map(called, names) if isinstance(kernel, Kernel)]
     if at_hand(missing):
         for kernel in missing:
             kernel.prepare()
-    return all(hasattr(called(name), "address") for name in CALLED)
+    return all(hasattr(called(name), "address") for name in names)
 
 
 def called(name: str) -> Any:

@@ -78,6 +78,18 @@ DIFFERENCES_SIGNS = 13
 DIFFERENCES_READING = 15
 DIFFERENCES_OUT = 17
 
+# history.accumulate, behind updates
+ACCUMULATE_FIRST = 8
+ACCUMULATE_LAST = 9
+ACCUMULATE_TABLE = 10
+
+# thresholds.evaluate
+EVALUATE_ROUNDS = 0
+EVALUATE_DISTINCT = 2
+EVALUATE_TABLE = 3
+EVALUATE_OUT = 5
+EVALUATE_OWED = 7
+
 # Templates: of RUNNING
 PROGRAM_OUTPUTS = RUN_OUT + 1  # columns
 PROGRAM_FILTERS = RUN_KEPT + 1  # 1 if it may drop rows
@@ -92,5 +104,9 @@ APPENDING_HEAD = APPEND_HEAD
 APPENDING_INSERT = 12  # address of tail.insert
 APPENDING_TAIL = 13
 APPENDING_SPARE = 15
+# of EVALUATING
+EVALUATING_EVALUATE = 0  # address of thresholds.evaluate
+EVALUATING_DISTINCT = 1  # whether each row counts once
+EVALUATING_BOUND = 2  # of a key's rows, without their signs
 # of REFRESHING
 REFRESHING_WIDTH = REFRESH_OUT + 1  # columns

@@ -64,6 +64,7 @@ from kpg.runtime.kernels.layout import BEGINNING, STRIDE
 from kpg.runtime.kernels.layout import ROWS as HEAD_ROWS
 from kpg.runtime.kernels.links import (
     CHAIN_CLOSED,
+    CHAIN_DEPTH,
     CHAIN_FLOOR,
     CHAIN_FREE,
     CHAIN_LACKED,
@@ -75,6 +76,7 @@ from kpg.runtime.kernels.links import (
     DONE,
     DOUBTS,
     FAILED,
+    FEW_IN_TAIL,
     FEW_TIDIED,
     INSERTED,
     LACKS,
@@ -94,6 +96,7 @@ from kpg.runtime.kernels.links import (
     PLACE_GOES_TO,
     SMALL_FOR_TAIL,
     SMALL_STEP,
+    STEPS_IN_TAIL,
     STREAM_DATA,
     STREAM_DIFF,
     STREAM_DIFFS,
@@ -148,7 +151,7 @@ def set_table(slots: Words, at: int, address: int, columns: int, rows: int) -> N
 def set_updates(slots: Words, stream: Words, state: Words) -> None:
     """Let the first arguments be a stream: its data, its one time, and its diffs."""
     set_table(slots, UPDATES_DATA, stream[STREAM_DATA], stream[STREAM_WIDTH], stream[STREAM_ROWS])
-    set_table(slots, UPDATES_TIME, state[CHAIN_TIME], 1, 1)
+    set_table(slots, UPDATES_TIME, state[CHAIN_TIME], state[CHAIN_DEPTH], 1)
     set_words(slots, UPDATES_DIFF, stream[STREAM_DIFF], stream[STREAM_DIFFS])
 
 
@@ -203,7 +206,7 @@ def meet(link: Words, streams: Table, state: Words, slots: Words) -> int:
     count = FULL
     while count == FULL:
         room = min(load(template, MATCHES_EACH) * rows, MOST_ROOM) + LEAST_ROOM
-        words = 1 + (width + 4) * room
+        words = 1 + (width + 3 + state[CHAIN_DEPTH]) * room
         memory = reserve(state, words)
         if memory == 0:
             return NARROW
@@ -291,7 +294,8 @@ def append(link: Words, streams: Table, state: Words, slots: Words, change: Word
     set_words(slots, APPEND_HEAD, head, load(template, APPENDING_HEAD + 1))
     if load(link[LINK_EXTRA], PLACE_GOES_TO) == TO_TAIL:
         tail = load(template, APPENDING_TAIL)
-        if rows > SMALL_FOR_TAIL or load(tail, HEAD_ROWS) + rows > MOST_IN_TAIL:
+        most = min(max(FEW_IN_TAIL, STEPS_IN_TAIL * rows), MOST_IN_TAIL)
+        if rows > SMALL_FOR_TAIL or load(tail, HEAD_ROWS) + rows > most:
             return FAILED
         function = load(template, APPENDING_INSERT)
         set_words(slots, INSERT_TAIL, tail, load(template, APPENDING_TAIL + 1))

@@ -17,18 +17,26 @@ from kpg.runtime.kernels import device, invoke_intrinsic, kernel, load_intrinsic
 from kpg.runtime.kernels.calls import append, meet, refresh, run_program, tidy, top
 from kpg.runtime.kernels.links import (
     APPENDING,
+    CHAIN_CARRIES,
     CHAIN_CHANGED,
     CHAIN_CLOCK,
     CHAIN_LIMIT,
     CHAIN_NEXT,
     CHAIN_TIME,
     CHAIN_TOLD,
+    CHANGE_ADDED,
+    CHANGE_APPENDED,
+    CHANGE_FIELDS,
     CHANGE_LINK,
+    CHANGE_VERDICT,
     DONE,
     DOUBTS,
+    EVALUATING,
     FAILED,
     GATHERING,
     LACKS,
+    LEAVES,
+    LEAVING,
     LINK_EPOCH,
     LINK_HEARD,
     LINK_INPUT,
@@ -46,6 +54,7 @@ from kpg.runtime.kernels.links import (
     NARROW,
     NEGATING,
     NOBODY,
+    OWES,
     READING_TOP,
     REFRESHING,
     RUNNING,
@@ -54,6 +63,7 @@ from kpg.runtime.kernels.links import (
     TIDYING,
     WAITS,
 )
+from kpg.runtime.kernels.rounding import carry_on, evaluate, leave
 from kpg.runtime.kernels.streams import gather, negate, select
 
 Words = NDArray[np.int64]
@@ -85,6 +95,10 @@ def run_link(link: Words, streams: Table, state: Words, slots: Words, change: Wo
         return refresh(link, streams, state, slots)
     if kind == READING_TOP:
         return top(link, streams, state, slots, change)
+    if kind == EVALUATING:
+        return evaluate(link, streams, state, slots, change)
+    if kind == LEAVING:
+        return leave(link, streams)
     streams[link[LINK_OUTPUT]] = streams[link[LINK_INPUT]]
     return DONE
 
@@ -109,22 +123,47 @@ def count_updates(link: Words, streams: Table) -> None:
         link[LINK_UPDATES_OUT] += streams[link[LINK_OUTPUT], STREAM_ROWS]
 
 
+@device
+def note(at: int, change: Words, state: Words, changed: Table) -> None:
+    """List what a link that has state did; in a loop, add it to what it did in other rounds."""
+    if state[CHAIN_CARRIES] == 0:
+        changed[state[CHAIN_CHANGED]] = change
+        changed[state[CHAIN_CHANGED], CHANGE_LINK] = at
+        state[CHAIN_CHANGED] += 1
+        return
+    changed[at, CHANGE_LINK] += 1
+    changed[at, CHANGE_VERDICT] = max(changed[at, CHANGE_VERDICT], change[CHANGE_VERDICT])
+    changed[at, CHANGE_APPENDED] += change[CHANGE_APPENDED]
+    changed[at, CHANGE_ADDED] += change[CHANGE_ADDED]
+
+
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[::1])")
 def run(links: Table, streams: Table, state: Words, changed: Table, told: Words) -> int:
     """Run links from CHAIN_NEXT on, while their operators' positions are below CHAIN_LIMIT.
 
     ``changed int64[links, CHANGE_FIELDS]`` takes what links did that have state,
     ``told int64[links]`` the numbers of links whose output somebody outside hears, who lowers CHAIN_LIMIT.
+    In a loop, goes on with the next round if nobody has heard anything; ``changed`` has a row for each link
+    then, to which the rounds add.
 
-    Returns WAITS, NARROW, LACKS, DOUBTS, or the link, then CHAIN_NEXT, whose operator is to run in Python.
+    Returns WAITS, NARROW, LACKS, LEAVES, CRAMPED, DOUBTS, OWES, or the link, then CHAIN_NEXT, whose operator
+    is to run in Python.
     """
     slots = np.empty(MOST_SLOTS, np.int64)
+    change = np.empty(CHANGE_FIELDS, np.int64)
     state[CHAIN_CHANGED] = 0
     state[CHAIN_TOLD] = 0
     epoch = load(state[CHAIN_TIME], 0)
     before = now(state, slots)
-    while state[CHAIN_NEXT] < links.shape[0]:
+    while True:
         at = state[CHAIN_NEXT]
+        if at == links.shape[0]:
+            if state[CHAIN_CARRIES] == 0 or state[CHAIN_TOLD] > 0 or state[CHAIN_LIMIT] != NOBODY:
+                return WAITS
+            verdict = carry_on(streams, state)
+            if verdict != DONE:
+                return verdict
+            continue
         link = links[at]
         if link[LINK_POSITION] >= state[CHAIN_LIMIT]:
             break
@@ -132,10 +171,11 @@ def run(links: Table, streams: Table, state: Words, changed: Table, told: Words)
         if link[LINK_KIND] == GATHERING or streams[link[LINK_INPUT], STREAM_ROWS] > 0:
             if link[LINK_SKIPPED] != 0:
                 return int(at)
-            verdict = run_link(link, streams, state, slots, changed[state[CHAIN_CHANGED]])
+            change[:] = 0
+            verdict = run_link(link, streams, state, slots, change)
             if verdict == FAILED:
                 return int(at)
-            if verdict in (NARROW, LACKS):
+            if verdict in (NARROW, LACKS, LEAVES):
                 return verdict
             after = now(state, slots)
             link[LINK_NANOSECONDS] += after - before
@@ -145,8 +185,7 @@ def run(links: Table, streams: Table, state: Words, changed: Table, told: Words)
             link[LINK_LATEST] += after - before
             before = after
             if link[LINK_KIND] >= APPENDING:
-                changed[state[CHAIN_CHANGED], CHANGE_LINK] = at
-                state[CHAIN_CHANGED] += 1
+                note(at, change, state, changed)
             if link[LINK_HEARD] != NOBODY and streams[link[LINK_OUTPUT], STREAM_ROWS] > 0:
                 told[state[CHAIN_TOLD]] = at
                 state[CHAIN_TOLD] += 1
@@ -154,6 +193,6 @@ def run(links: Table, streams: Table, state: Words, changed: Table, told: Words)
         if link[LINK_READ] != 0:
             count_updates(link, streams)
         state[CHAIN_NEXT] = at + 1
-        if verdict == DOUBTS:
-            return DOUBTS
+        if verdict in (DOUBTS, OWES):
+            return verdict
     return WAITS

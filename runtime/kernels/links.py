@@ -37,10 +37,19 @@ MEETING = 3  # meet.meet
 GATHERING = 4  # all of several streams: LINK_EXTRA is their number, and which
 NEGATING = 5
 TIDYING = 6  # sort.consolidate_few, for a tail sort.consolidate: LINK_EXTRA is the arrangement's place
+LEAVING = 7  # what leaves a loop is kept: LINK_EXTRA is int64[LEFT_FIELDS]
 # These and the following have state, and are told of as changed.
-APPENDING = 7  # head.append or tail.insert: LINK_EXTRA is the arrangement's place
-REFRESHING = 8  # groups.refresh: LINK_EXTRA is the table's state
-READING_TOP = 9  # collect.differences of the groups that changed: LINK_EXTRA is int64[TOP_FIELDS]
+APPENDING = 8  # head.append or tail.insert: LINK_EXTRA is the arrangement's place
+REFRESHING = 9  # groups.refresh: LINK_EXTRA is the table's state
+READING_TOP = 10  # collect.differences of the groups that changed: LINK_EXTRA is int64[TOP_FIELDS]
+EVALUATING = 11  # history.accumulate and thresholds.evaluate: LINK_EXTRA is the table's state
+
+# Of what a LEAVING has kept of all rounds.
+LEFT_DATA = 0  # address of int64[width, LEFT_ROOM]
+LEFT_DIFF = 1  # address of int64[LEFT_ROOM]
+LEFT_ROOM = 2
+LEFT_ROWS = 3
+LEFT_FIELDS = 4
 
 # Of what is known of an arrangement's place, int64[PLACE_FIELDS].
 PLACE_GOES_TO = 0
@@ -79,13 +88,23 @@ CHAIN_CHANGED = 7  # how many links that have state ran, and are listed
 CHAIN_TOLD = 8  # how many links have output for operators outside of the chain, and are listed
 CHAIN_WANTED = 9  # words that the next link needs
 CHAIN_CLOCK = 10  # address of a function that writes nanoseconds to its first slot; 0 if nobody counts
-CHAIN_LACKED = 11  # address of int64[2, CHAIN_WANTED]: what memos lack, as vm.run takes it
-CHAIN_FIELDS = 12
+CHAIN_LACKED = 11  # address of int64[2, CHAIN_WANTED]: what memos lack, as vm.run takes it; what is owed
+CHAIN_DEPTH = 12  # of times
+# Of the chain of a loop, which runs round after round.
+CHAIN_CARRIES = 13  # address of a number, and as many pairs of streams: the second is the first a round later
+CHAIN_LAST = 14  # the round before which to stop
+CHAIN_OTHER = 15  # address of the memory for the streams of the next round
+CHAIN_OTHER_END = 16  # where that ends
+CHAIN_BASE = 17  # address of the memory for those of this round
+CHAIN_FIELDS = 18
 
 WAITS = -1  # nothing to do before CHAIN_LIMIT
 NARROW = -2  # memory is to be made for CHAIN_WANTED words
 DOUBTS = -3  # the operator of the link before CHAIN_NEXT must look at what it has put out
 LACKS = -4  # memos are to be filled before the link goes on
+LEAVES = -5  # what the link has kept is to be taken out before it goes on
+OWES = -6  # the operator of the link before CHAIN_NEXT owes CHAIN_WANTED changes in later rounds
+CRAMPED = -7  # memory is to be made for CHAIN_WANTED words of the next round
 
 INSERTED = -1  # instead of a verdict: they are in the tail
 
@@ -96,8 +115,10 @@ MOST_SLOTS = 32
 NOBODY = 2**62  # a position behind all operators
 
 SMALL_STEP = 1 << 11  # updates that go to a head: more are sorted at once as cheaply
-MOST_IN_TAIL = 1 << 10  # updates: to copy half as many takes half a microsecond a column
-SMALL_FOR_TAIL = MOST_IN_TAIL >> 1  # more would fill the tail, and have it sealed, every other time
+MOST_IN_TAIL = 1 << 12  # updates
+FEW_IN_TAIL = 1 << 10  # updates: to copy half as many takes half a microsecond a column
+STEPS_IN_TAIL = 4  # so many have room, if they bring more: sealing costs more than what is copied besides
+SMALL_FOR_TAIL = MOST_IN_TAIL // STEPS_IN_TAIL  # updates of a step
 MANY = 1 << 13  # from so many rows on it pays to pack them into words, or to ask how many matches there are
 FEW_TIDIED = 48  # updates that are consolidated for a head: more are left to who reads them
 LEAST_ROOM = 64  # for matches, besides those that a stream row is expected to have

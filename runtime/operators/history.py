@@ -63,6 +63,11 @@ class Historic(Operator):
             for rounds in self.table.owed:
                 scope.wake(self, rounds)
 
+    def followed(self, added: int, rounds: tuple[int, ...]) -> None:
+        """Take note of what kernels have added to the table in rounds up to these."""
+        self.bound += added
+        self.table.followed(rounds)
+
     def changes(self) -> Updates:
         """The output's updates at the present rounds."""
         raise NotImplementedError

@@ -4,9 +4,10 @@ The Loop operator has one place in the enclosing scope; flushed, it runs its own
 no round has work. Commit, rollback and upkeep of the operators inside go through it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from heapq import heappop
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -19,6 +20,25 @@ from kpg.runtime.operators.linear import Passing, Stateless
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
+PATIENCE: Final = 64
+"""Rounds of a step after which those that follow are to run in one call: to prepare that takes as long."""
+
+
+class Follower(Protocol):
+    """Who runs rounds of few rows, one after another."""
+
+    def takes(self, step: Step) -> bool:
+        """Whether a round that begins is one of these."""
+        ...
+
+    def follow(self, step: Step) -> None:
+        """Run it, and those after it while they are."""
+        ...
+
+    def tally(self) -> None:
+        """Add what was counted to the operators' counters."""
+        ...
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Loop(Operator):
@@ -28,6 +48,7 @@ class Loop(Operator):
     results: tuple[Operator, ...]
     within: LoopScope
     touched: dict[Operator, None] = field(default_factory=dict)
+    hasten: "Callable[[Loop], Follower | None] | None" = None
 
     def hydrate(self) -> None:
         for operator in self.body:
@@ -35,14 +56,23 @@ class Loop(Operator):
 
     def flush(self) -> None:
         touched, interrupt = self.touched, self.within.interrupt
-        for step in self.within.rounds_of(self.step):
+        follower: Follower | None = None
+        hasten = self.hasten if self.step.upper - self.step.lower == 1 else None
+        for count, step in enumerate(self.within.rounds_of(self.step)):
             queue = step.queue
+            if count == PATIENCE and hasten is not None:
+                follower = hasten(self)
+            if follower is not None and follower.takes(step):
+                follower.follow(step)
+                continue
             while queue:
                 _, operator = heappop(queue)
                 touched[operator] = None
                 if interrupt.pending:
                     interrupt.check()
                 operator.flush()
+        if follower is not None:
+            follower.tally()
 
     def commit(self) -> None:
         for operator in self.touched:

@@ -3,7 +3,7 @@
 This is the operator that K-Pg's section 6.1 wishes for (TPC-H Q11 and Q22): an inequality join.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 from itertools import pairwise
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.kernels.collect import range_bounds
+from kpg.runtime.kernels.links import MANY
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.linear import apply_all
@@ -107,6 +108,20 @@ def scan(layers: Layers, task: Range) -> Iterator[Updates]:
         yield Updates(np.ascontiguousarray(data[:, seen]), task.time, diffs)
 
 
+def together(parts: Iterable[Updates]) -> Iterator[Updates]:
+    """The updates in larger parts: what comes of a range in each layer is often a few rows."""
+    waiting: list[Updates] = []
+    rows = 0
+    for part in parts:
+        waiting.append(part)
+        rows += len(part)
+        if rows >= MANY:
+            yield Updates.concat(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield Updates.concat(waiting)
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class RangeJoin(Operator):
     """Port 0 takes changes of the left side, port 1 those of the thresholds."""
@@ -162,7 +177,7 @@ class RangeJoin(Operator):
     def _right(self, updates: Updates, layers: Layers) -> Iterator[Updates]:
         """Changed thresholds against the left rows of times no later."""
         bounds = Updates(np.ascontiguousarray(updates.data[: self.key + 1]), updates.time, updates.diff)
-        yield from apply_all(self.left_mfp, self._between(bounds, layers))
+        yield from apply_all(self.left_mfp, together(self._between(bounds, layers)))
 
     def _between(self, bounds: Updates, layers: Layers) -> Iterator[Updates]:
         for task in ranges(bounds.consolidate(), self.key, self.comparison):

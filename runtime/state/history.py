@@ -188,6 +188,15 @@ class HistoryTable:
             kernels.wake(numbers, self.state)
         return self.state.item(layout.CURRENT)
 
+    def followed(self, rounds: Rounds) -> None:
+        """Take note that kernels have accumulated and evaluated updates, last at these rounds."""
+        self._evaluated, self._room, self.owed = rounds, 0, []
+
+    def owe(self, owed: Words) -> list[Rounds]:
+        """Note keys and the later rounds at which they are due, as ``thresholds.evaluate`` gives them."""
+        self._owe(owed)
+        return self.owed
+
     def _owe(self, owed: Words) -> None:
         """Note the keys that are due at later rounds."""
         n = owed.shape[1]

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kpg.runtime.kernels.head import UNFIT
-from kpg.runtime.kernels.links import MOST_IN_TAIL, SMALL_FOR_TAIL, SMALL_STEP
+from kpg.runtime.kernels.links import FEW_IN_TAIL, MOST_IN_TAIL, SMALL_FOR_TAIL, SMALL_STEP, STEPS_IN_TAIL
 from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.trace.head import MOST, Head
 from kpg.runtime.trace.tail import Tail
@@ -21,8 +21,17 @@ DIRECT: Final = 64
 """So many steps go to the tail, or make a batch each, once somebody has read the trace in order."""
 
 CHURN: Final = 64
-"""A head of more rows, and more than all batches have, is sealed if rows went: they may cancel. So is, in a
-loop, a tail."""
+"""A head of more rows is sealed once it outweighs all batches, if rows went: they may cancel. So is a loop's
+tail."""
+
+OUTWEIGHING: Final = 2
+"""So many times the rows of the batches. With as many as they have, a thousand rows all of which change in
+fourteen steps took a tenth longer. As many will do in loops: a group is read there at many times."""
+
+
+def room_in_tail(count: int) -> int:
+    """How many updates a tail may have that takes steps of so many: few, and what some of them bring."""
+    return min(max(FEW_IN_TAIL, STEPS_IN_TAIL * count), MOST_IN_TAIL)
 
 
 class Place(enum.Enum):
@@ -44,7 +53,18 @@ class Piece(NamedTuple):
 class Recent:
     """The head and the tail of a trace, and when they are to be sealed."""
 
-    __slots__ = ("_churned_at", "_depth", "_ends", "_width", "crowded", "direct", "head", "lower", "tail")
+    __slots__ = (
+        "_churned_at",
+        "_depth",
+        "_ends",
+        "_outweighing",
+        "_width",
+        "crowded",
+        "direct",
+        "head",
+        "lower",
+        "tail",
+    )
 
     def __init__(self, width: int, depth: int, key: int) -> None:
         self._width, self._depth = width, depth
@@ -58,6 +78,7 @@ class Recent:
         """So many steps will not go to the head."""
         self._ends: list[tuple[Antichain, int]] = []
         self._churned_at = CHURN
+        self._outweighing = OUTWEIGHING if depth == 1 else 1
 
     @property
     def size(self) -> int:
@@ -80,7 +101,7 @@ class Recent:
     def has_room(self, count: int) -> bool:
         """Whether so many updates more have a place where they would go."""
         if self.direct:
-            return self.tail is None or self.tail.size + count <= MOST_IN_TAIL
+            return self.tail is None or self.tail.size + count <= room_in_tail(count)
         return self.head.size + count <= MOST
 
     @property
@@ -119,7 +140,7 @@ class Recent:
             if verdict == UNFIT:
                 self.direct = DIRECT
         elif size > self._churned_at:
-            rows = batched()
+            rows = self._outweighing * batched()
             self.crowded = self.head.counts and size > rows
             self._churned_at = max(2 * size, rows)
         self._ends.append((upper, size))
@@ -130,11 +151,10 @@ class Recent:
         size = self.tail.size
         if size == count:
             self.lower = before
-        # It is sealed as the step ends, while the next one is likely to find room: else that one would wait.
-        if size > MOST_IN_TAIL - SMALL_FOR_TAIL // 4:
+        # It is sealed as the step ends if another like it would not find room: else that one would wait.
+        if size + count > room_in_tail(count):
             self.crowded = True
         elif self._depth > 1 and size > self._churned_at:
-            # In a loop a group is read at many times: what has cancelled is in the way of each.
             rows = batched()
             self.crowded = size > rows
             self._churned_at = max(2 * size, rows)

@@ -24,12 +24,14 @@ EDGES = (NULL, ERROR, MIN_WORD, -1, 0, 1, MAX_WORD)
 SIZES = (0, 1, 1, 2, 3, 7, 20, 65)
 LIMITS = {
     (recent, "MOST"): (4, 32, 100, 1 << 15),
-    (recent, "MOST_IN_TAIL"): (4, 32, 100, 1 << 10),
+    (recent, "MOST_IN_TAIL"): (4, 32, 100, 1 << 12),
+    (recent, "FEW_IN_TAIL"): (4, 32, 1 << 10),
     (recent, "SMALL_STEP"): (0, 2, 20, 2048),
     (recent, "SMALL_FOR_TAIL"): (0, 2, 20, 512),
     (spine, "DIRECT"): (0, 1, 64),
     (recent, "DIRECT"): (0, 1, 64),
     (recent, "CHURN"): (1, 8, 64),
+    (recent, "OUTWEIGHING"): (1, 4),
 }
 
 

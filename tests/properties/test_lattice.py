@@ -260,7 +260,10 @@ def nonzero(rows: Rows) -> Rows:
     [(1, False, False), (1, True, True), (2, False, True), (2, True, False), (3, False, True)],
 )
 @pytest.mark.parametrize("name", CASES)
-def test_operator_at_every_point(name: str, rounds: int, shared: bool, late: bool) -> None:
+def test_operator_at_every_point(
+    name: str, rounds: int, shared: bool, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kpg.runtime.operators.loop.PATIENCE", 0 if late else 1)
     case = CASES[name]
     plan = lattice(case, rounds, shared=shared)
     rng = random.Random(f"{name} {rounds} {shared} {late}")

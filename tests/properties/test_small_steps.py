@@ -29,6 +29,7 @@ SMALL: Limits = {
         (spine, "DIRECT"),
         (recent, "MOST"),
         (recent, "MOST_IN_TAIL"),
+        (recent, "FEW_IN_TAIL"),
         (recent, "DIRECT"),
         (recent, "CHURN"),
         (meeting, "FEW"),

@@ -22,8 +22,17 @@ PREFIXES = {
     "groups.refresh": "REFRESH",
     "collect.heads": "HEADS",
     "collect.differences": "DIFFERENCES",
+    "history.accumulate": "ACCUMULATE",
+    "thresholds.evaluate": "EVALUATE",
 }
-UPDATES = ("meet.meet", "sort.consolidate", "sort.consolidate_few", "head.append", "tail.insert")
+UPDATES = (
+    "meet.meet",
+    "sort.consolidate",
+    "sort.consolidate_few",
+    "head.append",
+    "tail.insert",
+    "history.accumulate",
+)
 """Kernels whose first three arguments are data, times and diffs."""
 
 
@@ -69,7 +78,7 @@ def test_arguments_begin_where_constants_say(name: str) -> None:
 
 def test_every_kernel_that_links_call_has_constants() -> None:
     by_themselves = {"chain.run", "streams.begin", "streams.feed", "streams.take"}
-    assert set(PREFIXES) == set(small.CALLED) - by_themselves
+    assert set(PREFIXES) == {*small.CALLED, *small.CALLED_IN_LOOPS} - by_themselves
 
 
 def test_what_the_templates_of_a_link_that_appends_have_is_apart() -> None:

@@ -118,7 +118,7 @@ class History:
 
 LIMITS = {
     (recent, "MOST"): (8, 40, 1 << 15),
-    (recent, "MOST_IN_TAIL"): (8, 40, 1 << 10),
+    (recent, "MOST_IN_TAIL"): (8, 40, 1 << 12),
     (recent, "CHURN"): (1, 64),
     (recent, "DIRECT"): (1, 64),
     (head, "FIRST"): (1, 64),
