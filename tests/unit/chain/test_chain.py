@@ -37,7 +37,7 @@ VIEWS = {
     "top": "select id, price from item order by price desc, id limit 5 offset 1",
     "most": "select kind, max(price) m, min(name) n from item group by kind",
     "dear": "select id from item where price > (select avg(price) from item)",
-    "all": "select id from item where kind = 1 union all select item from sale"
+    "every": "select id from item where kind = 1 union all select item from sale"
     " except all select kind from kind",
     "days": "select day, count(distinct item) n from sale group by day having sum(amount) > 3",
 }
