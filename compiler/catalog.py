@@ -4,7 +4,7 @@ Names are case-insensitive. The catalog is what the compiler knows; the rows are
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -14,7 +14,7 @@ from kpg.compiler.constraints import Constraints, Index, Sequence
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import ROWID, Schema
+from kpg.runtime.types import ROWID, Kind, Schema, Type
 
 if TYPE_CHECKING:
     from kpg.runtime.functions.own import Own
@@ -76,6 +76,8 @@ class Catalog:
     path: tuple[str, ...] = (PUBLIC,)
     comments: dict[tuple[str, ...], str] = field(default_factory=dict)
     indexes: dict[str, Index] = field(default_factory=dict)
+    types: dict[str, Type] = field(default_factory=dict)
+    """Those that users have made, by their names in lower case."""
 
     def __contains__(self, name: str) -> bool:
         return self.find(name) is not None
@@ -104,6 +106,18 @@ class Catalog:
             if found is not None:
                 return found
         return None
+
+    def known_type(self, type_: Type, span: Span | None) -> Type:
+        """The type with what its name stands for; ProgrammingError if that is nothing."""
+        if type_.kind is Kind.ENUM and not type_.labels:
+            found = self.types.get(type_.name.lower())
+            if found is None:
+                hint = did_you_mean(type_.name, self.types)
+                raise ProgrammingError(f'type "{type_.name}" does not exist', span=span, hint=hint)
+            return found
+        if not type_.parts:
+            return type_
+        return replace(type_, parts=tuple(self.known_type(part, span) for part in type_.parts))
 
     @property
     def has_one_schema(self) -> bool:
@@ -193,6 +207,7 @@ class Catalog:
             self.path,
             dict(self.comments),
             dict(self.indexes),
+            dict(self.types),
         )
 
     def become(self, other: "Catalog") -> None:
@@ -203,6 +218,7 @@ class Catalog:
             (self.schemas, other.schemas),
             (self.comments, other.comments),
             (self.indexes, other.indexes),
+            (self.types, other.types),
         ):
             mine.clear()
             mine.update(theirs)  # type: ignore[arg-type]

@@ -27,6 +27,10 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             from kpg.indexes import create_index
 
             create_index(engine, statement)
+        case ast.CreateType():
+            from kpg.user_types import create_type
+
+            create_type(engine, statement)
         case ast.DropOther():
             for name in statement.names:
                 _drop(engine, statement, name)
@@ -126,6 +130,10 @@ def _drop(engine: Engine, statement: ast.DropOther, name: str) -> None:
     match statement.kind:
         case "SEQUENCE":
             _drop_sequence(engine, statement, name)
+        case "TYPE":
+            from kpg.user_types import drop_type
+
+            drop_type(engine, statement, name)
         case "SCHEMA":
             _drop_schema(engine, statement, name.lower())
         case _:

@@ -20,6 +20,7 @@ from kpg.result import Affected, Explanation, Result, listing
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Schema
 from kpg.transaction import State
+from kpg.user_types import with_known_types
 from kpg.verify import verify
 from kpg.view import Maintained
 
@@ -59,7 +60,7 @@ def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
                 return _change(engine, statement)
         case ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition():
             with engine.transactions.statement(changes=True), engine.journal.writing():
-                return _define(engine, statement)
+                return _define(engine, with_known_types(statement, engine.catalog))
         case Session():
             from kpg.settings import run_session
 

@@ -62,8 +62,17 @@ class CreateIndex(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class CreateType(Definition):
+    """CREATE TYPE: an ENUM, or a RECORD with a name."""
+
+    name: str
+    type: Type
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class DropOther(Definition):
-    """DROP SEQUENCE, SCHEMA or INDEX."""
+    """DROP SEQUENCE, SCHEMA, INDEX or TYPE."""
 
     kind: str
     names: tuple[str, ...]
@@ -223,5 +232,13 @@ class Alter(Definition):
 
 
 AnyDefinition = (
-    CreateSequence | AlterSequence | CreateSchema | CreateIndex | DropOther | Truncate | Comment | Alter
+    CreateSequence
+    | AlterSequence
+    | CreateSchema
+    | CreateIndex
+    | CreateType
+    | DropOther
+    | Truncate
+    | Comment
+    | Alter
 )

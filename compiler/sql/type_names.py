@@ -32,6 +32,11 @@ TEXT_TYPES: Final = {exp.DType.VARCHAR: Kind.VARCHAR, exp.DType.CHAR: Kind.CHAR,
 FRACTIONAL: Final = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME, Kind.INTERVAL})
 """Types that take the number of digits of a second: all six are kept."""
 MICROSECOND_DIGITS: Final = 6
+NETWORK: Final = frozenset({"cidr", "inet", "macaddr"})
+SHAPES: Final = frozenset({"box", "circle", "line", "lseg", "path", "point", "polygon"})
+OTHERS: Final = frozenset({"bit", "char", "money", "pg_lsn", "tid", "varbit", "xid", "xml"})
+UNKNOWN_TYPES: Final = NETWORK | SHAPES | OTHERS | {"tsquery", "tsvector"}
+"""Types of Postgres that kpg has not, by the names that sqlglot takes for those of users."""
 REAL_DIGITS: Final = 24
 """FLOAT(n) of so many binary digits is REAL."""
 
@@ -46,11 +51,18 @@ def sql_type(node: exp.Expr, source: str) -> Type:
         elif isinstance(node.this, exp.Interval):
             only(node.this, source, "unit")
             return t.INTERVAL
+        elif node.this is exp.DType.USERDEFINED and _is_name(node.args.get("kind")):
+            return Type(Kind.ENUM, name=node.args["kind"].name)  # till the catalog tells what it is
         elif isinstance(node.this, exp.DType):
             found = _named(node, source)
             if found is not None:
                 return found
     refuse(f"type {node.sql('postgres')}", node, source)
+
+
+def _is_name(kind: object) -> bool:
+    """Whether it is one that users can give; some of Postgres' types sqlglot does not know."""
+    return isinstance(kind, exp.Identifier) and kind.name.lower() not in UNKNOWN_TYPES
 
 
 def _named(node: exp.DataType, source: str) -> Type | None:

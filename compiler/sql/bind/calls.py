@@ -9,6 +9,7 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.literals import COMPARISONS, convert, from_text, narrowed, rounded
 from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.syntax import span_of, whole
+from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.functions import common_type, resolve
 from kpg.runtime.functions.spans import lengths
@@ -32,6 +33,11 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
     if name in COMPARISONS and meaning.arg_types[0].kind is Kind.INTERVAL:
         cast = list(lengths(tuple(cast)))  # before plans compare words: intervals of one length may differ
     return Call(meaning.function.name, tuple(cast), meaning.result_type)
+
+
+def user_type(binding: Binding, node: exp.Expr) -> Type:
+    """The type that a name stands for, Postgres' or a user's; an error at its place if there is none."""
+    return binding.catalog.known_type(sql_type(node, binding.source), span_of(node, binding.source))
 
 
 def brought(binding: Binding, scalar: Scalar, type_: Type, node: exp.Expr) -> Scalar:

@@ -13,13 +13,13 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from kpg.compiler.sql.bind.calls import user_type
 from kpg.compiler.sql.bind.functions import aggregate_of
 from kpg.compiler.sql.bind.output import brought_query, settled_query
 from kpg.compiler.sql.bind.recursive_step import objection
 from kpg.compiler.sql.bind.scope import Binding, Common, Scope
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import Loop, Query, SetOperation, free
-from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.functions import common_type
 from kpg.runtime.scalar import Column
 from kpg.runtime.types import UNKNOWN, ColumnDef
@@ -71,7 +71,7 @@ def _declared(binding: Binding, common: exp.Expr) -> tuple[ColumnDef, ...]:
         only(part, binding.source, "this", "kind")
         if part.name.lower() in columns:
             binding.wrong(f'column "{part.name}" is defined twice', part)
-        columns[part.name.lower()] = ColumnDef(part.name, sql_type(part.args["kind"], binding.source))
+        columns[part.name.lower()] = ColumnDef(part.name, user_type(binding, part.args["kind"]))
     if not columns:
         hint = "write their names and types in parentheses after its name"
         binding.wrong(f'the columns of "{common.alias}" are not declared', common.args["alias"], hint)

@@ -6,12 +6,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import RowCall
-from kpg.compiler.sql.bind.calls import brought, settled
+from kpg.compiler.sql.bind.calls import brought, settled, user_type
 from kpg.compiler.sql.bind.functions import OwnFunctions, listed, own_call
 from kpg.compiler.sql.bind.scope import Binding, Expansions, Scope
 from kpg.compiler.sql.syntax import only, span_of, whole
 from kpg.compiler.sql.tree import Expand, Ids, Node, used
-from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions.later import DECLARED
 from kpg.runtime.functions.named import shown
@@ -106,7 +105,7 @@ def _declared(binding: Binding, scope: Scope, node: exp.Expr, columns: Sequence[
     if found is None or found[0] not in DECLARED:
         binding.wrong("only functions that give records take a list of column definitions", node)
     names = tuple(column.name for column in columns)
-    types = tuple(sql_type(column.args["kind"], binding.source) for column in columns)
+    types = tuple(user_type(binding, column.args["kind"]) for column in columns)
     args = [*(binding.expression(scope, part) for part in found[1]), Literal("\n".join(names), TEXT)]
     call, _ = _resolved(binding, found[0], args, node)
     return Made(replace(call, types=types), found[0], names)

@@ -9,7 +9,7 @@ from typing import Final, assert_never
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
-from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified
+from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified, user_type
 from kpg.compiler.sql.bind.composite import bind_composite, cast_array
 from kpg.compiler.sql.bind.functions import aggregate_of, function_of, in_their_places, listed, own_call
 from kpg.compiler.sql.bind.intervals import bind_interval
@@ -26,7 +26,6 @@ from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
 from kpg.compiler.sql.bind.window import bind_window
 from kpg.compiler.sql.syntax import construct_name, only, span_of
-from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, window_function
 from kpg.runtime.functions.tables import RowFunction
@@ -159,7 +158,7 @@ def _cast(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     if type(node) is not exp.Cast:
         binding.refuse(construct_name(node), node)
     only(node, binding.source, "this", "to")
-    type_ = sql_type(node.to, binding.source)
+    type_ = user_type(binding, node.to)
     made = cast_array(binding, scope, node.this, type_)
     if made is not None:
         return made

@@ -7,6 +7,7 @@ from kpg.compiler.sql import statements
 from kpg.compiler.sql.ddl.reader import Reader
 from kpg.compiler.sql.ddl.sequences import alter_sequence, create_sequence
 from kpg.compiler.sql.ddl.tables import create_table
+from kpg.runtime.types import Kind, Type
 
 MODIFIERS: Final = (
     "OR",
@@ -50,7 +51,7 @@ REFUSED: Final = {
     "TRANSFORM": "a transform",
     "ACCESS METHOD": "an access method",
 }
-KINDS: Final = ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX", "SEQUENCE", "SCHEMA")
+KINDS: Final = ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX", "SEQUENCE", "SCHEMA", "TYPE")
 COMMENTED: Final = (
     "MATERIALIZED VIEW",
     "TABLE",
@@ -91,6 +92,8 @@ def create(reader: Reader) -> statements.Statement | None:
         return create_index(reader, unique=unique)
     if reader.take("SCHEMA"):
         return _create_schema(reader)
+    if reader.take("TYPE"):
+        return _create_type(reader)
     _refuse(reader, "CREATE")
     return None
 
@@ -99,6 +102,34 @@ def _refuse(reader: Reader, verb: str) -> None:
     for words, construct in REFUSED.items():
         if reader.at(*words.split()):
             reader.refuse(f"{verb} of {construct}" if verb != "CREATE" else construct)
+
+
+def _create_type(reader: Reader) -> ast.CreateType:
+    name = reader.relation()
+    if not reader.take("AS"):
+        reader.refuse("a type of this kind", "types are ENUMs and rows")
+    if reader.take("ENUM"):
+        labels: list[str] = []
+        reader.need("(")
+        while not reader.take(")"):
+            labels.append(reader.string())
+            if not reader.take(","):
+                reader.need(")")
+                break
+        reader.end()
+        return ast.CreateType(name, Type(Kind.ENUM, labels=tuple(labels), name=name), reader.span)
+    if not reader.take("("):
+        reader.refuse("a type of this kind", "types are ENUMs and rows")
+    names, types = [], []
+    while True:
+        names.append(reader.name())
+        types.append(reader.type())
+        if not reader.take(","):
+            break
+    reader.need(")")
+    reader.end()
+    made = Type(Kind.RECORD, parts=tuple(types), labels=tuple(names), name=name)
+    return ast.CreateType(name, made, reader.span)
 
 
 def _create_schema(reader: Reader) -> ast.CreateSchema:

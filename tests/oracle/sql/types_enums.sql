@@ -1,0 +1,26 @@
+-- ENUM types: in the order of their labels.
+create type mood as enum ('sad', 'ok', 'happy');
+create table p (id int primary key, m mood not null, n mood, ms mood[]);
+insert into p values (1, 'happy', 'sad', '{ok,sad}'), (2, 'sad', null, null), (3, 'ok', 'ok', array['happy'::mood]);
+select id, m, n, ms::text from p;
+select id, m::text, m::text || '!' from p;
+select id from p where m = 'ok';
+select id from p where m > 'sad';
+select id from p where m in ('sad', 'happy');
+select id from p where m between 'sad' and 'ok';
+select id, m from p order by m;
+select id, m from p order by m desc;
+select m, count(*) from p group by m;
+select max(m), min(m), max(n) from p;
+select l.id, r.id from p l join p r on l.m = r.n;
+select coalesce(n, m), case when id = 1 then m else 'ok' end, nullif(m, 'ok'), greatest(m, n) from p;
+select id, m = n, m <> n, m < n, m is distinct from n from p;
+select id, 'sad' = any(ms), ms::text, (ms[1])::text from p;
+select 'sad'::mood, cast('ok' as mood), 'sad'::mood < 'ok', 'happy'::mood::text;
+/* once */ select 'angry'::mood;
+/* once */ insert into p values (9, 'angry', null, null);
+insert into p select id + 10, coalesce(n, 'happy'), m, ms from p;
+update p set m = 'ok' where m = 'sad';
+update p set n = 'happy'::text::mood where id = 2;
+delete from p where n is null;
+delete from p;
