@@ -74,7 +74,7 @@ def value_text(value: int | str | None, type_: Type) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
-        codec = codec_of(type_) if type_.is_interned else None
+        codec = codec_of(type_) if type_.is_interned and not type_.is_text else None
         shown = value if codec is None else codec.show(codec.decode(value))
         return "'" + shown.replace("'", "''") + "'"
     match type_.kind:

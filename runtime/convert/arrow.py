@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.encoding import UnfitAt, accepts, decode_array, encode_array
+from kpg.runtime.convert.encoding import accepts, decode_array, encode_array
+from kpg.runtime.convert.texts import UnfitAt
 from kpg.runtime.convert.values import encode_records, encode_rows, encode_values
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError, InternalError, ProgrammingError

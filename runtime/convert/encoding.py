@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kpg.runtime.convert import interned
 from kpg.runtime.convert.floats import float_words, word_floats
 from kpg.runtime.convert.lists import to_list
+from kpg.runtime.convert.texts import UnfitAt, check_length, padded, without_blanks
 from kpg.runtime.convert.values import encode_values
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, ProgrammingError
@@ -29,14 +30,6 @@ DAY_MICROSECONDS: Final = 86_400_000_000
 UTC: Final = frozenset({"UTC", "Etc/UTC", "+00:00", "Z", "GMT"})
 """The time zones whose timestamps are taken as they are."""
 MONTH_DAY_NANO: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
-
-
-class UnfitAt(Exception):
-    """The value at ``position`` of the array does not fit the column's type."""
-
-    def __init__(self, position: int) -> None:
-        super().__init__(position)
-        self.position = position
 
 
 def accepts(type_: Type, given: pa.DataType) -> bool:
@@ -95,7 +88,7 @@ def encode_array(array: pa.Array, type_: Type, dictionary: Dictionary, out: Word
         return
     if type_.is_text:
         if type_.kind is Kind.CHAR:
-            array = _without_blanks(array)
+            array = without_blanks(array)
         check_length(array, type_)
         out[:] = dictionary.intern_arrow(array)
         return
@@ -108,26 +101,6 @@ def encode_array(array: pa.Array, type_: Type, dictionary: Dictionary, out: Word
     out[:] = _converter(type_.kind)(array, null, type_)
     if null is not None:
         out[null] = NULL
-
-
-def _padded(array: pa.Array, type_: Type) -> pa.Array:
-    """CHAR as it is shown."""
-    if not type_.is_padded:
-        return array
-    import pyarrow.compute as pc
-
-    return pc.utf8_rpad(array, type_.precision)
-
-
-def _without_blanks(array: pa.Array) -> pa.Array:
-    """The texts without blanks at their ends."""
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(array.type):
-        return pa.DictionaryArray.from_arrays(array.indices, _without_blanks(array.dictionary))
-    if pa.types.is_string_view(array.type):
-        array = array.cast(pa.large_string())
-    return pc.utf8_rtrim(array, " ") if pc.any(pc.ends_with(array, " ")).as_py() else array
 
 
 def _one_by_one(array: pa.Array, type_: Type, dictionary: Dictionary) -> Words | list[int]:
@@ -143,27 +116,6 @@ def _one_by_one(array: pa.Array, type_: Type, dictionary: Dictionary) -> Words |
             except (DataError, ProgrammingError):
                 raise UnfitAt(position) from None
         raise
-
-
-def check_length(array: pa.Array, type_: Type) -> None:
-    """Raise UnfitAt for the first string of more characters than the type allows."""
-    if not type_.precision or not len(array):
-        return
-    import pyarrow.compute as pc  # takes as long to import as the rest of pyarrow, three times over
-
-    encoded = pa.types.is_dictionary(array.type)
-    values = array.dictionary if encoded else array
-    if pa.types.is_string_view(values.type):
-        values = values.cast(pa.large_string())
-    if (pc.max(pc.binary_length(values)).as_py() or 0) <= type_.precision:
-        return  # as many characters at most; to count those takes far longer
-    lengths = pc.utf8_length(values)
-    if (pc.max(lengths).as_py() or 0) <= type_.precision:
-        return
-    if encoded:
-        check_length(array.cast(pa.large_string()), type_)  # the dictionary may hold more than the array
-        return
-    raise UnfitAt(int(pc.index(pc.greater(lengths, type_.precision), True).as_py()))
 
 
 def _converter(kind: Kind) -> Callable[[pa.Array, Mask | None, Type], NDArray[Any]]:
@@ -396,7 +348,7 @@ def decode_array(words: Words, type_: Type, dictionary: Dictionary) -> pa.Array:
     """The values of words as an Arrow array of :func:`arrow_type` (large strings past 2 GiB)."""
     target = arrow_type(type_)
     if type_.is_text:
-        return _padded(dictionary.decode_arrow(words), type_)
+        return padded(dictionary.decode_arrow(words), type_)
     if type_.is_interned or type_.kind is Kind.ENUM:
         return interned.made(to_list(words, type_, dictionary), target)
     if type_.kind is Kind.NULL:

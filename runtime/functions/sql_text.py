@@ -167,12 +167,12 @@ def literal_text(literal: Literal) -> str:
 
 def _string(value: str, type_: Type) -> str:
     """A constant of text, or one that a string stands for."""
-    codec = codec_of(type_) if type_.is_interned else None
+    codec = codec_of(type_) if type_.is_interned and not type_.is_text else None
     shown = value if codec is None else codec.show(codec.decode(value))
     quoted = "'" + shown.replace("'", "''") + "'"
     if type_.kind is Kind.NUMERIC:
         return shown if shown[0] in "-0123456789" else f"NUMERIC {quoted}"
-    return quoted if codec is None or type_.is_text else f"{quoted}::{type_}"
+    return quoted if codec is None else f"{quoted}::{type_}"
 
 
 def _time(value: int, kind: Kind) -> str:
