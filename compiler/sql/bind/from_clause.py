@@ -288,7 +288,7 @@ def _common(binding: Binding, scope: Scope, common: Common, node: exp.Table) -> 
     names, types = binding.columns_of(common.shared)
     ids = tuple(binding.fresh() for _ in types)
     columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
-    _enter(binding, scope, name, names, columns, renamed, node)
+    _enter(binding, scope, name, names, columns[: len(names)], renamed, node)
     result = Shared(common.shared, ids)
     known = binding.shared.get(common.shared)
     if known is not None and known.order:

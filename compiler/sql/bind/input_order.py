@@ -1,9 +1,11 @@
 """The order in which the rows of a FROM come, for aggregates that mind the order and are told no other."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import assert_never
 
 from kpg.compiler.algebra.rel import Get
+from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.tree import (
     Distinct,
     Expand,
@@ -13,6 +15,7 @@ from kpg.compiler.sql.tree import (
     Join,
     Map,
     Node,
+    Query,
     Rows,
     Scan,
     SetOperation,
@@ -20,8 +23,13 @@ from kpg.compiler.sql.tree import (
     SortKey,
     TopK,
     Window,
+    produced,
 )
-from kpg.runtime.scalar import Column
+from kpg.runtime.scalar import Column, Literal
+from kpg.runtime.types import BIGINT, INTEGER, ROWID
+
+Orders = Mapping[int, tuple[SortKey, ...]]
+"""The ORDER BY of subqueries in FROM by the identity of their nodes."""
 
 
 def order_within(node: Node, orders: Mapping[int, tuple[SortKey, ...]]) -> tuple[SortKey, ...]:
@@ -42,24 +50,78 @@ def order_within(node: Node, orders: Mapping[int, tuple[SortKey, ...]]) -> tuple
             assert_never(node)
 
 
-def input_order(node: Node, orders: Mapping[int, tuple[SortKey, ...]]) -> tuple[SortKey, ...]:
-    """The keys: those of an ORDER BY, and where it does not tell, the order in which rows were written.
+def numbered(binding: Binding, source: Node, orders: Orders) -> tuple[Node, tuple[SortKey, ...]]:
+    """The source, and the order in which its rows came, as far as columns of it tell.
 
-    ``orders`` has the ORDER BY of nodes by their identity. A join comes in the order of its left side.
+    Subqueries tell by their ORDER BY, tables by rowids; literal rows, and those that functions make, get a
+    number. A join comes in the order of its left side.
     """
-    own = orders.get(id(node), ())
-    match node:
-        case Filter(input=source) | Map(input=source) | Expand(input=source) | Window(input=source):
-            return own + input_order(source, orders)
-        case TopK(input=source, group=(), order=order):
-            return order + input_order(source, orders)
-        case Join(kind="inner" | "left", left=left, right=right):
-            return own + input_order(left, orders) + input_order(right, orders)
-        case Scan(rel=Get(is_table=True) as table, ids=ids):
-            return (*own, SortKey(Column(ids[-1], table.types[-1]), False, False))
-        case Scan() | Shared() | Rows() | Join() | Group() | GroupingSets() | Distinct() | SetOperation():
-            return own
-        case TopK(group=group, order=order):
-            return tuple(SortKey(column, False, False) for column in group) + order
+    made = produced(source)
+    own = tuple(key for key in orders.get(id(source), ()) if key.column.index in made)
+    source, keys = _numbered(binding, source, orders)
+    return source, own + tuple(key for key in keys if key not in own)
+
+
+def _numbered(binding: Binding, source: Node, orders: Orders) -> tuple[Node, tuple[SortKey, ...]]:
+    match source:
+        case Scan(rel=Get(is_table=True), ids=ids):
+            return source, (ascending(Column(ids[-1], ROWID)),)
+        case Rows(rows=()) | Rows(rows=(_,)):
+            return source, ()
+        case Rows(rows=rows, ids=ids, types=types):
+            number = Column(binding.fresh(), INTEGER)
+            counted = tuple((*row, Literal(place, INTEGER)) for place, row in enumerate(rows))
+            return Rows(counted, (*ids, number.index), (*types, INTEGER)), (ascending(number),)
+        case Expand(input=below, ids=ids, ordinality=True):
+            inner, keys = numbered(binding, below, orders)
+            return replace(source, input=inner), (*keys, ascending(Column(ids[-1], BIGINT)))
+        case Expand(input=below, ids=ids):
+            inner, keys = numbered(binding, below, orders)
+            number = Column(binding.fresh(), BIGINT)
+            counting = replace(source, input=inner, ids=(*ids, number.index), ordinality=True)
+            return counting, (*keys, ascending(number))
+        case Filter() | Map():
+            inner, keys = numbered(binding, source.input, orders)
+            return replace(source, input=inner), keys
+        case Window(partition=partition, order=order):
+            inner, keys = numbered(binding, source.input, orders)
+            return replace(source, input=inner), (*map(ascending, partition), *order, *keys)
+        case TopK(input=below, group=group, order=order):
+            inner, keys = numbered(binding, below, orders)
+            return replace(source, input=inner), (*map(ascending, group), *order, *keys)
+        case Join(left=left, right=right):
+            left, first = numbered(binding, left, orders)
+            right, second = numbered(binding, right, orders)
+            return replace(source, left=left, right=right), (*first, *second)
+        case SetOperation(kind="union", all=True):
+            return _numbered_union(binding, source, orders)
+        case Group() | GroupingSets() | Distinct() | SetOperation() | Shared() | Scan():
+            return source, ()
         case _:
-            assert_never(node)
+            assert_never(source)
+
+
+def _numbered_union(
+    binding: Binding, union: SetOperation, orders: Orders
+) -> tuple[Node, tuple[SortKey, ...]]:
+    """The rows of the first query in their order, then those of the second."""
+    sides = union.left, union.right
+    found = [numbered(binding, side.node, {**orders, id(side.node): side.order}) for side in sides]
+    keys = [key for _, order in found for key in order]
+    added: list[Query] = []
+    for which, (side, (node, order)) in enumerate(zip(sides, found, strict=True)):
+        values = [key.column if key in order else Literal(None, key.column.type) for key in keys]
+        scalars = (Literal(which, INTEGER), *values)
+        made = tuple(Column(binding.fresh(), scalar.type) for scalar in scalars)
+        mapped = Map(node, tuple(column.index for column in made), scalars)
+        added.append(replace(side, node=mapped, columns=(*side.columns, *made)))
+    columns = (Column(binding.fresh(), INTEGER), *(Column(binding.fresh(), k.column.type) for k in keys))
+    ids = (*union.ids, *(column.index for column in columns))
+    first, *rest = columns
+    order = (ascending(first), *(replace(key, column=c) for key, c in zip(keys, rest, strict=True)))
+    return replace(union, left=added[0], right=added[1], ids=ids), order
+
+
+def ascending(column: Column) -> SortKey:
+    """A column as a key, the smallest values first."""
+    return SortKey(column, False, False)

@@ -1,7 +1,6 @@
 """Queries: syntax trees to bound queries, names resolved and every scalar typed."""
 
 from dataclasses import replace
-from itertools import takewhile
 
 from sqlglot import exp
 
@@ -118,8 +117,8 @@ def _common(binding: Binding, scope: Scope, node: exp.Expr) -> Common:
         return Common(name, node.this, renamed, scope, None)
     key = f"with {name} {binding.fresh()}"
     names = (*renamed, *query.names[len(renamed) :])
-    shown = takewhile(lambda sort: sort.column in query.columns, query.order)
-    binding.shared[key] = replace(query, names=names, order=tuple(shown))
+    hidden = dict.fromkeys(sort.column for sort in query.order if sort.column not in query.columns)
+    binding.shared[key] = replace(query, names=names, columns=(*query.columns, *hidden))
     return Common(name, node.this, renamed, scope, key)
 
 

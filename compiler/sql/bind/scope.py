@@ -10,7 +10,7 @@ from sqlglot import exp
 from kpg.compiler.algebra.rel import AggregateCall, RowCall
 from kpg.compiler.catalog import Catalog, did_you_mean
 from kpg.compiler.sql.syntax import refuse, wrong
-from kpg.compiler.sql.tree import Loop, Query, SortKey, Subquery
+from kpg.compiler.sql.tree import Loop, Node, Query, SortKey, Subquery
 from kpg.runtime.plan.windows import Frame
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
@@ -48,8 +48,17 @@ class Aggregates:
     markers: list["Marker"] = field(default_factory=list)
     direct: list[tuple[Scalar, exp.Expr]] = field(default_factory=list)
     """Arguments that an aggregate takes once for each group, and where they are written."""
-    order: tuple[SortKey, ...] = ()
-    """The order in which the rows to be grouped come, as far as the query tells."""
+    number: Callable[[], tuple[Node, tuple[SortKey, ...]]] | None = None
+    """Gives the rows to be grouped with numbers, where they need any, and the keys of their order."""
+    numbered: tuple[Node, tuple[SortKey, ...]] | None = None
+    """What ``number`` has given, if an aggregate has asked for the order."""
+
+    @property
+    def order(self) -> tuple[SortKey, ...]:
+        """The order in which the rows to be grouped come, as far as the query tells."""
+        if self.numbered is None and self.number is not None:
+            self.numbered = self.number()
+        return () if self.numbered is None else self.numbered[1]
 
     @property
     def all_ids(self) -> frozenset[int]:
@@ -210,7 +219,7 @@ class Binding:
         return next(self.ids)
 
     def columns_of(self, shared: str) -> tuple[tuple[str, ...], tuple[Type, ...]]:
-        """The names and types of the columns of a shared query."""
+        """The names and types of the columns of a shared query; without names, what it is ordered by."""
         if shared in self.declared:
             columns = self.declared[shared]
             return tuple(column.name for column in columns), tuple(column.type for column in columns)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from sqlglot import exp
@@ -10,7 +11,7 @@ from kpg.compiler.sql.bind.columns import as_columns
 from kpg.compiler.sql.bind.from_clause import bind_from
 from kpg.compiler.sql.bind.functions import OUTPUT_NAMES
 from kpg.compiler.sql.bind.group import Grouping, Item, Keys, bind_keys, grouped
-from kpg.compiler.sql.bind.input_order import input_order, order_within
+from kpg.compiler.sql.bind.input_order import numbered, order_within
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.row_functions import expanded, taken
@@ -51,7 +52,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     if where is not None:
         predicate = bind_condition(binding, scope.without_aggregates("WHERE"), where.this, "WHERE")
         source = Filter(source, conjuncts(predicate))
-    collector = Aggregates(order=input_order(source, scope.orders))
+    collector = Aggregates(number=partial(numbered, binding, source, scope.orders))
     windows = Windows()
     inner = replace(scope, aggregates=collector, windows=windows, expansions=Expansions())
     define_windows(binding, inner, node)
@@ -65,6 +66,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     order = _order_scalars(binding, inner, items, node)
     expansions = inner.expansions or Expansions()
     kept_order = order_within(source, scope.orders)
+    source = collector.numbered[0] if collector.numbered is not None else source
     if node.args.get("group") is not None or collector.all_ids or kept is not None:
         source, expansions = _before_groups(binding, source, keys, expansions)
         grouping = Grouping(binding, inner, keys, source)

@@ -1,42 +1,24 @@
 """A query's window functions as columns of its rows or groups: one node for each partition and order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
 
 from sqlglot import exp
 
-from kpg.compiler.algebra.rel import Get
 from kpg.compiler.algebra.scalars import substitute_ids
 from kpg.compiler.sql.bind.calls import condition
 from kpg.compiler.sql.bind.columns import as_columns
 from kpg.compiler.sql.bind.group import Grouping, Item
+from kpg.compiler.sql.bind.input_order import Orders, numbered
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.scope import Binding, Field, Over, Scope, Sorted, Windows
 from kpg.compiler.sql.tree import (
-    Distinct,
-    Expand,
-    Filter,
-    Group,
-    GroupingSets,
-    Join,
-    Map,
     Node,
-    Rows,
-    Scan,
-    SetOperation,
-    Shared,
     SortKey,
-    TopK,
     Window,
-    produced,
 )
 from kpg.runtime.plan.windows import Bound, Edge, Frame, Ranged, Unit, WindowCall
 from kpg.runtime.scalar import Column, Literal, Scalar
-from kpg.runtime.types import INTEGER, ROWID
-
-Orders = Mapping[int, tuple[SortKey, ...]]
-"""The ORDER BY of subqueries in FROM by the identity of their nodes."""
 
 
 def bind_qualify(binding: Binding, scope: Scope, items: list[Item], node: exp.Select) -> tuple[Scalar, ...]:
@@ -82,7 +64,7 @@ def over_groups(windows: Windows, grouping: Grouping, node: exp.Expr) -> None:
 
 def windowed(binding: Binding, source: Node, windows: Windows, orders: Orders) -> Node:
     """The source with a column for each call."""
-    source, ties = _numbered(binding, source, orders)
+    source, ties = numbered(binding, source, orders)
     wanted = dict.fromkeys(scalar for call in windows.calls for scalar in _scalars(call))
     source, columns = as_columns(binding, source, tuple(wanted))
     place = dict(zip(wanted, columns, strict=True))
@@ -163,43 +145,3 @@ def _unordered(frame: Frame) -> Frame:
 
 def _bound(bound: Bound, at: Scalar | None, place: dict[Scalar, Column]) -> Bound:
     return bound if at is None else replace(bound, column=place[at].index)
-
-
-def _numbered(binding: Binding, source: Node, orders: Orders) -> tuple[Node, tuple[SortKey, ...]]:
-    """The source, and the order in which its rows came, as far as columns of it tell.
-
-    Tables tell by rowids, subqueries by their ORDER BY; literal rows get a number.
-    """
-    ordered = orders.get(id(source))
-    if ordered:
-        made = produced(source)
-        return source, tuple(key for key in ordered if key.column.index in made)
-    match source:
-        case Scan(rel=Get(is_table=True), ids=ids):
-            return source, (_ascending(Column(ids[-1], ROWID)),)
-        case Rows(rows=rows, ids=ids, types=types):
-            number = binding.fresh()
-            numbered = tuple((*row, Literal(place, INTEGER)) for place, row in enumerate(rows))
-            column = Column(number, INTEGER)
-            return Rows(numbered, (*ids, number), (*types, INTEGER)), (_ascending(column),)
-        case Filter() | Map() | Expand():
-            inner, keys = _numbered(binding, source.input, orders)
-            return replace(source, input=inner), keys
-        case Window(partition=partition, order=order):
-            inner, keys = _numbered(binding, source.input, orders)
-            return replace(source, input=inner), (*map(_ascending, partition), *order, *keys)
-        case TopK(input=below, group=(), order=order):
-            inner, keys = _numbered(binding, below, orders)
-            return replace(source, input=inner), (*order, *keys)
-        case Join(left=left, right=right):
-            left, first = _numbered(binding, left, orders)
-            right, second = _numbered(binding, right, orders)
-            return replace(source, left=left, right=right), (*first, *second)
-        case Group() | GroupingSets() | Distinct() | TopK() | SetOperation() | Shared() | Scan():
-            return source, ()
-        case _:
-            assert_never(source)
-
-
-def _ascending(column: Column) -> SortKey:
-    return SortKey(column, False, False)

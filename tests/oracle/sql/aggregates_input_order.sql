@@ -1,0 +1,28 @@
+-- The order in which rows come, for aggregates that mind it and are told no other.
+create table k (id int, g text, x text);
+insert into k values (3, 'a', 'c'), (1, 'a', 'b'), (2, 'b', 'z'), (5, 'b', 'a'), (4, 'a', 'm');
+select array_agg(x) from (values (3), (1), (2), (1)) t (x);
+select g, string_agg(x, ',') from (values ('p', 'z'), ('q', 'y'), ('p', 'a'), ('q', 'b')) t (g, x) group by g;
+select array_agg(n) from generate_series(5, 1, -2) n;
+select array_agg(n * 2) filter (where n <> 3) from generate_series(1, 5) n;
+select array_agg(id), string_agg(x, '') from k;
+select g, array_agg(x), json_agg(id) from k group by g;
+select array_agg(x) from (select x from k order by id desc) q;
+with q as (select x from k order by id) select array_agg(x) from q;
+select array_agg(x || y) from k, (values ('1'), ('2')) v (y) where id = 3;
+select array_agg(x) from (select x, id from k order by g, id limit 3) q;
+select array_agg(x) from (select x from (select x, g from k order by id) r where g = 'a') q;
+select (select array_agg(n) from generate_series(k.id, 1, -1) n) from k;
+select g, (select string_agg(v, '-') from (values (k.x), (k.g)) t (v)) from k;
+select array_agg(x) from (select x from k where g = 'a' union all select g from k where id < 4) q;
+select string_agg(x, '') from (select 'b' as x union all select 'c' union all select 'a') q;
+select array_agg(x || 1) from (select x from (values ('b'), ('a')) t (x) union all (select x from k order by id desc limit 2)) q;
+select g, array_agg(distinct x) from k group by g;
+select g, array_agg(x) from k group by rollup (g);
+select array_agg(a) from (select distinct on (g) g || x as a, g from k order by g, id) q;
+select string_agg(x, '' order by x desc), string_agg(id::text, '' order by x desc) from (values ('b', 1), ('a', 2), ('b', 3)) t (x, id);
+insert into k values (0, 'b', 'new'), (9, 'c', null);
+update k set x = 'moved' where id = 1;
+delete from k where id in (2, 4);
+insert into k values (2, 'b', 'back');
+delete from k;
