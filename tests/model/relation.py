@@ -8,6 +8,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from functools import cmp_to_key
 from typing import Any
 
@@ -244,8 +245,25 @@ def _aggregate(call: algebra.AggregateCall, group: Sequence[tuple[Row, int]]) ->
         case "string_agg":
             texts = sorted(args[0] for args, n in values for _ in range(n))
             return values[0][0][1].join(texts)
+        case "$comoment":
+            return _comoment([(args[0], args[1], n) for args, n in values if args[1] is not None])
         case other:
             raise AssertionError(other)
+
+
+def _comoment(pairs: Sequence[tuple[Any, Any, int]]) -> float | None:
+    """The sum of the products of both numbers' distances from their means."""
+    count = sum(n for *_, n in pairs)
+    if not count:
+        return None
+    exact = [(Fraction(_unscaled(x)), Fraction(_unscaled(y)), n) for x, y, n in pairs]
+    first, second = (sum(row[place] * row[2] for row in exact) for place in (0, 1))
+    return float(sum(x * y * n for x, y, n in exact) - first * second / count)
+
+
+def _unscaled(value: Any) -> Any:
+    """A number as its word has it: an exact one without its point."""
+    return value.scaleb(-int(value.as_tuple().exponent)) if isinstance(value, Decimal) else value
 
 
 def _total(values: Sequence[tuple[Any, int]]) -> Any:
