@@ -246,7 +246,8 @@ def _aggregate(call: algebra.AggregateCall, group: Sequence[tuple[Row, int]]) ->
             texts = sorted(args[0] for args, n in values for _ in range(n))
             return values[0][0][1].join(texts)
         case "$comoment":
-            return _comoment([(args[0], args[1], n) for args, n in values if args[1] is not None])
+            unit = 10 ** call.args[0].type.scale  # it is of words
+            return _comoment([(x * unit, y * unit, n) for (x, y, *_), n in values if y is not None])
         case other:
             raise AssertionError(other)
 
@@ -256,14 +257,9 @@ def _comoment(pairs: Sequence[tuple[Any, Any, int]]) -> float | None:
     count = sum(n for *_, n in pairs)
     if not count:
         return None
-    exact = [(Fraction(_unscaled(x)), Fraction(_unscaled(y)), n) for x, y, n in pairs]
+    exact = [(Fraction(x), Fraction(y), n) for x, y, n in pairs]
     first, second = (sum(row[place] * row[2] for row in exact) for place in (0, 1))
     return float(sum(x * y * n for x, y, n in exact) - first * second / count)
-
-
-def _unscaled(value: Any) -> Any:
-    """A number as its word has it: an exact one without its point."""
-    return value.scaleb(-int(value.as_tuple().exponent)) if isinstance(value, Decimal) else value
 
 
 def _total(values: Sequence[tuple[Any, int]]) -> Any:
