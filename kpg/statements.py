@@ -11,6 +11,7 @@ from kpg.changing import change
 from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definitions import AnyDefinition, Definition
+from kpg.compiler.sql.query import asks_system
 from kpg.compiler.sql.session import Session
 from kpg.compiler.sql.volatile import has_calls, refuse_rows, replaced
 from kpg.engine import Engine
@@ -194,6 +195,12 @@ def _create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None
     old = engine.catalog.find(name)
     if statement.if_not_exists and isinstance(old, ViewEntry):
         return engine.views.get(old.name)
+    if asks_system(statement.query):
+        raise NotSupportedError(
+            "a view over the system's relations is not supported",
+            span=statement.span,
+            hint="they are computed when they are asked for, and a view would not follow",
+        )
     if has_calls(statement.query.query):
         raise NotSupportedError("a number of a sequence in a view is not supported", span=statement.span)
     catalog = engine.reading_catalog

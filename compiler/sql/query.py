@@ -59,6 +59,12 @@ def named_relations(query: ast.Select, catalog: Catalog) -> frozenset[str]:
     return frozenset(entry.name for entry in found if entry is not None and entry.name.lower() not in common)
 
 
+def asks_system(query: ast.Select) -> bool:
+    """Whether a query reads a relation of the system."""
+    names = (relation_name(table).lower() for table in query.query.find_all(exp.Table))
+    return any(name.startswith(("pg_catalog.", "information_schema.", "pg_")) for name in names)
+
+
 def lower_view(statement: ast.CreateView | ast.CreateTableAs, catalog: Catalog) -> Bound:
     """The relation of a view's or table's query under the column names of these, which must differ."""
     bound = lower_query(statement.query, catalog)

@@ -234,6 +234,24 @@ def _function(
     return result
 
 
+def _system(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
+    """The rows of a relation of the system; None if the name means none."""
+    name = relation_name(node)
+    if not name.lower().startswith(("pg_", "information_schema.")):
+        return None
+    from kpg.compiler.sql.bind.system import system_rows
+    from kpg.compiler.system.objects import find
+
+    system = find(name)
+    if system is None:
+        return None
+    rows = system_rows(binding, system)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(rows.ids, rows.types, strict=True))
+    alias, renamed = _alias(binding, node, node.name)
+    _enter(binding, scope, alias, tuple(one for one, _ in system.columns), columns, renamed, node)
+    return rows
+
+
 def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if not isinstance(node.this, exp.Identifier):
         only(node, binding.source, "this", "alias", "joins", "ordinality", "rows_from")
@@ -246,6 +264,9 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     span_node = node.this
     entry = binding.catalog.find(relation_name(node))
     if entry is None:
+        system = _system(binding, scope, node)
+        if system is not None:
+            return system
         every = [known.name for known in binding.catalog]
         binding.wrong(
             f'relation "{relation_name(node)}" does not exist', span_node, did_you_mean(node.name, every)

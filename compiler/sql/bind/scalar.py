@@ -35,6 +35,21 @@ from kpg.runtime.types import BOOLEAN, DATE, INTERVAL, JSONB, TEXT, TIMESTAMP, U
 
 COLLATIONS: Final = frozenset({"c", "posix", "ucs_basic", "default"})
 """Orders by code point, which is the one that there is."""
+SYSTEM: Final = (
+    exp.Cast,
+    exp.Anonymous,
+    exp.CurrentUser,
+    exp.SessionUser,
+    exp.CurrentSchema,
+    exp.CurrentCatalog,
+    exp.CurrentDatabase,
+    exp.CurrentVersion,
+)
+"""Expressions that may be about the system."""
+SYSTEM_CALLS: Final = (
+    *("version", "current_database", "current_user", "session_user", "current_schema", "obj_description"),
+    *("col_description", "format_type", "to_regclass"),
+)
 MAX_DEPTH: Final = 150
 """How deep expressions and queries may nest: everything that walks a scalar is recursive."""
 
@@ -49,6 +64,21 @@ def bind_expression(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         return _bind(binding, scope, node)
     finally:
         binding.depth -= 1
+
+
+def _asks_system(node: exp.Expr) -> bool:
+    """Whether an expression is about the system: seldom, so that what binds it is imported then."""
+    if isinstance(node, exp.Cast):
+        target, inner = node.args.get("to"), node.this
+        named = isinstance(inner, exp.Cast) and isinstance(inner.args.get("to"), exp.ObjectIdentifier)
+        to_text = isinstance(target, exp.DataType) and target.this in (exp.DType.TEXT, exp.DType.VARCHAR)
+        return isinstance(target, exp.ObjectIdentifier) or (
+            named and to_text and isinstance(inner.this, exp.Literal)
+        )
+    if isinstance(node, exp.Anonymous):
+        name = str(node.this).lower()
+        return name in SYSTEM_CALLS or name.startswith(("pg_", "has_"))
+    return True
 
 
 def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
@@ -72,6 +102,12 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return _own(binding, scope, node)
         case exp.Case() | exp.If():
             return _case(binding, scope, node)
+        case exp.Dot(this=exp.Identifier(this="pg_catalog")):
+            return binding.expression(scope, node.expression)
+        case _ if isinstance(node, SYSTEM) and _asks_system(node):
+            from kpg.compiler.sql.bind.system import bind_system
+
+            return bind_system(binding, scope, node)
         case exp.Cast():
             return _cast(binding, scope, node)
         case exp.Neg():

@@ -143,8 +143,17 @@ def select_items(binding: Binding, scope: Scope, parts: Sequence[exp.Expr]) -> l
         if isinstance(part, exp.Alias):
             only(part, binding.source, "this", "alias")
             syntax = part.this
+        if isinstance(syntax, exp.Cast) and isinstance(syntax.args.get("to"), exp.ObjectIdentifier):
+            syntax = _shown(syntax)
         items.append(Item(_alias(part) or _default_name(syntax), binding.expression(scope, syntax), syntax))
     return items
+
+
+def _shown(node: exp.Cast) -> exp.Expr:
+    """A name that is cast to regclass is shown as a name, though elsewhere it is a number."""
+    from kpg.compiler.sql.bind.system import named_by_number
+
+    return exp.Cast(this=node.copy(), to=exp.DataType.build("text")) if named_by_number(node) else node
 
 
 def _star(binding: Binding, scope: Scope, node: exp.Expr) -> list[Item]:

@@ -1,0 +1,269 @@
+"""What a session asks of the system: its relations, and functions that tell of them.
+
+Of a constant a function is a constant; of a column, such as ``pg_get_constraintdef(c.oid)``, it is a choice
+among what there is now. So a view over it would not follow, and is refused.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sqlglot import exp
+
+from kpg.compiler.catalog import TableEntry
+from kpg.compiler.sql.bind.calls import call, coerce, settled
+from kpg.compiler.sql.bind.scope import Binding, Scope
+from kpg.compiler.sql.tree import Rows
+from kpg.compiler.system import naming, objects
+from kpg.compiler.system.relations import System, constraints
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.scalar import If, Literal, Scalar
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, TEXT, Type
+
+CONSTANTS: Final[dict[type[exp.Expr], str]] = {
+    exp.CurrentVersion: naming.VERSION,
+    exp.CurrentUser: naming.USER,
+    exp.SessionUser: naming.USER,
+    exp.CurrentSchema: "",
+    exp.CurrentCatalog: naming.DATABASE,
+    exp.CurrentDatabase: naming.DATABASE,
+}
+NAMED: Final = {
+    "version": naming.VERSION,
+    "current_database": naming.DATABASE,
+    "current_catalog": naming.DATABASE,
+    "current_user": naming.USER,
+    "session_user": naming.USER,
+    "user": naming.USER,
+    "current_role": naming.USER,
+    "current_schema": "",
+}
+TRUE: Final = frozenset(
+    {
+        "pg_table_is_visible",
+        "pg_type_is_visible",
+        "pg_function_is_visible",
+        "has_table_privilege",
+        "has_schema_privilege",
+        "has_column_privilege",
+        "has_database_privilege",
+    }
+)
+
+
+def system_rows(binding: Binding, system: System) -> Rows:
+    """The rows of a system relation, as constants."""
+    types = tuple(type_ for _, type_ in system.columns)
+    rows = tuple(
+        tuple(Literal(value, type_) for value, type_ in zip(row, types, strict=True))
+        for row in system.rows(binding.catalog)
+    )
+    return Rows(rows, tuple(binding.fresh() for _ in types), types)
+
+
+def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    """The scalar of an expression that asks the system."""
+    if isinstance(node, exp.Cast):
+        return _reg(binding, scope, node)
+    if not isinstance(node, exp.Anonymous):
+        return Literal(CONSTANTS[type(node)] or _schema(binding), TEXT)
+    name = str(node.this).lower()
+    if name in NAMED:
+        return Literal(NAMED[name] or _schema(binding), TEXT)
+    args = [settled(binding.expression(scope, part)) for part in node.expressions]
+    if name in TRUE:
+        return Literal(1, BOOLEAN)
+    if name == "pg_backend_pid":
+        return Literal(1, INTEGER)
+    if name == "pg_typeof":
+        return Literal(_type_name(node, args[0].type), TEXT)
+    if not args:
+        binding.wrong(f"{name} needs an argument", node)
+    return _described(binding, node, name, args)
+
+
+def _schema(binding: Binding) -> str:
+    path = binding.catalog.path
+    return path[0] if path else "public"
+
+
+def _type_name(node: exp.Anonymous, type_: Type) -> str:
+    literal = node.expressions[0]
+    if (isinstance(literal, exp.Literal) and literal.is_string) or isinstance(literal, exp.Null):
+        return "unknown"
+    return naming.type_facts(type_)[0]
+
+
+def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scalar]) -> Scalar:
+    catalog = binding.catalog
+    match name:
+        case "to_regclass":
+            found = args[0].value if isinstance(args[0], Literal) else None
+            number = None if found is None else _number(binding, str(found))
+            return Literal(None if number is None else str(found), TEXT)
+        case "pg_get_userbyid":
+            return Literal(naming.USER, TEXT)
+        case "pg_get_expr":
+            return args[0]
+        case "pg_get_viewdef":
+            return _choice(binding, node, _as_number(binding, args[0]), objects.of_views(catalog))
+        case "pg_get_constraintdef":
+            known = (
+                (naming.number_of("constraint", f"{entry.name} {one.name}"), objects.definition_of(one))
+                for _, entry, one in constraints(catalog)
+            )
+            return _choice(binding, node, args[0], known)
+        case "pg_get_indexdef":
+            texts = ((naming.number_of("relation", one[0]), one[5]) for one in objects.indexes(catalog))
+            return _choice(binding, node, _as_number(binding, args[0]), texts)
+        case "format_type":
+            types = {
+                facts[2]: facts[0]
+                for facts in (*naming.TYPES.values(), *naming.MORE_TYPES.values(), naming.TEXT_TYPE)
+            }
+            return _choice(binding, node, args[0], types.items())
+        case "obj_description":
+            comments = (
+                (naming.number_of("relation", key[1]), text)
+                for key, text in catalog.comments.items()
+                if key[0] == "RELATION"
+            )
+            return _choice(binding, node, _as_number(binding, args[0]), comments)
+        case "col_description":
+            return _column_comment(binding, node, args)
+        case _:
+            return _serial(binding, node, args)
+
+
+def _column_comment(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
+    if len(args) != 2:
+        binding.wrong("col_description takes a relation and the number of a column", node)
+    result: Scalar = Literal(None, TEXT)
+    for key, text in binding.catalog.comments.items():
+        if key[0] == "COLUMN":
+            entry = binding.catalog.get(key[1])
+            place = [name.lower() for name in entry.schema.names].index(key[2]) + 1
+            number = Literal(naming.number_of("relation", entry.name), BIGINT)
+            column = call(binding, "eq", [args[1], Literal(place, INTEGER)], node)
+            relation = call(binding, "eq", [_as_number(binding, args[0]), number], node)
+            result = If(relation, If(column, Literal(text, TEXT), result, TEXT), result, TEXT)
+    return result
+
+
+def _serial(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
+    values = [arg.value for arg in args if isinstance(arg, Literal)]
+    if len(values) != 2:
+        binding.refuse("pg_get_serial_sequence of anything but constants", node)
+    entry = binding.catalog.get(str(values[0]).replace('"', ""))
+    if isinstance(entry, TableEntry):
+        for column, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
+            if column.lower() == str(values[1]).lower() and rule.sequence:
+                return Literal(".".join(naming.split(binding.catalog, rule.sequence)), TEXT)
+    return Literal(None, TEXT)
+
+
+def _as_number(binding: Binding, scalar: Scalar) -> Scalar:
+    """A relation's number, by its name if that is given."""
+    if isinstance(scalar, Literal) and isinstance(scalar.value, str):
+        return Literal(_number(binding, scalar.value), BIGINT)
+    return scalar
+
+
+def _number(binding: Binding, text: str) -> int | None:
+    name = text.replace('"', "")
+    if name.isdigit():
+        return int(name)
+    entry = binding.catalog.find(name)
+    if entry is not None:
+        return naming.number_of("relation", entry.name)
+    sequence = binding.catalog.find_sequence(name)
+    if sequence is not None:
+        return naming.number_of("relation", sequence.name)
+    known = (one[0] for one in objects.indexes(binding.catalog))
+    index = next((one for one in known if one.lower() == name.lower()), None)
+    if index is not None:
+        return naming.number_of("relation", index)
+    plain = name.lower().removeprefix("pg_catalog.")
+    return naming.number_of("system", plain) if objects.find(plain) is not None else None
+
+
+def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
+    """A cast to regclass and its like: of a name its number, of a number the name."""
+    inner = node.this
+    if not isinstance(node.to, exp.ObjectIdentifier):
+        return relation_names(binding, binding.expression(scope, inner), node)
+    kind = str(node.to.this).rpartition(".")[2].lower()
+    operand = settled(binding.expression(scope, node.this))
+    constant = operand.value if isinstance(operand, Literal) else None
+    if kind == "oid":
+        return coerce(operand, BIGINT)
+    if kind == "regclass":
+        if isinstance(constant, str):
+            number = _number(binding, constant)
+            if number is None:
+                raise ProgrammingError(f'relation "{constant}" does not exist')
+            return Literal(number, BIGINT)
+        return relation_names(binding, operand, node)
+    if kind == "regtype":
+        return _type(binding, operand, node)
+    if kind == "regnamespace":
+        names = ((naming.schema_number(one), one) for one in naming.schemas(binding.catalog))
+        known = list(names)
+        if isinstance(constant, str):
+            return Literal(next((number for number, one in known if one == constant), None), BIGINT)
+        return _choice(binding, node, operand, known)
+    binding.refuse(f"a cast to {kind}", node)
+
+
+def _type(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
+    facts = (*naming.TYPES.values(), *naming.MORE_TYPES.values(), naming.TEXT_TYPE)
+    if isinstance(operand, Literal) and isinstance(operand.value, str):
+        wanted = operand.value.lower()
+        found = next(
+            (one[0] for one in facts if wanted in one[:2] or (wanted == "int" and one[2] == 23)), None
+        )
+        if found is None:
+            binding.wrong(f'type "{operand.value}" does not exist', node)
+        return Literal(found, TEXT)
+    if operand.type.is_text:
+        return operand
+    return _choice(binding, node, operand, ((one[2], one[0]) for one in facts))
+
+
+def named_by_number(node: exp.Expr) -> bool:
+    """Whether an expression is a name that was cast to regclass."""
+    constant = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal)
+    return constant and str(node.args["to"].this).rpartition(".")[2].lower() == "regclass"
+
+
+def relation_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
+    """The name of the relation of a number."""
+    names = [(naming.number_of("relation", one.name), one.name) for one in binding.catalog]
+    names += [
+        (naming.number_of("relation", one.name), one.name) for one in binding.catalog.sequences.values()
+    ]
+    names += [(naming.number_of("relation", one[0]), one[0]) for one in objects.indexes(binding.catalog)]
+    return _choice(binding, node, number, names)
+
+
+def _choice(binding: Binding, node: exp.Expr, number: Scalar, known: Iterable[tuple[int, str]]) -> Scalar:
+    """The text of a number, NULL if it has none."""
+    found = list(known)
+    if isinstance(number, Literal):
+        return Literal(dict(found).get(int(number.value)) if number.value is not None else None, TEXT)
+    return _searched(binding, node, number, sorted(found))
+
+
+def _searched(binding: Binding, node: exp.Expr, number: Scalar, known: Sequence[tuple[int, str]]) -> Scalar:
+    """As nested CASEs by halves, since what walks a scalar is recursive."""
+    if not known:
+        return Literal(None, TEXT)
+    middle = len(known) // 2
+    key = Literal(known[middle][0], BIGINT)
+    below, above = known[:middle], known[middle + 1 :]
+    result: Scalar = Literal(None, TEXT)
+    if below or above:
+        less = call(binding, "lt", [number, key], node)
+        result = If(
+            less, _searched(binding, node, number, below), _searched(binding, node, number, above), TEXT
+        )
+    return If(call(binding, "eq", [number, key], node), Literal(known[middle][1], TEXT), result, TEXT)

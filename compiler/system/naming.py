@@ -1,0 +1,96 @@
+"""What Postgres calls types, schemas and objects, and the numbers by which its catalogs refer to them."""
+
+from typing import Final
+from zlib import crc32
+
+from kpg.compiler.catalog import PUBLIC, TEMPORARY, Catalog
+from kpg.runtime.types import Kind, Type
+
+DATABASE: Final = "kpg"
+USER: Final = "kpg"
+VERSION: Final = "PostgreSQL 16.0 (kpg)"
+FIRST: Final = 16384
+"""The first number of an object that is no part of the system."""
+SYSTEM_SCHEMAS: Final = {"pg_catalog": 11, "information_schema": 13000}
+TYPES: Final = {
+    Kind.BOOLEAN: ("boolean", "bool", 16, 1),
+    Kind.SMALLINT: ("smallint", "int2", 21, 2),
+    Kind.INTEGER: ("integer", "int4", 23, 4),
+    Kind.BIGINT: ("bigint", "int8", 20, 8),
+    Kind.DECIMAL: ("numeric", "numeric", 1700, -1),
+    Kind.REAL: ("real", "float4", 700, 4),
+    Kind.DOUBLE: ("double precision", "float8", 701, 8),
+    Kind.DATE: ("date", "date", 1082, 4),
+    Kind.TIMESTAMP: ("timestamp without time zone", "timestamp", 1114, 8),
+    Kind.CHAR: ("character", "bpchar", 1042, -1),
+    Kind.VARCHAR: ("character varying", "varchar", 1043, -1),
+    Kind.INTERVAL_MONTH: ("interval", "interval", 1186, 16),
+    Kind.INTERVAL_DAY: ("interval", "interval", 1186, 16),
+}
+MORE_TYPES: Final = {
+    "NUMERIC": ("numeric", "numeric", 1700, -1),
+    "TIMESTAMP WITH TIME ZONE": ("timestamp with time zone", "timestamptz", 1184, 8),
+    "TIMESTAMPTZ": ("timestamp with time zone", "timestamptz", 1184, 8),
+    "TIME": ("time without time zone", "time", 1083, 8),
+    "INTERVAL": ("interval", "interval", 1186, 16),
+    "JSON": ("json", "json", 114, -1),
+    "JSONB": ("jsonb", "jsonb", 3802, -1),
+    "UUID": ("uuid", "uuid", 2950, 16),
+    "BYTEA": ("bytea", "bytea", 17, -1),
+}
+TEXT_TYPE: Final = ("text", "text", 25, -1)
+UNKNOWN_TYPE: Final = ("unknown", "unknown", 705, -2)
+
+
+def type_facts(type_: Type) -> tuple[str, str, int, int]:
+    """A type's name in SQL, its short name, its number and its length in bytes, -1 if that varies."""
+    if type_.kind is Kind.VARCHAR and not type_.precision:
+        return TEXT_TYPE
+    if type_.kind.value == "ARRAY":
+        element = type_facts(element_of(type_))
+        return f"{element[0]}[]", f"_{element[1]}", element[2] + 100000, -1
+    return TYPES.get(type_.kind) or MORE_TYPES.get(type_.kind.value, UNKNOWN_TYPE)
+
+
+def element_of(type_: Type) -> Type:
+    """The type of an array's elements."""
+    found = getattr(type_, "element", None)
+    return found if isinstance(found, Type) else Type(Kind.VARCHAR)
+
+
+def type_text(type_: Type) -> str:
+    """A type as ``format_type`` writes it."""
+    name = type_facts(type_)[0]
+    if type_.kind.value in ("DECIMAL", "NUMERIC") and type_.precision:
+        return f"numeric({type_.precision},{type_.scale})"
+    if type_.is_text and type_.precision:
+        return f"{name}({type_.precision})"
+    return name
+
+
+def modifier(type_: Type) -> int:
+    """What Postgres keeps of a type's length, or precision and scale; -1 for nothing."""
+    if type_.kind.value in ("DECIMAL", "NUMERIC") and type_.precision:
+        return (type_.precision << 16 | type_.scale) + 4
+    return type_.precision + 4 if type_.is_text and type_.precision else -1
+
+
+def number_of(kind: str, name: str) -> int:
+    """The number of an object."""
+    return FIRST + crc32(f"{kind} {name.lower()}".encode()) % (1 << 30)
+
+
+def schema_number(schema: str) -> int:
+    """The number of a schema."""
+    return SYSTEM_SCHEMAS.get(schema) or (2200 if schema == PUBLIC else number_of("schema", schema))
+
+
+def split(catalog: Catalog, name: str) -> tuple[str, str]:
+    """The schema of a relation and its name there."""
+    schema, _, rest = name.rpartition(".")
+    return (schema, rest) if schema.lower() in catalog.schemas else (PUBLIC, name)
+
+
+def schemas(catalog: Catalog) -> list[str]:
+    """All schemas but that of temporary tables."""
+    return [*SYSTEM_SCHEMAS, *(name for name in catalog.schemas if name != TEMPORARY)]

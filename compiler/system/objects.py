@@ -1,0 +1,249 @@
+"""Rows of ``pg_catalog`` about relations, their columns, indexes and constraints."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
+from kpg.compiler.constraints import Check, ForeignKey, Unique
+from kpg.compiler.system import relations
+from kpg.compiler.system.naming import modifier, number_of, schema_number, split, type_facts
+from kpg.compiler.system.relations import Row, System, columns, constraints, entries
+
+ACTIONS: Final = {"NO ACTION": "a", "RESTRICT": "r", "CASCADE": "c", "SET NULL": "n", "SET DEFAULT": "d"}
+
+
+def _classes(catalog: Catalog) -> Iterator[Row]:
+    for schema, name, entry in entries(catalog):
+        kind = "r" if isinstance(entry, TableEntry) else "m" if entry.materialized else "v"
+        width = len(entry.schema.columns)
+        number = number_of("relation", entry.name)
+        checks = len(entry.constraints.checks) if isinstance(entry, TableEntry) else 0
+        indexed = isinstance(entry, TableEntry) and bool(entry.constraints.uniques)
+        kept = "t" if schema == "pg_temp" else "p"
+        yield number, name, schema_number(schema), kind, width, 10, kept, -1, int(indexed), checks
+    for one in catalog.sequences.values():
+        schema, name = split(catalog, one.name)
+        yield number_of("relation", one.name), name, schema_number(schema), "S", 3, 10, "p", 1, 0, 0
+    for name, _, names, _, _, _ in indexes(catalog):
+        schema, plain = split(catalog, name)
+        number = number_of("relation", name)
+        yield number, plain, schema_number(schema), "i", len(names), 10, "p", 0, 0, 0
+
+
+def indexes(catalog: Catalog) -> Iterator[tuple[str, TableEntry, tuple[str, ...], bool, bool, str]]:
+    """Name, table, columns, whether it is unique, and primary, and its text, of each index."""
+    for entry in catalog:
+        if isinstance(entry, TableEntry):
+            for key in entry.constraints.uniques:
+                listed = ", ".join(key.columns)
+                text = f"CREATE UNIQUE INDEX {key.name} ON {_whole(catalog, entry)} USING btree ({listed})"
+                yield key.name, entry, key.columns, True, key.primary, text
+    for index in catalog.indexes.values():
+        entry_ = catalog.table(index.table)
+        plain = split(catalog, index.name)[1]
+        text = f"CREATE INDEX {plain} ON {_whole(catalog, entry_)} USING btree {index.what}"
+        yield index.name, entry_, index.columns, False, False, text
+
+
+def _whole(catalog: Catalog, entry: TableEntry) -> str:
+    return ".".join(split(catalog, entry.name))
+
+
+def _attributes(catalog: Catalog) -> Iterator[Row]:
+    for _, _, entry in entries(catalog):
+        for place, column in enumerate(entry.schema.columns):
+            rule = entry.constraints.rule(place) if isinstance(entry, TableEntry) else None
+            facts = type_facts(column.type)
+            identity = {"ALWAYS": "a", "BY DEFAULT": "d"}.get(rule.identity if rule else "", "")
+            default = rule is not None and bool(rule.default or rule.generated) and not rule.identity
+            yield (
+                number_of("relation", entry.name),
+                column.name,
+                facts[2],
+                facts[3],
+                place + 1,
+                modifier(column.type),
+                int(not column.nullable),
+                int(default),
+                identity,
+                "s" if rule is not None and rule.generated else "",
+                0,
+            )
+
+
+def _defaults(catalog: Catalog) -> Iterator[Row]:
+    for _, _, entry in entries(catalog):
+        if isinstance(entry, TableEntry):
+            for place, rule in enumerate(entry.constraints.rules):
+                text = rule.generated or rule.default
+                if text and not rule.identity:
+                    number = number_of("default", f"{entry.name} {place}")
+                    yield number, number_of("relation", entry.name), place + 1, text
+
+
+def _index_rows(catalog: Catalog) -> Iterator[Row]:
+    for name, entry, names, unique, primary, _ in indexes(catalog):
+        places = " ".join(str(entry.schema.names.index(one) + 1) for one in names)
+        numbers = (number_of("relation", name), number_of("relation", entry.name))
+        yield *numbers, len(names), int(unique), int(primary), 1, 1, places
+
+
+def _pg_indexes(catalog: Catalog) -> Iterator[Row]:
+    for name, entry, _, _, _, text in indexes(catalog):
+        schema, table = split(catalog, entry.name)
+        yield schema, table, split(catalog, name)[1], None, text
+
+
+def _constraint_rows(catalog: Catalog) -> Iterator[Row]:
+    for schema, entry, one in constraints(catalog):
+        kind, target, keys, actions = "c", 0, "", (" ", " ")
+        if isinstance(one, Unique):
+            kind = "p" if one.primary else "u"
+        elif isinstance(one, ForeignKey):
+            other = catalog.table(one.target)
+            kind, target = "f", number_of("relation", other.name)
+            keys = _places(other, one.target_columns)
+            actions = ACTIONS[one.on_update], ACTIONS[one.on_delete]
+        own = _places(entry, ()) if isinstance(one, Check) else _places(entry, one.columns)
+        number = number_of("constraint", f"{entry.name} {one.name}")
+        deferrable = isinstance(one, ForeignKey) and one.deferrable
+        deferred = isinstance(one, ForeignKey) and one.deferred
+        table = number_of("relation", entry.name)
+        index = number_of("relation", one.name) if isinstance(one, Unique) else 0
+        yield (
+            *(number, one.name, schema_number(schema), kind, int(deferrable), int(deferred), 1, table, index),
+            *(target, *actions, own or None, keys or None),
+        )
+
+
+def _places(entry: TableEntry, names: tuple[str, ...]) -> str:
+    return "{" + ",".join(str(entry.schema.names.index(one) + 1) for one in names) + "}" if names else ""
+
+
+def definition_of(one: Check | Unique | ForeignKey) -> str:
+    """A constraint as ``pg_get_constraintdef`` writes it."""
+    match one:
+        case Check():
+            return f"CHECK (({one.text}))"
+        case Unique():
+            listed = ", ".join(one.columns)
+            if one.primary:
+                return f"PRIMARY KEY ({listed})"
+            return f"UNIQUE {'' if one.nulls_distinct else 'NULLS NOT DISTINCT '}({listed})"
+        case ForeignKey():
+            text = f"FOREIGN KEY ({', '.join(one.columns)}) REFERENCES {one.target}"
+            text += f"({', '.join(one.target_columns)})"
+            text += " MATCH FULL" if one.match == "FULL" else ""
+            text += f" ON UPDATE {one.on_update}" if one.on_update != "NO ACTION" else ""
+            text += f" ON DELETE {one.on_delete}" if one.on_delete != "NO ACTION" else ""
+            text += " DEFERRABLE" if one.deferrable else ""
+            return text + (" INITIALLY DEFERRED" if one.deferred else "")
+
+
+def _descriptions(catalog: Catalog) -> Iterator[Row]:
+    for key, text in catalog.comments.items():
+        if key[0] == "RELATION":
+            yield number_of("relation", key[1]), number_of("system", "pg_class"), 0, text
+        elif key[0] == "COLUMN":
+            place = [name.lower() for name in catalog.get(key[1]).schema.names].index(key[2]) + 1
+            yield number_of("relation", key[1]), number_of("system", "pg_class"), place, text
+
+
+def _functions(_catalog: Catalog) -> Iterator[Row]:
+    from kpg.runtime.functions import aggregates, functions
+
+    for kind, names in (
+        ("f", {one.name for one in functions()}),
+        ("a", {one.name for one in aggregates()}),
+    ):
+        for name in sorted(names):
+            yield number_of("function", name), name, 11, 10, kind
+
+
+def _settings(_catalog: Catalog) -> Iterator[Row]:
+    yield "server_version", "16.0", "Preset Options"
+    yield "server_encoding", "UTF8", "Client Connection Defaults"
+    yield "TimeZone", "UTC", "Client Connection Defaults"
+
+
+def of_views(catalog: Catalog) -> Iterator[tuple[int, str]]:
+    """The number and the text of each view."""
+    for entry in catalog:
+        if isinstance(entry, ViewEntry):
+            yield number_of("relation", entry.name), f" {entry.sql};"
+
+
+POSTGRES: Final = {
+    "pg_class": System(
+        columns(
+            "oid:o relname relnamespace:o relkind relnatts:i relowner:o relpersistence reltuples:i "
+            "relhasindex:b relchecks:i"
+        ),
+        _classes,
+    ),
+    "pg_attribute": System(
+        columns(
+            "attrelid:o attname atttypid:o attlen:i attnum:i atttypmod:i attnotnull:b atthasdef:b "
+            "attidentity attgenerated attisdropped:b"
+        ),
+        _attributes,
+    ),
+    "pg_attrdef": System(columns("oid:o adrelid:o adnum:i adbin"), _defaults),
+    "pg_index": System(
+        columns(
+            "indexrelid:o indrelid:o indnatts:i indisunique:b indisprimary:b indisvalid:b indisready:b indkey"
+        ),
+        _index_rows,
+    ),
+    "pg_indexes": System(columns("schemaname tablename indexname tablespace indexdef"), _pg_indexes),
+    "pg_constraint": System(
+        columns(
+            "oid:o conname connamespace:o contype condeferrable:b condeferred:b convalidated:b conrelid:o "
+            "conindid:o confrelid:o confupdtype confdeltype conkey confkey"
+        ),
+        _constraint_rows,
+    ),
+    "pg_description": System(columns("objoid:o classoid:o objsubid:i description"), _descriptions),
+    "pg_proc": System(columns("oid:o proname pronamespace:o proowner:o prokind"), _functions),
+    "pg_settings": System(columns("name setting category"), _settings),
+    "pg_database": System(columns("oid:o datname datdba:o encoding:i datcollate"), relations.database),
+    "pg_namespace": System(columns("oid:o nspname nspowner:o"), relations.namespaces),
+    "pg_type": System(
+        columns("oid:o typname typnamespace:o typlen:i typtype typcategory typelem:o typarray:o"),
+        relations.types,
+    ),
+    "pg_tables": System(
+        columns(
+            "schemaname tablename tableowner tablespace hasindexes:b hasrules:b hastriggers:b rowsecurity:b"
+        ),
+        relations.pg_tables,
+    ),
+    "pg_views": System(columns("schemaname viewname viewowner definition"), relations.pg_views),
+    "pg_matviews": System(
+        columns("schemaname matviewname matviewowner ispopulated:b definition"), relations.pg_matviews
+    ),
+    "pg_sequences": System(
+        columns(
+            "schemaname sequencename sequenceowner data_type start_value:o min_value:o max_value:o "
+            "increment_by:o cycle:b"
+        ),
+        relations.pg_sequences,
+    ),
+    "pg_roles": System(
+        columns("oid:o rolname rolsuper:b rolinherit:b rolcreaterole:b rolcanlogin:b"), relations.roles
+    ),
+    "pg_inherits": System(columns("inhrelid:o inhparent:o inhseqno:i"), relations.nothing),
+    "pg_trigger": System(columns("oid:o tgrelid:o tgname"), relations.nothing),
+    "pg_extension": System(columns("oid:o extname extversion"), relations.nothing),
+    "pg_enum": System(columns("oid:o enumtypid:o enumsortorder:i enumlabel"), relations.nothing),
+    "pg_policy": System(columns("oid:o polname polrelid:o"), relations.nothing),
+    "pg_depend": System(columns("classid:o objid:o objsubid:i refclassid:o refobjid:o"), relations.nothing),
+}
+
+
+def find(name: str) -> System | None:
+    """The relation that a name means, with or without ``pg_catalog``."""
+    schema, _, plain = name.lower().rpartition(".")
+    if schema == "information_schema":
+        return relations.INFORMATION.get(plain)
+    return POSTGRES.get(plain) if schema in ("", "pg_catalog") else None

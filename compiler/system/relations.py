@@ -1,0 +1,340 @@
+"""Rows of ``information_schema`` and ``pg_catalog``, for each relation that there is."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
+from kpg.compiler.constraints import Check, ForeignKey, Unique
+from kpg.compiler.system.naming import (
+    DATABASE,
+    MORE_TYPES,
+    TEXT_TYPE,
+    TYPES,
+    USER,
+    number_of,
+    schema_number,
+    schemas,
+    split,
+    type_facts,
+)
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, TEXT, ColumnDef, Kind, Type
+
+Value = int | str | None
+Row = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One relation: its columns and what makes its rows."""
+
+    columns: tuple[tuple[str, Type], ...]
+    rows: Callable[[Catalog], Iterator[Row]]
+
+
+def columns(text: str) -> tuple[tuple[str, Type], ...]:
+    """Columns by name: text, or what follows the colon of the name."""
+    kinds = {"i": INTEGER, "b": BOOLEAN, "o": BIGINT}
+    parts = (word.partition(":") for word in text.split())
+    return tuple((name, kinds.get(kind, TEXT)) for name, _, kind in parts)
+
+
+def yes(value: object) -> str:
+    """YES or NO."""
+    return "YES" if value else "NO"
+
+
+def entries(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
+    """Schema, name and entry of every table and view."""
+    for entry in catalog:
+        yield *split(catalog, entry.name), entry
+
+
+def _schemata(catalog: Catalog) -> Iterator[Row]:
+    for name in schemas(catalog):
+        yield DATABASE, name, USER
+
+
+def _tables(catalog: Catalog) -> Iterator[Row]:
+    for schema, name, entry in entries(catalog):
+        temporary = schema == "pg_temp"
+        kind = "LOCAL TEMPORARY" if temporary else "BASE TABLE"
+        if isinstance(entry, ViewEntry):
+            if entry.materialized:
+                continue
+            kind = "VIEW"
+        yield DATABASE, schema, name, kind, yes(isinstance(entry, TableEntry)), "NO"
+
+
+def _columns(catalog: Catalog) -> Iterator[Row]:
+    for schema, name, entry in entries(catalog):
+        if isinstance(entry, ViewEntry) and entry.materialized:
+            continue
+        for place, column in enumerate(entry.schema.columns):
+            yield DATABASE, schema, name, column.name, place + 1, *_column(entry, place, column)
+
+
+def _column(entry: Entry, place: int, column: ColumnDef) -> Row:
+    rule = entry.constraints.rule(place) if isinstance(entry, TableEntry) else None
+    type_ = column.type
+    default = rule.default if rule is not None and not rule.identity else ""
+    precision = {Kind.SMALLINT: 16, Kind.INTEGER: 32, Kind.BIGINT: 64, Kind.REAL: 24, Kind.DOUBLE: 53}
+    exact = type_.is_exact
+    identity = rule.identity if rule is not None else ""
+    return (
+        default or None,
+        yes(column.nullable or isinstance(entry, ViewEntry)),
+        "ARRAY" if type_facts(type_)[0].endswith("]") else type_facts(type_)[0],
+        type_.precision or None if type_.is_text else None,
+        (precision.get(type_.kind) or type_.precision or None) if type_.is_numeric else None,
+        (2 if type_.kind in precision else 10) if type_.is_numeric else None,
+        type_.scale if exact and (type_.precision or type_.is_integer) else None,
+        type_facts(type_)[1],
+        yes(identity),
+        identity or None,
+        "ALWAYS" if rule is not None and rule.generated else "NEVER",
+        rule.generated or None if rule is not None else None,
+        yes(isinstance(entry, TableEntry)),
+    )
+
+
+def _views(catalog: Catalog) -> Iterator[Row]:
+    for schema, name, entry in entries(catalog):
+        if isinstance(entry, ViewEntry) and not entry.materialized:
+            yield DATABASE, schema, name, f" {entry.sql};", "NONE", "NO", "NO"
+
+
+def constraints(catalog: Catalog) -> Iterator[tuple[str, TableEntry, Check | Unique | ForeignKey]]:
+    """Schema, table and constraint, for each one that is no index only."""
+    for schema, _, entry in entries(catalog):
+        if isinstance(entry, TableEntry):
+            for one in entry.constraints:
+                if not (isinstance(one, Unique) and one.index):
+                    yield schema, entry, one
+
+
+def _kind(one: Check | Unique | ForeignKey) -> str:
+    match one:
+        case Check():
+            return "CHECK"
+        case Unique():
+            return "PRIMARY KEY" if one.primary else "UNIQUE"
+        case ForeignKey():
+            return "FOREIGN KEY"
+
+
+def _table_constraints(catalog: Catalog) -> Iterator[Row]:
+    for schema, table, one in constraints(catalog):
+        name = split(catalog, table.name)[1]
+        deferrable = isinstance(one, ForeignKey) and one.deferrable
+        deferred = isinstance(one, ForeignKey) and one.deferred
+        row = (DATABASE, schema, one.name, DATABASE, schema, name)
+        yield *row, _kind(one), yes(deferrable), yes(deferred), "YES"
+    for schema, name, entry in entries(catalog):
+        if isinstance(entry, TableEntry):
+            for place, column in enumerate(entry.schema.columns):
+                if not column.nullable:
+                    label = (
+                        f"{schema_number(schema)}_{number_of('relation', entry.name)}_{place + 1}_not_null"
+                    )
+                    yield DATABASE, schema, label, DATABASE, schema, name, "CHECK", "NO", "NO", "YES"
+
+
+def _key_column_usage(catalog: Catalog) -> Iterator[Row]:
+    for schema, entry, one in constraints(catalog):
+        if isinstance(one, Check):
+            continue
+        name = split(catalog, entry.name)[1]
+        for place, column in enumerate(one.columns):
+            target = None
+            if isinstance(one, ForeignKey):
+                target = _place_in_key(catalog, one, place)
+            yield DATABASE, schema, one.name, DATABASE, schema, name, column, place + 1, target
+
+
+def _place_in_key(catalog: Catalog, key: ForeignKey, place: int) -> int | None:
+    target = catalog.table(key.target)
+    for unique in target.constraints.uniques:
+        if set(unique.columns) == set(key.target_columns):
+            return unique.columns.index(key.target_columns[place]) + 1
+    return None
+
+
+def _referential(catalog: Catalog) -> Iterator[Row]:
+    for schema, _, one in constraints(catalog):
+        if isinstance(one, ForeignKey):
+            target = catalog.table(one.target)
+            names = (
+                key.name for key in target.constraints.uniques if set(key.columns) == set(one.target_columns)
+            )
+            where = split(catalog, target.name)[0]
+            match = "NONE" if one.match == "SIMPLE" else one.match
+            yield (
+                DATABASE,
+                schema,
+                one.name,
+                DATABASE,
+                where,
+                next(names, None),
+                match,
+                one.on_update,
+                one.on_delete,
+            )
+
+
+def _constraint_columns(catalog: Catalog) -> Iterator[Row]:
+    for schema, entry, one in constraints(catalog):
+        if isinstance(one, Unique):
+            name, names = split(catalog, entry.name)[1], one.columns
+        elif isinstance(one, ForeignKey):
+            name, names = split(catalog, one.target)[1], one.target_columns
+        else:
+            continue
+        for column in names:
+            yield DATABASE, schema, name, column, DATABASE, schema, one.name
+
+
+def _checks(catalog: Catalog) -> Iterator[Row]:
+    for schema, _, one in constraints(catalog):
+        if isinstance(one, Check):
+            yield DATABASE, schema, one.name, f"(({one.text}))"
+
+
+def _sequences(catalog: Catalog) -> Iterator[Row]:
+    identities = {
+        rule.sequence
+        for entry in catalog
+        if isinstance(entry, TableEntry)
+        for rule in entry.constraints.rules
+        if rule.identity
+    }
+    for one in catalog.sequences.values():
+        if one.name in identities:
+            continue
+        schema, name = split(catalog, one.name)
+        bounds = (str(one.start), str(one.least), str(one.most), str(one.increment))
+        bits = {"smallint": 16, "integer": 32}.get(one.type, 64)
+        yield DATABASE, schema, name, one.type, bits, 2, 0, *bounds, yes(one.cycle)
+
+
+def database(_catalog: Catalog) -> Iterator[Row]:
+    """Rows of pg_database."""
+    yield 1, DATABASE, 10, 6, "UTF8"
+
+
+def namespaces(catalog: Catalog) -> Iterator[Row]:
+    """Rows of pg_namespace."""
+    for name in schemas(catalog):
+        yield schema_number(name), name, 10
+
+
+def types(_catalog: Catalog) -> Iterator[Row]:
+    """Rows of pg_type."""
+    facts = {one[2]: one for one in (*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE)}
+    for _, short, number, length in facts.values():
+        yield number, short, 11, length, "b", "N", 0, number + 100000
+        yield number + 100000, f"_{short}", 11, -1, "b", "A", number, 0
+
+
+def pg_tables(catalog: Catalog) -> Iterator[Row]:
+    """Rows of pg_tables."""
+    for schema, name, entry in entries(catalog):
+        if isinstance(entry, TableEntry):
+            indexed = bool(entry.constraints.uniques) or any(
+                index.table == entry.name for index in catalog.indexes.values()
+            )
+            yield schema, name, USER, None, int(indexed), 0, 0, 0
+
+
+def pg_views(catalog: Catalog) -> Iterator[Row]:
+    """Rows of pg_views."""
+    for schema, name, entry in entries(catalog):
+        if isinstance(entry, ViewEntry) and not entry.materialized:
+            yield schema, name, USER, f" {entry.sql};"
+
+
+def pg_matviews(catalog: Catalog) -> Iterator[Row]:
+    """Rows of pg_matviews."""
+    for schema, name, entry in entries(catalog):
+        if isinstance(entry, ViewEntry) and entry.materialized:
+            yield schema, name, USER, 1, f" {entry.sql};"
+
+
+def pg_sequences(catalog: Catalog) -> Iterator[Row]:
+    """Rows of pg_sequences."""
+    for one in catalog.sequences.values():
+        schema, name = split(catalog, one.name)
+        yield schema, name, USER, one.type, one.start, one.least, one.most, one.increment, int(one.cycle)
+
+
+def roles(_catalog: Catalog) -> Iterator[Row]:
+    """Rows of pg_role."""
+    yield 10, USER, 1, 1, 1, 1
+
+
+def nothing(_catalog: Catalog) -> Iterator[Row]:
+    """Rows of pg_nothing."""
+    yield from ()
+
+
+INFORMATION: Final = {
+    "schemata": System(columns("catalog_name schema_name schema_owner"), _schemata),
+    "tables": System(
+        columns("table_catalog table_schema table_name table_type is_insertable_into is_typed"), _tables
+    ),
+    "columns": System(
+        columns(
+            "table_catalog table_schema table_name column_name ordinal_position:i column_default is_nullable "
+            "data_type character_maximum_length:i numeric_precision:i numeric_precision_radix:i "
+            "numeric_scale:i udt_name is_identity identity_generation is_generated "
+            "generation_expression is_updatable"
+        ),
+        _columns,
+    ),
+    "views": System(
+        columns(
+            "table_catalog table_schema table_name view_definition check_option is_updatable "
+            "is_insertable_into"
+        ),
+        _views,
+    ),
+    "table_constraints": System(
+        columns(
+            "constraint_catalog constraint_schema constraint_name table_catalog table_schema table_name "
+            "constraint_type is_deferrable initially_deferred enforced"
+        ),
+        _table_constraints,
+    ),
+    "key_column_usage": System(
+        columns(
+            "constraint_catalog constraint_schema constraint_name table_catalog table_schema table_name "
+            "column_name ordinal_position:i position_in_unique_constraint:i"
+        ),
+        _key_column_usage,
+    ),
+    "referential_constraints": System(
+        columns(
+            "constraint_catalog constraint_schema constraint_name unique_constraint_catalog "
+            "unique_constraint_schema unique_constraint_name match_option update_rule delete_rule"
+        ),
+        _referential,
+    ),
+    "constraint_column_usage": System(
+        columns(
+            "table_catalog table_schema table_name column_name constraint_catalog constraint_schema "
+            "constraint_name"
+        ),
+        _constraint_columns,
+    ),
+    "check_constraints": System(
+        columns("constraint_catalog constraint_schema constraint_name check_clause"), _checks
+    ),
+    "sequences": System(
+        columns(
+            "sequence_catalog sequence_schema sequence_name data_type numeric_precision:i "
+            "numeric_precision_radix:i numeric_scale:i start_value minimum_value maximum_value increment "
+            "cycle_option"
+        ),
+        _sequences,
+    ),
+}
