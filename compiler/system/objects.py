@@ -1,7 +1,7 @@
 """Rows of ``pg_catalog`` about relations, their columns, indexes and constraints."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, assert_never
 
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
@@ -138,6 +138,8 @@ def definition_of(one: Check | Unique | ForeignKey) -> str:
             text += f" ON DELETE {one.on_delete}" if one.on_delete != "NO ACTION" else ""
             text += " DEFERRABLE" if one.deferrable else ""
             return text + (" INITIALLY DEFERRED" if one.deferred else "")
+        case _:
+            assert_never(one)
 
 
 def _descriptions(catalog: Catalog) -> Iterator[Row]:

@@ -1,7 +1,7 @@
 """Rows of ``information_schema`` and ``pg_catalog``, for each relation that there is."""
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, assert_never
 
 from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
@@ -121,6 +121,8 @@ def _kind(one: Check | Unique | ForeignKey) -> str:
             return "PRIMARY KEY" if one.primary else "UNIQUE"
         case ForeignKey():
             return "FOREIGN KEY"
+        case _:
+            assert_never(one)
 
 
 def _table_constraints(catalog: Catalog) -> Iterator[Row]:
