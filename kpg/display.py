@@ -1,6 +1,7 @@
 """Rows as text: the box that a terminal shows and the table that a notebook shows."""
 
 import datetime
+import functools
 import html as html_escape
 import shutil
 import unicodedata
@@ -10,7 +11,8 @@ from typing import Any, Final
 
 from kpg.result import Row, Rows
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import NUMERIC_KINDS, Type
+from kpg.runtime.types import NUMERIC_KINDS, VALUE_KINDS, Kind, Type
+from kpg.runtime.values import codec_of
 
 MAX_ROWS: Final = 20
 """Rows of a table that are shown, the first and the last half of them: what fits on a screen."""
@@ -67,6 +69,14 @@ def cell(value: Any) -> str:
             return str(value)
 
 
+def _cell(type_: Type, value: Any) -> str:
+    """A value by its type: what Python writes otherwise than Postgres, such as arrays, as Postgres."""
+    if value is None or type_.kind not in VALUE_KINDS or type_.kind is Kind.NUMERIC:
+        return cell(value)
+    codec = codec_of(type_)
+    return cell(codec.show(codec.from_python(value)))
+
+
 def display_width(text: str) -> int:
     """Terminal columns that a text takes: two for wide East Asian characters, none for combining ones."""
     if text.isascii():
@@ -118,10 +128,11 @@ def html(names: Sequence[str], types: Sequence[Type], ends: Ends) -> str:
 def _shown_columns(names: Sequence[str], types: Sequence[Type], ends: Ends) -> list[_Column]:
     shown = []
     for index, (name, type_) in enumerate(zip(names, types, strict=True)):
-        cells = [cell(row[index]) for row in ends.head]
+        shown_as = functools.partial(_cell, type_)
+        cells = [shown_as(row[index]) for row in ends.head]
         if ends.tail:
             cells.append("·")
-            cells.extend(cell(row[index]) for row in ends.tail)
+            cells.extend(shown_as(row[index]) for row in ends.tail)
         shown.append(_Column(cell(name), str(type_), tuple(cells), type_.kind in NUMERIC_KINDS))
     return shown
 

@@ -19,7 +19,7 @@ from kpg.runtime.convert.arrow import encode, from_any
 from kpg.runtime.errors import InterfaceError, OperationalError, ProgrammingError
 from kpg.runtime.spark import load as load_spark
 from kpg.runtime.spark.session import unavailable
-from kpg.runtime.types import NULL, Schema
+from kpg.runtime.types import NULL, Schema, Type
 from kpg.table import Table
 
 Words = NDArray[np.int64]
@@ -77,6 +77,15 @@ def copy_to(data: pyarrow.Table, statement: ast.CopyTo) -> None:
         files.write_parquet(data, statement.path)
     else:
         files.write_csv(data, statement.path, csv_options(statement))
+
+
+def as_texts(data: pyarrow.Table, types: Sequence[Type]) -> pyarrow.Table:
+    """The rows with what CSV has no form for, such as arrays and intervals, as Postgres writes it."""
+    columns = [
+        files.shown(column, type_) if type_.kind in files.SHOWN else column
+        for column, type_ in zip(data.columns, types, strict=True)
+    ]
+    return pyarrow.Table.from_arrays(columns, names=data.column_names)
 
 
 def csv_options(statement: ast.CopyFrom | ast.CopyTo) -> files.CsvOptions:

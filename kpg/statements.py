@@ -125,10 +125,11 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
                 statement = replace(statement, query=query)
             return engine.select(_planned(engine, statement))
         case ast.CopyTo():
-            from kpg.loading import copy_to
+            from kpg.loading import as_texts, copy_to
 
             result = engine.select(_planned(engine, statement.query))
-            copy_to(result.arrow(), statement)
+            data = result.arrow()
+            copy_to(as_texts(data, result.types) if statement.format == "csv" else data, statement)
             return Affected(len(result))
         case ast.Explain():
             return Explanation(

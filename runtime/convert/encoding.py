@@ -350,7 +350,7 @@ def decode_array(words: Words, type_: Type, dictionary: Dictionary) -> pa.Array:
     if type_.is_text:
         return padded(dictionary.decode_arrow(words), type_)
     if type_.is_interned or type_.kind is Kind.ENUM:
-        return interned.made(to_list(words, type_, dictionary), target)
+        return interned.made(to_list(words, type_, dictionary), type_, target)
     if type_.kind is Kind.NULL:
         return pa.nulls(len(words))
     null = words == NULL

@@ -22,7 +22,8 @@ from kpg.runtime.convert.encoding import arrow_type
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, NotSupportedError, OperationalError, ProgrammingError
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import Kind, Schema, Type
+from kpg.runtime.types import VALUE_KINDS, Kind, Schema, Type
+from kpg.runtime.values import codec_of
 
 Words = NDArray[np.int64]
 
@@ -34,6 +35,8 @@ REPETITIVE_BYTES: Final = 4
 """A text of fewer bytes a value can only be stored as codes; four are the length of a plain value alone."""
 INT96_UNIT: Final = "us"
 """What the timestamps of old writers are read in, Spark's among them; nanoseconds would wrap from 2262 on."""
+SHOWN: Final = VALUE_KINDS | {Kind.TIMESTAMPTZ, Kind.INTERVAL_DAY}
+"""Kinds of types that CSV has as Postgres' texts."""
 INTERVALS: Final = (Kind.INTERVAL_MONTH, Kind.INTERVAL_DAY)
 
 
@@ -273,6 +276,13 @@ def write_csv(table: pa.Table, path: str | Path, options: CsvOptions = DEFAULT_C
         raise OperationalError(f"cannot write {path}: {error}") from error
 
 
+def shown(column: pa.ChunkedArray, type_: Type) -> pa.Array:
+    """The values of a column as Postgres writes them."""
+    codec = codec_of(type_)
+    texts = [None if v is None else codec.show(codec.from_python(v)) for v in column.to_pylist()]
+    return pa.array(texts, pa.large_string())
+
+
 def _csv_fields(column: pa.Array, options: CsvOptions) -> pa.Array:
     """The column as it is written, in large strings."""
     fields = column.cast(pa.large_string())
@@ -294,5 +304,5 @@ def _require_storable(table: pa.Table, form: str) -> None:
                 f"column {field.name}: an INTERVAL cannot be written to {form}",
                 hint="convert it to a number in the query",
             )
-        if pa.types.is_nested(field.type):
+        if form == "CSV" and pa.types.is_nested(field.type):
             raise ProgrammingError(f"column {field.name} of type {field.type} cannot be written to {form}")

@@ -29,6 +29,8 @@ class Array(NamedTuple):
 
 
 EMPTY: Final = Array((), ())
+NOTHING: Final = parts.joined(())
+"""The string that stands for an empty array of any type."""
 
 
 def of(items: Sequence[Any]) -> Array:

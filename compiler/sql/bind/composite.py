@@ -1,17 +1,19 @@
 """Values made of others: arrays, their elements and slices, rows; ANY and ALL of an array; AT TIME ZONE."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind.calls import brought, call, coerce, settled, unified
+from kpg.compiler.sql.bind.array_query import as_aggregate
+from kpg.compiler.sql.bind.calls import brought, call, coerce, unified
 from kpg.compiler.sql.bind.functions import COMPARISONS
 from kpg.compiler.sql.bind.scope import Binding, Scope
+from kpg.compiler.sql.bind.whole_rows import bind_field, made_row
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.functions import common_type
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, UNKNOWN, Kind, Type, array, record
+from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, UNKNOWN, Kind, Type, array
+from kpg.runtime.values import arrays
 
 JOINED: Final = {Kind.ARRAY: "array_cat", Kind.JSONB: "jsonb_concat"}
 """What ``||`` is of values that are no text."""
@@ -30,6 +32,8 @@ def bind_composite(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | N
         case exp.Anonymous() if str(node.this).lower() == "row":
             only(node, binding.source, "this", "expressions")
             return made_row(binding, scope, node.expressions)
+        case exp.Dot():
+            return bind_field(binding, scope, node)
         case exp.AtTimeZone():
             only(node, binding.source, "this", "zone")
             args = [binding.expression(scope, part) for part in (node.args["zone"], node.this)]
@@ -47,7 +51,8 @@ def _array(binding: Binding, scope: Scope, node: exp.Array) -> Scalar:
     only(node, binding.source, "expressions", "value_constructor")
     parts = node.expressions
     if len(parts) == 1 and isinstance(parts[0], exp.Query):
-        binding.refuse("ARRAY of a query", node, "write (SELECT array_agg(...) FROM ...)")
+        made = binding.expression(scope, as_aggregate(binding, parts[0], node))
+        return call(binding, "coalesce", [made, Literal(arrays.NOTHING, made.type)], node)
     items = [
         _array(binding, scope, one) if _is_list(one) else binding.expression(scope, one) for one in parts
     ]
@@ -117,13 +122,6 @@ def _integer(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if not (value.type.is_integer or value.type == UNKNOWN):
         binding.wrong(f"a subscript is an INTEGER, not {value.type}", node)
     return brought(binding, value, INTEGER, node)
-
-
-def made_row(binding: Binding, scope: Scope, parts: Sequence[exp.Expr]) -> Scalar:
-    """``ROW(...)`` as a value."""
-    fields = [settled(binding.expression(scope, part)) for part in parts]
-    names = [f"f{place + 1}" for place in range(len(fields))]
-    return Call("$row", tuple(fields), record([field.type for field in fields], names))
 
 
 def _joined(binding: Binding, scope: Scope, node: exp.DPipe) -> Scalar | None:

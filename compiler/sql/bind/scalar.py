@@ -24,6 +24,7 @@ from kpg.compiler.sql.bind.predicate import bind_predicate
 from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
+from kpg.compiler.sql.bind.whole_rows import bind_whole_row
 from kpg.compiler.sql.bind.window import bind_window
 from kpg.compiler.sql.syntax import construct_name, only, span_of
 from kpg.runtime.errors import NotSupportedError
@@ -91,6 +92,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return _overlaps(binding, scope, node)
         case exp.Collate() if node.expression.name.lower() in COLLATIONS:
             return binding.expression(scope, node.this)
+        case exp.Column() if (whole := bind_whole_row(binding, scope, node)) is not None:
+            return whole
         case exp.Column():
             only(node, source, "this", "table", "db")
             return resolve_name(binding, scope, node).column

@@ -1,0 +1,65 @@
+"""Rows of relations as values: ``t``, ``t.*`` and fields ``(t).a`` of such."""
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from kpg.compiler.sql.bind.calls import settled
+from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.syntax import only
+from kpg.runtime.scalar import Call, Literal, Scalar
+from kpg.runtime.types import INTEGER, Kind, record
+
+
+def bind_whole_row(binding: Binding, scope: Scope, node: exp.Column) -> Scalar | None:
+    """The row of a relation that is named in the place of a column; None if the node is a column."""
+    starred = isinstance(node.this, exp.Star)
+    if not starred and (node.args.get("table") is not None or not isinstance(node.this, exp.Identifier)):
+        return None
+    fields = fields_of(scope, node.table if starred else node.name, column_first=not starred)
+    if fields is None:
+        return None
+    columns = tuple(one.column for one in fields)
+    type_ = record([one.type for one in columns], [one.name for one in fields])
+    return Call("$whole_row", columns, type_)
+
+
+def fields_of(scope: Scope, name: str, *, column_first: bool) -> list[Field] | None:
+    """The fields of the relation of that name; None if there is none, or a column of it comes first."""
+    wanted = name.lower()
+    here: Scope | None = scope
+    while here is not None:
+        if column_first and (wanted in here.whole or any(one.name.lower() == wanted for one in here.fields)):
+            return None
+        if wanted in here.relations():
+            return [one for one in here.fields if one.relation.lower() == wanted]
+        here = here.parent
+    return None
+
+
+def made_row(binding: Binding, scope: Scope, parts: Sequence[exp.Expr]) -> Scalar:
+    """``ROW(...)`` as a value; ``t.*`` in it stands for the columns of t."""
+    fields: list[Scalar] = []
+    for part in parts:
+        if isinstance(part, exp.Column) and isinstance(part.this, exp.Star):
+            found = fields_of(scope, part.table, column_first=False)
+            if found is None:
+                binding.wrong(f'missing FROM entry for "{part.table}"', part)
+            fields += [one.column for one in found]
+        else:
+            fields.append(settled(binding.expression(scope, part)))
+    names = [f"f{place + 1}" for place in range(len(fields))]
+    return Call("$row", tuple(fields), record([field.type for field in fields], names))
+
+
+def bind_field(binding: Binding, scope: Scope, node: exp.Dot) -> Scalar:
+    """``(row).field``."""
+    only(node, binding.source, "this", "expression")
+    value = binding.expression(scope, node.this)
+    if value.type.kind is not Kind.RECORD or not isinstance(node.expression, exp.Identifier):
+        binding.refuse("a field of anything but a row", node)
+    names = [name.lower() for name in value.type.labels]
+    if node.expression.name.lower() not in names:
+        binding.wrong(f'"{node.expression.name}" is no field of {value.type}', node)
+    place = names.index(node.expression.name.lower())
+    return Call("$row_field", (value, Literal(place, INTEGER)), value.type.parts[place])
