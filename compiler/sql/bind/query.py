@@ -93,7 +93,7 @@ def _with(binding: Binding, parent: Scope | None, node: exp.Expr) -> Scope:
     only(clause, binding.source, "expressions", "recursive", "mutual")
     names: set[str] = set()
     for common in clause.expressions:
-        only(common, binding.source, "this", "alias")
+        only(common, binding.source, "this", "alias", "materialized")  # a hint, which changes no answer
         only(common.args["alias"], binding.source, "this", "columns")
         if common.alias.lower() in names:
             binding.wrong(f'WITH query "{common.alias}" is defined twice', common)

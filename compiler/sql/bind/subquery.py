@@ -20,7 +20,7 @@ def bind_subquery(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     """``EXISTS (query)``, or ``(query)`` as a value."""
     if isinstance(node, exp.Exists):
         only(node, binding.source, "this")
-        return _register(binding, "exists", _query(binding, scope, node.this), BOOLEAN)
+        return _register(binding, "exists", _query(binding, scope, _with_a_column(node.this)), BOOLEAN)
     query = _query(binding, scope, node)
     if len(query.columns) != 1:
         binding.wrong(f"a subquery used as a value returns one column, not {len(query.columns)}", node)
@@ -28,6 +28,15 @@ def bind_subquery(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     subquery = binding.subqueries[column.index]
     binding.subqueries[column.index] = replace(subquery, place=span_of(node, binding.source))
     return column
+
+
+def _with_a_column(query: exp.Expr) -> exp.Expr:
+    """``SELECT FROM ...``, of which EXISTS asks only whether it has rows, with a column."""
+    if not isinstance(query, exp.Select) or query.expressions:
+        return query
+    filled = query.copy()
+    filled.set("expressions", [exp.Literal.number(1)])
+    return filled
 
 
 def bind_in(binding: Binding, scope: Scope, node: exp.In) -> Scalar:

@@ -14,3 +14,8 @@ insert into item values (3, 'again', 1, null);
 select distinct kind from item where since is not null or kind is null;
 select $$it's$$, $tag$a $$ b$tag$, N'text', 'one'
 'two', E'tab\there \x41', U&'\0041x';
+select 1 as one, 'x' as two union all select null, null;
+select null as a, null as b union all select 1, '2020-01-01'::date;
+select id, exists (select from item other where other.kind = item.kind and other.id <> item.id) from item;
+with dear as materialized (select id from item where price > 3), all_of as not materialized (select id from item)
+select count(*) from dear join all_of using (id);
