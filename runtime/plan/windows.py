@@ -46,7 +46,7 @@ class Bound:
     """One end of a frame. With PRECEDING or FOLLOWING, how far: rows, groups, or a difference of values.
 
     Of a RANGE, ``offset`` is a word to add to or take from words, if that is all there is to it; else
-    ``column`` has for each row the value that the bound is at.
+    ``column`` has for each row the value that the bound is at. Of ROWS and GROUPS it has the offset.
     """
 
     edge: Edge
@@ -119,6 +119,8 @@ def is_local(call: WindowCall) -> bool:
     closed = not {frame.start.edge, frame.end.edge} & {Edge.UNBOUNDED_PRECEDING, Edge.UNBOUNDED_FOLLOWING}
     fixed = len(call.args) < 2 or isinstance(call.args[1], Literal)
     if frame.ranged is not None and frame.ranged.is_interned:
+        return False
+    if frame.unit is not Unit.RANGE and (frame.start.column, frame.end.column) != (None, None):
         return False
     if known is None:
         function = aggregate_named(call.function)

@@ -22,7 +22,7 @@ RANGES = {
     "x": ("0", "1", "3", "10"),
     "y": ("0", "2", "1000000000000"),
     "v": ("0", "0.5", "2.25", "100"),
-    "f": ("0", "0.5", "1e3"),
+    "f": ("0", "0.5", "1e3", "'infinity'"),
     "d": ("interval '0 days'", "interval '1 day'", "interval '1 month'", "interval '36 hours'", "'7 days'"),
     "t": ("interval '1 hour'", "interval '2 days'", "interval '1 year'", "interval '1 month'"),
 }

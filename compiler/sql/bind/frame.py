@@ -12,23 +12,26 @@ from kpg.compiler.sql.bind.intervals import is_negative, simplified
 from kpg.compiler.sql.bind.literals import INTERVALS, from_text
 from kpg.compiler.sql.bind.scope import Binding, Definition, Over, Scope
 from kpg.compiler.sql.syntax import only
+from kpg.compiler.sql.tree import used
 from kpg.runtime.errors import Error
 from kpg.runtime.plan.windows import Bound, Edge, Exclude, Frame, Unit
-from kpg.runtime.scalar import Literal, Scalar, columns
+from kpg.runtime.scalar import Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
     DOUBLE,
     INTERVAL,
     INTERVAL_DAY,
     MAX_WORD,
+    NUMERIC,
     TIMESTAMP,
-    TIMESTAMPTZ,
     UNKNOWN,
     Kind,
     word_to_float,
 )
 
 EDGES: Final = tuple(Edge)
+CLOCKS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME)
+"""Types whose words are microseconds."""
 OFFSETS: Final = (Edge.PRECEDING, Edge.FOLLOWING)
 
 
@@ -76,10 +79,10 @@ def _with_offset(binding: Binding, scope: Scope, over: Over, syntax: exp.Expr, p
     """The call with one bound's offset in place."""
     node = syntax.args[part]
     offset = folded(binding.expression(scope, node))
-    if columns(offset):
+    if used(offset, binding.subqueries):
         binding.wrong("a frame's offset is the same for all rows: it can name no column", node)
     if not isinstance(offset, Literal):
-        binding.refuse("an offset of a frame that has to be computed", node, "write a constant")
+        return _asked(binding, over, offset, node, part)
     if offset.value is None:
         binding.wrong("a frame's offset must not be NULL", node)
     bound: Bound = over.frame.start if part == "start" else over.frame.end
@@ -93,6 +96,18 @@ def _with_offset(binding: Binding, scope: Scope, over: Over, syntax: exp.Expr, p
     if distance < 0:
         binding.wrong("a frame's offset must not be negative", node)
     return _placed(over, part, replace(bound, offset=min(distance, MAX_WORD)))
+
+
+def _asked(binding: Binding, over: Over, offset: Scalar, node: exp.Expr, part: str) -> Over:
+    """An offset that is known when the query runs: a column with the same value in all rows."""
+    if over.frame.unit is Unit.RANGE:
+        if len(over.order) != 1:
+            binding.wrong("RANGE with an offset needs an ORDER BY with one column", node)
+        return _computed(binding, over, over.order[0].scalar, offset, node, part)
+    if not (offset.type.is_integer or offset.type == UNKNOWN):
+        binding.wrong(f"a frame's offset is a number of {over.frame.unit.value}, not {offset.type}", node)
+    at = coerce(offset, BIGINT)
+    return replace(over, start=at) if part == "start" else replace(over, end=at)
 
 
 def _placed(over: Over, part: str, bound: Bound) -> Over:
@@ -116,13 +131,18 @@ def _range(binding: Binding, over: Over, bound: Bound, offset: Literal, node: ex
     elif by.type.is_float and offset.type.is_numeric:
         by, word = coerce(by, DOUBLE), coerce(offset, DOUBLE)
         step = word.value if isinstance(word, Literal) and isinstance(word.value, int) else None
-    elif (
-        by.type in (TIMESTAMP, TIMESTAMPTZ) and offset.type == INTERVAL_DAY and isinstance(offset.value, int)
-    ):
+    elif by.type.kind in CLOCKS and offset.type == INTERVAL_DAY and isinstance(offset.value, int):
         step = offset.value
+    elif by.type.is_numeric and offset.type.is_numeric and (whole := _numeric(offset)) is not None:
+        by, offset = coerce(by, NUMERIC), whole
     if step is not None:
         return replace(_placed(over, part, replace(bound, offset=min(step, MAX_WORD))), ranged=by)
     return _computed(binding, over, by, offset, node, part)
+
+
+def _numeric(offset: Literal) -> Literal | None:
+    value = coerce(offset, NUMERIC)
+    return value if isinstance(value, Literal) else None
 
 
 def _typed(offset: Literal, by: Scalar) -> Literal:
@@ -148,9 +168,9 @@ def _scaled(bound: Bound, offset: Literal, by: Scalar, part: str) -> int:
     return int(exact.to_integral_value(ROUND_FLOOR if inward else ROUND_CEILING))
 
 
-def _computed(binding: Binding, over: Over, by: Scalar, offset: Literal, node: exp.Expr, part: str) -> Over:
+def _computed(binding: Binding, over: Over, by: Scalar, offset: Scalar, node: exp.Expr, part: str) -> Over:
     """A bound that is computed for each row (months have no fixed length)."""
-    if by.type.kind in (Kind.DATE, Kind.TIMESTAMP) and offset.type.is_numeric:
+    if by.type.kind in (Kind.DATE, *CLOCKS) and offset.type.is_numeric:
         binding.wrong(f"RANGE over {by.type} cannot have an offset of {offset.type}", node)
     down = (over.frame.start if part == "start" else over.frame.end).edge is Edge.PRECEDING
     if over.order[0].descending:

@@ -118,10 +118,11 @@ def _scalars(call: Over) -> list[Scalar]:
 
 def _call(call: Over, place: dict[Scalar, Column]) -> WindowCall:
     frame = call.frame if _varying_keys(call.order) else _unordered(call.frame)
+    ranged = None
     if call.ranged is not None:
-        first = call.order[0]
-        type_ = call.ranged.type
-        ranged = Ranged(place[call.ranged].index, first.descending, type_.is_float, type_.is_interned)
+        type_, column = call.ranged.type, place[call.ranged].index
+        ranged = Ranged(column, call.order[0].descending, type_.is_float, type_.is_interned)
+    if call.ranged is not None or call.start is not None or call.end is not None:
         frame = Frame(
             frame.unit,
             _bound(frame.start, call.start, place),

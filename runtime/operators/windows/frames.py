@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import DataError
 from kpg.runtime.operators.windows.layout import Layout
 from kpg.runtime.plan import Bound, Edge, Exclude, Frame, Ranged, Unit
 from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL
@@ -58,7 +59,14 @@ def bounds(layout: Layout, frame: Frame, dictionary: Dictionary) -> Part:
 
 def _offset(layout: Layout, bound: Bound) -> Words:
     """By how many rows or groups a bound is away, negative before."""
-    distance = min(bound.offset, layout.start.shape[0] + 1)
+    most = layout.start.shape[0] + 1
+    if bound.column is not None:
+        asked = layout.data[bound.column]
+        if (asked < 0).any():
+            raise DataError("the offset of a frame must not be NULL or negative")
+        far = np.minimum(asked, most)
+        return -far if bound.edge is Edge.PRECEDING else far
+    distance = min(bound.offset, most)
     return np.int64(-distance if bound.edge is Edge.PRECEDING else distance)  # type: ignore[return-value]
 
 
@@ -161,8 +169,11 @@ def _moved(values: Words, bound: Bound, by: Ranged) -> Words:
     if by.is_float:
         step = floats(np.array([bound.offset], np.int64))
         with np.errstate(all="ignore"):
-            moved_floats: NDArray[np.float64] = floats(values) + (-step if down else step)
-            return words(moved_floats)
+            known: NDArray[np.float64] = floats(values)
+            moved_floats = known + (-step if down else step)
+            # What is infinitely far from the opposite infinity is all there is.
+            lost = np.isnan(moved_floats) & ~np.isnan(known)
+            return words(np.where(lost, -np.inf if down else np.inf, moved_floats))
     with np.errstate(over="ignore"):
         moved = values - bound.offset if down else values + bound.offset
     if down:
