@@ -78,6 +78,8 @@ class Catalog:
     indexes: dict[str, Index] = field(default_factory=dict)
     types: dict[str, Type] = field(default_factory=dict)
     """Those that users have made, by their names in lower case."""
+    moment: int = 0
+    """The present time of the statement that is run, in microseconds since 1970."""
 
     def __contains__(self, name: str) -> bool:
         return self.find(name) is not None
@@ -208,6 +210,7 @@ class Catalog:
             dict(self.comments),
             dict(self.indexes),
             dict(self.types),
+            self.moment,
         )
 
     def become(self, other: "Catalog") -> None:

@@ -61,8 +61,10 @@ def _restricted(rel: Rel, statistics: Statistics) -> Restricted:
     return restrict(rel, statistics)
 
 
-def explain(query: Select, stage: str, catalog: Catalog, statistics: Statistics | None = None) -> str:
-    """The query as text at a stage, one of ``explain.STAGES``."""
+def explain(
+    query: Select, stage: str, catalog: Catalog, statistics: Statistics | None = None, *, kept: bool = False
+) -> str:
+    """A query that is asked once, or a view's, as text at a stage, one of ``explain.STAGES``."""
     from kpg.compiler.algebra.text import rel_text
     from kpg.compiler.explain import STAGES, explain_plan, explain_steps
 
@@ -70,7 +72,7 @@ def explain(query: Select, stage: str, catalog: Catalog, statistics: Statistics 
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
     if stage == "ast":
         return f"{query.query!r}\n"
-    bound = lower_query(query, catalog)
+    bound = lower_query(query, catalog, kept=kept)
     if stage == "logical":
         return rel_text(bound.rel)
     compiled = compile_bound(bound, catalog, statistics)

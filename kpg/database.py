@@ -19,6 +19,7 @@ from kpg.verify import verify
 from kpg.view import Maintained, View
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from kpg.collections.dataflow import Dataflow
@@ -100,6 +101,13 @@ class Database:
             return run(engine, outside.readable(engine, statement))
         finally:
             engine.release_attached()
+
+    def advance_to(self, moment: "datetime | str") -> None:
+        """Let the time of ``now()`` be a moment, in UTC where it has no time zone, until the next call.
+
+        Rows of views that compare with it come and go. InterfaceError if it is in the past.
+        """
+        self._engine.advance_to(moment)
 
     def transaction(self) -> AbstractContextManager[None]:
         """``with db.transaction():`` makes the block's changes one epoch, all or nothing.
@@ -380,7 +388,7 @@ class Database:
 
     def _explain_view(self, maintained: Maintained, stage: str) -> str:
         if maintained.plan is None:
-            return self.explain(maintained.sql, stage)
+            return self.explain(f"create view v as {maintained.sql}", stage)
         engine, plan = self._engine, maintained.plan
         return explain_export(maintained.name, plan, stage, engine.catalog, engine.statistics)
 

@@ -6,6 +6,7 @@ executor's tables, and its materialized views are ``views``.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from functools import cache, partial
 from itertools import count
 from typing import Protocol
@@ -13,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.clock import Clock
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
@@ -78,6 +80,7 @@ class Engine(Following):
         self._queries = 0
         self.dataflows: dict[str, Client] = {}
         self.dataflows_made = 0
+        self.clock = Clock(self)
         self.journal = Journal(self.catalog, self._uses)
         self._aside = count()
         self._indexes = {}
@@ -104,6 +107,7 @@ class Engine(Following):
 
     def view(self, name: str) -> Maintained:
         """A maintained view, by name in any case; ProgrammingError if it is none."""
+        self.show_time()
         entry = self.catalog.get(name)
         maintained = self.views.get(entry.name)
         if maintained is None:
@@ -124,9 +128,24 @@ class Engine(Following):
 
     def step(self) -> None:
         """Take all pending changes through everything, and queue whom to tell of it; all or nothing."""
+        if self.clock.kept:
+            self.clock.tick()
         self._stepped(self.executor.step)
         if self.journal:
             self.journal.finish()
+
+    def show_time(self) -> None:
+        """Have views that compare with the present time follow it; not within a transaction."""
+        if self.clock.kept and self.transactions.idle and not self.executor.has_pending:
+            with self.transactions.undoing():
+                if self.clock.tick():
+                    self.transactions.close()
+
+    def advance_to(self, moment: datetime | str) -> None:
+        """Let it be that time, in views too."""
+        self.refuse_in_transaction("advance_to")
+        self.clock.advance_to(moment)
+        self.show_time()
 
     def close_epoch(self) -> None:
         """End a logical epoch without a step."""

@@ -165,13 +165,15 @@ def explain(
     statement: ast.Select | ast.CreateView, stage: str, catalog: Catalog, statistics: Statistics
 ) -> str:
     """The plan of a query as text, at a stage; InterfaceError if there is no such stage."""
+    kept = isinstance(statement, ast.CreateView)
     query = statement.query if isinstance(statement, ast.CreateView) else statement
     stage = stage.lower()
     if stage == "arrangements":
-        return _explain_arrangements(plan(query, catalog, statistics).plan, catalog, statistics)
+        planned = plan_bound(lower_query(query, catalog, kept=kept), catalog, statistics)
+        return _explain_arrangements(planned.plan, catalog, statistics)
     if stage not in STAGES:
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
-    return pipeline.explain(query, stage, catalog, statistics).rstrip("\n")
+    return pipeline.explain(query, stage, catalog, statistics, kept=kept).rstrip("\n")
 
 
 def explain_export(name: str, plan: ir.Plan, stage: str, catalog: Catalog, statistics: Statistics) -> str:

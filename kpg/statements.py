@@ -8,7 +8,10 @@ from typing import Final, assert_never
 import numpy as np
 
 from kpg.changing import change
+from kpg.compiler.algebra.rel import Get
+from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import TableEntry, ViewEntry
+from kpg.compiler.clock import CLOCK
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definitions import AnyDefinition, Definition
 from kpg.compiler.sql.query import asks_system
@@ -48,6 +51,9 @@ def execute(engine: Engine, statement: ast.Statement) -> Outcome:
 
 
 def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
+    if engine.transactions.state is State.NONE:
+        engine.catalog.moment = engine.clock.read()
+        engine.show_time()
     match statement:
         case ast.Begin():
             if engine.transactions.state is not State.OPEN:
@@ -206,6 +212,8 @@ def _create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None
         raise NotSupportedError("a number of a sequence in a view is not supported", span=statement.span)
     catalog = engine.reading_catalog
     planned = plan_view(statement, catalog, engine.statistics)
+    if any(isinstance(node, Get) and node.name == CLOCK for node in walk(planned.rel)):
+        engine.clock.keep()
     # Hidden columns, which only sort, are not for others to read: then others expand the view.
     entry = ViewEntry(
         name,

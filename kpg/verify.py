@@ -2,8 +2,9 @@
 
 from kpg.compiler.catalog import ViewEntry
 from kpg.compiler.sql.parse import parse_query
+from kpg.compiler.sql.query import lower_query
 from kpg.engine import Engine
-from kpg.planning import plan, plan_view_entry
+from kpg.planning import plan_bound, plan_view_entry
 from kpg.runtime.errors import InterfaceError, InternalError
 from kpg.runtime.trace.updates import Updates
 from kpg.view import Maintained
@@ -21,7 +22,8 @@ def verify(engine: Engine, view: Maintained) -> None:
         # Its tables have changed since it was written: what it means is kept, what it says is not.
         planned = plan_view_entry(entry, view.reader, catalog, engine.statistics)
     else:
-        planned = plan(parse_query(view.sql), catalog, engine.statistics)
+        bound = lower_query(parse_query(view.sql), catalog, kept=True)
+        planned = plan_bound(bound, catalog, engine.statistics)
     expected, expected_diff = engine.recompute(planned)
     kept, kept_diff = view.installed.rows()
     wrong = Updates.concat(

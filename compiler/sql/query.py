@@ -30,9 +30,9 @@ class Bound:
     visible: int
 
 
-def lower_query(statement: ast.Select, catalog: Catalog) -> Bound:
-    """The relation of a query."""
-    return lowered(bind(statement.query, statement.span.source, catalog))
+def lower_query(statement: ast.Select, catalog: Catalog, *, kept: bool = False) -> Bound:
+    """The relation of a query that is asked once, or of the one that a view is."""
+    return lowered(bind(statement.query, statement.span.source, catalog, kept=kept))
 
 
 def lowered(resolved: Resolved) -> Bound:
@@ -67,7 +67,7 @@ def asks_system(query: ast.Select) -> bool:
 
 def lower_view(statement: ast.CreateView | ast.CreateTableAs, catalog: Catalog) -> Bound:
     """The relation of a view's or table's query under the column names of these, which must differ."""
-    bound = lower_query(statement.query, catalog)
+    bound = lower_query(statement.query, catalog, kept=isinstance(statement, ast.CreateView))
     what = "view" if isinstance(statement, ast.CreateView) else "table"
     if len(statement.columns) > bound.visible:
         message = f"the {what} has {bound.visible} columns but {len(statement.columns)} are named"

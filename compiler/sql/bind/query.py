@@ -36,9 +36,10 @@ def new_binding(source: str, catalog: Catalog) -> Binding:
     return binding
 
 
-def bind(node: exp.Expr, source: str, catalog: Catalog) -> Resolved:
-    """The bound form of a whole query."""
+def bind(node: exp.Expr, source: str, catalog: Catalog, *, kept: bool = False) -> Resolved:
+    """The bound form of a whole query, or of the one that a view is."""
     binding = new_binding(source, catalog)
+    binding.kept = kept
     return resolved(binding, settled_query(bind_query(binding, None, node)))
 
 

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
 from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified, user_type
+from kpg.compiler.sql.bind.clock import bind_moment, moment_type
 from kpg.compiler.sql.bind.composite import bind_composite, cast_array
 from kpg.compiler.sql.bind.functions import aggregate_of, function_of, in_their_places, listed, own_call
 from kpg.compiler.sql.bind.intervals import bind_interval
@@ -88,6 +89,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         case exp.Paren():
             only(node, source, "this")
             return binding.expression(scope, node.this)
+        case _ if (moment := moment_type(node)) is not None:
+            return bind_moment(binding, scope, node, moment)
         case exp.Overlaps():
             return _overlaps(binding, scope, node)
         case exp.Collate() if node.expression.name.lower() in COLLATIONS:

@@ -149,6 +149,8 @@ class Scope:
     """Where window functions may stand, what collects them."""
     whole: dict[str, Column] = field(default_factory=dict)
     """By the names of functions in FROM that have one column, in lower case: a row of such is its value."""
+    clocked: bool = False
+    """Whether the present time may be compared here in a view."""
     expansions: Expansions | None = None
     """Where functions that make rows may be called, what collects the calls."""
     rows_clause: str = ""
@@ -213,6 +215,10 @@ class Binding:
     """The columns of the queries of loops, which are used before they are bound."""
     ids: "count[int]" = field(default_factory=count)
     depth: int = 0
+    kept: bool = False
+    """Whether what is bound is a view, whose rows have to follow the present time."""
+    clock: int | None = None
+    """The id that stands for the present time in expressions of a view."""
 
     def fresh(self) -> int:
         """An id that nothing has yet."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from kpg.compiler.sql.bind.clock import timed
 from kpg.compiler.sql.bind.columns import as_columns
 from kpg.compiler.sql.bind.from_clause import bind_from
 from kpg.compiler.sql.bind.functions import OUTPUT_NAMES
@@ -50,8 +51,10 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     source = bind_from(binding, scope, node)
     where = node.args.get("where")
     if where is not None:
-        predicate = bind_condition(binding, scope.without_aggregates("WHERE"), where.this, "WHERE")
-        source = Filter(source, conjuncts(predicate))
+        inner = replace(scope.without_aggregates("WHERE"), clocked=True)
+        predicate = bind_condition(binding, inner, where.this, "WHERE")
+        source, predicates = timed(binding, source, conjuncts(predicate), where)
+        source = Filter(source, predicates)
     collector = Aggregates(number=partial(numbered, binding, source, scope.orders))
     windows = Windows()
     inner = replace(scope, aggregates=collector, windows=windows, expansions=Expansions())
