@@ -27,8 +27,8 @@ from kpg.runtime.trace.updates import Updates
 
 Words = NDArray[np.int64]
 
-AT_ONCE: Final = 1 << 12
-"""Rounds after which Ctrl-C is looked for: a hundredth of a second."""
+AT_ONCE: Final = 1 << 8
+"""Rounds after which Ctrl-C is looked for: a millisecond of small ones, a tenth of a second of the largest."""
 
 
 class Rounds(Chain):

@@ -24,7 +24,7 @@ CHURN: Final = 64
 """A head of more rows is sealed once it outweighs all batches, if rows went: they may cancel. So is a loop's
 tail."""
 
-OUTWEIGHING: Final = 2
+OUTWEIGHING: Final = 3
 """So many times the rows of the batches. With as many as they have, a thousand rows all of which change in
 fourteen steps took a tenth longer. As many will do in loops: a group is read there at many times."""
 

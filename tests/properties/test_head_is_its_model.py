@@ -31,7 +31,7 @@ LIMITS = {
     (spine, "DIRECT"): (0, 1, 64),
     (recent, "DIRECT"): (0, 1, 64),
     (recent, "CHURN"): (1, 8, 64),
-    (recent, "OUTWEIGHING"): (1, 4),
+    (recent, "OUTWEIGHING"): (1, 3),
 }
 
 
