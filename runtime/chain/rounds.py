@@ -28,7 +28,7 @@ from kpg.runtime.trace.updates import Updates
 Words = NDArray[np.int64]
 
 AT_ONCE: Final = 1 << 8
-"""Rounds after which Ctrl-C is looked for: a millisecond of small ones, a tenth of a second of the largest."""
+"""Rounds after which Ctrl-C is looked for: a millisecond of small ones, a tenth of a second of large ones."""
 
 
 class Rounds(Chain):
