@@ -138,7 +138,16 @@ ELSEWHERE: dict[str, str] = {
     "runtime/operators/topk.py": WHOLE,
     **{
         f"runtime/operators/windows/{name}.py": WINDOWS
-        for name in ("aggregates", "evaluate", "frames", "layout", "operands", "ranking")
+        for name in (
+            "aggregates",
+            "doubles",
+            "evaluate",
+            "frames",
+            "layout",
+            "moments",
+            "operands",
+            "ranking",
+        )
     },
     **{
         f"runtime/operators/windows/{name}.py": "unit/operators/test_windows_locally.py"

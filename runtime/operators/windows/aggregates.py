@@ -22,8 +22,11 @@ from kpg.runtime.functions import (
 )
 from kpg.runtime.functions.aggregation import Algorithm, Rows, Types, Value
 from kpg.runtime.mfp.memo import values_of, word_of
+from kpg.runtime.operators.windows import doubles
+from kpg.runtime.operators.windows.doubles import totalled
 from kpg.runtime.operators.windows.frames import Part, ranked
 from kpg.runtime.operators.windows.layout import Layout
+from kpg.runtime.operators.windows.moments import comoments
 from kpg.runtime.operators.windows.operands import PLAIN
 from kpg.runtime.operators.windows.partials import Partial
 from kpg.runtime.plan import WindowCall
@@ -46,7 +49,7 @@ def aggregated(
     type_ = call.args[0].type if call.args else call.type
     if function.accumulator is AccumulatorKind.COUNT:
         there = args[0] != NULL if args else np.ones(layout.start.shape[0], np.bool_)
-        return _totalled(there.astype(np.int64), parts) + sum(ends)
+        return totalled(there.astype(np.int64), parts) + sum(ends)
     if function.accumulator is AccumulatorKind.SUM and type_.kind in PLAIN and call.type.kind in PLAIN:
         return _summed(call, args[0], parts, ends)
     if isinstance(function.maintenance, Hierarchical):
@@ -55,15 +58,27 @@ def aggregated(
         if type_.is_interned:
             return _extreme_text(args[0], parts, dictionary, beyond, largest=largest)
         return _extreme(args[0], parts, beyond, largest=largest)
+    if function.accumulator is AccumulatorKind.COMOMENT and not ends:
+        return _comoments(call, args, parts)
+    if function.accumulator is AccumulatorKind.SUM and type_.is_float and not ends:
+        found = _summed_doubles(call, args[0], parts)
+        if found is not None:
+            return found
     return _by_algorithm(call, args, parts, dictionary, ends)
 
 
-def _totalled(values: Words, parts: tuple[Part, ...]) -> Words:
-    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(values)))
-    result = np.zeros(parts[0][0].shape[0], np.int64)
-    for start, end in parts:
-        result += before[end] - before[start]
-    return result
+def _comoments(call: WindowCall, args: tuple[Words, ...], parts: tuple[Part, ...]) -> Words:
+    try:
+        return comoments(args[0], args[-1], call.args[0].type, parts)
+    except OverflowError as error:
+        raise DataError(f"{call.text or call.function} cannot be computed: {error}") from error
+
+
+def _summed_doubles(call: WindowCall, words: Words, parts: tuple[Part, ...]) -> Words | None:
+    try:
+        return doubles.summed(words, parts)
+    except OverflowError as error:
+        raise DataError(f"{call.text or call.function} cannot be computed: {error}") from error
 
 
 def _summed(call: WindowCall, words: Words, parts: tuple[Part, ...], ends: Sequence[Partial]) -> Words:
@@ -71,9 +86,9 @@ def _summed(call: WindowCall, words: Words, parts: tuple[Part, ...], ends: Seque
     there = words != NULL
     values = np.where(there, words, 0)
     beyond = sum(total for _, total in ends)
-    number = _totalled(there.astype(np.int64), parts) + sum(count for count, _ in ends)
-    high = _totalled(values >> 32, parts) + (beyond >> 32)
-    low = _totalled(values & LOW, parts) + (beyond & int(LOW))
+    number = totalled(there.astype(np.int64), parts) + sum(count for count, _ in ends)
+    high = totalled(values >> 32, parts) + (beyond >> 32)
+    low = totalled(values & LOW, parts) + (beyond & int(LOW))
     high = high + (low >> 32)
     if call.type.kind is Kind.DECIMAL:
         most = 10**MAX_DECIMAL_PRECISION - 1

@@ -1,5 +1,6 @@
 """Window functions over rows that are laid out, against their definition: random rows, every frame."""
 
+import math
 import random
 from itertools import product
 
@@ -7,10 +8,12 @@ import numpy as np
 import pytest
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.functions import aggregate_named, window_function, window_functions
+from kpg.runtime.functions import aggregate_named, aggregated, window_function, window_functions
+from kpg.runtime.operators.windows.doubles import summed
 from kpg.runtime.operators.windows.evaluate import evaluated
 from kpg.runtime.operators.windows.frames import floats, words
 from kpg.runtime.operators.windows.layout import laid_out
+from kpg.runtime.operators.windows.moments import comoments
 from kpg.runtime.plan import Bound, Edge, Exclude, Frame, Ranged, Unit, WindowCall
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, DOUBLE, INTEGER, NULL, TEXT, Type, float_to_word
@@ -133,6 +136,64 @@ def test_ranking_and_offsets() -> None:
     ]
     for _ in range(50):
         check(calls, partitions(generator, False))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_sums_of_doubles_are_exact(seed: int) -> None:
+    generator = random.Random(seed)
+    spread = generator.choice([0, 30, 200, 500])
+    special = [None, 0.0, *((math.inf, -math.inf, math.nan) if seed % 5 == 0 else ())]
+    values = [
+        generator.choice(special) if generator.random() < 0.2 else _double(generator, spread)
+        for _ in range(40)
+    ]
+    found = np.array([NULL if value is None else float_to_word(value) for value in values], np.int64)
+    starts = np.array([generator.randint(0, 40) for _ in range(60)], np.int64)
+    ends = np.minimum(starts + generator.choice([0, 1, 5, 40]), 40)
+    sums = summed(found, ((starts, ends),))
+    if sums is None:
+        assert spread == 500
+        return
+    algorithm = aggregate_named("sum").algorithm((DOUBLE,))
+    for start, end, word in zip(starts.tolist(), ends.tolist(), sums.tolist(), strict=True):
+        expected = aggregated(algorithm, (((value,), 1) for value in values[start:end]))
+        assert word == (NULL if expected is None else float_to_word(expected))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_comoments_are_those_of_the_algorithm(seed: int) -> None:
+    generator = random.Random(seed)
+    type_: Type = DOUBLE if seed % 2 else BIGINT
+    special = [None, *((math.inf, math.nan) if seed % 6 == 1 else ())]
+
+    def operand() -> float | int | None:
+        if generator.random() < 0.2:
+            return generator.choice(special)
+        return _double(generator, 40) if seed % 2 else generator.randint(-(10**12), 10**12)
+
+    pairs = [(operand(), operand()) for _ in range(30)]
+    first, second = (np.array([word(pair[i], Dictionary()) for pair in pairs], np.int64) for i in (0, 1))
+    starts = np.array([generator.randint(0, 30) for _ in range(40)], np.int64)
+    ends = np.minimum(starts + generator.choice([0, 1, 5, 30]), 30)
+    algorithm = aggregate_named("$comoment").algorithm((type_, type_))
+    found = comoments(first, second, type_, ((starts, ends),))
+    for start, end, given in zip(starts.tolist(), ends.tolist(), found.tolist(), strict=True):
+        expected = aggregated(algorithm, ((pair, 1) for pair in pairs[start:end]))
+        assert given == word(expected, Dictionary())
+
+
+def _double(generator: random.Random, spread: int) -> float:
+    return math.ldexp(generator.choice([-1, 1]) * generator.random(), generator.randint(-spread, spread))
+
+
+def test_sums_of_tiny_and_of_huge_doubles() -> None:
+    everything = ((np.array([0]), np.array([3])),)
+    tiny = np.array([float_to_word(value) for value in (5e-324, 5e-324, -1e-310)], np.int64)
+    found = summed(tiny, everything)
+    assert found is not None and found.tolist() == [float_to_word(5e-324 + 5e-324 - 1e-310)]
+    huge = np.array([float_to_word(1.7e308)] * 3, np.int64)
+    with pytest.raises(OverflowError):
+        summed(huge, everything)
 
 
 def test_words_of_doubles_are_ordered_as_they_are() -> None:
