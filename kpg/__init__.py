@@ -129,14 +129,17 @@ _LAZY = {
 _logging.getLogger("kpg").addHandler(_logging.NullHandler())
 
 
-def connect(*, merge_effort: str = "default") -> "Database":
+def connect(*, merge_effort: str = "default", memory_limit: int | str | None = None) -> "Database":
     """A new, empty database in memory.
 
     ``merge_effort`` is how its indexes are kept in few pieces: ``"eager"`` merges pieces as soon as they are
     there, for the fastest reading of data that seldom changes; ``"lazy"`` in the smallest steps, for the
     shortest commits; ``"default"`` in steps that keep up with any load. What is read is the same.
+
+    ``memory_limit``, in bytes or as ``"2 GB"``, is what the process may have: a query or a change that goes
+    beyond it ends in an OperationalError, and the database is as it was before.
     """
-    database: Database = import_at_rest("kpg.database").Database(merge_effort)
+    database: Database = import_at_rest("kpg.database").Database(merge_effort, memory_limit)
     return database
 
 

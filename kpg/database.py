@@ -38,8 +38,8 @@ class Database:
     database belongs to the thread that uses it. It is a context manager that closes itself.
     """
 
-    def __init__(self, merge_effort: str = "default") -> None:
-        self._open: Engine | None = Engine(merge_effort)
+    def __init__(self, merge_effort: str = "default", memory_limit: int | str | None = None) -> None:
+        self._open: Engine | None = Engine(merge_effort, memory_limit)
 
     def __enter__(self) -> "Database":
         return self

@@ -66,8 +66,12 @@ class Point:
 class Engine(Following):
     """Tables, views, transactions; Ctrl-C never leaves it half changed. For one thread only."""
 
-    def __init__(self, merge_effort: str = "default") -> None:
+    def __init__(self, merge_effort: str = "default", memory_limit: int | str | None = None) -> None:
         self._interrupt = DeferredInterrupt()
+        if memory_limit is not None:
+            from kpg.memory import MemoryWatch, bytes_of
+
+            self._interrupt.watch = MemoryWatch(bytes_of(memory_limit))
         self.executor = local_executor(merge_effort, self._interrupt)
         self.catalog = Catalog()
         self.views: dict[str, Maintained] = {}

@@ -8,7 +8,7 @@ from typing import Final, assert_never
 import numpy as np
 
 from kpg.changing import change
-from kpg.compiler.algebra.rel import Get
+from kpg.compiler.algebra.rel import Get, LetRec
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.compiler.clock import CLOCK
@@ -18,7 +18,7 @@ from kpg.compiler.sql.query import asks_system
 from kpg.compiler.sql.session import Session
 from kpg.compiler.sql.volatile import has_calls, refuse_rows, replaced
 from kpg.engine import Engine
-from kpg.planning import Planned, explain, plan, plan_view, relations_of
+from kpg.planning import Planned, bind, explain, plan, plan_bound, plan_view, relations_of
 from kpg.reading import expand
 from kpg.result import Affected, Explanation, Result, listing
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
@@ -129,11 +129,11 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
                 refuse_rows(statement.query)
                 query = replaced(statement.query, engine.catalog, engine.sequences.call)
                 statement = replace(statement, query=query)
-            return engine.select(_planned(engine, statement))
+            return _select(engine, statement)
         case ast.CopyTo():
             from kpg.loading import as_texts, copy_to
 
-            result = engine.select(_planned(engine, statement.query))
+            result = _select(engine, statement.query)
             data = result.arrow()
             copy_to(as_texts(data, result.types) if statement.format == "csv" else data, statement)
             return Affected(len(result))
@@ -158,6 +158,20 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
         case _:
             assert_never(statement)
     return None
+
+
+def _select(engine: Engine, statement: ast.Select) -> Result:
+    catalog = engine.reading_catalog
+    bound = bind(statement, catalog)
+    if any(isinstance(node, LetRec) for node in walk(bound.rel)):
+        from kpg.stopping import answer, limit_of
+
+        limit = limit_of(bound.rel)
+        if limit is not None:
+            return answer(
+                bound, limit, lambda one: engine.select(plan_bound(one, catalog, engine.statistics))
+            )
+    return engine.select(plan_bound(bound, catalog, engine.statistics))
 
 
 def _planned(engine: Engine, statement: ast.Select | ast.Delete | ast.Update) -> Planned:

@@ -88,6 +88,10 @@ class DataError(DatabaseError):
     """The scalar that failed while rows were computed, by which the text's place is found."""
 
 
+class EndlessError(DataError):
+    """A recursion has not come to its end after the rounds that it may take."""
+
+
 class IntegrityError(DatabaseError):
     """A constraint is violated: duplicate key, NULL in a NOT NULL column, delete of an absent row."""
 

@@ -14,7 +14,7 @@ import numpy as np
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.scope import LoopScope
 from kpg.runtime.dataflow.step import Step
-from kpg.runtime.errors import DataError, InternalError
+from kpg.runtime.errors import EndlessError, InternalError
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.linear import Passing, Stateless
 from kpg.runtime.records import dataclass
@@ -68,7 +68,7 @@ class Loop(Operator):
             while queue:
                 _, operator = heappop(queue)
                 touched[operator] = None
-                if interrupt.pending:
+                if interrupt.pending or interrupt.watch is not None:
                     interrupt.check()
                 operator.flush()
         if follower is not None:
@@ -173,7 +173,7 @@ class Variable(Operator):
             updates = updates.consolidate()
         if self.limit is not None and self.step.rounds[-1] >= self.limit:
             if len(updates) and self.error_at_limit:
-                raise DataError(
+                raise EndlessError(
                     f"the recursion had not come to its end after {self.limit} rounds",
                     hint="check that no value can grow or shrink without end, or raise the limit "
                     '(of a Datalog program: .pragma "max-rounds" "1000000")',
