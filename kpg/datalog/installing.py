@@ -13,6 +13,7 @@ from kpg.compiler.catalog import ViewEntry
 from kpg.compiler.datalog.assemble import BASE
 from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering import Lowering, lowering
+from kpg.compiler.rules.magic import restricted
 from kpg.datalog import facts
 from kpg.datalog.files import load
 from kpg.datalog.placing import placed
@@ -33,6 +34,9 @@ class Relations:
 
     A view that is not in ``kept`` is expanded where SQL uses it, until somebody wants it maintained; one that
     depends on too many strata to be written out is maintained from the start.
+
+    ``by_magic`` are outputs of a program that asks for magic sets: what they are made of is restricted to
+    what they need, so they are computed by rules of their own.
     """
 
     engine: Engine
@@ -42,10 +46,29 @@ class Relations:
     views: dict[str, ViewEntry] = field(default_factory=dict)
     lowering: Lowering = field(init=False)
     strata: InstalledStrata = field(init=False)
+    by_magic: dict[str, Lowering] = field(init=False)
+    magic_strata: InstalledStrata | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.lowering = lowering(self.program)
         self.strata = InstalledStrata(self.engine, self.label, self.lowering)
+        outputs = self.outputs()
+        program = restricted(self.program, outputs)
+        self.by_magic = {}
+        if program is not None:
+            lowered = lowering(program)
+            self.magic_strata = InstalledStrata(self.engine, f"{self.label}, by magic", lowered)
+            self.by_magic = dict.fromkeys(outputs, lowered)
+
+    def outputs(self) -> list[str]:
+        """The derived relations that are maintained from the start."""
+        wanted = [one.relation for one in self.program.transfers if one.direction is not core.Direction.INPUT]
+        derived = (one for one in wanted if self.program.relations[one].kind is core.Kind.DERIVED)
+        return list(dict.fromkeys(derived))
+
+    def lowering_of(self, name: str) -> Lowering:
+        """What computes a relation."""
+        return self.by_magic.get(name, self.lowering)
 
     @property
     def uses(self) -> frozenset[str]:
@@ -83,12 +106,13 @@ class Relations:
         self.engine.note_uses(self.label, self.uses)
 
     def _add_views(self) -> None:
-        wanted = {one.relation for one in self.program.transfers if one.direction is not core.Direction.INPUT}
+        wanted = set(self.outputs())
         names = self.ordered()
         rounds(self.program)
         for name in names:
             relation = self.program.relations[name]
-            written = cache(partial(definition, self.lowering, name, self.engine.catalog, frozenset()))
+            by = self.lowering_of(name)
+            written = cache(partial(definition, by, name, self.engine.catalog, frozenset()))
             deep = is_deep(self.lowering, name, frozenset())
             keys = (keys_of(relation),) if deep else None
             entry = ViewEntry(name, view_schema(relation), written, _text(name), keys=keys)
@@ -109,11 +133,13 @@ class Relations:
         kept = self.kept
         if name in kept:
             return
+        self.engine.refuse_in_transaction(f"maintaining {name}")
         with placed(self.program):
             self._keep(name, kept)
 
     def _keep(self, name: str, kept: frozenset[str]) -> None:
-        plan = self.strata.plan(name, self.engine.catalog, kept)
+        by_magic = self.magic_strata if name in self.by_magic else None
+        plan = (by_magic or self.strata).plan(name, self.engine.catalog, kept)
         # Found here, where the definition is at hand, lest each reader write it out to find them.
         found = (tuple(sorted(key)) for key in unique_keys(plan.rel))
         keys = tuple(dict.fromkeys((*found, keys_of(self.program.relations[name]))))
@@ -124,7 +150,7 @@ class Relations:
     def _below(self, name: str, kept: Iterable[str]) -> frozenset[str]:
         """Those of the views that a relation depends on, without what depends on it in turn."""
         reads: dict[str, set[str]] = {}
-        for rule in self.program.rules:
+        for rule in self.lowering_of(name).program.rules:
             below = reads.setdefault(rule.head.relation, set())
             below.update(atom.relation for atom, _ in core.atoms(rule.body))
         found = _reachable(reads, name)
@@ -140,6 +166,8 @@ class Relations:
         for name in sorted(users, key=lambda name: len(self.engine.dependents(name))):
             self.engine.drop(name)
         self.strata.drop()
+        if self.magic_strata is not None:
+            self.magic_strata.drop()
         for name in self.tables:
             if name in self.engine.catalog:
                 self.engine.drop(name)

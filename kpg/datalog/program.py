@@ -105,13 +105,15 @@ class Program:
     def explain(self, name: str, stage: str = "physical") -> str:
         """How a derived relation is computed: its ``rules``, their algebra (``logical``) or its plan."""
         self.check()
-        program = self.checked.program
+        lowering = self.installed.lowering_of(name)
+        program = lowering.program
         if name not in self.installed.views:
             raise ProgrammingError(f"{self.label} derives no relation {name}")
         if stage == "rules":
-            rules = (one for one in program.rules if one.head.relation == name)
-            return "\n".join(rule_text(one, program.relations[name]) for one in rules)
-        rel = definition(self.installed.lowering, name, self.engine.catalog, frozenset())
+            made = program.relations.keys() - self.checked.program.relations.keys()
+            rules = (one for one in program.rules if one.head.relation in {name, *made})
+            return "\n".join(rule_text(one, program.relations[one.head.relation]) for one in rules)
+        rel = definition(lowering, name, self.engine.catalog, frozenset())
         if stage == "logical":
             return rel_text(rel).rstrip("\n")
         if stage != "physical":

@@ -2,10 +2,11 @@
 
 ``prepare`` chooses and is the way in; ``rewrite`` makes one program by ``walk`` (magic sets proper),
 ``linear`` and ``counting``, in the order of ``sips``; ``cycles`` keeps it stratified; ``domain`` is for
-those who want to know when to give it up.
+those who want to know when to give it up. ``outputs`` restricts a program to what its own outputs need.
 """
 
 from kpg.compiler.rules.magic.domain import is_finite, origins
+from kpg.compiler.rules.magic.outputs import restricted
 from kpg.compiler.rules.magic.prepare import Explanation, Policy, Prepared, Strategy, prepare, steps_of_levels
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "is_finite",
     "origins",
     "prepare",
+    "restricted",
     "steps_of_levels",
 ]

@@ -117,7 +117,7 @@ def prepare(
     if reason and not asked.demanded:
         return _as_whole(program, goal, Strategy.FULL, reason)
     source = Source.of(program)
-    decisions = _decisions(source, policy)
+    decisions = computed_whole(source, policy.kept)
     seed = _seed(asked, goal)
     result = rewrite(source, goal, seed, decisions, _options(program, policy))
     if result.asked is None:
@@ -131,7 +131,7 @@ def _against(program: core.Program, goal: Adorned, policy: Policy) -> str:
         return "no column that can be restricted is given"
     if policy.whole:
         return policy.whole
-    below = _needed(program, {goal.relation})
+    below = needed(program, {goal.relation})
     sizes = [policy.rows.get(name) for name in below if program.relations[name].kind is not core.Kind.DERIVED]
     total = sum(size for size in sizes if size is not None)
     if None not in sizes and total < policy.least_rows:
@@ -139,7 +139,7 @@ def _against(program: core.Program, goal: Adorned, policy: Policy) -> str:
     return ""
 
 
-def _decisions(source: Source, policy: Policy) -> Decisions:
+def computed_whole(source: Source, kept: frozenset[str] = frozenset()) -> Decisions:
     """The relations that are computed as a whole in any case."""
     decisions = Decisions()
     excluded = {name.strip() for name in source.program.pragmas.get(EXCLUDE, "").split(",")}
@@ -150,7 +150,7 @@ def _decisions(source: Source, policy: Policy) -> Decisions:
             decisions.make_whole(name, "the program asks for no magic")
         elif relation.selection is not None or _is_limited(source, name):
             decisions.make_whole(name, "which of its tuples it keeps depends on all of them")
-        elif name in policy.kept:
+        elif name in kept:
             decisions.make_whole(name, "it is there already")
         elif any(rule.plan for rule in source.rules[name]):
             decisions.make_whole(name, "its rules have a .plan")
@@ -219,7 +219,7 @@ def _as_whole(program: core.Program, goal: Adorned, strategy: Strategy, reason: 
     rule = _answer_rule(goal, relation, goal.relation, None if seed is None else seed.name)
     answer = derived(rule.head.relation, relation.columns)
     made = {one.name: one for one in (answer, seed) if one is not None}
-    below = _needed(program, {goal.relation})
+    below = needed(program, {goal.relation})
     relations = {name: one for name, one in program.relations.items() if name in below} | made
     rules = tuple(one for one in program.rules if one.head.relation in below)
     whole = _with(program, relations, (*rules, rule))
@@ -238,7 +238,7 @@ def _finished(
         made.append(_answer_rule(goal, relation, asked.name, seed.name))
         answer = made[-1].head.relation
     read = {atom.relation for one in made for atom, _ in core.atoms(one.body)}
-    below = _needed(source.program, read & set(source.program.relations))
+    below = needed(source.program, read & set(source.program.relations))
     relations = {name: one for name, one in source.program.relations.items() if name in below}
     relations |= rewriting.relations
     relations.setdefault(answer, derived(answer, relation.columns))
@@ -293,7 +293,7 @@ def _with(
     )
 
 
-def _needed(program: core.Program, roots: set[str]) -> set[str]:
+def needed(program: core.Program, roots: set[str]) -> set[str]:
     """The relations that some depend on, directly or not, and these themselves."""
     reads: dict[str, set[str]] = {}
     for rule in program.rules:

@@ -46,7 +46,7 @@ def rewrite(
             return Result(rewriting, None)
         asked = _attempt(rewriting, goal, seed, options)
         if not rewriting.restart:
-            _weaken(rewriting)
+            weaken(rewriting)
         if not rewriting.restart:
             break_cycles(rewriting)
         if not rewriting.restart:
@@ -65,11 +65,11 @@ def _attempt(rewriting: Rewriting, goal: Adorned, seed: core.Relation, options: 
         rewriting.pending.remove(asked)
         rewrite_levelled(rewriting, asked, found, options.limit)
     while rewriting.pending:
-        _define(rewriting, rewriting.pending.pop(0), options)
+        define(rewriting, rewriting.pending.pop(0), options)
     return asked
 
 
-def _define(rewriting: Rewriting, adorned: Adorned, options: Options) -> None:
+def define(rewriting: Rewriting, adorned: Adorned, options: Options) -> None:
     """The rules for an adorned relation."""
     closure = closure_rules(rewriting, adorned) if options.linear else None
     rules = classified(rewriting, adorned) if options.linear and closure is None else None
@@ -86,7 +86,7 @@ def _define(rewriting: Rewriting, adorned: Adorned, options: Options) -> None:
     rewriting.notes.append((adorned.name, how))
 
 
-def _weaken(rewriting: Rewriting) -> None:
+def weaken(rewriting: Rewriting) -> None:
     """What a more general adornment covers is asked by that: Tekle and Liu, SIGMOD 2011."""
     for one in rewriting.asked:
         covers = [other for other in rewriting.asked if other.covers(one)]
