@@ -126,9 +126,5 @@ def _program(program: core.Program, rewriting: Rewriting, outputs: Iterable[str]
     """The rules that were made, and the relations that they are about."""
     rules = tuple(rewriting.rules)
     read = {atom.relation for rule in rules for atom, _ in core.atoms(rule.body)}
-    relations = {
-        name: one for name, one in program.relations.items() if name in read or name in set(outputs)
-    }
+    relations = {name: one for name, one in program.relations.items() if name in read or name in set(outputs)}
     return replace(program, relations=relations | rewriting.relations, rules=rules)
-
-
