@@ -108,6 +108,7 @@ ELSEWHERE: dict[str, str] = {
     **{
         f"runtime/functions/{name}.py": "oracle/test_postgres.py"
         for name in (
+            "array_parts",
             "bits",
             "digits",
             "elements",
@@ -115,6 +116,8 @@ ELSEWHERE: dict[str, str] = {
             "fields",
             "formatting",
             "integers",
+            "json_edits",
+            "json_makers",
             "moments",
             "posix",
             "powers",

@@ -11,6 +11,12 @@ from typing import Final
 SCALARS: Final[Mapping[str, str]] = {
     "arrays": """array_append array_prepend array_cat cardinality array_length array_upper array_lower
         array_ndims array_dims""",
+    "array_parts": """array_position array_positions array_remove array_replace array_to_string
+        string_to_array trim_array num_nulls num_nonnulls""",
+    "json_makers": """to_json to_jsonb json_build_array jsonb_build_array json_build_object jsonb_build_object
+        json_object jsonb_object json_typeof jsonb_typeof json_array_length jsonb_array_length
+        json_strip_nulls jsonb_strip_nulls array_to_json row_to_json jsonb_pretty""",
+    "json_edits": "jsonb_set jsonb_insert",
     "jsons": """json_get json_get_text json_get_path json_get_path_text contains_all contained_in
         overlaps_with has_key has_any_key has_all_keys jsonb_concat jsonb_delete json_delete_path""",
     "zones": "timezone",

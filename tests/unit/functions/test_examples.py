@@ -31,6 +31,10 @@ OTHERWISE = {
     "regexp_split_to_array",
     "to_timestamp",
     "extract_julian",
+    "array_to_string",
+    "json_object",
+    "row_to_json",
+    "string_to_array",
 }
 """Functions that DuckDB has by these names, or this syntax, for something else."""
 IN_DUCKDB = {
