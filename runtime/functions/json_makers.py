@@ -292,7 +292,7 @@ _lenient(
     "array_to_json",
     "an array",
     "The array as JSON.",
-    {"array_tojson_rule(ARRAY[1, 2])::TEXT": "'[1,2]'"},
+    {"array_to_json(ARRAY[1, 2])::TEXT": "'[1,2]'"},
     lambda types: Signature(types, JSON) if len(types) == 1 and types[0].kind is Kind.ARRAY else None,
     _value,
 )
@@ -300,7 +300,7 @@ _lenient(
     "row_to_json",
     "a row",
     "The row as JSON.",
-    {"row_tojson_rule(ROW(1, 'a'))::TEXT": '\'{"f1":1,"f2":"a"}\''},
+    {"row_to_json(ROW(1, 'a'))::TEXT": '\'{"f1":1,"f2":"a"}\''},
     lambda types: Signature(types, JSON) if len(types) == 1 and types[0].kind is Kind.RECORD else None,
     _value,
 )
