@@ -202,15 +202,28 @@ class Rounds(Chain):
             template[slot.EVALUATING_BOUND] = min(operator.bound, tables.MOST_COUNTED)
 
     def _widen(self) -> None:
-        Chain._widen(self)
-        self._state[tables.CHAIN_BASE] = self._memory.ctypes.data
+        """Make memory for what the next link needs, and for as much again."""
+        state = self._state
+        base, end = self._exchanged(int(state[tables.CHAIN_BASE]))
+        state[tables.CHAIN_BASE] = state[tables.CHAIN_FREE] = base
+        state[tables.CHAIN_END] = end
 
     def _widen_other(self) -> None:
         """Make memory for what is carried into the next round, and for as much again."""
-        self._older.append(self._other)
-        other = self._other = np.empty(2 * int(self._state[tables.CHAIN_WANTED]) + MEMORY, np.int64)
-        self._state[tables.CHAIN_OTHER] = other.ctypes.data
-        self._state[tables.CHAIN_OTHER_END] = other.ctypes.data + other.nbytes
+        other, end = self._exchanged(int(self._state[tables.CHAIN_OTHER]))
+        self._state[tables.CHAIN_OTHER], self._state[tables.CHAIN_OTHER_END] = other, end
+
+    def _exchanged(self, address: int) -> tuple[int, int]:
+        """The ends of more memory, instead of that at an address, to which streams may still refer."""
+        first = address == self._memory.ctypes.data
+        old = self._memory if first else self._other
+        new = np.empty(2 * (old.shape[0] + int(self._state[tables.CHAIN_WANTED])), np.int64)
+        self._older.append(old)
+        if first:
+            self._memory = new
+        else:
+            self._other = new
+        return new.ctypes.data, new.ctypes.data + new.nbytes
 
     def _owe(self, link: int) -> None:
         """Have a link's operator run again in later rounds."""

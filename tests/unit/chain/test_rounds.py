@@ -9,6 +9,7 @@ import pytest
 
 import kpg
 from kpg.runtime.chain import looplinks, rounds, small
+from kpg.runtime.dataflow.step import Step
 from kpg.runtime.operators import loop
 
 RECURSIONS = {
@@ -114,6 +115,24 @@ def test_what_comes_of_changes(name: str, seed: int, monkeypatch: pytest.MonkeyP
                 database.sql(f"insert into e values {come}")
         edges = [edge for edge in edges if edge != gone] + [come]
         assert rows(followed) == rows(plain)
+
+
+def test_memory_follows_what_a_round_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often rounds are begun anew, as where an operator runs in Python now and then."""
+    monkeypatch.setattr(loop, "PATIENCE", 0)
+    monkeypatch.setattr(rounds, "MEMORY", 64)
+    start, sizes = rounds.Rounds._start, [0]
+
+    def started(self: rounds.Rounds, step: Step) -> None:
+        sizes.append(self._memory.shape[0] + self._other.shape[0])
+        start(self, step)
+
+    monkeypatch.setattr(rounds.Rounds, "_start", started)
+    monkeypatch.setattr(rounds.Rounds, "_last", lambda self: self._scope.step.rounds[-1] + 3)
+    database = connected([(a, b) for a in range(0, 4000, 40) for b in range(a + 40, a + 80)])
+    view(database, "reached", 0)
+    assert len(rows(database)) == 4040 - 39
+    assert max(sizes) < 1 << 15
 
 
 def test_a_limit_of_rounds_holds(monkeypatch: pytest.MonkeyPatch) -> None:
