@@ -40,17 +40,19 @@ def _plain(name: str) -> Callable[[list[exp.Expr]], exp.Anonymous]:
     return lambda args: exp.Anonymous(this=name, expressions=args)
 
 
+def _is_of_one(kind: type[exp.Expr]) -> bool:
+    return kind.arg_types.keys() <= {"this", "expressions", "big_int"}
+
+
 def _plain_calls() -> dict[str, Callable[[list[exp.Expr]], exp.Anonymous]]:
     """What makes the node of a call, by the name in capitals.
 
     Of aggregates, those for which sqlglot has a parser, or a class that tells their name, keep it, unless it
-    needs two arguments: DISTINCT takes all for one.
+    has a place for another argument: that may mean anything, and DISTINCT takes all for one.
     """
     classes = exp.FUNCTION_BY_NAME.items()
     named = {name: kind for name, kind in classes if issubclass(kind, exp.AggFunc)}
-    own = {
-        name for name, kind in named.items() if sum(kind.arg_types.values()) < 2 and name in kind.sql_names()
-    }
+    own = {name for name, kind in named.items() if _is_of_one(kind) and name in kind.sql_names()}
     own |= Calls.FUNCTION_PARSERS.keys() - {"JSON_AGG"}
     names = set(function_names().difference(SYNTAX))
     names |= {name for name in aggregate_names() if name.upper() not in own}

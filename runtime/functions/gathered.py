@@ -9,21 +9,24 @@ from kpg.runtime.functions import sequences
 from kpg.runtime.functions.aggregation import AggregateFunction, Basic, Rows, Types, Value, register
 from kpg.runtime.functions.registry import Signature
 from kpg.runtime.functions.rules import is_unknown
-from kpg.runtime.types import BOOLEAN, DOUBLE, JSON, JSONB, TEXT, Kind, Type, array
+from kpg.runtime.types import BOOLEAN, BYTEA, DOUBLE, JSON, JSONB, TEXT, Kind, Type, array
 from kpg.runtime.values import arrays, tojson
 from kpg.runtime.values.jsons import Json, quoted
 
 
 def _text(types: Types) -> Signature | None:
-    if len(types) != 2 or not all(type_.is_text or is_unknown(type_) for type_ in types):
+    if len(types) != 2:
         return None
-    return Signature((TEXT, TEXT), TEXT)
+    if all(type_.is_text or is_unknown(type_) for type_ in types):
+        return Signature((TEXT, TEXT), TEXT)
+    binary = types[0] == BYTEA and (types[1] == BYTEA or is_unknown(types[1]))
+    return Signature((BYTEA, BYTEA), BYTEA) if binary else None
 
 
 register(
     AggregateFunction(
         "string_agg",
-        "a text and a separator",
+        "a text and a separator, or two BYTEAs",
         "The texts in their order, each after the first with its separator before it.",
         {"('a', '+'), (NULL, '+'), ('b', '+')": "'a+b'"},
         _text,

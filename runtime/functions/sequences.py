@@ -18,7 +18,7 @@ from kpg.runtime.functions.algorithms import rank
 from kpg.runtime.types import Kind
 
 Operands = tuple[Value, ...]
-COMPARABLE: Final = (bool, int, float, str, Decimal)
+COMPARABLE: Final = (bool, int, float, str, bytes, Decimal)
 InOrder = Callable[[Rows], Value]
 
 
@@ -88,9 +88,11 @@ def _over_rows(finish: InOrder, put: Callable[[Rows], Rows]) -> Algorithm:
 def joining(types: Types) -> InOrder:
     """The texts, each after the first with its separator (nothing, if NULL) before it."""
 
-    def finish(rows: Rows) -> str:
-        parts = [part for (text, between), times in rows for part in (between or "", text) * times]
-        return "".join(parts[1:])
+    nothing: Value = b"" if types[0].kind is Kind.BYTEA else ""
+
+    def finish(rows: Rows) -> Value:
+        parts = [part for (text, between), times in rows for part in (between or nothing, text) * times]
+        return nothing.join(parts[1:])
 
     return finish
 

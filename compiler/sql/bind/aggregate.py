@@ -97,7 +97,7 @@ def _collected(
     function = specialised(function, types)
     signature = function.rule(types)
     if signature is None:
-        shown = ", ".join(str(arg.type) for arg in args)
+        shown = ", ".join(str(arg.type) for arg in args[function.keeps_nulls :])
         binding.wrong(f"{called.shown} needs {function.accepts}, not {shown}", node)
     taken = tuple(coerce(arg, type_) for arg, type_ in zip(args, signature.args, strict=True))
     distinct = operands.distinct and not function.idempotent

@@ -38,7 +38,9 @@ class Keys:
     """The keys of GROUP BY, and the grouping sets by places in them; None: one, of all keys."""
 
     keys: list[Key]
+    """Those written, then those that these bring along."""
     sets: tuple[tuple[int, ...], ...] | None = None
+    written: int = 0
 
 
 def bind_keys(binding: Binding, scope: Scope, node: exp.Select, items: Sequence[Item]) -> Keys:
@@ -63,7 +65,7 @@ def bind_keys(binding: Binding, scope: Scope, node: exp.Select, items: Sequence[
         return Keys(found)
     if clause.args.get("all") is False:
         sets = list(dict.fromkeys(sets))
-    return Keys(found, tuple(sets))
+    return Keys(found, tuple(sets), len(found))
 
 
 def _all_keys(binding: Binding, scope: Scope, items: Sequence[Item]) -> Keys:
@@ -109,7 +111,10 @@ def grouped(binding: Binding, source: Node, keys: Keys, collector: Aggregates) -
     ids, scalars = tuple(key.column.index for key in keys.keys), tuple(key.scalar for key in keys.keys)
     if keys.sets is None and not collector.markers:
         return Group(source, ids, scalars, tuple(collector.ids), tuple(collector.calls))
-    sets = keys.sets if keys.sets is not None else (tuple(range(len(keys.keys))),)
+    every = tuple(range(len(keys.keys)))
+    sets = (
+        tuple(chosen + every[keys.written :] for chosen in keys.sets) if keys.sets is not None else (every,)
+    )
     marked = tuple(_marked(binding, marker, scalars, sets) for marker in collector.markers)
     marks = tuple(marker.id for marker in collector.markers)
     calls = tuple(collector.calls)
@@ -170,10 +175,11 @@ class Grouping:
                 self.binding.refuse("a key as an argument before WITHIN GROUP, beside grouping sets,", node)
 
     def _determined(self) -> Ids:
-        """The columns of tables whose primary keys are group keys (of none, if there are grouping sets)."""
-        if self.grouped_by.sets is not None:
-            return frozenset()
-        grouped = {key.column.index for key in self.keys if key.scalar == key.column}
+        """The columns of tables whose primary keys are group keys, in each grouping set if there are such."""
+        keys, sets = self.keys, self.grouped_by.sets
+        if sets is not None:
+            keys = [keys[place] for place in sorted(set(sets[0]).intersection(*sets))]
+        grouped = {key.column.index for key in keys if key.scalar == key.column}
         found: set[int] = set()
         for node in walk(self.source):
             if not isinstance(node, Scan) or not isinstance(node.rel, Get) or not node.rel.is_table:

@@ -36,7 +36,11 @@ select id, (select array_agg(i.n order by i.id desc) from v i where i.g = o.g) f
 select stddev(d), variance(d), sum(d), avg(d), stddev(n) from v;
 /* once */ select array_agg(a) from (select '{1}'::int[] as a union all select '{1,2}'::int[]) q;
 /* once */ select json_object_agg(t, n) from v;
+select string_agg(case when n > 3 then '\x01'::bytea else '\x0203' end, '\x00ff'::bytea order by id) from v;
+select json_agg(v order by id) from (select id, n, t from v) v;
 /* once */ select array_agg() from v;
+/* once */ select array_agg(n, t) from v;
+/* once */ select string_agg(n, ',') from v;
 /* once */ select json_object_agg(n) from v;
 insert into nothing values (1, 'k'), (null, 'l');
 insert into v values (5, 'c', 9, 'w', 3.3, 1.25, false, '1 month 1 day', '2010-10-10 10:10:10', '{8,9}', '{}', null, '2010-10-10');

@@ -47,7 +47,11 @@ select shop, max((select count(*) from shop where name = sale.shop)) from sale g
 select 1 as one, count(*) from sale group by rollup (1);
 select shop, grouping(shop) from sale group by shop;
 select grouping(name), (select count(*) filter (where name <> 'a') from sale where amount > 6 limit 1) from shop group by name;
+select name, town, count(*) from shop left join sale on shop = name group by grouping sets ((name), (name, kind));
+select grouping(name, kind), town from shop left join sale on shop = name group by name, rollup (kind);
+select shop, sum(sum(amount)) over (order by grouping(shop), shop), rank() over (order by count(*)) from sale group by rollup (shop);
 /* once */ select shop, grouping(day) from sale group by shop;
+/* once */ select name, town, count(*) from shop group by rollup (name);
 /* once */ select kind, count(*) from sale group by rollup (shop);
 /* once */ select shop from sale where grouping(shop) = 0 group by shop;
 /* once */ select grouping(shop) from sale;
