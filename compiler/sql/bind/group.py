@@ -71,6 +71,8 @@ def bind_keys(binding: Binding, scope: Scope, node: exp.Select, items: Sequence[
 def _all_keys(binding: Binding, scope: Scope, items: Sequence[Item]) -> Keys:
     """GROUP BY ALL: by what the select list has without an aggregate."""
     collected = scope.aggregates.all_ids if scope.aggregates is not None else frozenset()
+    if scope.windows is not None:
+        collected |= frozenset(scope.windows.ids)
     plain = (settled(item.scalar) for item in items)
     chosen = dict.fromkeys(s for s in plain if used(s, binding.subqueries).isdisjoint(collected))
     return Keys([_new_key(binding, scope, scalar) for scalar in chosen])

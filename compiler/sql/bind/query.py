@@ -5,6 +5,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog
+from kpg.compiler.sql.bind.input_order import numbered
 from kpg.compiler.sql.bind.limit import limited
 from kpg.compiler.sql.bind.output import brought_query, settled_query
 from kpg.compiler.sql.bind.recursive import bind_mutual, bind_recursive, renamed_columns
@@ -13,7 +14,7 @@ from kpg.compiler.sql.bind.scope import Binding, Common, Scope
 from kpg.compiler.sql.bind.select import bind_select, output_column, sort_key
 from kpg.compiler.sql.bind.values import bind_values
 from kpg.compiler.sql.syntax import construct_name, only
-from kpg.compiler.sql.tree import Query, Resolved, SetOperation, SortKey, free
+from kpg.compiler.sql.tree import Query, Resolved, Rows, SetOperation, SortKey, free
 from kpg.runtime.functions import common_type
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import UNKNOWN
@@ -118,6 +119,9 @@ def _common(binding: Binding, scope: Scope, node: exp.Expr) -> Common:
         return Common(name, node.this, renamed, scope, None)
     key = f"with {name} {binding.fresh()}"
     names = (*renamed, *query.names[len(renamed) :])
+    if isinstance(query.node, Rows) and not query.order:
+        counted, order = numbered(binding, query.node, {})
+        query = replace(query, node=counted, order=order)
     hidden = dict.fromkeys(sort.column for sort in query.order if sort.column not in query.columns)
     binding.shared[key] = replace(query, names=names, columns=(*query.columns, *hidden))
     return Common(name, node.this, renamed, scope, key)

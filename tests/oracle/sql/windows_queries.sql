@@ -35,3 +35,6 @@ delete from s where amount = 1;
 update s set amount = -amount;
 delete from s;
 insert into s values ('z', 'z', 0, 0);
+with c(s, k) as (values ('y', 1), ('x', 1), ('z', 0)) select s, row_number() over () from c;
+with c(s, k) as (values ('y', 1), ('x', 1), ('z', 0)) select s, row_number() over (order by k), first_value(s) over (partition by k), string_agg(s, '') over (order by k) from c;
+with c(s, k) as (values ('y', 1), ('x', 1), ('z', 0)) select a.s, b.s, row_number() over (order by a.k, b.s) from c a join c b on a.k = b.k;
