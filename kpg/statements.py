@@ -18,7 +18,7 @@ from kpg.compiler.sql.query import asks_system
 from kpg.compiler.sql.session import Session
 from kpg.compiler.sql.volatile import has_calls, refuse_rows, replaced
 from kpg.engine import Engine
-from kpg.planning import Planned, bind, explain, plan, plan_bound, plan_view, relations_of
+from kpg.planning import bind, explain, plan_bound, plan_view, relations_of
 from kpg.reading import expand
 from kpg.result import Affected, Explanation, Result, listing
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
@@ -172,10 +172,6 @@ def _select(engine: Engine, statement: ast.Select) -> Result:
                 bound, limit, lambda one: engine.select(plan_bound(one, catalog, engine.statistics))
             )
     return engine.select(plan_bound(bound, catalog, engine.statistics))
-
-
-def _planned(engine: Engine, statement: ast.Select | ast.Delete | ast.Update) -> Planned:
-    return plan(statement, engine.reading_catalog, engine.statistics)
 
 
 def _create_table(engine: Engine, statement: ast.CreateTable) -> None:

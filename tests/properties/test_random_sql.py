@@ -21,9 +21,9 @@ MOST_TEXT = 400
 class World:
     """Twins with random tables, and the writers of queries and changes over them."""
 
-    def __init__(self, seed: int, tables: int = 3) -> None:
+    def __init__(self, seed: int, tables: int = 3, twins: Twins | None = None) -> None:
         self.pick = random.Random(seed)
-        self.twins = Twins()
+        self.twins = twins or Twins()
         shapes = [random_table(self.pick, f"t{number}") for number in range(tables)]
         self.tables = {shape.name: shape for shape in shapes}
         self.queries = Queries(self.pick, {shape.name: shape.columns for shape in shapes})
@@ -122,18 +122,18 @@ class World:
 
 
 @contextmanager
-def world(seed: int) -> Iterator[World]:
+def world(seed: int, twins: Twins | None = None) -> Iterator[World]:
     """A world that is closed at the end; a failure says its seed."""
-    made = World(seed)
+    made = World(seed, twins=twins)
     try:
         yield made
     finally:
         made.twins.close()
 
 
-def live(seed: int, views: int, steps: int) -> None:
+def live(seed: int, views: int, steps: int, twins: Twins | None = None) -> None:
     """Install and change at random, and compare everything after every step."""
-    with world(seed) as here:
+    with world(seed, twins) as here:
         for _ in range(views):
             here.install(here.pick.choice((1, 1, 2)))
         for number in range(steps):

@@ -121,14 +121,13 @@ def _output(
             if scalar not in values:
                 binding.wrong("ORDER BY of SELECT DISTINCT needs a column of the select list", syntax)
     grouping = [scalar for scalar, _ in distinct_on]
-    source, columns = as_columns(binding, source, [*values, *ordering, *grouping])
+    others = [scalar for scalar in dict.fromkeys((*ordering, *grouping)) if scalar not in values]
+    source, columns = as_columns(binding, source, [*values, *others])
     outputs = columns[: len(values)]
-    keys = tuple(
-        sort_key(binding, syntax, column)
-        for column, (_, syntax) in zip(columns[len(values) :], order, strict=False)
-    )
+    known = dict(zip(reversed((*values, *others)), reversed(columns), strict=True))
+    keys = tuple(sort_key(binding, syntax, known[scalar]) for scalar, syntax in order)
     if distinct_on:
-        group = tuple(dict.fromkeys(columns[len(values) + len(order) :]))
+        group = tuple(dict.fromkeys(known[scalar] for scalar in grouping))
         source = TopK(source, group, keys, 1, 0)
     elif distinct is not None:
         source = Distinct(source, tuple(dict.fromkeys(outputs)))

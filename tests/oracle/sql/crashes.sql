@@ -11,3 +11,5 @@ with recursive t (n) as (values (1) union all (with q as (select * from t)
 insert into pairs values (3, 2), (3, 3);
 delete from pairs where a = 2;
 update pairs set b = 1 where a is null;
+select distinct a, 'x' as b, 'x' as c from pairs order by b, a limit 3;
+select distinct on (b) a, 'x' as b from pairs order by b, a;
