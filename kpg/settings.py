@@ -103,6 +103,7 @@ FIXED: Final = {
     "transaction_read_only": ("off", "false", "0"),
     "intervalstyle": ("postgres",),
     "bytea_output": ("hex",),
+    "timezone": ("utc", "gmt", "uct", "etc/utc", "etc/gmt", "zulu", "z", "0", "local"),
 }
 """Settings that would change answers: those values that say what is so anyhow."""
 UNCHANGEABLE: Final = frozenset({"server_version", "server_version_num", "server_encoding"})

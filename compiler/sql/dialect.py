@@ -125,6 +125,19 @@ class Dialect(Postgres):
             TokenType.DARROW: lambda self, this, key: exp.JSONExtractScalar(this=this, expression=key),
         }
 
+        def _parse_type(
+            self, parse_interval: bool = True, fallback_to_identifier: bool = False
+        ) -> exp.Expr | None:
+            """``type 'text'`` first, then what follows: sqlglot casts what ``'text'::other`` makes."""
+            start = self._index
+            token = self._curr.token_type if self._curr is not None else None
+            if token in self.TYPE_TOKENS and token is not TokenType.INTERVAL:
+                type_ = self._parse_types(check_func=True, allow_identifiers=False)
+                if isinstance(type_, exp.DataType) and self._match(TokenType.STRING, advance=False):
+                    return self._parse_column_ops(exp.Cast(this=self._parse_primary(), to=type_))
+                self._retreat(start)
+            return super()._parse_type(parse_interval, fallback_to_identifier)
+
         def _parse_interval(
             self, require_interval: bool = True, parse_function_unit: bool = True
         ) -> exp.Add | exp.Interval | None:

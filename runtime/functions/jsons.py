@@ -249,9 +249,9 @@ scalar(
     OVERLAP,
 )
 for _name, _second, _what, _given, _test in (
-    ("has_key", TEXT, "Whether a text is a name of an object or an element of an array: ?.", "'a'", _has),
-    ("has_any_key", TEXTS, "Whether one of the texts is: ?|.", "ARRAY['a', 'b']", _has_any),
-    ("has_all_keys", TEXTS, "Whether all of the texts are: ?&.", "ARRAY['a']", _has_all),
+    ("key_exists", TEXT, "Whether a text is a name of an object or an element of an array: ?.", "'a'", _has),
+    ("any_key_exists", TEXTS, "Whether one of the texts is: ?|.", "ARRAY['a', 'b']", _has_any),
+    ("all_keys_exist", TEXTS, "Whether all of the texts are: ?&.", "ARRAY['a']", _has_all),
 ):
     scalar(
         _name,

@@ -18,7 +18,7 @@ SCALARS: Final[Mapping[str, str]] = {
         json_strip_nulls jsonb_strip_nulls array_to_json row_to_json jsonb_pretty""",
     "json_edits": "jsonb_set jsonb_insert",
     "jsons": """json_get json_get_text json_get_path json_get_path_text contains_all contained_in
-        overlaps_with has_key has_any_key has_all_keys jsonb_concat jsonb_delete json_delete_path""",
+        overlaps_with key_exists any_key_exists all_keys_exist jsonb_concat jsonb_delete json_delete_path""",
     "zones": "timezone",
     "formatting": "to_char to_date to_timestamp to_number",
     "integers": "gcd lcm factorial whole_quotient width_bucket scale min_scale trim_scale",

@@ -107,7 +107,7 @@ def parse(text: str, unit: str = "second") -> Interval:
         return _iso(stripped)
     months, days, micros = Fraction(0), Fraction(0), Fraction(0)
     place, found_any, sign = 0, False, 1
-    units: set[str] = set()
+    units: set[tuple[int | None, ...]] = set()
     while place < len(stripped):
         found = TOKEN.match(stripped, place)
         if found is None:
@@ -129,9 +129,10 @@ def parse(text: str, unit: str = "second") -> Interval:
             last = place >= len(stripped)
             before_time = not parts["unit"] and not last
             name = (parts["unit"] or ("day" if before_time else unit)).lower()
-            if name in units:
+            kind = (MONTHS.get(name), DAYS.get(name), TIMES.get(name))
+            if kind in units:
                 raise ValueError("a unit that occurs twice")
-            units.add(name)
+            units.add(kind)
             more = _amount(Fraction(parts["number"]), name)
             months, days, micros = months + more[0], days + more[1], micros + more[2]
     if not found_any:
@@ -237,8 +238,7 @@ def to_python(value: Interval) -> Any:
 
 def _from_python(value: Any) -> Interval:
     if isinstance(value, datetime.timedelta):
-        micros = value.seconds * SECOND + value.microseconds
-        return Interval(0, value.days, micros)
+        return of_microseconds(value // datetime.timedelta(microseconds=1))
     try:
         if isinstance(value, str):
             return parse(value)

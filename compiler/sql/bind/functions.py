@@ -48,9 +48,9 @@ SYNTAX: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.JSONExtractScalar: ("json_get_text", ("this", "expression")),
     exp.JSONBExtract: ("json_get_path", ("this", "expression")),
     exp.JSONBExtractScalar: ("json_get_path_text", ("this", "expression")),
-    exp.JSONBContainsTopKey: ("has_key", ("this", "expression")),
-    exp.JSONBContainsAnyTopKeys: ("has_any_key", ("this", "expression")),
-    exp.JSONBContainsAllTopKeys: ("has_all_keys", ("this", "expression")),
+    exp.JSONBContainsTopKey: ("key_exists", ("this", "expression")),
+    exp.JSONBContainsAnyTopKeys: ("any_key_exists", ("this", "expression")),
+    exp.JSONBContainsAllTopKeys: ("all_keys_exist", ("this", "expression")),
     exp.JSONBDeleteAtPath: ("json_delete_path", ("this", "expression")),
 }
 """What is written otherwise than as a call: operators, and calls with words between the arguments."""

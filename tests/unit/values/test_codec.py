@@ -7,8 +7,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, NUMERIC, TEXT, TIME, TIMESTAMPTZ, Kind, Type
-from kpg.runtime.values import Mistyped, Unfit, codec_of, speller_of
+from kpg.runtime.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTEA,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    INTERVAL,
+    JSONB,
+    NUMERIC,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    Kind,
+    Type,
+    array,
+    record,
+)
+from kpg.runtime.values import Codec, Mistyped, Unfit, arrays, codec_of, intervals, jsons, speller_of
+from kpg.runtime.values.zones import offset, to_local, zone
 
 WORDS = {
     BIGINT: st.integers(-(2**63) + 2, 2**63 - 1),
@@ -86,3 +105,138 @@ def test_what_is_no_numeric(text: str) -> None:
 def test_python_objects_that_are_no_numerics(value: object) -> None:
     with pytest.raises(Mistyped):
         speller_of(NUMERIC)(value)
+
+
+text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+integers = st.integers(-(10**6), 10**6)
+
+
+def same_order(codec: Codec, left: Any, right: Any, before: bool, equal: bool) -> None:
+    """The strings of two values are in their order, and lead back to them."""
+    assert (codec.encode(left) < codec.encode(right)) == before
+    assert (codec.encode(left) == codec.encode(right)) == equal
+    assert codec.decode(codec.encode(left)) == left
+    assert codec.parse(codec.show(left)) == left
+
+
+def ranked(items: Any) -> list[tuple[bool, Any]]:
+    """Elements as Postgres orders them: NULL is after all others."""
+    return [(item is None, 0 if item is None else item) for item in items]
+
+
+@given(st.lists(st.none() | integers, max_size=4), st.lists(st.none() | integers, max_size=4))
+def test_arrays_of_numbers_are_in_order(left: list[int | None], right: list[int | None]) -> None:
+    codec = codec_of(array(INTEGER))
+    same_order(codec, arrays.of(left), arrays.of(right), ranked(left) < ranked(right), left == right)
+    assert codec.from_python(codec.to_python(arrays.of(left))) == arrays.of(left)
+
+
+@given(st.lists(st.none() | text, max_size=3), st.lists(st.none() | text, max_size=3))
+def test_arrays_of_texts_are_in_order(left: list[str | None], right: list[str | None]) -> None:
+    codec = codec_of(array(TEXT))
+    before = [(null, "" if null else value) for null, value in ranked(left)] < [
+        (null, "" if null else value) for null, value in ranked(right)
+    ]
+    same_order(codec, arrays.of(left), arrays.of(right), before, left == right)
+
+
+def test_arrays_of_dimensions() -> None:
+    codec = codec_of(array(INTEGER))
+    square = codec.parse("{{1,2},{3,NULL}}")
+    assert square == arrays.Array((1, 2, 3, None), (2, 2))
+    assert codec.show(square) == "{{1,2},{3,NULL}}"
+    assert codec.to_python(square) == [[1, 2], [3, None]]
+    assert codec.decode(codec.encode(square)) == square
+    assert codec.encode(codec.parse("{1,2,3,NULL}")) < codec.encode(square)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1,2", "{1,2", "{1,2}}", "{1,,2}", "{{1},{2,3}}", "{a}", '{"1}', "{1}x"]
+)
+def test_what_is_no_array(text: str) -> None:
+    with pytest.raises((ValueError, ArithmeticError)):
+        codec_of(array(INTEGER)).parse(text)
+
+
+rows = st.tuples(st.none() | integers, st.none() | text)
+
+
+@given(rows, rows)
+def test_rows_are_in_order(left: tuple[Any, ...], right: tuple[Any, ...]) -> None:
+    codec = codec_of(record([INTEGER, TEXT]))
+    before = [(n, str(v) if i else v) for i, (n, v) in enumerate(ranked(left))] < [
+        (n, str(v) if i else v) for i, (n, v) in enumerate(ranked(right))
+    ]
+    same_order(codec, left, right, before, left == right)
+
+
+spans = st.builds(
+    intervals.Interval, st.integers(-500, 500), st.integers(-500, 500), st.integers(-(10**13), 10**13)
+)
+
+
+@given(spans, spans)
+def test_intervals_are_in_the_order_of_their_lengths(
+    left: intervals.Interval, right: intervals.Interval
+) -> None:
+    codec = codec_of(INTERVAL)
+    if intervals.span(left) != intervals.span(right):
+        same_order(codec, left, right, intervals.span(left) < intervals.span(right), equal=False)
+    assert codec.decode(codec.encode(left)) == left
+    assert codec.parse(codec.show(left)) == left
+    assert intervals.span(codec.from_python(codec.to_python(left))) == intervals.span(left)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1 fortnight", "abc", "1 day 2 days", "P", "P1", "1-13", "10:61", "ago"]
+)
+def test_what_is_no_interval(text: str) -> None:
+    with pytest.raises((ValueError, ArithmeticError)):
+        codec_of(INTERVAL).parse(text)
+
+
+numbers = st.decimals(-1000, 1000, places=2) | st.integers(-5, 5).map(Decimal)
+values = st.recursive(
+    st.none() | st.booleans() | numbers | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3).map(jsons.in_order),
+    max_leaves=6,
+)
+
+
+@given(values)
+def test_jsonb_leads_back(value: Any) -> None:
+    codec, json = codec_of(JSONB), jsons.Json(value)
+    assert codec.decode(codec.encode(json)) == json
+    assert codec.parse(codec.show(json)) == json
+    assert codec.encode(codec.from_python(codec.to_python(json))) == codec.encode(json)
+
+
+def test_jsonb_is_in_the_order_of_postgres() -> None:
+    codec = codec_of(JSONB)
+    texts = ["[]", "null", '"a"', '"b"', "-1", "2.50", "10", "false", "true", "[1]", "[2]", "[1, 2]", "{}"]
+    texts += ['{"a": 1}', '{"a": 2}', '{"b": 0}', '{"a": 1, "b": 1}']
+    strings = [codec.encode(codec.parse(text)) for text in texts]
+    assert strings == sorted(strings) and len(set(strings)) == len(strings)
+
+
+@given(st.binary(max_size=6), st.binary(max_size=6))
+def test_bytes_are_in_order(left: bytes, right: bytes) -> None:
+    codec = codec_of(BYTEA)
+    same_order(codec, left, right, left < right, left == right)
+
+
+def test_char_has_no_blanks_but_where_it_is_shown() -> None:
+    codec = codec_of(Type(Kind.CHAR, 4))
+    assert codec.from_python("ab  ") == "ab" and codec.to_python("ab") == "ab  "
+    with pytest.raises(Unfit):
+        codec.from_python("abcde")
+    assert codec.from_python("abcd   ") == "abcd"
+
+
+def test_zones_by_name_and_by_offset() -> None:
+    instant = codec_of(TIMESTAMPTZ).parse("2020-07-01 12:00 UTC")
+    assert to_local(instant, zone("America/New_York")) == codec_of(TIMESTAMP).parse("2020-07-01 08:00")
+    assert to_local(instant, zone("+03")) == codec_of(TIMESTAMP).parse("2020-07-01 09:00")
+    assert to_local(instant, offset("+03")) == codec_of(TIMESTAMP).parse("2020-07-01 15:00")
+    with pytest.raises(ValueError):
+        zone("Nowhere/Land")
