@@ -110,6 +110,7 @@ ELSEWHERE: dict[str, str] = {
         for name in (
             "array_parts",
             "bits",
+            "byte_strings",
             "digits",
             "elements",
             "extracts",

@@ -13,6 +13,7 @@ SCALARS: Final[Mapping[str, str]] = {
         array_ndims array_dims""",
     "array_parts": """array_position array_positions array_remove array_replace array_to_string
         string_to_array trim_array num_nulls num_nonnulls""",
+    "byte_strings": "encode decode get_byte sha224 sha256 sha384 sha512",
     "json_makers": """to_json to_jsonb json_build_array jsonb_build_array json_build_object jsonb_build_object
         json_object jsonb_object json_typeof jsonb_typeof json_array_length jsonb_array_length
         json_strip_nulls jsonb_strip_nulls array_to_json row_to_json jsonb_pretty""",

@@ -22,9 +22,9 @@ from kpg.runtime.functions.registry import (
     primitive,
     scalar,
 )
-from kpg.runtime.functions.rules import fixed, is_unknown
+from kpg.runtime.functions.rules import fixed, is_unknown, same
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, Type
+from kpg.runtime.types import BOOLEAN, BYTEA, INTEGER, TEXT, Type
 
 ANY_CHARACTER = -1
 ANY_STRING = -2
@@ -63,10 +63,19 @@ def _one_lower(character: str) -> str:
     return character.lower()[0]
 
 
-@memoized("length", "text", fixed(INTEGER, TEXT), {"length('é')": "1", "length('')": "0"})
-def length(string: str) -> int:
-    """Number of characters."""
+def length(string: str | bytes) -> int:
+    """Number of characters, or of bytes."""
     return len(string)
+
+
+scalar(
+    "length",
+    "text or BYTEA",
+    "Number of characters, or of bytes.",
+    {"length('é')": "1", "length('')": "0"},
+    Overload(fixed(INTEGER, TEXT), Memoized(lambda call: length)),
+    Overload(same(lambda type_: type_ == BYTEA, result=INTEGER), Memoized(lambda call: length)),
+)
 
 
 @memoized("reverse", "text", _text, {"reverse('abc')": "'cba'"})

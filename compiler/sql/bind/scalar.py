@@ -29,11 +29,11 @@ from kpg.compiler.sql.bind.whole_rows import bind_whole_row
 from kpg.compiler.sql.bind.window import bind_window
 from kpg.compiler.sql.syntax import construct_name, only, span_of
 from kpg.runtime.errors import NotSupportedError
-from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, window_function
+from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, is_function, window_function
 from kpg.runtime.functions.tables import RowFunction
 from kpg.runtime.functions.text import shown
-from kpg.runtime.scalar import If, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, DATE, INTERVAL, JSONB, TEXT, TIMESTAMP, UNKNOWN
+from kpg.runtime.scalar import Call, If, Literal, Scalar
+from kpg.runtime.types import BOOLEAN, DATE, INTERVAL, JSONB, TEXT, TIMESTAMP, UNKNOWN, Kind, decimal
 
 COLLATIONS: Final = frozenset({"c", "posix", "ucs_basic", "default"})
 """Orders by code point, which is the one that there is."""
@@ -79,7 +79,7 @@ def _asks_system(node: exp.Expr) -> bool:
         )
     if isinstance(node, exp.Anonymous):
         name = str(node.this).lower()
-        return name in SYSTEM_CALLS or name.startswith(("pg_", "has_"))
+        return name in SYSTEM_CALLS or (name.startswith(("pg_", "has_")) and not is_function(name))
     return True
 
 
@@ -293,7 +293,19 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         args = _as_texts(args)
     if name in ("coalesce", "greatest", "least", "nullif"):
         args = unified(binding, args, list(operands), f"arguments of {name.upper()}")
-    return call(binding, name, args, node)
+    if name == "age" and len(args) == 1:
+        args = [bind_moment(binding, scope, node, DATE), *args]
+    return _with_places(call(binding, name, args, node), args)
+
+
+def _with_places(scalar: Scalar, args: list[Scalar]) -> Scalar:
+    """``round`` and ``trunc`` to places that are known: a DECIMAL of so many."""
+    match scalar:
+        case Call(function="round" | "trunc", type=type_) if type_.kind is Kind.DECIMAL and len(args) == 2:
+            places = args[1].value if isinstance(args[1], Literal) else None
+            if isinstance(places, int) and 0 <= places < type_.scale:
+                return coerce(scalar, decimal(type_.precision - type_.scale + places + 1, places))
+    return scalar
 
 
 def _as_texts(args: list[Scalar]) -> list[Scalar]:

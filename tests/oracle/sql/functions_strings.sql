@@ -45,6 +45,7 @@ select 'abc' < 'abd', 'a' < 'B', 'Z' > 'a' collate "C", '' = '', 'a ' = 'a';
 select U&'d\0061t\+000061', E'a\tb\nc\\d\'e\x41\u00e9' from word where false;
 select char_length('jose'), octet_length('jose'), 'a'::char(5) = 'a';
 select length(repeat('ab', 1000)), lpad('', 3, 'xy'), rpad('abcdef', 3), repeat('x', 0), repeat('x', -5);
+select encode('abc\000\377'::bytea, 'hex'), encode('abc'::bytea, 'base64'), decode('616263', 'hex'), decode('YWJj', 'base64'), sha256('abc'::bytea), length('abc'::bytea), get_byte('abc'::bytea, 1);
 /* once */ select chr(0);
 /* once */ select chr(-1);
 /* once */ select substring('abc', 1, -1);
