@@ -300,11 +300,10 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 
 def _with_places(scalar: Scalar, args: list[Scalar]) -> Scalar:
     """``round`` and ``trunc`` to places that are known: a DECIMAL of so many."""
-    match scalar:
-        case Call(function="round" | "trunc", type=type_) if type_.kind is Kind.DECIMAL and len(args) == 2:
-            places = args[1].value if isinstance(args[1], Literal) else None
-            if isinstance(places, int) and 0 <= places < type_.scale:
-                return coerce(scalar, decimal(type_.precision - type_.scale + places + 1, places))
+    if isinstance(scalar, Call) and scalar.function in ("round", "trunc") and len(args) == 2:
+        type_, places = scalar.type, args[1].value if isinstance(args[1], Literal) else None
+        if type_.kind is Kind.DECIMAL and isinstance(places, int) and 0 <= places < type_.scale:
+            return coerce(scalar, decimal(type_.precision - type_.scale + places + 1, places))
     return scalar
 
 

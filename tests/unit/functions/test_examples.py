@@ -35,6 +35,9 @@ OTHERWISE = {
     "json_object",
     "row_to_json",
     "string_to_array",
+    "decode",
+    "encode",
+    "sha256",
 }
 """Functions that DuckDB has by these names, or this syntax, for something else."""
 IN_DUCKDB = {
