@@ -159,8 +159,17 @@ def check(tree: exp.Expr, tokens: Sequence[Token], text: str) -> None:
     """ProgrammingError at the first thing in a parsed statement that Postgres would not take."""
     suspects: list[exp.Expr] = []
     clauses = 0
-    for node in tree.walk():
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        for part in node.args.values():
+            if isinstance(part, exp.Expr):
+                stack.append(part)
+            elif isinstance(part, list):
+                stack += (one for one in part if isinstance(one, exp.Expr))
         match node:
+            case exp.Literal():
+                continue
             case exp.Identifier(this=str() as word) if word.lower() in WORDS or _starts(node, text, "'"):
                 suspects.append(node)
             case exp.CTE() | exp.TableAlias(this=None):
@@ -173,16 +182,22 @@ def check(tree: exp.Expr, tokens: Sequence[Token], text: str) -> None:
         places = {token.start: index for index, token in enumerate(tokens)}
         for node in suspects:
             _check_node(node, tokens, places, text)
-    for index, token in enumerate(tokens):
-        if _is_amiss(tokens, index, token.text.lower()):
-            raise syntax_error(text, token)
-    wheres, cases, branches = (
-        [t for t in tokens if t.text.lower() == word] for word in ("where", "when", "then")
-    )
-    if len(wheres) > clauses:
-        raise syntax_error(text, wheres[-1])
-    if len(cases) > len(branches):
-        raise syntax_error(text, cases[-1])
+    _check_words(tokens, text, clauses)
+
+
+def _check_words(tokens: Sequence[Token], text: str, clauses: int) -> None:
+    words = [text[token.start : token.end + 1].lower() for token in tokens]
+    distinct = "distinct" in words
+    before = ""
+    for index, word in enumerate(words):
+        told = before in TOLD or word in TOLD or (distinct and word in (",", ")"))
+        if told and _is_amiss(tokens, words, index):
+            raise syntax_error(text, tokens[index])
+        before = word
+    if words.count("where") > clauses:
+        raise syntax_error(text, tokens[len(words) - 1 - words[::-1].index("where")])
+    if words.count("when") > words.count("then"):
+        raise syntax_error(text, tokens[len(words) - 1 - words[::-1].index("when")])
 
 
 TYPES: Final = frozenset(
@@ -262,18 +277,22 @@ def _may_name(node: exp.Identifier, tokens: Sequence[Token], index: int, text: s
     return word not in RESERVED
 
 
-def _is_amiss(tokens: Sequence[Token], index: int, word: str) -> bool:
+TOLD: Final = TYPES | {"update", "nothing", "cross", "null", "insert"}
+"""Words that tell of something that is not where it belongs."""
+
+
+def _is_amiss(tokens: Sequence[Token], words: Sequence[str], index: int) -> bool:
     """Whether a word is not where it belongs, which the parser does not mind."""
-    before = tokens[index - 1].text.lower() if index else ""
+    word, before = words[index], words[index - 1] if index else ""
     match word:
-        case "update" | "nothing" if any(token.text.lower() == "conflict" for token in tokens[:index]):
+        case "update" | "nothing" if "conflict" in words[:index]:
             return before not in ("do", "for")
         case "cross" if before == "natural":
             return True
-        case "null" if before == "not" and index > 1 and tokens[0].text.lower() not in ("create", "alter"):
+        case "null" if before == "not" and index > 1 and words[0] not in ("create", "alter"):
             return tokens[index - 2].token_type in VALUES
-        case "," | ")" if before in ("(", ")") and (place := _opening(tokens, index - 1)) > 1:
-            on = [token.text.lower() for token in tokens[place - 2 : place]] == ["distinct", "on"]
+        case "," | ")" if before in ("(", ")") and (place := _opening(words, index - 1)) > 1:
+            on = words[place - 2 : place] == ["distinct", "on"]
             return on and (word == "," or place == index - 1)
         case _ if tokens[index].token_type is TokenType.NUMBER:
             return before in TYPES
@@ -281,11 +300,11 @@ def _is_amiss(tokens: Sequence[Token], index: int, word: str) -> bool:
             return before == "insert" and index == 1 and word not in ("into", "or", "overwrite")
 
 
-def _opening(tokens: Sequence[Token], index: int) -> int:
+def _opening(words: Sequence[str], index: int) -> int:
     """The place of the bracket that the one at the place closes, or is."""
     depth = 0
     for place in range(index, -1, -1):
-        depth += (tokens[place].text == ")") - (tokens[place].text == "(")
+        depth += (words[place] == ")") - (words[place] == "(")
         if depth <= 0:
             return place
     return -1
