@@ -140,7 +140,7 @@ class Catalog:
             self.schemas[TEMPORARY] = TEMPORARY
             return f"{TEMPORARY}.{rest}"
         if not schema:
-            schema = self.path[0] if self.path else PUBLIC
+            schema = next((one for one in self.path if one in self.schemas), PUBLIC)
         if schema.lower() not in self.schemas:
             hint = did_you_mean(schema, self.schemas)
             raise ProgrammingError(f'schema "{schema}" does not exist', span=span, hint=hint)

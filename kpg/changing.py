@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.change import arbiters, lower_conflict, lower_returning
 from kpg.compiler.sql.given import given_insert, insert_places
-from kpg.compiler.sql.volatile import has_calls, refuse_rows, replaced
+from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
 from kpg.modify import checked, distinct, merged, missing
 from kpg.planning import bind, constant_words, plan, plan_bound
@@ -149,10 +149,17 @@ def _returned(engine: Engine, table: Table, statement: ast.Insert, rows: Words) 
 
 def _numbered(engine: Engine, statement: ast.Insert) -> ast.Insert:
     """The statement with numbers in the place of calls of nextval and its like."""
-    if not has_calls(statement.query.query):
+    place = statement.span
+    rules = engine.catalog.table(statement.table).constraints.rules
+    if not rules and not MENTIONS.search(place.source, place.start, place.end):
         return statement
-    refuse_rows(statement.query.query)
-    query = replaced(statement.query.query, engine.catalog, engine.sequences.call)
+    tree = once_by_chance(statement.query.query)
+    if tree is not statement.query.query:
+        statement = replace(statement, query=replace(statement.query, query=tree))
+    if not has_calls(tree):
+        return statement
+    refuse_rows(tree)
+    query = replaced(tree, engine.catalog, engine.sequences.call)
     return replace(statement, query=replace(statement.query, query=query))
 
 

@@ -16,7 +16,7 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definitions import AnyDefinition, Definition
 from kpg.compiler.sql.query import asks_system
 from kpg.compiler.sql.session import Session
-from kpg.compiler.sql.volatile import has_calls, refuse_rows, replaced
+from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
 from kpg.planning import bind, explain, plan_bound, plan_view, relations_of
 from kpg.reading import expand
@@ -125,11 +125,7 @@ def _change(engine: Engine, statement: Changing) -> Result:
 def _other(engine: Engine, statement: ast.Statement) -> Outcome:
     match statement:
         case ast.Select():
-            if has_calls(statement.query):
-                refuse_rows(statement.query)
-                query = replaced(statement.query, engine.catalog, engine.sequences.call)
-                statement = replace(statement, query=query)
-            return _select(engine, statement)
+            return _select(engine, _evaluated(engine, statement))
         case ast.CopyTo():
             from kpg.loading import as_texts, copy_to
 
@@ -174,6 +170,18 @@ def _select(engine: Engine, statement: ast.Select) -> Result:
     return engine.select(plan_bound(bound, catalog, engine.statistics))
 
 
+def _evaluated(engine: Engine, statement: ast.Select) -> ast.Select:
+    """A query that is asked once, with constants in the place of calls that have another value each time."""
+    place = statement.span
+    if not MENTIONS.search(place.source, place.start, place.end):
+        return statement
+    tree = once_by_chance(statement.query)
+    if has_calls(tree):
+        refuse_rows(tree)
+        tree = replaced(tree, engine.catalog, engine.sequences.call)
+    return replace(statement, query=tree)
+
+
 def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
     name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
     if statement.if_not_exists and name in engine.catalog:
@@ -185,6 +193,10 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
 
     entry, sequences = definition(statement, name, engine.catalog)
     engine.create_table(name, entry.schema, entry.constraints, sequences)
+    if entry.constraints.rules or entry.constraints.checks:
+        from kpg.compiler.sql.rules import check_rules
+
+        check_rules(entry, engine.catalog)
 
 
 def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:

@@ -121,7 +121,7 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | None:
         for column in schema.columns
     ]
     scope = Scope(fields=fields)
-    assignments = given_assignments(conflict.assignments, entry, statement.span.source)
+    assignments = given_assignments(conflict.assignments, entry, statement.span.source, catalog)
     new = assigned_values(binding, scope, schema, assignments)
     kept: tuple[Scalar, ...] = ()
     if conflict.where is not None:
@@ -192,7 +192,7 @@ def lower_update(statement: ast.Update, catalog: Catalog) -> Bound:
     old = [field.column for field in scope.fields]
     node = _restricted(binding, scope, joined(binding, scope, scan, statement.sources), statement.where)
     entry = catalog.table(statement.table, statement.span)
-    assignments = given_assignments(statement.assignments, entry, statement.span.source)
+    assignments = given_assignments(statement.assignments, entry, statement.span.source, catalog)
     new = assigned_values(binding, scope, schema, assignments)
     ids = {place: binding.fresh() for place in new}
     node = Map(node, tuple(ids.values()), tuple(new.values()))

@@ -1,5 +1,6 @@
 """DEFAULT where INSERT and UPDATE give values, and what columns take no other value."""
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -14,6 +15,7 @@ from kpg.compiler.sql.volatile import has_calls
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Schema
 
+CHANCE: Final = re.compile(r"random\s*\(|gen_random_uuid", re.IGNORECASE)
 CONSTANTS: Final = (exp.Literal, exp.Null, exp.Boolean)
 Assignments = tuple[tuple[exp.Identifier, exp.Expr], ...]
 
@@ -42,9 +44,9 @@ def given_insert(statement: ast.Insert, catalog: Catalog) -> ast.Insert:
     if _is_plain(node):
         if not entry.constraints.rules and not any(map(_is_default, node.find_all(exp.Var))):
             return _cut(statement, node, places, entry)
-        node = _values(statement, node, places, entry)
+        node = _values(statement, node, places, entry, catalog)
         statement = _cut(replace(statement, query=replace(statement.query, query=node)), node, places, entry)
-        return _numbered(statement, node, entry)
+        return _numbered(statement, node, entry, catalog)
     statement = _cut(statement, node, places, entry)
     for place in insert_places(statement, entry.schema):
         rule = entry.constraints.rule(place)
@@ -79,27 +81,29 @@ def _cut(statement: ast.Insert, node: exp.Expr, places: list[int], entry: TableE
     return statement
 
 
-def _numbered(statement: ast.Insert, node: exp.Expr, entry: TableEntry) -> ast.Insert:
+def _numbered(statement: ast.Insert, node: exp.Expr, entry: TableEntry, catalog: Catalog) -> ast.Insert:
     """Rows that are computed come in no order: numbers of sequences become cells of theirs."""
-    if all(isinstance(cell, CONSTANTS) for row in node.expressions for cell in (row.expressions or [row])):
-        return statement
     given = insert_places(statement, entry.schema)
     rules = entry.constraints.rules
-    more = [
-        place for place, rule in enumerate(rules) if place not in given and "nextval" in rule.default.lower()
-    ]
+    chance = any(CHANCE.search(rule.default) for place, rule in enumerate(rules) if place not in given)
+    if not chance and all(
+        isinstance(cell, CONSTANTS) for row in node.expressions for cell in (row.expressions or [row])
+    ):
+        return statement
+    taking = [place for place, rule in enumerate(rules) if rule.default and place not in given]
+    more = [place for place in taking if chance or "nextval" in rules[place].default.lower()]
     if not more:
         return statement
     for row in node.expressions:
         cells = row.expressions if isinstance(row, exp.Tuple) else [row]
-        row.replace(
-            exp.Tuple(expressions=[*cells, *(parsed_expression(rules[place].default) for place in more)])
-        )
+        row.replace(exp.Tuple(expressions=[*cells, *(_default(rules[place]) for place in more)]))
     names = entry.schema.names
     return replace(statement, columns=(*(names[place] for place in (*given, *more)),))
 
 
-def _values(statement: ast.Insert, node: exp.Expr, places: list[int], entry: TableEntry) -> exp.Expr:
+def _values(
+    statement: ast.Insert, node: exp.Expr, places: list[int], entry: TableEntry, catalog: Catalog
+) -> exp.Expr:
     node = node.copy()
     for row in node.expressions:
         if isinstance(row, exp.Tuple) and not row.expressions and row.meta.get("default"):
@@ -109,11 +113,16 @@ def _values(statement: ast.Insert, node: exp.Expr, places: list[int], entry: Tab
             rule = entry.constraints.rule(place)
             user = rule.identity and statement.overriding == "USER"
             if _is_default(cell) or user:
-                cell.replace(parsed_expression(rule.default) if rule.default else exp.Null())
+                cell.replace(_default(rule))
             else:
                 span = span_of(cell, statement.span.source) or statement.span
                 _check_given(rule, entry.schema.names[place], statement.overriding, span)
     return node
+
+
+def _default(rule: Rule) -> exp.Expr:
+    """A column's DEFAULT."""
+    return parsed_expression(rule.default) if rule.default else exp.Null()
 
 
 def _is_default(node: exp.Expr) -> bool:
@@ -139,7 +148,9 @@ def _check_given(rule: Rule, name: str, overriding: str, span: Span) -> None:
         )
 
 
-def given_assignments(assignments: Assignments, entry: TableEntry, source: str) -> Assignments:
+def given_assignments(
+    assignments: Assignments, entry: TableEntry, source: str, catalog: Catalog
+) -> Assignments:
     """What SET gives to columns, with expressions for each DEFAULT."""
     found: list[tuple[exp.Identifier, exp.Expr]] = []
     known = [name.lower() for name in entry.schema.names]
@@ -150,7 +161,7 @@ def given_assignments(assignments: Assignments, entry: TableEntry, source: str) 
         if rule is not None and _is_default(value):
             if rule.generated:
                 continue
-            value = parsed_expression(rule.default) if rule.default else exp.Null()
+            value = _default(rule)
             if has_calls(value):
                 raise NotSupportedError(
                     f'SET of "{target.name}" to a number of its sequence is not supported',

@@ -19,6 +19,20 @@ from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
 STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical", "arrangements")
+EXPLAIN_OPTIONS: Final = frozenset(
+    (
+        "analyze",
+        "verbose",
+        "costs",
+        "settings",
+        "generic_plan",
+        "buffers",
+        "wal",
+        "timing",
+        "summary",
+        "format",
+    )
+)
 SESSION: Final = frozenset(
     [
         "begin",
@@ -135,7 +149,7 @@ def _verify(tokens: list[Token], text: str, span: Span) -> ast.VerifyView:
 
 
 def _explain(tokens: list[Token], text: str, span: Span) -> ast.Explain:
-    rest = tokens[1:]
+    rest = _after_options(tokens[1:], text)
     stage = "physical"
     if rest and rest[0].text.lower() in STAGES:
         stage = rest[0].text.lower()
@@ -146,6 +160,28 @@ def _explain(tokens: list[Token], text: str, span: Span) -> ast.Explain:
     if isinstance(statement, ast.Select | ast.CreateView):
         return ast.Explain(stage, statement, span)
     raise NotSupportedError("EXPLAIN of anything but a query is not supported", span=statement.span)
+
+
+def _after_options(tokens: list[Token], text: str) -> list[Token]:
+    """What follows the options of Postgres' EXPLAIN, which change nothing here; ANALYZE is refused."""
+    options: list[Token] = []
+    if tokens and tokens[0].text == "(":
+        words = [token.text for token in tokens]
+        close = words.index(")") if ")" in words else 0
+        if close > 1 and words[1].lower() in EXPLAIN_OPTIONS:
+            options, tokens = tokens[1:close], tokens[close + 1 :]
+    while tokens and tokens[0].text.lower() in ("analyze", "verbose"):
+        options.append(tokens[0])
+        tokens = tokens[1:]
+    for token, following in zip(options, [*options[1:], None], strict=False):
+        on = following is None or following.text.lower() not in ("off", "false", "0")
+        if token.text.lower() == "analyze" and on:
+            raise NotSupportedError(
+                "EXPLAIN ANALYZE is not supported",
+                span=Span(text, token.start, token.end + 1),
+                hint="db.operators() tells what views have cost",
+            )
+    return tokens
 
 
 def _tree(tokens: list[Token], text: str) -> exp.Expr:

@@ -1,7 +1,9 @@
 """What a table's CHECKs, generated columns and defaults mean: expressions over the columns of its rows."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from sqlglot import exp
 
@@ -11,12 +13,14 @@ from kpg.compiler.sql.bind.calls import assigned, condition
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.ddl.reader import parsed_expression
-from kpg.compiler.sql.volatile import NEXTVAL, sequence_of
+from kpg.compiler.sql.volatile import NEXTVAL, by_chance, sequence_of
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, ColumnDef
+
+TIMES: Final = re.compile(r"\bnow\s*\(|\bcurrent_(date|time)|\blocaltime|_timestamp\s*\(", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ def over_row(entry: TableEntry, text: str, catalog: Catalog) -> tuple[Binding, S
 
 def bind_check(entry: TableEntry, check: Check, catalog: Catalog) -> Scalar:
     """A CHECK's condition over the row."""
+    _no_time("CHECK", check.text)
     binding, scope = over_row(entry, check.text, catalog)
     node = parsed_expression(check.text)
     scalar = binding.expression(scope.without_aggregates("CHECK"), node)
@@ -68,6 +73,7 @@ def generated(entry: TableEntry, catalog: Catalog) -> Mfp | None:
 def bind_generated(entry: TableEntry, place: int, catalog: Catalog) -> Scalar:
     """A generated column over the row's other columns."""
     text = entry.constraints.rules[place].generated
+    _no_time("GENERATED", text)
     binding, scope = over_row(entry, text, catalog)
     rules = entry.constraints.rules
     plain = [field for field, rule in zip(scope.fields, rules, strict=True) if not rule.generated]
@@ -81,8 +87,11 @@ def bind_generated(entry: TableEntry, place: int, catalog: Catalog) -> Scalar:
     return assigned(binding, scalar, entry.schema.columns[place], node)
 
 
-def bind_default(column: ColumnDef, text: str, catalog: Catalog) -> Default:
-    """A column's DEFAULT; a NULL if it has none."""
+def bind_default(column: ColumnDef, text: str, catalog: Catalog, *, checking: bool = False) -> Default:
+    """A column's DEFAULT; a NULL if it has none.
+
+    One that is left to chance is refused unless this is for ``checking`` it.
+    """
     if not text:
         return Default(Literal(None, column.type), ())
     binding = new_binding(text, catalog)
@@ -97,6 +106,8 @@ def bind_default(column: ColumnDef, text: str, catalog: Catalog) -> Default:
         return exp.column(fields[-1].name, quoted=True)
 
     node = parsed_expression(text).transform(numbered)
+    if checking:
+        node = by_chance(node)
     scope = Scope(fields=fields, clause="DEFAULT")
     for named in node.find_all(exp.Column):
         if not named.name.startswith("$"):
@@ -106,10 +117,23 @@ def bind_default(column: ColumnDef, text: str, catalog: Catalog) -> Default:
     return Default(assigned(binding, scalar, column, node), tuple(sequences))
 
 
+def check_rules(entry: TableEntry, catalog: Catalog) -> None:
+    """Raise what is wrong with a table's rules."""
+    checks(entry, catalog)
+    generated(entry, catalog)
+    for column, rule in zip(entry.schema.columns, entry.constraints.rules, strict=False):
+        bind_default(column, rule.default, catalog, checking=True)
+
+
 def defaults(entry: TableEntry, places: Sequence[int], catalog: Catalog) -> dict[int, Default]:
     """The defaults of the columns at some positions."""
     columns, rules = entry.schema.columns, entry.constraints
     return {place: bind_default(columns[place], rules.rule(place).default, catalog) for place in places}
+
+
+def _no_time(what: str, text: str) -> None:
+    if TIMES.search(text):
+        raise NotSupportedError(f"the present time in {what} is not supported: {text}")
 
 
 def _no_subquery(binding: Binding, what: str, text: str) -> None:

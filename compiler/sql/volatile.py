@@ -1,9 +1,12 @@
-"""Calls whose value is another each time: the numbers of sequences.
+"""Calls whose value is another each time: the numbers of sequences, what is left to chance.
 
 They are not functions of a plan: a statement that is run once has them replaced, place by place, by what
 they give; in a DEFAULT each row gets a number of its own.
 """
 
+import random
+import re
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -14,12 +17,51 @@ from kpg.runtime.errors import NotSupportedError, ProgrammingError
 
 NEXTVAL: Final = "nextval"
 CALLS: Final = frozenset({NEXTVAL, "currval", "setval", "lastval"})
+CHANCE: Final = frozenset({"random", "gen_random_uuid"})
+MENTIONS: Final = re.compile(r"random|val\s*\(", re.IGNORECASE)
+"""A text without these has none of the calls: trees of many constants are not searched."""
 Evaluate = Callable[[str, Sequence[str]], int]
 
 
 def is_call(node: exp.Expr) -> bool:
     """Whether a node is one of the calls."""
     return isinstance(node, exp.Anonymous) and str(node.this).lower() in CALLS
+
+
+def _function(node: exp.Expr) -> str:
+    """The name of a function that sqlglot may know or not."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower()
+    known: dict[object, str] = {exp.Rand: "random", exp.Uuid: "gen_random_uuid"}
+    return known.get(type(node), "")
+
+
+def is_chance(node: exp.Expr) -> bool:
+    """Whether a node is a call whose value is left to chance."""
+    return _function(node) in CHANCE
+
+
+def once_by_chance(tree: exp.Expr) -> exp.Expr:
+    """Rows of VALUES, or of a SELECT without FROM, each of whose calls has a value of its own."""
+    alone = isinstance(tree, exp.Values) or (isinstance(tree, exp.Select) and tree.args.get("from_") is None)
+    return by_chance(tree) if alone and any(map(is_chance, tree.walk())) else tree
+
+
+def by_chance(tree: exp.Expr) -> exp.Expr:
+    """A tree with constants in the place of what is left to chance, another for each call."""
+
+    def constant(node: exp.Expr) -> exp.Expr:
+        match _function(node):
+            case "random":
+                return exp.Cast(
+                    this=exp.Literal.string(repr(random.random())), to=exp.DataType.build("DOUBLE")
+                )
+            case "gen_random_uuid":
+                return exp.Cast(this=exp.Literal.string(str(uuid.uuid4())), to=exp.DataType.build("UUID"))
+            case _:
+                return node
+
+    return tree.transform(constant)
 
 
 def sequence_of(node: exp.Anonymous, catalog: Catalog) -> str:

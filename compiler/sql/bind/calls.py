@@ -17,7 +17,7 @@ from kpg.runtime.functions.sql_text import literal_text
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN, ColumnDef, Kind, Type
 
-DATED: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
+DATED: Final = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 
 
 def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> Scalar:
@@ -76,7 +76,7 @@ def stored(scalar: Scalar, column: ColumnDef) -> Scalar:
 def check_assignable(binding: Binding, source: Type, column: ColumnDef, node: exp.Expr) -> None:
     """Refuses to store a value of a kind that the column's type does not take without a CAST."""
     target = column.type
-    if source.kind in (target.kind, UNKNOWN.kind) or {source.kind, target.kind} == DATED:
+    if source.kind in (target.kind, UNKNOWN.kind) or {source.kind, target.kind} <= DATED:
         return
     if not (source.is_numeric and target.is_numeric) and not (source.is_text and target.is_text):
         binding.wrong(f'column "{column.name}" is {target}, not {source}', node, "add a CAST")

@@ -20,7 +20,6 @@ REFUSED: Final = {
     "UNLISTEN": "UNLISTEN",
     "GRANT": "GRANT: there are no roles, it",
     "REVOKE": "REVOKE: there are no roles, it",
-    "REFRESH": "REFRESH: a materialized view is always up to date, it",
     "DECLARE": "a cursor",
     "FETCH": "a cursor",
     "MOVE": "a cursor",
@@ -30,7 +29,17 @@ REFUSED: Final = {
     "REASSIGN": "REASSIGN OWNED",
     "LOAD": "LOAD",
 }
-ACCEPTED: Final = ("VACUUM", "ANALYZE", "ANALYSE", "REINDEX", "CLUSTER", "CHECKPOINT", "LOCK", "DISCARD")
+ACCEPTED: Final = (
+    "VACUUM",
+    "ANALYZE",
+    "ANALYSE",
+    "REINDEX",
+    "CLUSTER",
+    "CHECKPOINT",
+    "LOCK",
+    "DISCARD",
+    "REFRESH",
+)
 MODES: Final = (
     "ISOLATION LEVEL SERIALIZABLE",
     "ISOLATION LEVEL REPEATABLE READ",
@@ -179,6 +188,14 @@ def accepted(reader: Reader) -> statements.Statement:
     """VACUUM and its like."""
     what = reader.choice(*ACCEPTED)
     relations: tuple[str, ...] = ()
+    if what == "REFRESH":
+        reader.need("MATERIALIZED", "VIEW")
+        reader.take("CONCURRENTLY")
+        relations = (reader.relation(),)
+        if reader.at("WITH", "NO", "DATA"):
+            reader.refuse("a view WITH NO DATA", "a materialized view is always up to date")
+        reader.take("WITH", "DATA")
+        reader.end()
     if what in ("ANALYZE", "ANALYSE", "VACUUM", "LOCK"):
         if reader.at("("):
             reader.skip_enclosed()
@@ -195,7 +212,7 @@ def accepted(reader: Reader) -> statements.Statement:
                     break
                 found.append(reader.relation())
             relations = tuple(found)
-    if what not in ("ANALYZE", "ANALYSE", "VACUUM"):
+    if what not in ("ANALYZE", "ANALYSE", "VACUUM", "REFRESH"):
         reader.skip(len(reader.rest()))
     reader.end()
     return ast.Accepted(what, relations, reader.span)

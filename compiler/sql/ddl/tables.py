@@ -19,6 +19,7 @@ SERIALS: Final = {
     **dict.fromkeys(("bigserial", "serial8"), (t.BIGINT, "bigint")),
 }
 SEQUENCES: Final = {t.SMALLINT: "smallint", t.INTEGER: "integer", t.BIGINT: "bigint"}
+BY_CODE_POINT: Final = ("c", "posix", "ucs_basic", "c.utf-8")
 LIKE_PARTS: Final = (
     "DEFAULTS",
     "CONSTRAINTS",
@@ -137,7 +138,9 @@ class _Column:
                 assert isinstance(check, Check)
                 self.parts.constraints.append(replace(check, column=self.name))
             elif reader.take("COLLATE"):
-                reader.refuse("COLLATE")
+                if reader.done or reader.tokens[reader.place].text.lower() not in BY_CODE_POINT:
+                    reader.refuse("COLLATE", 'texts are compared by code point, as by COLLATE "C"')
+                reader.skip(1)
             elif reader.take("STORAGE") or reader.take("COMPRESSION"):
                 reader.name()
             else:
