@@ -37,16 +37,9 @@ CONDITIONS = (
     "exists (select 1 from s where s.k = r.h)",
 )
 HAVING = ("count(*) > 1", "sum(n) > 2", "max(t) is not null", "bool_or(b)", "count(distinct n) < 3")
-PAIRS = (
-    "corr",
-    "regr_slope",
-    "regr_r2",
-    "covar_pop",
-    "covar_samp",
-    "regr_count",
-    "regr_avgx",
-    "regr_intercept",
-)
+PAIRS = ("corr", "regr_slope", "regr_r2", "covar_pop", "covar_samp", "regr_count", "regr_intercept")
+TRUTHS = ("b", "n > 1", "t is null")
+FRACTIONS = ("percentile_cont(0.3)", "percentile_disc(0.3)")
 SOURCES = ("r", "r", "r left join s on s.k = r.h", "(select * from r order by n, id) r")
 
 
