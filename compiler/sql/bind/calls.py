@@ -17,7 +17,13 @@ from kpg.runtime.functions.sql_text import literal_text
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN, ColumnDef, Kind, Type
 
-DATED: Final = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+MOMENTS: Final = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
+ASSIGNED: Final = frozenset(
+    {(source, target) for source in MOMENTS for target in (*MOMENTS, Kind.TIME) if target is not source}
+    | {(source, Kind.INTERVAL) for source in (Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH, Kind.TIME)}
+    | {(Kind.INTERVAL, Kind.TIME), (Kind.JSON, Kind.JSONB), (Kind.JSONB, Kind.JSON)}
+) - {(Kind.DATE, Kind.TIME)}
+"""Values that are stored in a column of another kind without a CAST, beside numbers and texts."""
 
 
 def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> Scalar:
@@ -76,7 +82,11 @@ def stored(scalar: Scalar, column: ColumnDef) -> Scalar:
 def check_assignable(binding: Binding, source: Type, column: ColumnDef, node: exp.Expr) -> None:
     """Refuses to store a value of a kind that the column's type does not take without a CAST."""
     target = column.type
-    if source.kind in (target.kind, UNKNOWN.kind) or {source.kind, target.kind} <= DATED:
+    if source.parts and source.kind is target.kind and len(source.parts) == len(target.parts):
+        for part, wanted in zip(source.parts, target.parts, strict=True):
+            check_assignable(binding, part, replace(column, type=wanted), node)
+        return
+    if source.kind in (target.kind, UNKNOWN.kind) or (source.kind, target.kind) in ASSIGNED:
         return
     if not (source.is_numeric and target.is_numeric) and not (source.is_text and target.is_text):
         binding.wrong(f'column "{column.name}" is {target}, not {source}', node, "add a CAST")
