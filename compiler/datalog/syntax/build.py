@@ -300,6 +300,9 @@ class Builder:
             case "prefix", (operator, operand):
                 function = "neg" if operator == "-" else str(operator)
                 return ast.Call(function, (self._expression(operand),), span)
+            case "call", (name, _) if name == "__ITERATION__":
+                self._unsupported("__ITERATION__(), the number of a round,", node)
+                return ast.Underscore(span)
             case "call" | "extremum", (name, arguments):
                 return ast.Call(str(name), self._tuple(arguments), span)
             case "cast", (_, value, name) | (value, name):

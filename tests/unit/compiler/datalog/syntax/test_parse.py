@@ -254,3 +254,23 @@ def test_every_syntax_error_is_found_and_the_rest_is_kept() -> None:
 def test_a_hint_says_what_was_expected() -> None:
     _, diagnostics = read("p(1) p(2).")
     assert diagnostics.found[0].hint == 'expected "," or "." or ":-" or "<="'
+
+
+def test_annotations_say_nothing() -> None:
+    text = """@![file = "a.dl"]
+@[doc = "an edge ]", since(2)]
+.decl edge(from: number, @[unit([m])] to: number)
+@[rule] edge(1, 2).
+"""
+    statements, diagnostics = read(text)
+    assert not diagnostics.found
+    declaration, fact = statements
+    assert isinstance(declaration, ast.Declaration)
+    assert isinstance(fact, ast.Clause)
+    assert [one.name.text for one in declaration.attributes] == ["from", "to"]
+
+
+def test_rounds_have_no_numbers() -> None:
+    _, diagnostics = read("p(x, __ITERATION__()) :- p(x, _).")
+    (found,) = diagnostics.found
+    assert found.message == "__ITERATION__(), the number of a round, is not supported"
