@@ -102,7 +102,7 @@ def made(months: Fraction, days: Fraction, microseconds: Fraction) -> Interval:
 
 def parse(text: str, unit: str = "second") -> Interval:
     """The interval that a text means, numbers without a unit in ``unit``; ValueError if none."""
-    stripped = text.strip()
+    stripped = re.sub(r"([+-])\s+(?=[\d.])", r"\1", text.strip())
     if stripped[:1] in ("P", "p"):
         return _iso(stripped)
     months, days, micros = Fraction(0), Fraction(0), Fraction(0)

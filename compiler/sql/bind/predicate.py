@@ -157,3 +157,23 @@ def _like(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if args[0].type.is_padded:  # to a pattern the blanks matter
         args[0] = call(binding, "rpad", [args[0], Literal(args[0].type.precision, INTEGER)], node)
     return _negated_if(binding, call(binding, name, args, node), pattern)
+
+
+PATTERNS = (exp.Like, exp.ILike, exp.RegexpLike, exp.RegexpILike)
+
+
+def pattern_for_each(node: exp.Expr) -> exp.Expr | None:
+    """``a LIKE ANY (ARRAY[p, q])`` as ``a LIKE p OR a LIKE q``, of ALL with AND; None for what is no such."""
+    quantifier = node.args.get("expression") if isinstance(node, PATTERNS) else None
+    if not isinstance(quantifier, exp.Any | exp.All) or isinstance(node.parent, exp.Not):
+        return None
+    patterns = quantifier.this.unnest()
+    if not isinstance(patterns, exp.Array) or not patterns.expressions:
+        return None
+    tests = []
+    for pattern in patterns.expressions:
+        test = node.copy()
+        test.set("expression", pattern.copy())
+        tests.append(test)
+    combined = exp.or_(*tests) if isinstance(quantifier, exp.Any) else exp.and_(*tests)
+    return combined if len(tests) > 1 else tests[0]

@@ -21,7 +21,7 @@ from kpg.compiler.sql.bind.literals import (
     range_hint,
     shifted,
 )
-from kpg.compiler.sql.bind.predicate import bind_predicate
+from kpg.compiler.sql.bind.predicate import bind_predicate, pattern_for_each
 from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
@@ -128,6 +128,10 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return bind_expanded(binding, scope, node)
         case exp.Anonymous() if aggregate_of(node, binding.catalog.functions) is not None:
             return bind_aggregate(binding, scope, node)
+        case _ if (each := pattern_for_each(node)) is not None:
+            return binding.expression(scope, each)
+        case exp.Date(this=exp.Expr() as moment) if not node.args.get("expressions"):
+            return binding.expression(scope, exp.Cast(this=moment, to=exp.DataType.build("DATE")))
         case exp.Binary() if is_quantifier(node.args.get("expression")):
             return bind_quantified(binding, scope, node)
         case exp.Add() | exp.Sub():

@@ -36,6 +36,7 @@ select date_add(timestamptz '2021-10-31 00:00:00+00', interval '1 day'), date_su
 select to_timestamp(0), to_timestamp(1284352323), to_timestamp(1.5);
 select id from moment where extract(year from t) between 1999 and 2001 and d >= date '2000-01-01';
 select extract(year from t) y, count(*) from moment group by y;
+select id, date(t), date_trunc('month', t) + interval '1 month - 1 day' from moment;
 /* once */ select extract(hour from date '2001-01-01');
 /* once */ select extract(nonsense from timestamp '2001-01-01');
 /* once */ select date_trunc('nonsense', timestamp '2001-01-01');

@@ -25,6 +25,7 @@ select 'abc' ~ '[a-c]{3}', 'abc' ~ '[]a]', ']' ~ '[]a]', '-' ~ '[a-]', '^' ~ '[x
 select substring('XY1234Z', 'Y*([0-9]{1,3})'), substring('XY1234Z', 'Y*?([0-9]{1,3})'), regexp_substr('xyz', 'x*?'), regexp_replace('foobar', 'o+?', '-');
 select 'a' ~ 'a|', '' ~ '^$', 'abc' ~ '', 'ab' ~ 'a{1}b{0,1}', 'a{' ~ 'a\{', 'x*y' ~ 'x\*y', '(x)' ~ '\(x\)', 'a|b' ~ 'a\|b';
 select id from line where s ~ 'o{2}' or s ~* '^abc$';
+select id, s like any (array['a%', '%baz']), s ilike all (array['%b%', 'A%']), s ~ any (array['^a', 'z$']), s not like all (array['%a%', '%b%']) from line;
 /* once */ select 'abc' ~ '(';
 /* once */ select 'abc' ~ '[';
 /* once */ select 'abc' ~ 'a{2,1}';
