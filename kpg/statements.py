@@ -300,9 +300,7 @@ def _release(engine: Engine, name: str, statement: ast.Drop) -> None:
         return
     dropped = {engine.catalog.get(one).name for one in statement.names if one in engine.catalog}
     for link in engine.references.users(entry.name):
-        if link.table in dropped:
-            continue
-        if not statement.cascade:
+        if link.table not in dropped and not statement.cascade:
             raise ProgrammingError(
                 f'"{entry.name}" cannot be dropped: FOREIGN KEY {link.key.name} of {link.table} refers to it',
                 span=statement.span,
