@@ -22,6 +22,7 @@ from kpg.runtime.operators.windows.index import Index, Key, Shape
 from kpg.runtime.operators.windows.layout import laid_out
 from kpg.runtime.operators.windows.local import Calls, Change
 from kpg.runtime.operators.windows.partials import summaries_of
+from kpg.runtime.operators.windows.reach import stays_near
 from kpg.runtime.plan import WindowCall, is_local
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers
@@ -87,13 +88,20 @@ class Window(GroupReader):
             if index is None or len(part) > FEW:
                 plain.append(part)
             else:
-                parts += self._changed(index, part)
+                for some in self._together(part):
+                    parts += self._changed(self.indexes[_partition(part, self.group)], some)
         if plain:
             for part in plain:
                 self._keep(_partition(part, self.group), None)
             parts += self._reread(Updates.concat(plain))
         if parts:
             self.emit(Updates.concat(parts).consolidate())
+
+    def _together(self, updates: Updates) -> list[Updates]:
+        """The changes of a partition as far as they are to be seen together: all, or each by itself."""
+        if len(updates) == 1 or not all(map(stays_near, self.calls)):
+            return [updates]
+        return [updates.take(np.array([place], np.int64)) for place in range(len(updates))]
 
     def _reread(self, updates: Updates) -> list[Updates]:
         """The differences of these partitions, all of which are read; the large ones get an index."""

@@ -7,7 +7,7 @@ as what is carried is not what it was.
 
 from collections.abc import Callable, Sequence
 
-from kpg.runtime.functions import window_function
+from kpg.runtime.functions import Hierarchical, aggregate_named, window_function
 from kpg.runtime.functions.windowing import Answer
 from kpg.runtime.operators.windows.frames import limit_of
 from kpg.runtime.operators.windows.index import Index
@@ -25,6 +25,18 @@ def answer_of(call: WindowCall) -> Answer | None:
     """What the call tells if it is no aggregate."""
     function = window_function(call.function)
     return None if function is None else function.answer
+
+
+def stays_near(call: WindowCall) -> bool:
+    """Whether what a change does to the call's answers ends near it, but for new extreme values.
+
+    If not (row numbers, running totals), changes that make up for each other are best seen together.
+    """
+    answer, frame = answer_of(call), call.frame
+    if answer is not None:
+        return answer not in NUMBERING
+    closed = frame.start.edge is not PRECEDING and frame.end.edge is not FOLLOWING
+    return closed or isinstance(aggregate_named(call.function).maintenance, Hierarchical)
 
 
 def distance_of(call: WindowCall) -> int:

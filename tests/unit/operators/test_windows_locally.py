@@ -185,3 +185,26 @@ def test_which_calls_are_local() -> None:
     ]
     assert [one for one in local if not is_local(one)] == []
     assert [one for one in other if is_local(one)] == []
+
+
+@pytest.mark.parametrize(
+    ("call", "most"),
+    [
+        ("lag(v) over (order by x)", 8),
+        ("sum(v) over (order by x rows between 2 preceding and 2 following)", 20),
+        ("max(v) over (order by x)", 10),
+        ("rank() over (order by x)", 2 * 2000 + 8),
+    ],
+)
+def test_a_row_that_moves_is_computed_where_it_was_and_where_it_is(call: str, most: int) -> None:
+    db = kpg.connect()
+    db.sql("create table t (id int primary key, x int, v int)")
+    db.sql(f"insert into t select i, i, i % 10 from generate_series(1, {SIZE}) as g(i)")
+    db.sql(f"create materialized view w as select id, {call} c from t")
+    (window,) = (one for one in db._engine.executor._all_operators() if isinstance(one, Window))  # type: ignore[attr-defined]
+    db.sql("insert into t values (0, 100, 5)")
+    before = window.read_rows
+    db.sql("update t set x = 2100 where id = 0")
+    assert window.read_rows - before <= most
+    found = Counter(map(repr, db.view("w")))
+    assert found == Counter(map(repr, asked(db, f"select id, {call} c from t").fetchall()))
