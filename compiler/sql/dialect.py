@@ -20,6 +20,8 @@ from kpg.runtime.functions.tables import row_function_names
 
 FIELDS: Final = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 """What an INTERVAL's text may be said to be."""
+CONSTANTS: Final = frozenset((TokenType.NUMBER, TokenType.STRING))
+ENDING: Final = frozenset((TokenType.COMMA, TokenType.R_PAREN))
 JOIN_PARTS: Final = ("method", "side", "kind")
 
 
@@ -167,6 +169,16 @@ class Dialect(Postgres):
 
         def _warn_unsupported(self) -> None:
             """Commands that sqlglot does not parse are refused, so there is nothing to warn of."""
+
+        def _parse_expression(self) -> exp.Expr | None:
+            """A constant on its own, as in long lists of VALUES, is read at once."""
+            token, following = self._curr, self._next
+            known = token is not None and token.token_type in CONSTANTS
+            if known and following is not None and following.token_type in ENDING:
+                self._advance()
+                constant: exp.Expr | None = self.PRIMARY_PARSERS[token.token_type](self, token)
+                return constant
+            return super()._parse_expression()
 
         def _parse_join(
             self,
