@@ -155,7 +155,8 @@ def test_aggregates(db: Database, form: Any) -> None:
     assert rows(db, "select multiplied(x), longest(g), count(*) from t") == [(-4, "b", 3)]
     assert rows(db, "select g, multiplied(x) from t group by g") == [("a", -4), ("b", None)]
     assert rows(db, "select multiplied(x) filter (where x > 0), multiplied(distinct x) from t") == [(4, -4)]
-    db.sql("create materialized view v as select g, multiplied(x) as p, longest(g || x) as l from t group by g")
+    query = "select g, multiplied(x) as p, longest(g || x) as l from t group by g"
+    db.sql(f"create materialized view v as {query}")
     db.sql("insert into t values (4, 'a', 0, null, null), (5, 'b', 7, null, null), (6, 'b', 7, null, null)")
     assert sorted(db.view("v")) == [("a", 0, "a-1"), ("b", 49, "b7")]
     db.sql("delete from t where id in (4, 5)")
