@@ -3,9 +3,11 @@
 A load only appends to the table; its caller commits it, or rolls all of it back.
 """
 
+import csv
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,8 +69,23 @@ def copy_from(table: Table, statement: ast.CopyFrom) -> int:
             )
         chunks = files.read_parquet(statement.path, schema, table.dictionary)
     else:
-        chunks = files.read_csv(statement.path, schema, table.dictionary, csv_options(statement))
+        options = csv_options(statement)
+        if "header" not in dict(statement.options):
+            options = replace(options, header=_has_header(statement.path, schema, options))
+        chunks = files.read_csv(statement.path, schema, table.dictionary, options)
     return _append(table, (_placed(chunk, places, len(table.schema.columns)) for chunk in chunks), None)
+
+
+def _has_header(path: str, schema: Schema, options: files.CsvOptions) -> bool:
+    """Whether a file's first line has the names of columns; if it cannot be read as it is, it has."""
+    try:
+        first = files.expand(path, ".csv")[0]
+        with first.open(encoding="utf-8", newline="") as file:
+            row = next(csv.reader(file, delimiter=options.delimiter, quotechar=options.quote), [])
+    except (OSError, UnicodeDecodeError, csv.Error, OperationalError):
+        return True
+    known = {name.lower() for name in schema.names}
+    return not row or any(field.strip().lower() in known for field in row)
 
 
 def copy_to(data: pyarrow.Table, statement: ast.CopyTo) -> None:

@@ -11,7 +11,7 @@ from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.syntax import span_of, whole
 from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import DataError, ProgrammingError
-from kpg.runtime.functions import common_type, resolve
+from kpg.runtime.functions import castable, common_type, resolve
 from kpg.runtime.functions.spans import lengths
 from kpg.runtime.functions.sql_text import literal_text
 from kpg.runtime.scalar import Call, Literal, Scalar
@@ -87,6 +87,8 @@ def check_assignable(binding: Binding, source: Type, column: ColumnDef, node: ex
             check_assignable(binding, part, replace(column, type=wanted), node)
         return
     if source.kind in (target.kind, UNKNOWN.kind) or (source.kind, target.kind) in ASSIGNED:
+        return
+    if target == TEXT and castable(source, target):
         return
     if not (source.is_numeric and target.is_numeric) and not (source.is_text and target.is_text):
         binding.wrong(f'column "{column.name}" is {target}, not {source}', node, "add a CAST")

@@ -266,3 +266,21 @@ def test_copy_of_a_bad_file_changes_nothing(db: Database, tmp_path: Path) -> Non
     with pytest.raises(kpg.DataError, match=r"t\.csv, row 2, column a"):
         db.sql(f"COPY t FROM '{path}'")
     assert rows(db, "SELECT * FROM t") == []
+
+
+def test_copy_finds_out_whether_there_is_a_header(db: Database, tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    db.sql("CREATE TABLE t (a INT, b TEXT)")
+    for text in ("1,x\n2,y\n", "a,b\n3,x\n", "B,A\nz,4\n"):
+        file.write_text(text)
+        db.sql(f"COPY t FROM '{file}'")
+    assert rows(db, "SELECT a, b FROM t ORDER BY a") == [(1, "x"), (2, "y"), (3, "x"), (4, "z")]
+    db.sql(f"COPY t TO '{file}'; DELETE FROM t; COPY t FROM '{file}'")
+    assert rows(db, "SELECT count(*) FROM t") == [(4,)]
+
+
+def test_numbers_are_stored_as_text(db: Database) -> None:
+    db.sql("CREATE TABLE t (a TEXT, b VARCHAR(2)); INSERT INTO t (a) VALUES (1), (1.50), (DATE '2024-01-01')")
+    assert sorted(rows(db, "SELECT a FROM t")) == [("1",), ("1.50",), ("2024-01-01",)]
+    with pytest.raises(kpg.ProgrammingError, match=r'column "b" is VARCHAR\(2\), not INTEGER'):
+        db.sql("INSERT INTO t (b) VALUES (123)")
