@@ -295,7 +295,7 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     args = [binding.expression(scope, operand) for operand in operands]
     if isinstance(node, exp.DPipe):
         args = _as_texts(args)
-    if name in ("coalesce", "greatest", "least", "nullif"):
+    if args and name in ("coalesce", "greatest", "least", "nullif"):
         args = unified(binding, args, list(operands), f"arguments of {name.upper()}")
     if name == "age" and len(args) == 1:
         args = [bind_moment(binding, scope, node, DATE), *args]
