@@ -12,7 +12,9 @@ from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.heads import head_aggregate
 from kpg.runtime.errors import Span
+from kpg.runtime.functions import aggregate_named
 from kpg.runtime.records import dataclass
+from kpg.runtime.types import BIGINT, DOUBLE
 
 T = TypeVar("T")
 ITS: Final = re.compile(
@@ -163,6 +165,12 @@ def _nodes(node: Any) -> Iterator[Any]:
             yield from _nodes(getattr(node, one.name))
 
 
+def _leaves_whole_numbers(function: str) -> bool:
+    """Whether the aggregate of whole numbers is none: it is a mean."""
+    signature = aggregate_named(function).rule((BIGINT,))
+    return signature is not None and signature.result == DOUBLE
+
+
 def _combined(
     clause: ast.Clause, head: ast.Atom, rows: ast.Name, place: int, declaration: ast.Declaration
 ) -> ast.Clause:
@@ -173,7 +181,8 @@ def _combined(
     atom = ast.Atom(rows, tuple(names), span)
     value: ast.Expression = ast.Call(str(function), (names[place],), span)
     body: ast.Body = atom
-    if function == "mean" and WHOLE.fullmatch(declaration.attributes[place].type.name.text):
+    whole = WHOLE.fullmatch(declaration.attributes[place].type.name.text)
+    if whole and _leaves_whole_numbers(str(function)):
         keys = tuple(ast.Underscore(span) if one is names[place] else one for one in names)
         total = ast.Aggregate("sum", names[place], atom, span)
         number = ast.Aggregate("count", None, ast.Atom(rows, keys, span), span)
