@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kpg import modify, outside
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.parameters import Binder, Parameters, numbered
+from kpg.compiler.sql.parameters import Binder, Parameters, has_marks, numbered
 from kpg.compiler.sql.parse import parse
 from kpg.engine import Engine
 from kpg.planning import explain_export
@@ -89,7 +89,7 @@ class Database:
             by_position = parameters is not None and not hasattr(parameters, "keys")
             binder = Binder(() if parameters is None else parameters)
             parsed = parse(numbered(text) if by_position else text)
-            statements = [binder.bind(statement) for statement in parsed]
+            statements = [binder.bind(statement) for statement in parsed] if has_marks(text) else parsed
             binder.finish()
             _refuse_views_with_parameters(parsed, statements)
         return (self._handle(self._reading(statement, execute)) for statement in statements)

@@ -132,8 +132,9 @@ def _tables(tree: exp.Expr, source: str, known: Callable[[str], bool], attach: A
 def _mentions(
     tree: exp.Expr, source: str, known: Callable[[str], bool]
 ) -> Iterator[tuple[exp.Table, Mention]]:
-    common = {common.alias.lower() for common in tree.find_all(exp.CTE)}
-    for node in list(tree.find_all(exp.Table)):
+    tables = [node for node in tree.find_all(exp.Table) if not known(node.name) or node.args.get("db")]
+    common = {one.alias.lower() for one in tree.find_all(exp.CTE)} if tables else set[str]()
+    for node in tables:
         if node.args.get("db") is not None:
             continue
         what, span = node.this, span_of(node, source) or whole(source)

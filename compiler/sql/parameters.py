@@ -22,6 +22,11 @@ _TOKEN: Final = re.compile(
 )
 
 
+def has_marks(text: str) -> bool:
+    """Whether a text may have placeholders; most have none, and need not be searched."""
+    return "?" in text or "$" in text or ":" in text
+
+
 def numbered(text: str) -> str:
     """The text with ``$1``, ``$2``, ... in the place of each ``?`` that is not quoted or in a comment."""
     numbers = count(1)
