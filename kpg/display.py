@@ -12,7 +12,6 @@ from typing import Any, Final
 from kpg.result import Row, Rows
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import NUMERIC_KINDS, VALUE_KINDS, Kind, Type
-from kpg.runtime.values import codec_of
 
 MAX_ROWS: Final = 20
 """Rows of a table that are shown, the first and the last half of them: what fits on a screen."""
@@ -73,6 +72,8 @@ def _cell(type_: Type, value: Any) -> str:
     """A value by its type: what Python writes otherwise than Postgres, such as arrays, as Postgres."""
     if value is None or type_.kind not in VALUE_KINDS or type_.kind is Kind.NUMERIC:
         return cell(value)
+    from kpg.runtime.values import codec_of  # which imports numpy: help is shown without
+
     codec = codec_of(type_)
     return cell(codec.show(codec.from_python(value)))
 

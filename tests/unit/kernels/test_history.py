@@ -139,7 +139,7 @@ def test_keys_with_chains_commit_side_by_side() -> None:
     assert set(table.evaluate_threshold((5,), True).data[0].tolist()) == {key for (key,) in present}
 
 
-COMMON = {"BLOCK", "NULL", "ERROR", "FLIP", "LOW"}
+COMMON = {"BLOCK", "NULL", "ERROR", "FLIP", "LOW", "NAN_WORD"}
 
 
 def written(file: Path) -> set[str]:

@@ -72,7 +72,7 @@ def test_blanks_that_are_too_many_are_cut(db: Database) -> None:
     db.sql("CREATE TABLE t (v VARCHAR(3), c CHAR(3))")
     db.sql("INSERT INTO t VALUES ('ab   ', 'ab   '), ('abc   ', 'abc   '), ('ab ', NULL)")
     found = rows(db, "SELECT v || '|', c || '|' FROM t ORDER BY 1, 2")
-    assert found == [("ab |", "ab |"), ("ab |", None), ("abc|", "abc|")]
+    assert found == [("ab |", "ab|"), ("ab |", None), ("abc|", "abc|")]
 
 
 def test_failures_name_columns_or_values(db: Database) -> None:

@@ -70,7 +70,7 @@ def some_rows(order):
             "day": some([day + datetime.timedelta(days=int(n) % 999) for n in numbers], pa.date32()),
             "at": some(moments, pa.timestamp("us")),
             "at_ns": some(moments, pa.timestamp("ns")),
-            "few": some([("RAIL", "SHIP", "")[n % 3] for n in numbers.tolist()], pa.string()),
+            "few": some([("RAIL", "SHIP", "FOOT")[n % 3] for n in numbers.tolist()], pa.string()),
             "many": some(texts, pa.string_view()),
         }
     )
