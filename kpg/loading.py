@@ -3,7 +3,6 @@
 A load only appends to the table; its caller commits it, or rolls all of it back.
 """
 
-import csv
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -79,10 +78,8 @@ def copy_from(table: Table, statement: ast.CopyFrom) -> int:
 def _has_header(path: str, schema: Schema, options: files.CsvOptions) -> bool:
     """Whether a file's first line has the names of columns; if it cannot be read as it is, it has."""
     try:
-        first = files.expand(path, ".csv")[0]
-        with first.open(encoding="utf-8", newline="") as file:
-            row = next(csv.reader(file, delimiter=options.delimiter, quotechar=options.quote), [])
-    except (OSError, UnicodeDecodeError, csv.Error, OperationalError):
+        row = files.csv_names(files.expand(path, ".csv")[0], schema, replace(options, header=True))
+    except OperationalError:
         return True
     known = {name.lower() for name in schema.names}
     return not row or any(field.strip().lower() in known for field in row)

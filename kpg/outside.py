@@ -127,6 +127,6 @@ def _of_caller(name: str) -> Any:
     found = frame.f_locals.get(name, frame.f_globals.get(name))
     if found is None:
         return None
-    from kpg.runtime.convert.infer import is_frame
+    from kpg.runtime.convert.arrow import is_frame
 
     return found if is_frame(found) else None

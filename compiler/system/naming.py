@@ -58,16 +58,6 @@ def element_of(type_: Type) -> Type:
     return found if isinstance(found, Type) else Type(Kind.VARCHAR)
 
 
-def type_text(type_: Type) -> str:
-    """A type as ``format_type`` writes it."""
-    name = type_facts(type_)[0]
-    if type_.kind.value in ("DECIMAL", "NUMERIC") and type_.precision:
-        return f"numeric({type_.precision},{type_.scale})"
-    if type_.is_text and type_.precision:
-        return f"{name}({type_.precision})"
-    return name
-
-
 def modifier(type_: Type) -> int:
     """What Postgres keeps of a type's length, or precision and scale; -1 for nothing."""
     if type_.kind.value in ("DECIMAL", "NUMERIC") and type_.precision:

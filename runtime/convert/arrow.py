@@ -127,20 +127,37 @@ def decode(words: Words, names: Sequence[str], types: Sequence[Type], dictionary
     return pa.Table.from_arrays(arrays, names=list(names))
 
 
+def is_frame(data: object) -> bool:
+    """Whether an object is columns with names: an Arrow table, a data frame, or what streams as one."""
+    return hasattr(data, "__arrow_c_stream__") or _is_pandas(data)
+
+
+def _is_pandas(data: object) -> bool:
+    return type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns")
+
+
+def frame_table(data: Any) -> "pa.Table | None":
+    """A frame as an Arrow table; None for what :func:`is_frame` says is none."""
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    if _is_pandas(data):
+        return pa.Table.from_pandas(data, preserve_index=False)
+    return pa.RecordBatchReader.from_stream(data).read_all() if is_frame(data) else None
+
+
 def from_any(data: Any, schema: Schema, dictionary: Dictionary) -> Words:
     """The words ``int64[ncols, n]`` of rows in any shape that Python users have them.
 
     An Arrow table, batch or reader, a pandas or polars data frame, anything with the Arrow C stream
     protocol, a dict of columns, a list of tuples or a list of dicts. Raises InterfaceError for anything else.
     """
-    if isinstance(data, (pa.Table, pa.RecordBatch)):
-        return encode(data, schema, dictionary)
-    if isinstance(data, pa.RecordBatchReader):
-        return encode(data.read_all(), schema, dictionary)
-    if type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns"):
-        return encode(pa.Table.from_pandas(data, preserve_index=False), schema, dictionary)
-    if hasattr(data, "__arrow_c_stream__"):
-        return encode(pa.RecordBatchReader.from_stream(data).read_all(), schema, dictionary)
+    table = frame_table(data)
+    if table is not None:
+        return encode(table, schema, dictionary)
     if isinstance(data, Mapping):
         return _encode_columns(data, schema, dictionary)
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):

@@ -157,13 +157,17 @@ def read_csv(
 def _csv_types(files: Sequence[Path], schema: Schema, options: CsvOptions) -> dict[str, Type]:
     """The type of each column by its lower-case name; raises if some file's columns are not the schema's."""
     for path in files:
-        names = _csv_names(path, schema, options)
+        names = csv_names(path, schema, options)
         found = pa.schema([(name, pa.null()) for name in names])
         resolve(found, schema, Origin(str(path)))
     return {column.name.lower(): column.type for column in schema.columns}
 
 
-def _csv_names(path: Path, schema: Schema, options: CsvOptions) -> list[str]:
+def csv_names(path: Path, schema: Schema, options: CsvOptions) -> list[str]:
+    """The names in a file's header, or, if the options say that it has none, the schema's.
+
+    Raises OperationalError for a file that cannot be read as CSV.
+    """
     if not options.header:
         return list(schema.names)
     try:
@@ -178,7 +182,7 @@ def _csv_names(path: Path, schema: Schema, options: CsvOptions) -> list[str]:
 
 def _csv_batches(path: Path, schema: Schema, options: CsvOptions) -> Iterator[pa.RecordBatch]:
     """The fields of a CSV file as strings."""
-    names = _csv_names(path, schema, options)
+    names = csv_names(path, schema, options)
     read = pyarrow.csv.ReadOptions(
         column_names=names,
         skip_rows=options.skip + int(options.header),

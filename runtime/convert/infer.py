@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kpg.runtime.convert.arrow import frame_table
 from kpg.runtime.convert.encoding import is_text
 from kpg.runtime.convert.files import expand, parquet_schema
 from kpg.runtime.errors import InterfaceError, NotSupportedError
@@ -102,25 +103,15 @@ def parquet_columns(source: str | Path) -> Schema:
     return schema_of(parquet_schema(first), str(first))
 
 
-def is_frame(data: object) -> bool:
-    """Whether an object is columns with names: an Arrow table, a data frame, or what streams as one."""
-    return hasattr(data, "__arrow_c_stream__") or (
-        type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns")
-    )
-
-
 def table_of(data: Any) -> pa.Table:
     """Data in memory as an Arrow table: a frame, a dict of columns, or a list of dicts.
 
     Raises InterfaceError for anything else, and for columns whose values are of different types.
     """
     try:
-        if isinstance(data, pa.Table):
-            return data
-        if type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns"):
-            return pa.Table.from_pandas(data, preserve_index=False)
-        if hasattr(data, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data).read_all()
+        table = frame_table(data)
+        if table is not None:
+            return table
         if isinstance(data, Mapping):
             return pa.table(dict(data))
         if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):

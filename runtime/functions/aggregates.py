@@ -160,7 +160,7 @@ for _name, _finish in (("$sum", algorithms.numeric_total), ("$avg", algorithms.n
             "The exact sum or mean of NUMERICs.",
             {},
             _numeric,
-            algorithms.over_numerics(_finish),
+            algorithms.over_numerics(algorithms.NumericTotal, _finish),
             Folded(),
         )
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import field
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 from kpg.runtime.functions import numerics
 from kpg.runtime.functions.aggregation import AccumulatorKind, Algorithm, Types, Value
@@ -167,13 +168,13 @@ def over_intervals(*, mean: bool) -> Callable[[Types], Algorithm]:
     return lambda types: algorithm
 
 
-def over_numerics(finish: Callable[[NumericTotal], Value]) -> Callable[[Types], Algorithm]:
-    """What is computed of the sum and the number of NUMERICs."""
+def over_numerics(total: type[Any], finish: Callable[[Any], Value]) -> Callable[[Types], Algorithm]:
+    """What is computed of NUMERICs by a class such as :class:`NumericTotal`, which adds them up."""
     algorithm = Algorithm(
-        initialize=NumericTotal,
+        initialize=total,
         add=lambda state, operands, times: state.add(operands[0], times),
         subtract=lambda state, operands, times: state.add(operands[0], -times),
-        merge=NumericTotal.merge,
+        merge=total.merge,
         finish=lambda state: finish(state) if state.count else None,
     )
     return lambda types: algorithm

@@ -203,7 +203,6 @@ def _interval(
     return made(Fraction(years * 12 + months), Fraction(weeks * 7 + days), Fraction(micros))
 
 
-INTERVAL_PARTS: Final = ("years", "months", "weeks", "days", "hours", "mins", "secs")
 _PART_TYPES = (*(INTEGER,) * 6, DOUBLE)
 _define(
     "make_interval",

@@ -6,6 +6,7 @@ from itertools import product
 
 from kpg.runtime.functions import numerics
 from kpg.runtime.functions.aggregation import AggregateFunction, Algorithm, Folded, Types, register
+from kpg.runtime.functions.algorithms import over_numerics
 from kpg.runtime.functions.registry import Signature
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import NUMERIC, Kind
@@ -61,14 +62,7 @@ def _of_numerics(*, sample: bool, root: bool) -> Callable[[Types], Algorithm]:
         context.prec = max(variance.adjusted() // 2 + 1, 0) + places + 3
         return rounded(context.sqrt(variance), places)
 
-    algorithm = Algorithm(
-        initialize=NumericMoments,
-        add=lambda state, operands, times: state.add(operands[0], times),
-        subtract=lambda state, operands, times: state.add(operands[0], -times),
-        merge=NumericMoments.merge,
-        finish=lambda state: finish(state) if state.count else None,
-    )
-    return lambda types: algorithm
+    return over_numerics(NumericMoments, finish)
 
 
 def _numeric(types: Types) -> Signature | None:

@@ -70,13 +70,6 @@ def _minus(x: Scalar) -> Scalar:
     return Call("sub", (Literal(0, BIGINT), x), BIGINT)
 
 
-def as_interval(x: Scalar) -> Scalar:
-    """Months only, or a time between two moments, as an INTERVAL."""
-    if x.type.kind is Kind.INTERVAL_MONTH:
-        return Call("$of_months", (x,), INTERVAL)
-    return Call("$of_microseconds", (x,), INTERVAL) if x.type.kind is Kind.INTERVAL_DAY else x
-
-
 def _moved(call: Call) -> Scalar:
     """A moment plus or minus an interval."""
     moment, interval = call.args

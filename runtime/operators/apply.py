@@ -1,7 +1,7 @@
 """``user.Apply``: a user's function over every row, by columns or one row at a time."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import MAX_WORD
 
 Words = NDArray[np.int64]
+Result = TypeVar("Result")
 ROWS_BETWEEN_POLLS = 256
 """Calls of a user's function between looks for Ctrl-C, which shall not show in what a row costs."""
 
@@ -153,6 +154,20 @@ def failure(name: str, where: str, error: Exception) -> DataError:
     )
 
 
+def applied(apply: Callable[[Updates], Result], parts: Iterable[Updates]) -> Iterator[Result]:
+    """What becomes of each part; parts that fail are tried again together, without what cancels out."""
+    failed = []
+    for updates in parts:
+        try:
+            result = apply(updates)
+        except DataError:
+            failed.append(updates)
+        else:
+            yield result
+    if failed:
+        yield apply(Updates.concat(failed).consolidate())
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class Apply(Stateless):
     """The function over every update. A row that came and went in one step may fail: it is not there."""
@@ -160,21 +175,10 @@ class Apply(Stateless):
     caller: Caller
 
     def flush(self) -> None:
-        for result in self._all(self.take()):
+        for result in applied(self.caller.apply, self.take()):
             self.emit(result)
 
     def snapshot(self) -> Iterator[Updates]:
-        yield from self._all(self.inputs[0].snapshot())
-
-    def _all(self, parts: Iterable[Updates]) -> Iterator[Updates]:
-        failed = []
-        for updates in parts:
-            try:
-                result = self.caller.apply(updates)
-            except DataError:
-                failed.append(updates)
-            else:
-                if len(result):
-                    yield result
-        if failed:
-            yield self.caller.apply(Updates.concat(failed).consolidate())
+        for result in applied(self.caller.apply, self.inputs[0].snapshot()):
+            if len(result):
+                yield result

@@ -11,6 +11,7 @@ from kpg.runtime.errors import DataError
 from kpg.runtime.functions.sql_text import literal_text
 from kpg.runtime.functions.tables import Expansion, Listing, Series, row_maker
 from kpg.runtime.mfp.memo import value_of, words_of
+from kpg.runtime.operators.apply import applied
 from kpg.runtime.operators.linear import Stateless
 from kpg.runtime.plan import Expand as Node
 from kpg.runtime.records import dataclass
@@ -188,18 +189,7 @@ class Expand(Stateless):
         yield from self._all(self.inputs[0].snapshot())
 
     def _all(self, parts: Iterable[Updates]) -> Iterator[Updates]:
-        failed = []
-        for updates in parts:
-            try:
-                results = self.expander.apply(updates)
-            except DataError:
-                failed.append(updates)
-            else:
-                yield from self._polled(results)
-        if failed:
-            yield from self._polled(self.expander.apply(Updates.concat(failed).consolidate()))
-
-    def _polled(self, results: Iterator[Updates]) -> Iterator[Updates]:
-        for result in results:
-            self.poll()
-            yield result
+        for results in applied(self.expander.apply, parts):
+            for result in results:
+                self.poll()
+                yield result

@@ -1,5 +1,6 @@
 """ALTER TABLE, VIEW and INDEX: their actions."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from kpg.compiler.constraints import Check, ForeignKey
@@ -79,7 +80,15 @@ def _other(reader: Reader) -> ast.Action:
     for words, construct in REFUSED.items():
         if reader.at(*words.split()):
             reader.refuse(construct)
-    for words in NOTHING:
+    nothing = _nothing(reader, NOTHING)
+    if nothing is not None:
+        return nothing
+    reader.unexpected("an action such as ADD COLUMN")
+
+
+def _nothing(reader: Reader, every: Iterable[str]) -> ast.Nothing | None:
+    """The action that begins with one of these words, which are taken and have no effect."""
+    for words in every:
         if reader.take(*words.split()):
             while not reader.done and not reader.at(","):
                 if reader.at("("):
@@ -87,7 +96,7 @@ def _other(reader: Reader) -> ast.Action:
                 else:
                     reader.skip(1)
             return ast.Nothing(words)
-    reader.unexpected("an action such as ADD COLUMN")
+    return None
 
 
 def _cascade(reader: Reader) -> bool:
@@ -137,12 +146,7 @@ def _alter_column(reader: Reader) -> ast.Action:
         return ast.SetRule(name, "identity", kind, created("", given, "bigint", reader.span))
     if reader.take("SET", "GENERATED"):
         return ast.SetRule(name, "identity", reader.choice("ALWAYS", "BY DEFAULT"))
-    for words in ("SET STATISTICS", "SET STORAGE", "SET COMPRESSION", "SET", "RESET"):
-        if reader.take(*words.split()):
-            while not reader.done and not reader.at(","):
-                if reader.at("("):
-                    reader.skip_enclosed()
-                else:
-                    reader.skip(1)
-            return ast.Nothing(words)
+    nothing = _nothing(reader, ("SET STATISTICS", "SET STORAGE", "SET COMPRESSION", "SET", "RESET"))
+    if nothing is not None:
+        return nothing
     reader.unexpected("TYPE, SET or DROP")

@@ -16,7 +16,6 @@ from kpg.runtime.scalar import Literal
 from kpg.runtime.types import NULL
 
 NUMBERING = (Answer.ROW_NUMBER, Answer.RANK, Answer.DENSE_RANK)
-SHARES = (Answer.PERCENT_RANK, Answer.CUME_DIST, Answer.NTILE)
 PEERS = (Exclude.GROUP, Exclude.TIES)
 PRECEDING, FOLLOWING = Edge.UNBOUNDED_PRECEDING, Edge.UNBOUNDED_FOLLOWING
 
