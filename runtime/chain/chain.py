@@ -7,7 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.chain.links import Links, fill
+from kpg.runtime.chain.links import Links
+from kpg.runtime.chain.replaced import fill
 from kpg.runtime.data.table import Change
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.step import Step
@@ -19,6 +20,7 @@ from kpg.runtime.mfp.memo import Memo
 from kpg.runtime.mfp.segment import Machine
 from kpg.runtime.native.load import call
 from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.rangejoin import RangeJoin
 from kpg.runtime.operators.reduce import Grouped
 from kpg.runtime.operators.source import Source
 from kpg.runtime.operators.topk import TopK
@@ -162,6 +164,8 @@ class Chain:
             elif isinstance(operator, TopK):
                 operator.walked(added)
                 operator.maintain()
+            elif isinstance(operator, RangeJoin) and verdict:
+                operator.followed()
 
     def settle(self, step: Step) -> None:
         """Tell operators what links have done for them, so that it can be taken back; push what is heard."""
@@ -176,6 +180,8 @@ class Chain:
                 operator.appended(verdict, count, added)
             elif isinstance(operator, TopK):
                 operator.walked(added)
+            elif isinstance(operator, RangeJoin) and verdict:
+                operator.followed()
         self._tell(step)
 
     def _tell(self, step: Step) -> None:

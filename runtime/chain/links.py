@@ -10,9 +10,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.chain.replaced import NONE, Refreshed, Traced, fill
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.kernels import arguments as slot
-from kpg.runtime.kernels import collect, groups, head, layout, meet, sort, tail, vm
+from kpg.runtime.kernels import collect, groups, head, meet, ranges, sort, tail, vm
 from kpg.runtime.kernels import links as tables
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.mfp.segment import Machine
@@ -20,106 +21,24 @@ from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.corners import ONCE
 from kpg.runtime.operators.join import Join, JoinPath, Stage
 from kpg.runtime.operators.linear import Concat, Linear, Negate
+from kpg.runtime.operators.rangejoin import RangeJoin
 from kpg.runtime.operators.reduce import Distinct, Reduce
 from kpg.runtime.operators.source import Source
 from kpg.runtime.operators.topk import TopK
 from kpg.runtime.records import dataclass
-from kpg.runtime.state.groups import GroupTable
-from kpg.runtime.trace.batch import Sought
 from kpg.runtime.trace.collect import UNLIMITED
 from kpg.runtime.trace.lookup import Order
 from kpg.runtime.trace.meeting import EACH
-from kpg.runtime.trace.recent import Place
 from kpg.runtime.trace.spine import Spine
 
 Words = NDArray[np.int64]
 
-NONE: Final = np.zeros(1, np.int64)
-"""Where nothing is read or written."""
-
-
-@dataclass(slots=True, eq=False)
-class Traced:
-    """A trace that links append to or look keys up in."""
-
-    spine: Spine
-    templates: list[Words] = field(default_factory=list)
-    """Of the slots of links that look keys up."""
-    appends: int = -1
-    """The link that appends to it, behind the one that tidies; -1 if none does."""
-    appending: Words = field(default_factory=lambda: NONE)
-    """The template of its slots."""
-    arrange: Arrange | None = None
-    """The operator that these links are of."""
-    place: Words = field(default_factory=lambda: np.zeros(tables.PLACE_FIELDS, np.int64))
-    """Where updates go, as links have it."""
-    tops: list[tuple[Words, Words]] = field(default_factory=list)
-    """What links that read groups know, and the templates of their slots."""
-    layers: Words = field(default_factory=lambda: NONE)
-    """What these have of the batches and the tail, ``int64[batches + 1, BEGINNING]``."""
-    version: int = -1
-    """Of the spine as links know it; -1 if they are to be brought up to date in any case."""
-    sought: Sought | None = None
-    """Kept, for links have its address."""
-
-    def renew(self, table: Words) -> None:
-        """Bring the links, rows of ``table``, up to date with a trace that has changed."""
-        spine = self.spine
-        if self.templates:
-            sought = self.sought = spine.sought()
-            for template in self.templates:
-                fill(template, slot.MEET_LAYERS, sought.addresses)
-        recent = spine.recent
-        if self.appends >= 0:
-            # Whether a step is small enough, and whether there is room, links find out by themselves.
-            place = spine.place(1)
-            there = place is Place.HEAD
-            if place is Place.TAIL:
-                # A chain of rounds adds up what they have done, for which there is one place: the head.
-                there = recent.tail is not None and spine.depth == 1
-            fits = there and not recent.is_mixed
-            if recent.tail is not None:
-                fill(self.appending, slot.APPENDING_TAIL, recent.tail.description)
-                self.appending[slot.APPENDING_SPARE] = recent.tail.spare.ctypes.data
-            self.place[tables.PLACE_GOES_TO] = tables.TO_TAIL if place is Place.TAIL else tables.TO_HEAD
-            assert self.arrange is not None
-            self.place[tables.PLACE_BOUND] = self.arrange.bound
-            table[self.appends - 1 : self.appends + 1, tables.LINK_SKIPPED] = not fits
-        if self.tops and recent.tail is not None:
-            batches = spine.batches_in_order.descriptions
-            self.layers = np.concatenate((batches, np.zeros((1, layout.BEGINNING), np.int64)))
-            for known, template in self.tops:
-                known[tables.TOP_TAIL] = recent.tail.address
-                known[tables.TOP_LAST] = self.layers[-1:].ctypes.data
-                fill(template, slot.DIFFERENCES_LAYERS, self.layers)
-        self.version = spine.version
-
-
-@dataclass(slots=True, eq=False)
-class Refreshed:
-    """A group table and the template of the slots of the link that refreshes it."""
-
-    table: GroupTable
-    template: Words
-    version: int = -1
-
-    def renew(self) -> None:
-        """Bring the template up to date with arrays that were replaced."""
-        table, template = self.table, self.template
-        fill(template, slot.REFRESH_SPEC, table.spec)
-        fill(template, slot.REFRESH_SLOTS, table.slots)
-        fill(template, slot.REFRESH_ROWS, table.table)
-        fill(template, slot.REFRESH_FREE, table.free)
-        fill(template, slot.REFRESH_TOUCHED, table.touched)
-        fill(template, slot.REFRESH_OLD, table.old)
-        fill(template, slot.REFRESH_STATE, table.state)
-        self.version = table.version
-
-
-def fill(template: Words, at: int, array: NDArray[Any]) -> None:
-    """Let the slots from ``at`` on be an array's, which the caller keeps."""
-    template[at] = array.ctypes.data
-    template[at + 1 : at + 1 + array.ndim] = array.shape
+COMPARISONS: Final = {
+    "<": ranges.LESS,
+    "<=": ranges.LESS_EQUAL,
+    ">": ranges.GREATER,
+    ">=": ranges.GREATER_EQUAL,
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -220,6 +139,8 @@ def can(operator: Operator) -> bool:
             return all(simple(path.mfp) and all(simple(stage.mfp) for stage in path.stages) for path in paths)
         case TopK(exact=exact):
             return exact is None
+        case RangeJoin(key=key, left_mfp=mfp):
+            return key == 0 and simple(mfp)
         case _:
             return True
 
@@ -312,9 +233,9 @@ def link_top_k(links: Links, operator: TopK) -> None:
     traced, template = links.trace(operator.arrangement.spine), links.template()
     known = np.zeros(tables.TOP_FIELDS, np.int64)
     known[tables.TOP_HEADS] = address_of(collect.heads)
-    known[tables.TOP_PLACE] = links.address(traced.place)
+    known[tables.READ_PLACE] = links.address(traced.place)
     known[tables.TOP_GROUP] = operator.group
-    traced.tops.append((known, template))
+    traced.read.append((known, template, slot.DIFFERENCES_LAYERS))
     known[tables.TOP_WIDTH], known[tables.TOP_SKIP] = operator.width, operator.offset
     known[tables.TOP_LIMIT] = UNLIMITED if operator.limit is None else operator.limit
     fill(template, slot.DIFFERENCES_OFFSETS, links.keep(ONCE.offsets))
@@ -351,8 +272,23 @@ def link_stage(links: Links, stage: Stage, through: bool, source: int, target: i
     template[slot.MEET_ORDERED] = int(meeting.leading)
     template[slot.MATCHES_EACH], template[slot.MATCHES_WIDTH] = EACH, meeting.width
     spine.recent.head.serve(meeting.key)
-    links.trace(spine).templates.append(template)
+    links.trace(spine).templates.append((template, slot.MEET_LAYERS))
     links.link(tables.MEETING, source, target, kernel=meet.meet, slots=template)
+
+
+def link_range_join(links: Links, operator: RangeJoin) -> None:
+    """One link for the rows that satisfy more thresholds or fewer, and one for what is made of them."""
+    left, right = links.trace(operator.left.spine), links.trace(operator.right.spine)
+    rows, thresholds = links.inputs[operator]
+    template, found = links.template(), links.new_stream()
+    known = np.zeros(tables.RANGE_FIELDS, np.int64)
+    known[tables.READ_PLACE], known[tables.RANGE_THRESHOLDS] = links.address(left.place), thresholds
+    left.read.append((known, template, slot.FOLLOW_LAYERS))
+    right.templates.append((template, slot.FOLLOW_THRESHOLDS))
+    template[slot.FOLLOW_COMPARISON] = COMPARISONS[operator.comparison]
+    template[slot.FOLLOWING_WIDTH] = operator.left.width + 1
+    links.link(tables.RANGING, rows, found, kernel=ranges.follow, slots=template, extra=links.address(known))
+    link_mfp(links, operator.left_mfp, operator.left.width, found, links.stream(operator))
 
 
 def link_reduce(links: Links, operator: Reduce | Distinct) -> None:
@@ -376,5 +312,6 @@ MAKERS: Final[dict[type[Operator], Callable[[Links, Any], None]]] = {
     Reduce: link_reduce,
     Distinct: link_reduce,
     TopK: link_top_k,
+    RangeJoin: link_range_join,
 }
 """How links are made of operators of each class."""

@@ -41,6 +41,7 @@ CALLED: Final = (
     "sort.consolidate",
     "collect.heads",
     "collect.differences",
+    "ranges.follow",
 )
 """The kernels of chains, and those that links call."""
 

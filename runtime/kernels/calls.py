@@ -24,6 +24,13 @@ from kpg.runtime.kernels.arguments import (
     DIFFERENCES_OUT,
     DIFFERENCES_PREFIX,
     DIFFERENCES_READING,
+    FOLLOW_EPOCH,
+    FOLLOW_LEFT,
+    FOLLOW_LEFT_DIFF,
+    FOLLOW_OUT,
+    FOLLOW_RIGHT,
+    FOLLOW_RIGHT_DIFF,
+    FOLLOWING_WIDTH,
     HEADS_DATA,
     HEADS_OUT,
     INSERT_SPARE,
@@ -94,6 +101,10 @@ from kpg.runtime.kernels.links import (
     NARROW,
     PLACE_BOUND,
     PLACE_GOES_TO,
+    RANGE_THRESHOLDS,
+    READ_LAST,
+    READ_PLACE,
+    READ_TAIL,
     SMALL_FOR_TAIL,
     SMALL_STEP,
     STEPS_IN_TAIL,
@@ -106,15 +117,13 @@ from kpg.runtime.kernels.links import (
     TO_TAIL,
     TOP_GROUP,
     TOP_HEADS,
-    TOP_LAST,
     TOP_LIMIT,
-    TOP_PLACE,
     TOP_SKIP,
-    TOP_TAIL,
     TOP_WIDTH,
 )
 from kpg.runtime.kernels.meet import DIFFS as COUNTS
 from kpg.runtime.kernels.meet import FULL, ONE_TIME, TIMES
+from kpg.runtime.kernels.ranges import REFUSED
 from kpg.runtime.kernels.streams import pack_columns, put, reserve
 
 Words = NDArray[np.int64]
@@ -319,6 +328,17 @@ def append(link: Words, streams: Table, state: Words, slots: Words, change: Word
 
 
 @device
+def look_at_tail(extra: int) -> bool:
+    """Let the last of the layers, of a link that reads in order, be the tail as it is, if it is in use."""
+    tail = load(extra, READ_TAIL)
+    if tail == 0 or load(load(extra, READ_PLACE), PLACE_GOES_TO) != TO_TAIL:
+        return False
+    for i in range(BEGINNING):
+        save(load(extra, READ_LAST), i, load(tail, i))
+    return True
+
+
+@device
 def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) -> int:
     """``collect.differences``: what the change of some groups, of sorted rows, makes of their first rows.
 
@@ -326,7 +346,7 @@ def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) 
     """
     stream = streams[link[LINK_INPUT]]
     rows, extra = stream[STREAM_ROWS], link[LINK_EXTRA]
-    if load(load(extra, TOP_PLACE), PLACE_GOES_TO) != TO_TAIL or stream[STREAM_ORDERED] == 0:
+    if stream[STREAM_ORDERED] == 0 or not look_at_tail(extra):
         return FAILED
     group = load(extra, TOP_GROUP)
     width = load(extra, TOP_WIDTH)
@@ -354,8 +374,6 @@ def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) 
     save(reading, SKIP, load(extra, TOP_SKIP))
     save(reading, LIMIT, load(extra, TOP_LIMIT))
     save(reading, LAYERS_DEPTH, 1)
-    for i in range(BEGINNING):
-        save(load(extra, TOP_LAST), i, load(load(extra, TOP_TAIL), i))
     copy_template(link[LINK_SLOTS], slots)
     set_table(slots, DIFFERENCES_PREFIX, prefix, group, tasks)
     set_words(slots, DIFFERENCES_GROUPS, numbers, tasks)
@@ -369,6 +387,48 @@ def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) 
     pack_columns(memory, width + 1, room, found)
     state[CHAIN_FREE] = memory + 8 * (width + 1) * found
     put(streams, link[LINK_OUTPUT], memory, width, found, memory + 8 * width * found, found)
+    return DONE
+
+
+@device
+def follow(link: Words, streams: Table, state: Words, slots: Words, change: Words) -> int:
+    """``ranges.follow``: what a change of rows, and one of thresholds, makes of the rows that satisfy them.
+
+    Fills in CHANGE_VERDICT.
+    """
+    extra = link[LINK_EXTRA]
+    left, right = streams[link[LINK_INPUT]], streams[load(extra, RANGE_THRESHOLDS)]
+    rows, moved = left[STREAM_ROWS], right[STREAM_ROWS]
+    if moved > 0:
+        if not look_at_tail(extra):
+            return FAILED
+    columns = load(link[LINK_SLOTS], FOLLOWING_WIDTH)
+    room = rows + LEAST_ROOM
+    found = -1
+    memory = 0
+    while found < 0:
+        memory = reserve(state, columns * room)
+        if memory == 0:
+            return NARROW
+        copy_template(link[LINK_SLOTS], slots)
+        slots[FOLLOW_EPOCH] = load(state[CHAIN_TIME], 0)
+        set_table(slots, FOLLOW_LEFT, left[STREAM_DATA], columns - 1, rows)
+        set_words(slots, FOLLOW_LEFT_DIFF, left[STREAM_DIFF], left[STREAM_DIFFS])
+        set_table(slots, FOLLOW_RIGHT, right[STREAM_DATA], right[STREAM_WIDTH], moved)
+        set_words(slots, FOLLOW_RIGHT_DIFF, right[STREAM_DIFF], right[STREAM_DIFFS])
+        set_table(slots, FOLLOW_OUT, memory, columns, room)
+        if invoke(link[LINK_FUNCTION], slots.ctypes.data) != 0:
+            return FAILED
+        found = slots[0]
+        if found == REFUSED or found < -1 - MOST_ROOM:
+            return FAILED
+        if found < 0:
+            room = -1 - found
+    change[CHANGE_VERDICT] = int(moved > 0)
+    pack_columns(memory, columns, room, found)
+    state[CHAIN_FREE] = memory + 8 * columns * found
+    diff = memory + 8 * (columns - 1) * found
+    put(streams, link[LINK_OUTPUT], memory, columns - 1, found, diff, found)
     return DONE
 
 

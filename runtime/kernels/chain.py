@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device, invoke_intrinsic, kernel, load_intrinsic
-from kpg.runtime.kernels.calls import append, meet, refresh, run_program, tidy, top
+from kpg.runtime.kernels.calls import append, follow, meet, refresh, run_program, tidy, top
 from kpg.runtime.kernels.links import (
     APPENDING,
     CHAIN_CARRIES,
@@ -38,6 +38,7 @@ from kpg.runtime.kernels.links import (
     LEAVES,
     LEAVING,
     LINK_EPOCH,
+    LINK_EXTRA,
     LINK_HEARD,
     LINK_INPUT,
     LINK_KIND,
@@ -55,6 +56,8 @@ from kpg.runtime.kernels.links import (
     NEGATING,
     NOBODY,
     OWES,
+    RANGE_THRESHOLDS,
+    RANGING,
     READING_TOP,
     REFRESHING,
     RUNNING,
@@ -95,12 +98,22 @@ def run_link(link: Words, streams: Table, state: Words, slots: Words, change: Wo
         return refresh(link, streams, state, slots)
     if kind == READING_TOP:
         return top(link, streams, state, slots, change)
+    if kind == RANGING:
+        return follow(link, streams, state, slots, change)
     if kind == EVALUATING:
         return evaluate(link, streams, state, slots, change)
     if kind == LEAVING:
         return leave(link, streams)
     streams[link[LINK_OUTPUT]] = streams[link[LINK_INPUT]]
     return DONE
+
+
+@device
+def is_fed(link: Words, streams: Table) -> bool:
+    """Whether there may be something for a link to do."""
+    if link[LINK_KIND] == GATHERING or streams[link[LINK_INPUT], STREAM_ROWS] > 0:
+        return True
+    return link[LINK_KIND] == RANGING and streams[load(link[LINK_EXTRA], RANGE_THRESHOLDS), STREAM_ROWS] > 0
 
 
 @device
@@ -168,7 +181,7 @@ def run(links: Table, streams: Table, state: Words, changed: Table, told: Words)
         if link[LINK_POSITION] >= state[CHAIN_LIMIT]:
             break
         verdict = DONE
-        if link[LINK_KIND] == GATHERING or streams[link[LINK_INPUT], STREAM_ROWS] > 0:
+        if is_fed(link, streams):
             if link[LINK_SKIPPED] != 0:
                 return int(at)
             change[:] = 0

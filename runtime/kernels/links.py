@@ -42,7 +42,8 @@ LEAVING = 7  # what leaves a loop is kept: LINK_EXTRA is int64[LEFT_FIELDS]
 APPENDING = 8  # head.append or tail.insert: LINK_EXTRA is the arrangement's place
 REFRESHING = 9  # groups.refresh: LINK_EXTRA is the table's state
 READING_TOP = 10  # collect.differences of the groups that changed: LINK_EXTRA is int64[TOP_FIELDS]
-EVALUATING = 11  # history.accumulate and thresholds.evaluate: LINK_EXTRA is the table's state
+RANGING = 11  # ranges.follow: LINK_EXTRA is int64[RANGE_FIELDS]
+EVALUATING = 12  # history.accumulate and thresholds.evaluate: LINK_EXTRA is the table's state
 
 # Of what a LEAVING has kept of all rounds.
 LEFT_DATA = 0  # address of int64[width, LEFT_ROOM]
@@ -58,20 +59,24 @@ PLACE_FIELDS = 2
 TO_HEAD = 0
 TO_TAIL = 1
 
-# Of what a READING_TOP knows.
-TOP_HEADS = 0  # address of collect.heads
-TOP_PLACE = 1  # address of the arrangement's place
-TOP_TAIL = 2  # address of its tail's description
-TOP_LAST = 3  # address of what layers have of the tail, int64[BEGINNING]
+# Of what a link knows that reads an arrangement in order.
+READ_PLACE = 0  # address of the arrangement's place
+READ_TAIL = 1  # address of its tail's description; 0 if it is not to be read so
+READ_LAST = 2  # address of what layers have of the tail, int64[BEGINNING]
+# A READING_TOP knows besides
+TOP_HEADS = 3  # address of collect.heads
 TOP_GROUP = 4  # how many columns tell groups apart
 TOP_WIDTH = 5  # columns of a row
 TOP_SKIP = 6  # the window of rows that are read of a group
 TOP_LIMIT = 7
 TOP_FIELDS = 8
+# and a RANGING
+RANGE_THRESHOLDS = 3  # the stream of their changes; LINK_INPUT is that of the rows'
+RANGE_FIELDS = 4
 
 # Of what is told of a change of state.
 CHANGE_LINK = 0
-CHANGE_VERDICT = 1  # of head.append, or INSERTED
+CHANGE_VERDICT = 1  # of head.append, or INSERTED; of RANGING, whether it has read in order
 CHANGE_APPENDED = 2  # updates
 CHANGE_ADDED = 3  # how much any row's multiplicity may have grown; of READING_TOP, updates walked in vain
 CHANGE_FIELDS = 4

@@ -19,7 +19,7 @@ from kpg.runtime.operators.linear import apply_all
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.lookup import Order, lookup
-from kpg.runtime.trace.meeting import Meeting
+from kpg.runtime.trace.recent import DIRECT
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL
 
@@ -130,14 +130,11 @@ class RangeJoin(Operator):
     right: Arrange
     key: int
     comparison: str
-    meeting: Meeting
-    """Of left rows and thresholds, all columns of both."""
     pair_mfp: CompiledMfp
     """Over left row, right row: the comparison as a predicate, and the outputs."""
     left_mfp: CompiledMfp
     """The same outputs over the left row alone."""
     deltas: tuple[list[Updates], list[Updates]] = field(default_factory=lambda: ([], []))
-    touched: int = 0
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
@@ -164,10 +161,6 @@ class RangeJoin(Operator):
     def _left(self, updates: Updates) -> Iterator[Updates]:
         """Changed left rows against the thresholds of earlier times."""
         sought, closed, floor = self.right.sought, self.step.lower, self.step.floor
-        met = self.meeting.of(updates, sought, Order.BEFORE, closed, floor, 0)
-        if met is not None:
-            yield from apply_all(self.pair_mfp, (met,))
-            return
         keep_left = np.arange(updates.data.shape[0], dtype=np.int64)
         keep_right = np.arange(self.right.width, dtype=np.int64)
         key = tuple(range(self.key))
@@ -181,9 +174,11 @@ class RangeJoin(Operator):
 
     def _between(self, bounds: Updates, layers: Layers) -> Iterator[Updates]:
         for task in ranges(bounds.consolidate(), self.key, self.comparison):
-            for rows in scan(layers, task):
-                self.touched += len(rows)
-                yield rows
+            yield from scan(layers, task)
+
+    def followed(self) -> None:
+        """Take note that a link has read the left side in order, as :meth:`Spine.layers` does."""
+        self.left.spine.recent.direct = DIRECT
 
     def snapshot(self) -> Iterator[Updates]:
         thresholds = list(self.right.snapshot())

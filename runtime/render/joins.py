@@ -76,11 +76,6 @@ def range_join(node: plan.RangeJoin, site: Site, built: Built, context: Context)
         right=right,
         key=node.key,
         comparison=node.comparison,
-        meeting=Meeting(
-            tuple(range(node.key)),
-            np.arange(left.width, dtype=np.int64),
-            np.arange(right.width, dtype=np.int64),
-        ),
         pair_mfp=CompiledMfp(pair, context),
         left_mfp=CompiledMfp(node.mfp, context),
     )

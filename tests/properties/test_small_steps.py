@@ -7,6 +7,7 @@ interrupts, and must agree on every view's contents and captured changes after e
 import random
 import signal
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -14,11 +15,12 @@ from kpg.runtime.chain import small
 from kpg.runtime.errors import DataError
 from kpg.runtime.operators import reduce
 from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.plan import Mfp, Plan, RangeJoin
 from kpg.runtime.trace import meeting, recent, spine
 from kpg.runtime.worker import Worker
 from tests.properties import loops
 from tests.properties.engine import Engine, Row, change_randomly
-from tests.properties.plans import Builder
+from tests.properties.plans import Builder, col
 
 Limits = dict[tuple[object, str], int]
 SMALL: Limits = {
@@ -51,9 +53,29 @@ CHOICES = (-1, 0, 1, 3, 10, 100)
 FAILING = "failing"
 
 
+def compared(comparison: str, key: int = 0) -> Plan:
+    """The ends of edges that compare so with roots, as often as they do with each: several thresholds."""
+    build = Builder()
+    nodes, ends = build.table("root"), build.linear(build.table("edge"), (0, 1))
+    if key:
+        nodes = build.linear(build.table("edge"), (0, 2))
+    left, right = build.arrange(ends, range(key + 1)), build.arrange(nodes, range(key + 1))
+    join = RangeJoin(left, right, key, comparison, Mfp((), (col(1), col(0))))
+    return build.plan(build.node(join, 2))
+
+
+RANGES = {
+    **{f"nodes {one} roots": partial(compared, one) for one in ("<", "<=", ">", ">=")},
+    "nodes < weights of their edges": partial(compared, "<", 1),
+}
+
+
 def mixed(rng: random.Random) -> Limits:
     """Limits at random."""
     return {limit: rng.choice((*CHOICES, usual)) for limit, usual in SMALL.items()}
+
+
+BUILDS = {**loops.LOOPS, **RANGES}
 
 
 class Twins:
@@ -63,11 +85,11 @@ class Twins:
         self.rng = random.Random(seed)
         self.patch = patch
         self.engines = [Engine() for _ in range(4)]
-        names = self.rng.sample(sorted(loops.LOOPS), 5)
+        names = self.rng.sample(sorted(loops.LOOPS), 5) + self.rng.sample(sorted(RANGES), 2)
         for i, engine in enumerate(self.engines):
             self.limit(i)
             for name in names:
-                engine.worker.watch(engine.install(name, loops.LOOPS[name]()))
+                engine.worker.watch(engine.install(name, BUILDS[name]()))
             build = Builder()
             bad = build.linear(build.table("poison"), (0, 1))
             once = loops.closure(build, bad, build.constant((0,)), limit=3, error_at_limit=True)

@@ -22,6 +22,7 @@ PREFIXES = {
     "groups.refresh": "REFRESH",
     "collect.heads": "HEADS",
     "collect.differences": "DIFFERENCES",
+    "ranges.follow": "FOLLOW",
     "history.accumulate": "ACCUMULATE",
     "thresholds.evaluate": "EVALUATE",
 }
