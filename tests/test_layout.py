@@ -37,6 +37,7 @@ VOCABULARY = {
     "records": "dataclasses, in all layers",
     "plan": "what is asked of an executor, users' functions in it",
     "scalar": "expressions of plans",
+    "storage": "files, and what is in them",
     "spark": "loads from outside, to Arrow",
     "types": "types of columns, and their words",
 }

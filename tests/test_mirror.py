@@ -52,6 +52,7 @@ ELSEWHERE: dict[str, str] = {
         for name in (
             [
                 "accumulators",
+                "checksum",
                 "collect",
                 "differences",
                 "directory",

@@ -1,0 +1,391 @@
+"""Values to bytes and back: what catalogs, plans and states are written in.
+
+Values are None, bool, int, float, str, bytes, tuples, lists, sets, dicts, numpy arrays, members of enums and
+dataclasses. The classes are those that the reader and the writer know by name (``Codec``): bytes name no code
+that could be run, so a folder may come from a stranger. What is one object stays one, also where
+it stands several times. Fields are written by name: one that came later, with a default, may be missing.
+
+The bytes are a length, what was written, and after it the bytes of arrays, each at a multiple of eight, so
+that reading copies nothing.
+"""
+
+import dataclasses
+import enum
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from kpg.runtime.errors import OperationalError
+from kpg.runtime.storage.checksum import padding
+from kpg.runtime.storage.files import Piece
+
+KINDS: Final = frozenset("biuf")
+"""Kinds of numpy arrays that are written: they hold no objects."""
+SMALL = struct.Struct("<q")
+REAL = struct.Struct("<d")
+
+
+class Tag(enum.IntEnum):
+    """What follows."""
+
+    NONE = 0
+    TRUE = 1
+    FALSE = 2
+    INT = 3
+    BIG = 4
+    FLOAT = 5
+    STR = 6
+    BYTES = 7
+    TUPLE = 8
+    LIST = 9
+    SET = 10
+    FROZENSET = 11
+    DICT = 12
+    ARRAY = 13
+    RECORD = 14
+    ENUM = 15
+    AGAIN = 16
+    CLASS = 17
+    CUSTOM = 18
+    SAID = 19
+
+
+GATHERED: Final[dict[Tag, Callable[[list[Any]], Any]]] = {
+    Tag.TUPLE: tuple,
+    Tag.SET: set,
+    Tag.FROZENSET: frozenset,
+}
+
+
+class DamagedError(OperationalError):
+    """Bytes are not what was written."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Custom:
+    """How values of a class that is no dataclass are written: as another value, and made of it again."""
+
+    name: str
+    type: type
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+
+class Codec:
+    """The classes that are known, each by the name that stands in the bytes; and how they are written."""
+
+    def __init__(self, known: Iterable[type] = (), custom: Iterable[Custom] = ()) -> None:
+        self.by_name: dict[str, type] = {}
+        self.names: dict[type, str] = {}
+        self.fields: dict[type, tuple[str, ...]] = {}
+        for one in known:
+            self.add(one)
+        self.custom = {one.type: one for one in custom}
+        self.custom_by_name = {one.name: one for one in self.custom.values()}
+
+    def add(self, known: type, name: str | None = None) -> None:
+        """Let instances of a dataclass, or members of an enum, be written, under its name or another."""
+        name = known.__name__ if name is None else name
+        if self.by_name.get(name, known) is not known:
+            raise ValueError(f"two classes are called {name}")
+        self.by_name[name] = known
+        self.names[known] = name
+        if not issubclass(known, enum.Enum):
+            fields = dataclasses.fields(known)  # type: ignore[arg-type]
+            self.fields[known] = tuple(field.name for field in fields if field.init)
+
+    def encode(self, value: Any) -> list[Piece]:
+        """The bytes of a value in pieces, each a multiple of eight long; arrays are not copied.
+
+        TypeError for what is not known.
+        """
+        writer = _Writer(self)
+        writer.value(value)
+        text = bytes(writer.out)
+        pieces: list[Piece] = [SMALL.pack(len(text)), text + bytes(padding(len(text)))]
+        for array in writer.arrays:
+            pieces.append(array.reshape(-1).view(np.uint8).data if array.size else b"")
+            if padding(array.nbytes):
+                pieces[-1] = bytes(pieces[-1]) + bytes(padding(array.nbytes))
+        return [piece for piece in pieces if len(piece)]
+
+    def dumps(self, value: Any) -> bytes:
+        """The bytes of a value."""
+        return b"".join(self.encode(value))
+
+    def decode(self, data: Any) -> Any:
+        """The value whose bytes begin there, anything with a buffer; arrays are views of it.
+
+        DamagedError if they are no value's, or of a class that is not known.
+        """
+        try:
+            return _Reader(self, memoryview(data).cast("B")).whole()
+        except DamagedError:
+            raise
+        except (struct.error, IndexError, ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+            raise DamagedError(f"bytes are no value: {type(error).__name__}: {error}") from error
+
+
+class _Writer:
+    def __init__(self, codec: Codec) -> None:
+        self.codec = codec
+        self.out = bytearray()
+        self.arrays: list[np.ndarray[Any, Any]] = []
+        self._seen: dict[int, int] = {}
+        self._kept: list[object] = []
+        self._texts: dict[str, int] = {}
+        self._classes: dict[type, int] = {}
+
+    def value(self, value: Any) -> None:
+        kind = type(value)
+        if value is None or kind is bool:
+            self.out.append(Tag.NONE if value is None else Tag.TRUE if value else Tag.FALSE)
+        elif kind is int or isinstance(value, np.integer):
+            self._int(int(value))
+        elif kind is str:
+            self._text(value)
+        elif kind is tuple:
+            self._items(Tag.TUPLE, value)
+        elif kind in self.codec.names:
+            self._known(value, kind)
+        elif kind in self.codec.custom:
+            self._custom(value, self.codec.custom[kind])
+        else:
+            self._other(value, kind)
+
+    def _other(self, value: Any, kind: type) -> None:
+        if kind is float:
+            self.out.append(Tag.FLOAT)
+            self.out += REAL.pack(value)
+        elif kind is bytes:
+            self.out.append(Tag.BYTES)
+            self._number(len(value))
+            self.out += value
+        elif kind is list:
+            self._items(Tag.LIST, value)
+        elif kind is dict:
+            self.out.append(Tag.DICT)
+            self._number(len(value))
+            for key, one in value.items():
+                self.value(key)
+                self.value(one)
+        elif kind is set or kind is frozenset:
+            # In an order of its own: the same sets have the same bytes.
+            self._items(Tag.SET if kind is set else Tag.FROZENSET, sorted(value, key=repr))
+        elif isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
+            self._array(value)
+        else:
+            raise TypeError(f"a {kind.__module__}.{kind.__qualname__} has no form in bytes")
+
+    def _number(self, number: int) -> None:
+        while number >= 128:
+            self.out.append(number & 127 | 128)
+            number >>= 7
+        self.out.append(number)
+
+    def _int(self, value: int) -> None:
+        if -(2**63) <= value < 2**63:
+            self.out.append(Tag.INT)
+            self._number((value << 1) ^ (value >> 63))
+        else:
+            raw = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+            self.out.append(Tag.BIG)
+            self._number(len(raw))
+            self.out += raw
+
+    def _text(self, value: str) -> None:
+        known = self._texts.get(value)
+        if known is not None:
+            self.out.append(Tag.SAID)
+            self._number(known)
+            return
+        self._texts[value] = len(self._texts)
+        raw = value.encode("utf-8", "surrogatepass")
+        self.out.append(Tag.STR)
+        self._number(len(raw))
+        self.out += raw
+
+    def _items(self, tag: int, values: Iterable[Any]) -> None:
+        items = list(values)
+        self.out.append(tag)
+        self._number(len(items))
+        for one in items:
+            self.value(one)
+
+    def _array(self, value: "np.ndarray[Any, Any]") -> None:
+        self.out.append(Tag.ARRAY)
+        self._text(value.dtype.newbyteorder("<").str)
+        self._number(value.ndim)
+        for size in value.shape:
+            self._number(size)
+        little = value.dtype.newbyteorder("<")
+        self.arrays.append(np.ascontiguousarray(value, little))
+
+    def _repeated(self, value: object) -> bool:
+        known = self._seen.get(id(value))
+        if known is not None:
+            self.out.append(Tag.AGAIN)
+            self._number(known)
+        return known is not None
+
+    def _note(self, value: object) -> None:
+        self._seen[id(value)] = len(self._seen)
+        self._kept.append(value)
+
+    def _known(self, value: Any, kind: type) -> None:
+        if isinstance(value, enum.Enum):
+            self.out.append(Tag.ENUM)
+            self._text(self.codec.names[kind])
+            self._text(value.name)
+            return
+        if self._repeated(value):
+            return
+        number = self._classes.get(kind)
+        fields = self.codec.fields[kind]
+        if number is None:
+            self._classes[kind] = len(self._classes)
+            self.out.append(Tag.CLASS)
+            self._text(self.codec.names[kind])
+            self._items(Tag.TUPLE, fields)
+        else:
+            self.out.append(Tag.RECORD)
+            self._number(number)
+        for name in fields:
+            self.value(getattr(value, name))
+        self._note(value)
+
+    def _custom(self, value: Any, how: Custom) -> None:
+        if self._repeated(value):
+            return
+        self.out.append(Tag.CUSTOM)
+        self._text(how.name)
+        self.value(how.write(value))
+        self._note(value)
+
+
+class _Reader:
+    def __init__(self, codec: Codec, data: memoryview) -> None:
+        self.codec = codec
+        self.data = data
+        self.at = SMALL.size
+        (size,) = SMALL.unpack_from(data, 0)
+        if not 0 <= size <= len(data) - SMALL.size:
+            raise DamagedError("bytes are no value: they end too early")
+        self.array_at = SMALL.size + size + padding(size)
+        self._seen: list[object] = []
+        self._texts: list[str] = []
+        self._classes: list[tuple[type, tuple[str, ...]]] = []
+
+    def whole(self) -> Any:
+        return self.value()
+
+    def value(self) -> Any:
+        tag = self._byte()
+        if tag <= Tag.FALSE:
+            return None if tag == Tag.NONE else tag == Tag.TRUE
+        if tag == Tag.INT:
+            number = self._number()
+            return (number >> 1) ^ -(number & 1)
+        if tag in (Tag.STR, Tag.SAID):
+            return self._text(tag)
+        if tag in (Tag.TUPLE, Tag.LIST, Tag.SET, Tag.FROZENSET):
+            items = [self.value() for _ in range(self._number())]
+            return items if tag == Tag.LIST else GATHERED[Tag(tag)](items)
+        if tag in (Tag.CLASS, Tag.RECORD):
+            return self._record(tag)
+        return self._other(tag)
+
+    def _other(self, tag: int) -> Any:
+        match tag:
+            case Tag.BIG:
+                return int.from_bytes(self._raw(), "little", signed=True)
+            case Tag.FLOAT:
+                self.at += REAL.size
+                return REAL.unpack_from(self.data, self.at - REAL.size)[0]
+            case Tag.BYTES:
+                return self._raw()
+            case Tag.DICT:
+                return {self.value(): self.value() for _ in range(self._number())}
+            case Tag.ARRAY:
+                return self._array()
+            case Tag.ENUM:
+                known: Mapping[str, Any] = self._class(self._text(self._byte())).__members__  # type: ignore[attr-defined]
+                return known[self._text(self._byte())]
+            case Tag.AGAIN:
+                return self._seen[self._number()]
+            case Tag.CUSTOM:
+                return self._custom()
+        raise DamagedError(f"bytes are no value: there is no kind {tag}")
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def _number(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self._byte()
+            number |= (byte & 127) << shift
+            if byte < 128:
+                return number
+            shift += 7
+
+    def _raw(self) -> bytes:
+        size = self._number()
+        raw = bytes(self.data[self.at : self.at + size])
+        if len(raw) != size:
+            raise DamagedError("bytes are no value: they end too early")
+        self.at += size
+        return raw
+
+    def _text(self, tag: int) -> str:
+        if tag == Tag.SAID:
+            return self._texts[self._number()]
+        if tag != Tag.STR:
+            raise DamagedError(f"bytes are no value: kind {tag} where a text is")
+        self._texts.append(self._raw().decode("utf-8", "surrogatepass"))
+        return self._texts[-1]
+
+    def _array(self) -> "np.ndarray[Any, Any]":
+        kind = np.dtype(self._text(self._byte()))
+        if kind.kind not in KINDS:
+            raise DamagedError(f"bytes are no value: an array of {kind}")
+        shape = tuple(self._number() for _ in range(self._number()))
+        count = 1
+        for size in shape:
+            count *= size
+        start, self.array_at = self.array_at, self.array_at + count * kind.itemsize
+        if self.array_at > len(self.data):
+            raise DamagedError("bytes are no value: an array ends too early")
+        self.array_at += padding(self.array_at)
+        if not count:
+            return np.empty(shape, kind)
+        return np.frombuffer(self.data, kind, count, start).reshape(shape)
+
+    def _class(self, name: str) -> type:
+        found = self.codec.by_name.get(name)
+        if found is None:
+            raise DamagedError(f'"{name}" is not known', hint="a newer kpg may have written it")
+        return found
+
+    def _record(self, tag: int) -> Any:
+        if tag == Tag.CLASS:
+            kind, names = self._class(self._text(self._byte())), self.value()
+            self._classes.append((kind, names))
+        else:
+            kind, names = self._classes[self._number()]
+        values = [self.value() for _ in names]
+        made = kind(**dict(zip(names, values, strict=True)))
+        self._seen.append(made)
+        return made
+
+    def _custom(self) -> Any:
+        name = self._text(self._byte())
+        how = self.codec.custom_by_name.get(name)
+        if how is None:
+            raise DamagedError(f'"{name}" is not known', hint="a newer kpg may have written it")
+        made = how.read(self.value())
+        self._seen.append(made)
+        return made

@@ -1,0 +1,220 @@
+"""All that a durable database does with files, behind one protocol: ``Disk`` does it to a folder.
+
+Tests have another, which drops, tears and reorders what was not synced, and fails at any operation. So
+nothing else in kpg may touch a file of a database, and everything here may raise OSError. What is written is
+in the file for everybody at once; it is there after a power cut once :meth:`File.sync` has returned, and a
+name is once :meth:`Files.sync` has.
+"""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+Piece = bytes | bytearray | memoryview
+MOST_PIECES = 512
+"""What one call of the operating system takes (IOV_MAX is 1024)."""
+
+
+class File(Protocol):
+    """An open file."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the folder when it was opened, for errors."""
+
+    def size(self) -> int:
+        """Its bytes."""
+
+    def write(self, offset: int, pieces: Sequence[Piece]) -> None:
+        """Write pieces one after the other; a gap before them is filled with zeros."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """So many bytes, fewer at the end of the file."""
+
+    def sync(self) -> None:
+        """Have everything written before be there whatever happens."""
+
+    def truncate(self, size: int) -> None:
+        """Have the file end there."""
+
+    def close(self) -> None:
+        """Give it up; closing twice is allowed."""
+
+
+class Lock(Protocol):
+    """A folder that is held."""
+
+    def release(self) -> None:
+        """Let others have it."""
+
+
+class Files(Protocol):
+    """A folder of files with plain names."""
+
+    @property
+    def where(self) -> str:
+        """The folder, for errors."""
+
+    def list(self) -> list[str]:
+        """The names of its files, sorted."""
+
+    def create(self, name: str) -> File:
+        """A new, empty file; FileExistsError if there is one of the name."""
+
+    def open(self, name: str, *, writing: bool = False) -> File:
+        """A file that is there; FileNotFoundError if it is not."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Have a file take another name, from the one that has it if any."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file; who has it open or mapped keeps it."""
+
+    def sync(self) -> None:
+        """Have all names be as they are whatever happens."""
+
+    def map(self, name: str) -> Bytes:
+        """The bytes of a file, read when they are looked at; what is written to them stays in memory."""
+
+    def lock(self, name: str, holder: str) -> Lock | str:
+        """Hold the folder as long as this process lives, or tell who does: what it wrote as ``holder``."""
+
+
+class DiskFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_descriptor", "name")
+
+    def __init__(self, name: str, descriptor: int) -> None:
+        self.name = name
+        self._descriptor = descriptor
+
+    def size(self) -> int:
+        """Its bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def write(self, offset: int, pieces: Sequence[Piece]) -> None:
+        """Write pieces one after the other."""
+        waiting = [view for view in (memoryview(piece).cast("B") for piece in pieces) if len(view)]
+        while waiting:
+            done = os.pwritev(self._descriptor, waiting[:MOST_PIECES], offset)
+            offset += done
+            while waiting and done >= len(waiting[0]):
+                done -= len(waiting.pop(0))
+            if done:
+                waiting[0] = waiting[0][done:]
+
+    def read(self, offset: int, size: int) -> bytes:
+        """So many bytes, fewer at the end."""
+        parts = []
+        while size:
+            part = os.pread(self._descriptor, size, offset)
+            if not part:
+                break
+            parts.append(part)
+            offset, size = offset + len(part), size - len(part)
+        return b"".join(parts)
+
+    def sync(self) -> None:
+        """The file's bytes, and its length."""
+        os.fdatasync(self._descriptor)
+
+    def truncate(self, size: int) -> None:
+        """Have the file end there."""
+        os.ftruncate(self._descriptor, size)
+
+    def close(self) -> None:
+        """Give it up."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+class DiskLock:
+    """A lock that the operating system gives up when the process ends, however it does."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let others have the folder."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+class Disk:
+    """The files of a folder, which is there."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+
+    @property
+    def where(self) -> str:
+        """The folder."""
+        return str(self._folder)
+
+    def list(self) -> list[str]:
+        """The names of its files."""
+        return sorted(one.name for one in os.scandir(self._folder) if one.is_file())
+
+    def create(self, name: str) -> File:
+        """A new, empty file."""
+        return DiskFile(name, self._descriptor(name, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+
+    def open(self, name: str, *, writing: bool = False) -> File:
+        """A file that is there."""
+        return DiskFile(name, self._descriptor(name, os.O_RDWR if writing else os.O_RDONLY))
+
+    def _descriptor(self, name: str, flags: int) -> int:
+        return os.open(self._folder / name, flags | os.O_CLOEXEC, 0o666)
+
+    def rename(self, old: str, new: str) -> None:
+        """Have a file take another name."""
+        os.replace(self._folder / old, self._folder / new)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        (self._folder / name).unlink()
+
+    def sync(self) -> None:
+        """The names."""
+        descriptor = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def map(self, name: str) -> Bytes:
+        """The bytes of a file, in pages that are this process' own once it has written to them."""
+        if not (self._folder / name).stat().st_size:
+            return np.empty(0, np.uint8)
+        return np.memmap(self._folder / name, np.uint8, "c").view(np.ndarray)
+
+    def lock(self, name: str, holder: str) -> Lock | str:
+        """Hold the folder, or tell who does."""
+        import fcntl
+
+        descriptor = self._descriptor(name, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            told = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            return told or "another process"
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # Who holds it is told to others in words; a full disk must not keep anybody from reading.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{holder}\n".encode(), 0)
+        return DiskLock(descriptor)

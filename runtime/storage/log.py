@@ -1,0 +1,249 @@
+"""The log: records one after the other in a segment, a file of its own, each whole or not there.
+
+A segment begins with a header, then records: their header of six words (a mark, kind and length, number, how
+far the log was synced, checksums of what comes behind and of itself), then bytes. Behind the last
+record are zeros, room that was made in advance: syncing a small record need not change the file's length.
+
+What a crash leaves behind the last whole record is no error: a record is torn if a sector of it never came,
+and sectors that never came are zeros, because nothing else was ever there. Anything else that is no record
+was one, and so is what is missing before a record that was written after a sync: that is damage.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.errors import OperationalError
+from kpg.runtime.records import dataclass
+from kpg.runtime.storage.checksum import checksum_of
+from kpg.runtime.storage.codec import DamagedError
+from kpg.runtime.storage.files import File, Files, Piece
+
+Words = NDArray[np.int64]
+
+MAGIC: Final = int.from_bytes(b"kpg log\n", "little")
+VERSION: Final = 1
+"""Of the format of segments and of what stands in records."""
+RECORD: Final = 0x6B706772656300
+HEADER_WORDS: Final = 8
+RECORD_WORDS: Final = 6
+SECTOR: Final = 512
+"""Bytes that a disk writes all or not at all."""
+ROOM: Final = 1 << 20
+"""Zeros are written so many at a time, behind a small record."""
+SMALL: Final = 1 << 16
+LENGTH_BITS: Final = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record: its kind, number and bytes, and where it begins and ends in its segment."""
+
+    kind: int
+    number: int
+    start: int
+    end: int
+    payload: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in a log to cut it back to."""
+
+    end: int
+    number: int
+
+
+def segment_name(number: int) -> str:
+    """The file of a segment."""
+    return f"log-{number:08}"
+
+
+def segment_number(name: str) -> int | None:
+    """The number of the segment that a file is, None if it is none."""
+    return int(name[4:]) if name.startswith("log-") and name[4:].isdigit() else None
+
+
+class Segment:
+    """What a segment's file has, as it is. OperationalError for a file that is no segment of the database."""
+
+    def __init__(self, files: Files, number: int, database: int) -> None:
+        self.name = segment_name(number)
+        self.where = f"{files.where}/{self.name}"
+        data = files.map(self.name)
+        self.size = data.shape[0]
+        self._words: Words = data[: self.size & -8].view(np.int64)
+        self.empty = not self._words[:HEADER_WORDS].any()
+        """Whether not even its header was ever synced."""
+        self.first = 0
+        """The number of its first record."""
+        self.salt = 0
+        if not self.empty:
+            self._check(number, database)
+
+    def _check(self, number: int, database: int) -> None:
+        words = self._words[:HEADER_WORDS].tolist()
+        if len(words) < HEADER_WORDS or words[0] != MAGIC:
+            raise DamagedError(f"{self.where} is no log of kpg", hint="it is damaged, or not kpg's")
+        if words[1] > VERSION:
+            raise OperationalError(
+                f"{self.where} has format {words[1]}, and this kpg knows formats up to {VERSION}",
+                hint="open it with a newer kpg",
+            )
+        if words[-1] != checksum_of([self._words[: HEADER_WORDS - 1].tobytes()]):
+            raise DamagedError(f"{self.where} is damaged at byte 0: its header has another checksum")
+        if (words[2], words[3]) != (database, number):
+            raise DamagedError(f"{self.where} is a log of another database, or another part of this one's")
+        self.first, self.salt = words[4], words[5]
+
+    def records(self) -> Iterator[Record]:
+        """The records, in order, up to where a crash may have left something torn. DamagedError at damage."""
+        at, number = 8 * HEADER_WORDS, self.first
+        while not self.empty:
+            record = self._record(at, number)
+            if record is None:
+                self._check_end(at, number)
+                return
+            yield record
+            at, number = record.end, number + 1
+
+    def _header(self, at: int) -> list[int] | None:
+        words = self._words[at // 8 : at // 8 + RECORD_WORDS]
+        if words.shape[0] < RECORD_WORDS or words[0] != RECORD ^ self.salt:
+            return None
+        return words.tolist() if words[-1] == checksum_of([words[:-1].tobytes()]) else None
+
+    def _record(self, at: int, number: int | None) -> Record | None:
+        header = self._header(at)
+        if header is None or (number is not None and header[2] != number):
+            return None
+        length = header[1] & (1 << LENGTH_BITS) - 1
+        start = at + 8 * RECORD_WORDS
+        payload = self._words[start // 8 : (start + length) // 8]
+        if payload.nbytes != length or _sum(payload) != header[4]:
+            return None
+        kind = header[1] >> LENGTH_BITS
+        return Record(kind, header[2], at, start + length, payload.view(np.uint8).data)
+
+    def _check_end(self, at: int, number: int) -> None:
+        """DamagedError if what is no record there was one that had been synced, or cannot be torn."""
+        damaged = DamagedError(
+            f"{self.where} is damaged at byte {at}: record {number} is not what was written",
+            hint="restore a backup; kpg check FOLDER tells what else is wrong",
+        )
+        places = np.flatnonzero(self._words[at // 8 + 1 :] == RECORD ^ self.salt) + at // 8 + 1
+        for place in places.tolist():
+            later = self._record(8 * place, None)
+            if later is not None and self._words[place + 3] >= number:
+                raise damaged
+        if self.size - at >= 8 and not self._may_be_torn(at):
+            raise damaged
+
+    def _may_be_torn(self, at: int) -> bool:
+        """Whether some sector of the record there, if it is one, may never have come."""
+        header = self._words[at // 8 : at // 8 + RECORD_WORDS]
+        end = at + 8 * RECORD_WORDS
+        if self._header(at) is not None:
+            end += int(header[1]) & (1 << LENGTH_BITS) - 1
+        elif header[0] != RECORD ^ self.salt and header[0]:
+            return False
+        if end > 8 * self._words.shape[0]:
+            return True
+        while at < end:
+            beyond = min(end, at - at % SECTOR + SECTOR)
+            if not self._words[at // 8 : beyond // 8].any():
+                return True
+            at = beyond
+        return False
+
+
+class Log:
+    """A segment that records are added to. After an error of a file, :meth:`cut` has to be called."""
+
+    def __init__(self, file: File, end: int, room: int, number: int, salt: int, segment: int) -> None:
+        self._file = file
+        self.end = end
+        """Where the next record begins."""
+        self._room = room
+        self.number = number
+        """The number of the next record."""
+        self._salt = salt
+        self.segment = segment
+        self.synced = number - 1
+        """The last record that is there whatever happens."""
+
+    @classmethod
+    def create(cls, files: Files, segment: int, database: int, first: int) -> "Log":
+        """A new segment, whose file is there whatever happens."""
+        salt = int.from_bytes(os.urandom(8), "little", signed=True)
+        words = np.array([MAGIC, VERSION, database, segment, first, salt, 0, 0], np.int64)
+        words[-1] = checksum_of([words[:-1].tobytes()])
+        file = files.create(segment_name(segment))
+        try:
+            file.write(0, [words.tobytes()])
+            file.sync()
+            files.sync()
+        except BaseException:
+            file.close()
+            raise
+        return cls(file, 8 * HEADER_WORDS, 8 * HEADER_WORDS, first, salt, segment)
+
+    @classmethod
+    def resume(cls, files: Files, found: Segment, segment: int, end: int, number: int) -> "Log":
+        """A segment that ends there, from now on; what a crash has left behind is cut off."""
+        file = files.open(found.name, writing=True)
+        try:
+            file.truncate(end)
+            file.sync()
+        except BaseException:
+            file.close()
+            raise
+        return cls(file, end, end, number, found.salt, segment)
+
+    def write(self, kind: int, pieces: Sequence[Piece]) -> int:
+        """Add a record of pieces, each a multiple of eight bytes long; its number."""
+        length = sum(memoryview(piece).nbytes for piece in pieces)
+        contents = _sum(np.frombuffer(bytearray().join(pieces), np.int64))
+        header = np.array(
+            [RECORD ^ self._salt, kind << LENGTH_BITS | length, self.number, self.synced, contents, 0],
+            np.int64,
+        )
+        header[-1] = checksum_of([header[:-1].tobytes()])
+        end = self.end + header.nbytes + length
+        zeros = b""
+        if end > self._room:
+            zeros = bytes(ROOM) if length <= SMALL else b""
+            self._room = end + len(zeros)
+        self._file.write(self.end, [header.tobytes(), *pieces, zeros])
+        self.end = end
+        self.number += 1
+        return self.number - 1
+
+    def sync(self) -> None:
+        """Have all records be there whatever happens."""
+        upto = self.number - 1
+        self._file.sync()
+        self.synced = upto
+
+    def mark(self) -> Mark:
+        """The present end, for :meth:`cut`."""
+        return Mark(self.end, self.number)
+
+    def cut(self, mark: Mark) -> None:
+        """Have no record after a mark; when this returns, none of them can come back."""
+        self._file.truncate(mark.end)
+        self._file.sync()
+        self.end = self._room = mark.end
+        self.number = mark.number
+        self.synced = mark.number - 1
+
+    def close(self) -> None:
+        """Give the file up, without a sync."""
+        self._file.close()
+
+
+def _sum(words: Words) -> int:
+    return checksum_of([words.data]) if words.shape[0] else 0

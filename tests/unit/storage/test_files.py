@@ -1,0 +1,142 @@
+"""Files of a folder, and of the folder that tests have: the same, but for what a power cut takes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kpg.runtime.storage.files import Disk, Files
+from tests.model.disk import PowerCut, Sim
+
+
+@pytest.fixture(params=["disk", "sim"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    return Disk(tmp_path) if request.param == "disk" else Sim()
+
+
+def test_written_in_pieces_and_read(files: Files) -> None:
+    file = files.create("a")
+    file.write(0, [b"hello ", memoryview(b"world"), b""])
+    file.write(6, [b"W"])
+    file.write(13, [b"x"])
+    assert file.read(0, 100) == b"hello World\0\0x"
+    assert file.read(3, 2) == b"lo"
+    assert file.size() == 14
+    file.truncate(5)
+    file.sync()
+    file.close()
+    file.close()
+    assert files.open("a").read(0, 10) == b"hello"
+
+
+def test_many_pieces(files: Files) -> None:
+    file = files.create("a")
+    file.write(0, [bytes([n % 256]) for n in range(2000)])
+    assert file.read(0, 3000) == bytes(n % 256 for n in range(2000))
+
+
+def test_names(files: Files) -> None:
+    files.create("b").write(0, [b"b"])
+    files.create("a")
+    assert files.list() == ["a", "b"]
+    with pytest.raises(FileExistsError):
+        files.create("a")
+    files.rename("b", "a")
+    files.sync()
+    assert files.list() == ["a"]
+    assert files.open("a").read(0, 9) == b"b"
+    files.remove("a")
+    with pytest.raises(FileNotFoundError):
+        files.open("a")
+    assert files.list() == []
+
+
+def test_a_map_is_ones_own_to_write_to(files: Files) -> None:
+    file = files.create("a")
+    file.write(0, [b"abc"])
+    mapped = files.map("a")
+    mapped[0] = ord("x")
+    assert mapped.tobytes() == b"xbc"
+    assert file.read(0, 3) == b"abc"
+    files.create("empty")
+    assert files.map("empty").shape == (0,)
+
+
+def test_a_folder_is_held_by_one(files: Files) -> None:
+    first = files.lock("lock", "process 7")
+    assert not isinstance(first, str)
+    assert files.lock("lock", "process 8") == "process 7"
+    first.release()
+    first.release()
+    assert not isinstance(files.lock("lock", "process 8"), str)
+
+
+def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\nfrom kpg.runtime.storage.files import Disk\n"
+        f"lock = Disk({str(tmp_path)!r}).lock('lock', 'the other')\n"
+        "print('held', flush=True)\nsys.stdin.read()"
+    )
+    held = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert held.stdout is not None
+    assert held.stdout.readline() == b"held\n"
+    assert Disk(tmp_path).lock("lock", "me") == "the other"
+    held.kill()
+    held.wait()
+    held.communicate()
+    assert not isinstance(Disk(tmp_path).lock("lock", "me"), str)
+
+
+def test_what_is_held_is_not_held_by_children(tmp_path: Path) -> None:
+    lock = Disk(tmp_path).lock("lock", "me")
+    assert not isinstance(lock, str)
+    assert os.get_inheritable(lock._descriptor) is False  # type: ignore[attr-defined]
+
+
+def test_a_cut_takes_what_was_not_synced() -> None:
+    sim = Sim()
+    file = sim.create("a")
+    file.write(0, [b"x" * 1024])
+    file.sync()
+    sim.sync()
+    file.write(0, [b"y" * 1024])
+    sim.create("b")
+    found = [sim.after_cut(seed) for seed in range(60)]
+    contents = {bytes(one.names["a"].now) for one in found}
+    x, y = b"x" * 512, b"y" * 512
+    assert contents == {x + x, x + y, y + x, y + y}
+    assert {"b" in one.names for one in found} == {True, False}
+    assert bytes(sim.after_kill().names["a"].now) == y + y
+
+
+def test_a_rename_without_a_sync_may_not_be() -> None:
+    sim = Sim()
+    sim.create("new").sync()
+    sim.sync()
+    sim.rename("new", "old")
+    assert {tuple(sim.after_cut(seed).names) for seed in range(60)} >= {("new",), ("old",)}
+
+
+def test_a_failed_sync_may_have_lost_everything() -> None:
+    sim = Sim()
+    file = sim.create("a")
+    sim.sync()
+    file.write(0, [b"x"])
+    sim.fails = lambda count, what: 5 if what == "sync a" else 0
+    with pytest.raises(OSError, match="EIO"):
+        file.sync()
+    sim.fails = lambda count, what: 0
+    file.sync()
+    assert file.read(0, 1) == b"x"
+    assert bytes(sim.after_cut(0).names["a"].now) in (b"", b"x", b"\0")
+
+
+def test_the_power_goes_at_any_operation() -> None:
+    sim = Sim()
+    sim.cut_at = 2
+    sim.create("a")
+    sim.list()
+    with pytest.raises(PowerCut):
+        sim.list()

@@ -1,0 +1,147 @@
+"""A log has its whole records, whatever a crash left of the last ones, and tells damage from that."""
+
+import numpy as np
+import pytest
+
+from kpg.runtime.errors import OperationalError
+from kpg.runtime.storage.codec import DamagedError
+from kpg.runtime.storage.log import Log, Segment, segment_name, segment_number
+from tests.model.disk import PowerCut, Sim
+
+
+def payload(number: int, size: int | None = None) -> bytes:
+    random = np.random.default_rng(number)
+    size = 8 * int(random.choice([0, 1, 5, 60, 300])) if size is None else size
+    return random.integers(0, 256, size).astype(np.uint8).tobytes()
+
+
+def contents(sim: Sim, segment: int = 3) -> list[tuple[int, int, bytes]]:
+    return [(one.kind, one.number, bytes(one.payload)) for one in Segment(sim, segment, 99).records()]
+
+
+def test_what_was_written_is_read() -> None:
+    sim = Sim()
+    log = Log.create(sim, 3, 99, 10)
+    log.write(1, [payload(1)])
+    assert log.write(2, [payload(2, 16), memoryview(payload(3, 8))]) == 11
+    log.write(7, [])
+    log.sync()
+    assert contents(sim) == [(1, 10, payload(1)), (2, 11, payload(2, 16) + payload(3, 8)), (7, 12, b"")]
+    found = list(Segment(sim, 3, 99).records())
+    assert found[0].start == 64
+    assert [one.end for one in found] == [one.start for one in found[1:]] + [log.end]
+
+
+def test_a_log_goes_on() -> None:
+    sim = Sim()
+    log = Log.create(sim, 3, 99, 10)
+    log.write(1, [payload(1)])
+    log.sync()
+    segment = Segment(sim, 3, 99)
+    (record,) = segment.records()
+    log = Log.resume(sim, segment, 3, record.end, 11)
+    log.write(1, [payload(2)])
+    assert [one[2] for one in contents(sim)] == [payload(1), payload(2)]
+
+
+def test_cut_back_to_a_mark() -> None:
+    sim = Sim()
+    log = Log.create(sim, 3, 99, 0)
+    log.write(1, [payload(1)])
+    mark = log.mark()
+    log.write(1, [payload(2)])
+    log.write(1, [payload(3)])
+    log.cut(mark)
+    log.write(1, [payload(4)])
+    log.sync()
+    assert [one[2] for one in contents(sim)] == [payload(1), payload(4)]
+    assert [one[1] for one in contents(sim)] == [0, 1]
+
+
+def test_names_of_segments() -> None:
+    assert segment_name(12) == "log-00000012"
+    assert segment_number("log-00000012") == 12
+    assert segment_number("log-x") is None
+    assert segment_number("manifest") is None
+
+
+@pytest.mark.parametrize("every", [1, 3, 1000])
+def test_a_cut_at_any_operation_leaves_what_was_synced(every: int) -> None:
+    """And of what was not, the first records, whole."""
+    for seed in range(150):
+        sim = Sim(seed)
+        sim.cut_at = seed % 30
+        given, synced = 0, 0
+        try:
+            log = Log.create(sim, 3, 99, 0)
+            for number in range(20):
+                given = number + 1
+                log.write(1, [payload(number)])
+                if number % every == every - 1:
+                    log.sync()
+                    synced = number + 1
+        except PowerCut:
+            pass
+        found = sim.after_cut(seed)
+        if segment_name(3) not in found.names:
+            assert synced == 0
+            continue
+        records = contents(found)
+        assert synced <= len(records) <= given
+        assert records == [(1, number, payload(number)) for number in range(len(records))]
+
+
+def test_every_flipped_bit_is_found() -> None:
+    """Unless it makes the last record, of which nobody knows whether it was synced, look as if torn."""
+    sim = Sim()
+    log = Log.create(sim, 3, 99, 0)
+    for number in range(4):
+        log.write(1, [payload(number, 80)])
+        log.sync()
+    whole = bytes(sim.names[segment_name(3)].now)
+    random = np.random.default_rng(1)
+    for place in range(log.end):
+        data = bytearray(whole)
+        data[place] ^= 1 << int(random.integers(8))
+        other = Sim()
+        other.create(segment_name(3)).write(0, [bytes(data)])
+        with pytest.raises(OperationalError, match="log-00000003"):
+            contents(other)
+
+
+def test_damage_says_where() -> None:
+    sim = Sim()
+    log = Log.create(sim, 3, 99, 0)
+    for number in range(3):
+        log.write(1, [payload(number, 80)])
+        log.sync()
+    second = list(Segment(sim, 3, 99).records())[1]
+    sim.names[segment_name(3)].now[second.end - 1] ^= 1
+    with pytest.raises(DamagedError) as caught:
+        contents(sim)
+    assert str(caught.value) == (
+        f"sim/log-00000003 is damaged at byte {second.start}: record 1 is not what was written\n"
+        "hint: restore a backup; kpg check FOLDER tells what else is wrong"
+    )
+
+
+def test_others_files_and_newer_formats_are_refused() -> None:
+    sim = Sim()
+    Log.create(sim, 3, 99, 0)
+    with pytest.raises(DamagedError, match="is a log of another database"):
+        Segment(sim, 3, 98)
+    sim.create(segment_name(4)).write(
+        0, [b"something else, of more than 64 bytes, which nobody has written here"]
+    )
+    with pytest.raises(DamagedError, match="is no log of kpg"):
+        Segment(sim, 4, 99)
+    sim.names[segment_name(3)].now[8] = 2
+    with pytest.raises(OperationalError, match="has format 2, and this kpg knows formats up to 1"):
+        Segment(sim, 3, 99)
+
+
+def test_a_segment_whose_header_never_came_is_empty() -> None:
+    sim = Sim()
+    sim.create(segment_name(3))
+    assert Segment(sim, 3, 99).empty
+    assert contents(sim) == []
