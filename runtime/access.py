@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from kpg.runtime.data.table import Savepoint, Table
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.scope import Scope
+from kpg.runtime.dataflow.step import Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.executor import ArrangementInfo, OperatorInfo
 from kpg.runtime.inputs import Inputs
@@ -34,8 +35,10 @@ class Access:
     tables: dict[str, Table]
     views: dict[str, Installed]
     inputs: Inputs
+    epoch: int
+    _open_epoch: int
     _savepoints: dict[str, Savepoint]
-    _identities: dict[str, str]
+    _numbers: dict[str, int]
     _sources: dict[str, Source]
     _interrupt: DeferredInterrupt
     _compiled: dict[Mfp, CompiledMfp]
@@ -43,7 +46,7 @@ class Access:
     def rename_table(self, old: str, new: str) -> None:
         """Have a table be another name's."""
         self.tables[new] = self.tables.pop(old)
-        self._identities[new] = self._identities.pop(old)
+        self._numbers[new] = self._numbers.pop(old)
         self._savepoints[new] = self._savepoints.pop(old)
         if old in self._sources:
             self._sources[new] = self._sources.pop(old)
@@ -60,6 +63,33 @@ class Access:
         with self._interrupt:
             for table, point in savepoint:
                 table.rollback(point)
+
+    def start_at(self, epoch: int) -> None:
+        """Have an epoch be the last closed one, of a worker that has done nothing yet."""
+        self.epoch = epoch
+        self._open_epoch = epoch + 1
+        self.scope.step = Step(epoch, epoch + 1)
+
+    def settle(self) -> None:
+        """Have all tables, none of which has pending changes, be as committed."""
+        for name, table in self.tables.items():
+            self._savepoints[name] = table.savepoint()
+
+    def table_number(self, table: str) -> int:
+        """A number that no other table, before or after this one, has, whatever it is called."""
+        return self._numbers[table]
+
+    def source_identity(self, table: str) -> str:
+        """By which its operators are known, when the database is opened again too."""
+        return f"table {self._numbers[table]}"
+
+    def view_output(self, view: str) -> Operator:
+        """The operator whose contents are a view's."""
+        return self.views[view].output
+
+    def input(self, identity: str) -> Operator:
+        """The operator of an input."""
+        return self.inputs.get(identity)
 
     def store(self, table: str) -> Table:
         """The row store of a table."""

@@ -37,6 +37,7 @@ from kpg.runtime.types import Schema
 
 if TYPE_CHECKING:
     from kpg.runtime.chain.chain import Chain
+    from kpg.runtime.saved.worker import Saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,11 @@ class Worker(Access):
         self.epoch = 0
         """The last epoch whose effects are in all views."""
         self._registry: WeakValueDictionary[str, Operator] = WeakValueDictionary()
-        self._identities: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
+        self.tables_made = 0
+        """The highest number that a table has had."""
+        self.saved: Saved | None = None
+        """What operators kept in a database that is being opened."""
         self._savepoints: dict[str, Savepoint] = {}
         self._sources: dict[str, Source] = {}
         self._closed: list[Closed] = []
@@ -77,37 +82,26 @@ class Worker(Access):
         self.stepping = False
         """Whether operators run, and with them perhaps functions of the user's."""
 
-    def create_table(self, name: str, schema: Schema) -> Table:
-        """A new, empty table."""
+    def create_table(self, name: str, schema: Schema, number: int | None = None) -> Table:
+        """A new, empty table; ``number`` is the one that it had before, if it had one (``table_number``)."""
         table = Table(name, schema, self.dictionary, self._interrupt)
-        self._position += 1
+        number = self.tables_made + 1 if number is None else number
+        self.tables_made = max(self.tables_made, number)
         self.tables[name] = table
-        self._identities[name] = f"{name}#{self._position}"
+        self._numbers[name] = number
         self._savepoints[name] = table.savepoint()
         return table
 
     def drop_table(self, name: str) -> None:
         """Forget a table that no installed view reads."""
-        del self.tables[name], self._identities[name], self._savepoints[name]
+        del self.tables[name], self._numbers[name], self._savepoints[name]
         self._compiled.clear()
-
-    def source_identity(self, table: str) -> str:
-        """A name that no other table, before or after this one, has."""
-        return self._identities[table]
-
-    def view_output(self, view: str) -> Operator:
-        """The operator whose contents are a view's."""
-        return self.views[view].output
 
     def create_input(self, name: str, width: int) -> Input:
         """A new input of ``width`` columns, whose time is the next epoch."""
         position = self.next_position()
         place = Place(f"{name}#{position}", f"Input {name}", position, (), self.scope, width)
         return self.inputs.create(name, place, self._open_epoch)
-
-    def input(self, identity: str) -> Operator:
-        """The operator of an input."""
-        return self.inputs.get(identity)
 
     def next_position(self) -> int:
         """A position after all operators there are."""
@@ -131,7 +125,7 @@ class Worker(Access):
         start = time.perf_counter()
         rendered = render(plan, {} if isolated else self._registry, self)
         hasten(rendered.new)
-        self._hydrate(rendered)
+        self._hydrate(rendered, None if isolated else self.saved)
         arrangements = {op for op in rendered.operators if isinstance(op, Arrange)}
         built = len(arrangements & set(rendered.new))
         reused, tally = len(arrangements) - built, self._small_steps.tally
@@ -315,13 +309,14 @@ class Worker(Access):
             if isinstance(operator, Source):
                 self._sources[operator.table.name] = operator
 
-    def _hydrate(self, rendered: Rendered) -> None:
+    def _hydrate(self, rendered: Rendered, saved: "Saved | None") -> None:
+        new = rendered.new if saved is None else saved.restore(rendered.new)
         step = Step(self.epoch, self.epoch + 1, hydrating=True)
         self.scope.step = step
         try:
             with self._interrupt:
                 self.stepping = True
-                for operator in rendered.new:
+                for operator in new:
                     operator.hydrate()
                 self._run(step)
                 self._interrupt.check()
@@ -329,7 +324,7 @@ class Worker(Access):
             self.stepping = False
             disconnect(rendered.new)
             raise
-        for operator in rendered.new:
+        for operator in new:
             operator.commit()
             operator.hydrated = True
             operator.maintain()

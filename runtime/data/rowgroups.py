@@ -35,7 +35,7 @@ NO_LINKS: Words = np.empty((2, 0), np.int64)
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class Group:
     """The arrays of a group, kept alive for the directory, which has their addresses."""
 
     columns: Words
@@ -63,8 +63,8 @@ class RowGroups:
         self.capacity = 0
         self.directory: Words = np.zeros((1 + FIRST_GROUPS, kernels.FIELDS), np.int64)
         self.directory[0, 0] = bits
-        self._groups: list[_Group | None] = []
-        self._linked = False
+        self._groups: list[Group | None] = []
+        self.linked = False
         self._nothing: Words | None = None
 
     @classmethod
@@ -72,7 +72,7 @@ class RowGroups:
         """One group, never to be added to: the rows ``columns[width, n]``, all of them live."""
         made = cls(columns.shape[0], ONE_GROUP)
         columns = np.ascontiguousarray(columns)
-        made._add(_Group(columns, np.full(_parts(columns.shape[1]), -1, np.int64)))
+        made.add(Group(columns, np.full(_parts(columns.shape[1]), -1, np.int64)))
         made.capacity = columns.shape[1]
         return made
 
@@ -80,6 +80,11 @@ class RowGroups:
     def bytes(self) -> int:
         """Memory that the groups have room in."""
         return self.directory.nbytes + sum(group.bytes for group in self._groups if group is not None)
+
+    @property
+    def held_groups(self) -> list[Group | None]:
+        """The arrays of each group, None of those that have given up theirs."""
+        return self._groups
 
     @property
     def held(self) -> int:
@@ -106,13 +111,13 @@ class RowGroups:
             grown = max(FIRST_CAPACITY, GROWTH * self.capacity, end)
             self._grow(min(size, grown), used)
         while self.capacity < end:
-            self._add(self._new(size))
+            self.add(self._new(size))
             self.capacity += size
 
     def link(self) -> None:
         """Give every group, from now on, two words a row for lists of equal rows."""
-        if not self._linked:
-            self._linked = True
+        if not self.linked:
+            self.linked = True
             for number, group in enumerate(self._groups):
                 if group is not None:
                     group.links = np.zeros((2, group.columns.shape[1]), np.int64)
@@ -122,11 +127,8 @@ class RowGroups:
         """Give up the places of a full group's dead rows, all of them if it has no ``live`` ones."""
         self.directory[0, kernels.REWRITTEN] = 1
         if not live:
-            if self._nothing is None:
-                self._nothing = self._new_chart()
             self._groups[number] = None
-            self.directory[1 + number] = 0
-            self.directory[1 + number, kernels.CHART] = self._nothing.ctypes.data
+            self._describe_nothing(number)
             return
         group = self._new(live)
         group.chart = self._new_chart()
@@ -136,9 +138,9 @@ class RowGroups:
         self._describe(number, group)
         self.directory[1 + number, kernels.DEAD] = self.directory[1 + number, kernels.WAITING] = 0
 
-    def _new(self, rows: int) -> _Group:
-        links = np.zeros((2, rows), np.int64) if self._linked else None
-        return _Group(np.empty((self.width, rows), np.int64), np.zeros(_parts(rows), np.int64), None, links)
+    def _new(self, rows: int) -> Group:
+        links = np.zeros((2, rows), np.int64) if self.linked else None
+        return Group(np.empty((self.width, rows), np.int64), np.zeros(_parts(rows), np.int64), None, links)
 
     def _new_chart(self) -> Words:
         return np.zeros(2 * _parts(1 << self.bits), np.int64)
@@ -154,19 +156,34 @@ class RowGroups:
             if group.links is not None and before.links is not None:
                 group.links[:, :used] = before.links[:, :used]
             self._groups.clear()
-        self._add(group)
+        self.add(group)
         self.capacity = capacity
 
-    def _add(self, group: _Group) -> None:
-        number = len(self._groups)
-        if 1 + number == self.directory.shape[0]:
+    def add(self, group: Group) -> None:
+        """One more group: room for its rows is the caller's to tell."""
+        self._groups.append(group)
+        self._make_room()
+        self._describe(len(self._groups) - 1, group)
+
+    def add_nothing(self) -> None:
+        """One more group, which has given up its arrays."""
+        self._groups.append(None)
+        self._make_room()
+        self._describe_nothing(len(self._groups) - 1)
+
+    def _make_room(self) -> None:
+        if len(self._groups) == self.directory.shape[0]:
             directory = np.zeros((2 * self.directory.shape[0], kernels.FIELDS), np.int64)
             directory[: self.directory.shape[0]] = self.directory
             self.directory = directory
-        self._groups.append(group)
-        self._describe(number, group)
 
-    def _describe(self, number: int, group: _Group) -> None:
+    def _describe_nothing(self, number: int) -> None:
+        if self._nothing is None:
+            self._nothing = self._new_chart()
+        self.directory[1 + number] = 0
+        self.directory[1 + number, kernels.CHART] = self._nothing.ctypes.data
+
+    def _describe(self, number: int, group: Group) -> None:
         entry = self.directory[1 + number]
         entry[kernels.COLUMNS] = group.columns.ctypes.data
         entry[kernels.COLUMN_STRIDE] = group.columns.shape[1]

@@ -115,14 +115,16 @@ class KeyIndex:
 class BagIndex:
     """The live rows by all their columns; equal rows are found one after the other."""
 
-    def __init__(self, groups: RowGroups, rowids: Words) -> None:
+    def __init__(self, groups: RowGroups, rowids: Words | None) -> None:
+        """Without ``rowids``, an index to be filled in."""
         self._groups = groups
         self._every: Words = np.arange(groups.width, dtype=np.int64)
         self._tally: Words = np.zeros(1, np.int64)
         self._asked: Words = np.zeros((2, rowgroups.FIELDS), np.int64)
         self._slots: Words
-        groups.link()
-        self._build(rowids)
+        if rowids is not None:
+            groups.link()
+            self._build(rowids)
 
     @property
     def bytes(self) -> int:

@@ -271,6 +271,9 @@ class Table:
 
     def rollback(self, savepoint: Savepoint) -> None:
         """Undo all inserts and deletes since; the savepoint must be from after the last commit."""
+        if savepoint.count == self.count and savepoint.deletions == len(self._deletions):
+            self._told, self._untold = savepoint.told, list(savepoint.untold)
+            return
         undone = self._deletions[savepoint.deletions :]
         gone = self.groups.live(savepoint.count, self.count)
         revived = np.concatenate(undone) if undone else np.empty(0, np.int64)

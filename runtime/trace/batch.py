@@ -52,6 +52,14 @@ class Directory:
         self._column = column
         self._state: Words = np.array([start, 0, end], np.int64)
 
+    @classmethod
+    def known(cls, column: Words, bounds: Words, offsets: NDArray[np.int32]) -> "Directory":
+        """One that is complete, as it was made before."""
+        directory = cls.__new__(cls)
+        directory.bounds, directory.offsets, directory._column = bounds, offsets, column
+        directory._state = np.zeros(3, np.int64)
+        return directory
+
     def build(self, limit: int) -> int:
         """Spend at most ``limit`` rows of work; returns the rows spent, less than limit when done."""
         before = int(self._state[0])
@@ -179,6 +187,11 @@ class Batch:
     def searched(self) -> bool:
         """Whether enough rows have been looked up here for a directory to pay."""
         return self._directory is not None or self.probes * ROWS_PER_PROBE >= len(self)
+
+    @property
+    def directory(self) -> Directory | None:
+        """What lookups go through, if there is one."""
+        return self._directory
 
     @property
     def has_directory(self) -> bool:

@@ -40,6 +40,10 @@ class TraceHandle:
         """No batch spans this frontier, or a later one at which a step ended (see :meth:`Spine.mark`)."""
         return self._hold.physical
 
+    def restore(self, logical: Antichain, physical: Antichain) -> None:
+        """Hold what another handle held on a trace that is this one's from now on."""
+        self._hold.logical, self._hold.physical = logical, physical
+
     def advance_logical(self, frontier: Antichain) -> None:
         """Give up reading at times not in advance of ``frontier``."""
         held = self._hold.logical

@@ -56,6 +56,11 @@ class Head:
                 old_time[:, :size],
                 old_diff[:size],
             )
+        self._take(data, time, diff)
+
+    def _take(self, data: Words, time: Words, diff: Words) -> None:
+        """Have these arrays, with the rows that they hold."""
+        description, room = self.description, diff.shape[0]
         slots, links = np.empty(room, np.int32), np.empty(room, np.int32)
         self._arrays = data, time, diff, slots, links
         self._room = room
@@ -67,6 +72,19 @@ class Head:
         description[layout.MASK] = room - 1
         description[layout.STRIDE] = room
         kernels.rehash(description)
+
+    def adopt(self, data: Words, time: Words, diff: Words, size: int) -> None:
+        """Have these arrays, of which the first ``size`` rows are in use, as another head had them.
+
+        Their number of diffs other than 1 and their latest time are for the caller to set.
+        """
+        self.size = self.description[layout.ROWS] = size
+        self._take(data, time, diff)
+
+    @property
+    def arrays(self) -> tuple[Words, Words, Words]:
+        """Rows, times and diffs, with room for more."""
+        return self._arrays[:3]
 
     def append(self, updates: Updates) -> int:
         """Take updates; ``kernels.FINE``, or why look-ups would have been cheaper in sorted batches."""

@@ -1,0 +1,145 @@
+"""Tables and the dictionary as data: indexes, what waits for the vacuum, and strings."""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from kpg.runtime.data.rowindex import BagIndex, KeyIndex
+from kpg.runtime.data.table import Table
+from kpg.runtime.data.unique import LookupIndex, UniqueIndex
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import InternalError
+from kpg.runtime.saved.dormant import lull, state_of
+from kpg.runtime.saved.form import Read, State, changing, fixed, growing
+from kpg.runtime.saved.rowgroups import capture_groups, restore_groups
+
+
+def capture_table(table: Table) -> State:
+    """The state of a table without pending changes."""
+    if table.has_pending or table._deletions:
+        raise InternalError(f"table {table.name} has changes that no step has taken")
+    vacuum = table._vacuum
+    return {
+        "count": table.count,
+        "dead": table.dead,
+        "reclaimed": table.reclaimed,
+        "required": tuple(table._required.tolist()),
+        "groups": capture_groups(table.groups, table.count),
+        "key": None if table._key is None else _capture_key(table._key),
+        "bag": None if table._bag is None else _capture_slots(table._bag),
+        "unique": tuple(map(_capture_unique, table._unique)),
+        "lookups": tuple(map(_capture_lookup, table._lookups.values())),
+        "vacuum": {
+            "copied": vacuum.copied,
+            "rewritten": vacuum.rewritten,
+            "full": vacuum._full,
+            "queue": tuple(vacuum._queue),
+            "credit": vacuum._credit,
+            "buried": tuple(map(changing, vacuum._buried)),
+        },
+    }
+
+
+def restore_table(table: Table, state: Any, read: Read) -> None:
+    """Have a new table take on a state, its arrays once they are needed."""
+    table.count, table.dead, table.reclaimed = state["count"], state["dead"], state["reclaimed"]
+    table._told = table.count
+    table._required[:] = state["required"]
+    groups = restore_groups(table.groups, state["groups"], read)
+    if state["key"] is not None:
+        assert table._key is not None
+        _restore_key(table._key, state["key"], read)
+    if state["bag"] is not None:
+        table._bag = BagIndex(groups, None)
+        _restore_slots(table._bag, state["bag"], read)
+    for one in state["unique"]:
+        index = UniqueIndex(one["name"], groups, one["columns"], nulls_distinct=bool(one["nulls distinct"]))
+        _restore_slots(index, one, read)
+        table._unique.append(index)
+    for one in state["lookups"]:
+        lookup = LookupIndex(groups, one["columns"])
+        table._lookups[one["columns"]] = lull(
+            lookup, one, lambda index, found: _fill_lookup(index, found, read)
+        )
+    vacuum, found = table._vacuum, state["vacuum"]
+    vacuum.copied, vacuum.rewritten = found["copied"], found["rewritten"]
+    vacuum._full, vacuum._credit = found["full"], found["credit"]
+    vacuum._queue = deque(found["queue"])
+    vacuum._buried = [read(rowids) for rowids in found["buried"]]
+
+
+def _capture_key(index: KeyIndex) -> State:
+    asleep = state_of(index)
+    if asleep is not None:
+        return asleep
+    facts = {"indexed": index.indexed, "known": index.known, "highest": tuple(index.highest.tolist())}
+    return facts | _capture_slots(index)
+
+
+def _restore_key(index: KeyIndex, state: Any, read: Read) -> None:
+    index.indexed, index.known = state["indexed"], state["known"]
+    index.highest = np.array(state["highest"], np.int64)
+    lull(
+        index, state, lambda one, found: _fill_slots(one, found, read), ("highest", "known", "key", "indexed")
+    )
+
+
+def _capture_slots(index: KeyIndex | BagIndex | UniqueIndex) -> State:
+    asleep = state_of(index)
+    if asleep is not None:
+        return asleep
+    return {"slots": changing(index._slots), "tally": int(index._tally[0])}
+
+
+def _restore_slots(index: BagIndex | UniqueIndex, state: State, read: Read) -> None:
+    shown = ("name", "columns", "nulls_distinct")
+    lull(index, state, lambda one, found: _fill_slots(one, found, read), shown)
+
+
+def _fill_slots(index: KeyIndex | BagIndex | UniqueIndex, state: Any, read: Read) -> None:
+    index._slots = read(state["slots"])
+    index._tally[0] = state["tally"]
+
+
+def _capture_unique(index: UniqueIndex) -> State:
+    facts = {"name": index.name, "columns": index.columns, "nulls distinct": int(index.nulls_distinct)}
+    return _capture_slots(index) | facts
+
+
+def _capture_lookup(index: LookupIndex) -> State:
+    asleep = state_of(index)
+    if asleep is not None:
+        return asleep
+    runs = tuple((fixed(hashes), fixed(rowids)) for hashes, rowids in index._runs)
+    return {"columns": index.columns, "indexed": index.indexed, "runs": runs}
+
+
+def _fill_lookup(index: LookupIndex, state: Any, read: Read) -> None:
+    index.indexed = state["indexed"]
+    index._runs = [(read(hashes), read(rowids)) for hashes, rowids in state["runs"]]
+
+
+def capture_dictionary(dictionary: Dictionary) -> State:
+    """All strings and their codes."""
+    asleep = state_of(dictionary)
+    if asleep is not None:
+        return asleep
+    count = len(dictionary)
+    return {
+        "count": count,
+        "arena": growing(dictionary.arena, int(dictionary.offsets[count])),
+        "offsets": growing(dictionary.offsets, count + 1),
+        "slots": changing(dictionary._slots),
+    }
+
+
+def restore_dictionary(dictionary: Dictionary, state: Any, read: Read) -> None:
+    """Have a new dictionary take on strings and codes, once they are needed."""
+    dictionary._count = state["count"]
+    lull(dictionary, state, lambda one, found: _fill_dictionary(one, found, read), ("_count", "memos"))
+
+
+def _fill_dictionary(dictionary: Dictionary, state: Any, read: Read) -> None:
+    dictionary.arena, dictionary.offsets = read(state["arena"]), read(state["offsets"])
+    dictionary._slots = read(state["slots"])

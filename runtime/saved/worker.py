@@ -1,0 +1,88 @@
+"""A worker as data: its dictionary, tables and operators; and a new worker with all of it again.
+
+Operators are known by what they compute. A restored worker has tables and no views; whatever is then
+installed takes from the state what its operators kept, and computes what is not there.
+"""
+
+from typing import Any, Protocol
+
+from kpg.runtime.data.table import Table
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import InternalError
+from kpg.runtime.installed import Installed
+from kpg.runtime.saved.form import Read, State
+from kpg.runtime.saved.operators import captured, restore_known
+from kpg.runtime.saved.tables import (
+    capture_dictionary,
+    capture_table,
+    restore_dictionary,
+    restore_table,
+)
+from kpg.runtime.types import Schema
+
+
+class Holder(Protocol):
+    """What is needed of a worker."""
+
+    dictionary: Dictionary
+    tables: dict[str, Table]
+    views: dict[str, Installed]
+    epoch: int
+    tables_made: int
+    saved: "Saved | None"
+
+    @property
+    def has_pending(self) -> bool: ...
+    def table_number(self, table: str) -> int: ...
+    def create_table(self, name: str, schema: Schema, number: int | None = None) -> Table: ...
+    def start_at(self, epoch: int) -> None: ...
+    def settle(self) -> None: ...
+
+
+class Saved:
+    """What the operators of a worker kept, on its way to another's."""
+
+    def __init__(self, operators: Any, read: Read) -> None:
+        self._operators = operators
+        self._read = read
+        self.computed: list[str] = []
+        """What was not found, and had to be computed."""
+
+    def restore(self, operators: tuple[Operator, ...]) -> tuple[Operator, ...]:
+        """Have new operators keep what they kept before; those of which it is not known, to be computed."""
+        left = restore_known(operators, self._operators, self._read)
+        self.computed += [operator.place.description for operator in left]
+        return left
+
+
+def capture(worker: Holder) -> State:
+    """The state of a worker between steps; InternalError while changes are pending."""
+    if worker.has_pending:
+        raise InternalError("a state with pending changes cannot be captured")
+    operators = {operator for view in worker.views.values() for operator in view.operators}
+    return {
+        "epoch": worker.epoch,
+        "tables made": worker.tables_made,
+        "dictionary": capture_dictionary(worker.dictionary),
+        "tables": {
+            str(worker.table_number(name)): capture_table(table) for name, table in worker.tables.items()
+        },
+        "operators": captured(tuple(sorted(operators))),
+    }
+
+
+def restore(worker: Holder, state: Any, tables: dict[str, tuple[int, Schema]], read: Read) -> None:
+    """Have a new worker take on a state: ``tables`` are its tables by name, with number and schema.
+
+    Set ``worker.saved`` to None when all views are installed that are to have their state.
+    """
+    if worker.tables or worker.epoch:
+        raise InternalError("only a new worker can take on a state")
+    restore_dictionary(worker.dictionary, state["dictionary"], read)
+    worker.start_at(state["epoch"])
+    for name, (number, schema) in tables.items():
+        restore_table(worker.create_table(name, schema, number), state["tables"][str(number)], read)
+    worker.settle()
+    worker.tables_made = max(worker.tables_made, state["tables made"])
+    worker.saved = Saved(state["operators"], read)

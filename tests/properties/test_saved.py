@@ -1,0 +1,133 @@
+"""A worker that takes on the state of another goes on as that one does.
+
+Random histories over all hand-built plans, those with loops included: at random epochs the worker's state
+is captured and restored in a new one. Both then get the same changes, steps and rollbacks: the same rows,
+changes and rowids come of them, and nothing is computed when views are installed.
+"""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from kpg.runtime.plan import Plan
+from kpg.runtime.saved.form import kept, read
+from kpg.runtime.saved.worker import capture, restore
+from kpg.runtime.types import Schema
+from kpg.runtime.worker import Worker
+from tests.properties import loops
+from tests.properties.dataflows import DATAFLOWS, SCHEMA
+from tests.properties.engine import Row, plain
+from tests.properties.plans import SCHEMAS
+
+
+def worker_with(schemas: dict[str, Schema]) -> Worker:
+    worker = Worker()
+    for name, schema in schemas.items():
+        worker.create_table(name, schema)
+    return worker
+
+
+def again(worker: Worker, plans: dict[str, Plan]) -> Worker:
+    """Another worker with the state of this one, which may go on."""
+    state = kept(capture(worker))
+    other = Worker()
+    tables = {name: (worker.table_number(name), table.schema) for name, table in worker.tables.items()}
+    restore(other, state, tables, read)
+    for name, plan in plans.items():
+        other.install(name, plan)
+    assert other.saved is not None and not other.saved.computed
+    other.saved = None
+    for name in plans:
+        other.watch(other.views[name])
+    return other
+
+
+def rows(worker: Worker, view: str) -> Counter[Row]:
+    data, diff = worker.views[view].rows()
+    return Counter(dict(zip(plain(data), diff.tolist(), strict=True)))
+
+
+def changes(worker: Worker, view: str) -> Counter[tuple[Row, int]]:
+    found: Counter[tuple[Row, int]] = Counter()
+    for updates in worker.views[view].drain():
+        times, diffs = updates.times()[0].tolist(), updates.diffs().tolist()
+        for row, time, diff in zip(plain(updates.data), times, diffs, strict=True):
+            found[row, time] += diff
+    return found
+
+
+def change(rng: random.Random, worker: Worker, nodes: int, most: int) -> None:
+    """The same for workers with the same tables."""
+    for name, table in worker.tables.items():
+        live = table.live().tolist()
+        if rng.random() < 0.7:
+            count = rng.randint(1, most // 3)
+            rows = [[rng.randrange(nodes) for _ in table.schema.columns] for _ in range(count)]
+            worker.insert(name, np.array(rows, np.int64).T.copy())
+        if live and rng.random() < len(live) / most:
+            worker.delete(
+                name, np.array(rng.sample(live, rng.randint(1, min(most // 2, len(live)))), np.int64)
+            )
+
+
+def same(one: Worker, other: Worker) -> None:
+    assert one.epoch == other.epoch
+    for name, table in one.tables.items():
+        assert table.live().tolist() == other.tables[name].live().tolist()
+        assert table.read(table.live()).tolist() == other.tables[name].read(table.live()).tolist()
+    for view in one.views:
+        assert rows(one, view) == rows(other, view), view
+        assert changes(one, view) == changes(other, view), view
+
+
+def go_on(rng: random.Random, one: Worker, other: Worker, nodes: int, most: int) -> None:
+    """The same history for both."""
+    for _ in range(rng.randint(1, 5)):
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            seed = rng.random()
+            for worker in (one, other):
+                change(random.Random(seed), worker, nodes, most)
+                worker.close_epoch()
+        undone = rng.random() < 0.25
+        for worker in (one, other):
+            worker.rollback() if undone else worker.step()
+        same(one, other)
+
+
+def history(seed: int, plans: dict[str, Plan], schemas: dict[str, Schema], nodes: int, most: int) -> None:
+    rng = random.Random(seed)
+    worker = worker_with(schemas)
+    for name, plan in plans.items():
+        worker.watch(worker.install(name, plan))
+    for _ in range(6):
+        for _ in range(rng.randint(1, 4)):
+            change(rng, worker, nodes, most)
+            worker.step()
+        for view in worker.views.values():
+            view.drain()
+        other = again(worker, plans)
+        same(worker, other)
+        go_on(rng, worker, other, nodes, most)
+        worker = rng.choice((worker, other))
+
+
+DATA_PLANS = {name: plan for name, (plan, _) in DATAFLOWS.items() if name != "single and constant"}
+
+
+@pytest.mark.parametrize(("seed", "most", "group_bits"), [(0, 12, 16), (1, 12, 2), (2, 600, 6)])
+def test_dataflows_go_on(seed: int, most: int, group_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << group_bits)
+    rng = random.Random(seed)
+    names = rng.sample(sorted(DATA_PLANS), 12)
+    plans = {name: DATA_PLANS[name] for name in names}
+    history(seed, plans, {"a": SCHEMA, "b": SCHEMA}, 5 if most < 100 else 200, most)
+
+
+@pytest.mark.parametrize(("seed", "group_bits"), [(0, 16), (1, 2), (2, 1)])
+def test_loops_go_on(seed: int, group_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 16 << group_bits)
+    rng = random.Random(seed)
+    plans = {name: loops.LOOPS[name]() for name in rng.sample(sorted(loops.LOOPS), 8)}
+    history(seed, plans, SCHEMAS, 6, 12)
