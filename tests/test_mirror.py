@@ -94,6 +94,13 @@ ELSEWHERE: dict[str, str] = {
         for name in ("declare", "emit", "identity", "jit", "job", "link", "load", "memory", "workers")
     },
     **{f"runtime/native/{name}.py": "unit/native/test_build.py" for name in ("ahead", "catalog", "ship")},
+    "runtime/saved/dormant.py": "properties/test_saved.py",
+    "runtime/saved/form.py": "properties/test_saved.py",
+    "runtime/saved/rowgroups.py": "properties/test_saved.py",
+    "runtime/saved/states.py": "properties/test_saved.py",
+    "runtime/saved/tables.py": "properties/test_saved.py",
+    "runtime/saved/traces.py": "properties/test_saved.py",
+    "runtime/saved/worker.py": "properties/test_saved.py",
     "runtime/data/rowgroups.py": "unit/data/test_vacuum.py",
     "runtime/data/rowindex.py": ROW_STORE,
     "runtime/data/unique.py": "unit/kpg/test_references.py",

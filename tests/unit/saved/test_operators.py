@@ -1,4 +1,4 @@
-"""Every operator, and everything that operators and tables keep, is either captured or known to be no state.
+"""Every operator, and all that operators and tables keep, is either captured or known to be no state.
 
 The attributes of all these classes are listed here: whoever adds one has to say which of the two it is, and to
 capture it if it is state. That what is captured is enough is for ``properties/test_saved.py`` to show.
