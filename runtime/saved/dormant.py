@@ -37,7 +37,8 @@ def lull(one: T, state: State, fill: Fill, shown: tuple[str, ...] = ()) -> T:
     """
     attributes = dict(vars(one))
     vars(one).clear()
-    one.__class__ = _dormant(type(one))
+    cls: Any = type(one)
+    one.__class__ = _dormant(cls)
     vars(one)["_asleep"] = _Asleep(attributes, state, fill, shown)
     return one
 
@@ -70,7 +71,7 @@ def _dormant(cls: Any) -> Any:
     return type(f"Dormant{cls.__name__}", (cls,), methods)
 
 
-def _wake(one: Any, cls: type[Any]) -> None:
+def _wake(one: Any, cls: Any) -> None:
     attributes = vars(one)
     asleep: _Asleep = attributes.pop("_asleep")
     one.__class__ = cls

@@ -24,8 +24,9 @@ Find = Callable[[str], Named[Any]]
 CLASSES: Final[dict[str, type[Any]]] = {
     cls.__name__: cls
     for cls in (
-        plan.Plan, *get_args(plan.Node), plan.Mfp, plan.Aggregate, plan.BasicAggregate, Direction, Expansion,
-        plan.WindowCall, plan.Frame, plan.Bound, plan.Ranged, *get_args(scalar.Scalar), Type, ColumnDef, Schema,
+        plan.Plan, *get_args(plan.Node), plan.Mfp, plan.Aggregate, plan.BasicAggregate, Direction,
+        Expansion, plan.WindowCall, plan.Frame, plan.Bound, plan.Ranged, *get_args(scalar.Scalar), Type,
+        ColumnDef, Schema,
     )
 }  # fmt: skip
 ENUMS: Final[dict[str, type[enum.Enum]]] = {

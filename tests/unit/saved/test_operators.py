@@ -1,7 +1,7 @@
 """Every operator, and all that operators and tables keep, is either captured or known to be no state.
 
-The attributes of all these classes are listed here: whoever adds one has to say which of the two it is, and to
-capture it if it is state. That what is captured is enough is for ``properties/test_saved.py`` to show.
+The attributes of all these classes are listed here: whoever adds one has to say which of the two it is, and
+to capture it if it is state. That what is captured is enough is for ``properties/test_saved.py`` to show.
 """
 
 import importlib
@@ -48,7 +48,7 @@ SAVED = (
 COMPUTED_ANEW = (Custom, Input, Sink, installed.Capture)
 """Operators of users' programs in Python, which a durable database does not take, and who listens."""
 
-OF_EVERY_OPERATOR = set(["place", "consumers", "owners", "pending", "scheduled", "hydrated", "counters"])
+OF_EVERY_OPERATOR = {"place", "consumers", "owners", "pending", "scheduled", "hydrated", "counters"}
 KEPT = {
     Arrange: "spine handle bound",
     ArrangedLeave: "spine handle bound",
