@@ -80,6 +80,8 @@ class Catalog:
     """Those that users have made, by their names in lower case."""
     moment: int = 0
     """The present time of the statement that is run, in microseconds since 1970."""
+    consulted: int = 0
+    """How often statements have asked for what may be another at any time: the time, or what there is."""
 
     def __contains__(self, name: str) -> bool:
         return self.find(name) is not None

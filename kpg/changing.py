@@ -109,6 +109,13 @@ def _insert(engine: Engine, table: Table, statement: ast.Insert) -> Changes:
         if planned.order:
             words = words[:, permutation(words, planned.order, planned.types, table.dictionary)]
             words = words[: len(entry.schema.columns)]
+    return insertion(engine, table, statement, words)
+
+
+def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words) -> Changes:
+    """What inserting rows changes, numbers of sequences still to be filled in."""
+    catalog = engine.reading_catalog
+    entry = catalog.table(statement.table, statement.span)
     if entry.constraints.rules and len(statement.columns):
         from kpg.filling import filled
 

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kpg import modify, outside
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.parameters import Binder, Parameters, has_marks, numbered
+from kpg.compiler.sql.parameters import Parameters
 from kpg.compiler.sql.parse import parse
 from kpg.engine import Engine
 from kpg.planning import explain_export
 from kpg.result import Result, listing
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.types import BIGINT, TEXT
+from kpg.scripts import outcomes, reading
 from kpg.statements import execute, explain_statement, is_explained, show_tables
 from kpg.verify import verify
 from kpg.view import Maintained, View
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from kpg.table import Table
 
 Outcome = Result | View | None
-Given = TypeVar("Given")
 
 
 class Database:
@@ -84,23 +84,7 @@ class Database:
 
         The text is parsed, and its parameters are bound, before the first statement runs.
         """
-        engine = self._engine
-        with engine.transactions.undoing():
-            by_position = parameters is not None and not hasattr(parameters, "keys")
-            binder = Binder(() if parameters is None else parameters)
-            parsed = parse(numbered(text) if by_position else text)
-            statements = [binder.bind(statement) for statement in parsed] if has_marks(text) else parsed
-            binder.finish()
-            _refuse_views_with_parameters(parsed, statements)
-        return (self._handle(self._reading(statement, execute)) for statement in statements)
-
-    def _reading(self, statement: ast.Statement, run: Callable[[Engine, ast.Statement], Given]) -> Given:
-        """Run a statement that may read files and frames."""
-        engine = self._engine
-        try:
-            return run(engine, outside.readable(engine, statement))
-        finally:
-            engine.release_attached()
+        return map(self._handle, outcomes(self._engine, text, parameters))
 
     def advance_to(self, moment: "datetime | str") -> None:
         """Let the time of ``now()`` be a moment, in UTC where it has no time zone, until the next call.
@@ -364,9 +348,9 @@ class Database:
     def _explained(self, statements: list[ast.Statement], stage: str) -> Iterator[str]:
         for statement in statements:
             if is_explained(statement):
-                yield self._reading(statement, partial(explain_statement, stage=stage))
+                yield reading(self._engine, statement, partial(explain_statement, stage=stage))
             else:
-                self._reading(statement, execute)
+                reading(self._engine, statement, execute)
 
     def _change(self, name: str, change: "Callable[[Table], int]") -> int:
         engine = self._engine
@@ -391,10 +375,3 @@ class Database:
             return self.explain(f"create view v as {maintained.sql}", stage)
         engine, plan = self._engine, maintained.plan
         return explain_export(maintained.name, plan, stage, engine.catalog, engine.statistics)
-
-
-def _refuse_views_with_parameters(parsed: list[ast.Statement], bound: list[ast.Statement]) -> None:
-    """A view is remembered by its text, in which a parameter would have no value."""
-    for before, after in zip(parsed, bound, strict=True):
-        if isinstance(before, ast.CreateView) and before is not after:
-            raise InterfaceError("a view cannot have parameters", hint="write the values into its text")

@@ -22,6 +22,7 @@ from kpg.following import Following
 from kpg.journal import Journal, Mark
 from kpg.notifications import Notification, Notifications
 from kpg.planning import LiveStatistics, Planned
+from kpg.remembered import Remembered
 from kpg.result import Result
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.interrupts import DeferredInterrupt
@@ -90,6 +91,7 @@ class Engine(Following):
         self._indexes = {}
         self.settings: dict[str, str] = {}
         self.prepared: dict[str, object] = {}
+        self.remembered = Remembered()
         self.followed = set()
         self.attached: set[str] = set()
         """Tables of rows from outside."""
@@ -99,6 +101,11 @@ class Engine(Following):
         """Give up all views, once and for all."""
         self.closed = True
         self.executor.close()
+
+    @property
+    def remembers(self) -> bool:
+        """Whether plans of statements may be used again: Postgres' setting can have each be made anew."""
+        return self.settings.get("plan_cache_mode") != "force_custom_plan"
 
     def table(self, name: str) -> Table:
         """A base table, by name in any case."""

@@ -50,10 +50,15 @@ def execute(engine: Engine, statement: ast.Statement) -> Outcome:
         sys.setrecursionlimit(limit)
 
 
-def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
+def begin(engine: Engine) -> None:
+    """Have it be the present time for a statement, or go on to be that of its transaction."""
     if engine.transactions.state is State.NONE:
         engine.catalog.moment = engine.clock.read()
         engine.show_time()
+
+
+def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
+    begin(engine)
     match statement:
         case ast.Begin():
             if engine.transactions.state is not State.OPEN:

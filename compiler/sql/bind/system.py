@@ -52,6 +52,7 @@ TRUE: Final = frozenset(
 
 def system_rows(binding: Binding, system: System) -> Rows:
     """The rows of a system relation, as constants."""
+    binding.catalog.consulted += 1
     types = tuple(type_ for _, type_ in system.columns)
     rows = tuple(
         tuple(Literal(value, type_) for value, type_ in zip(row, types, strict=True))
@@ -62,6 +63,7 @@ def system_rows(binding: Binding, system: System) -> Rows:
 
 def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     """The scalar of an expression that asks the system."""
+    binding.catalog.consulted += 1
     if isinstance(node, exp.Cast):
         return _reg(binding, scope, node)
     if not isinstance(node, exp.Anonymous):

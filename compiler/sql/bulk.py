@@ -1,0 +1,158 @@
+"""INSERT ... VALUES of plain constants, read by regular expressions: long lists of rows need no syntax tree.
+
+What stands before and behind the rows is given to the parser, with one row for all of them, and remembered.
+A text that holds anything else is not read here at all: the parser reads it, or says what is wrong with it.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from kpg.runtime.records import dataclass
+
+_S: Final = r"[ \t\r\n]"
+_AND: Final = rf"{_S}*+,{_S}*+"
+_STRING: Final = r"'[^']*+(?:''[^']*+)*+'"
+_CELL: Final = (
+    rf"(?:-?\d++(?:\.\d*+)?(?:e[+-]?\d++)?|{_STRING}|null|true|false|default|\?|\$\d++"
+    rf"|(?:date|timestamp){_S}*+{_STRING})"
+)
+_NAME: Final = r'(?:[a-z_]\w*+|"[^"\']++")'
+_FLAGS: Final = re.IGNORECASE | re.ASCII
+_HEAD: Final = re.compile(
+    rf"{_S}*+insert{_S}++into{_S}++{_NAME}(?:{_S}*+\.{_S}*+{_NAME})?+(?:{_S}++as{_S}++{_NAME})?+"
+    rf"(?:{_S}*+\({_S}*+{_NAME}(?:{_AND}{_NAME})*+{_S}*+\))?+"
+    rf"(?:{_S}*+overriding{_S}++(?:system|user){_S}++value)?+{_S}*+values{_S}*+(?=\()",
+    _FLAGS,
+)
+_FIRST: Final = re.compile(rf"\({_S}*+{_CELL}(?:{_AND}{_CELL})*+{_S}*+\)", _FLAGS)
+_CELLS: Final = re.compile(_CELL, _FLAGS)
+_BLANK: Final = re.compile(r"[ \t\r\n;]*+")
+_TAIL: Final = re.compile(rf"{_S}*+(?:on{_S}++conflict|returning)\b[^?:$;]*+;?+{_S}*+\Z", _FLAGS)
+MOST_COLUMNS: Final = 400
+LONGEST_TAIL: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """An INSERT: what stands around its rows, as a statement with one row; and its cells, by columns.
+
+    A cell is written as in the text: ``1.5``, ``'it''s'``, ``NULL``, ``DATE '2000-01-01'``.
+    """
+
+    text: str
+    columns: tuple[tuple[str, ...], ...]
+
+
+@lru_cache(64)
+def _rows(width: int) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Rows of a number of cells: all that follow one another; and a single one, with its cells."""
+    plain = rf"\({_S}*+{_AND.join([_CELL] * width)}{_S}*+\)"
+    single = rf"\({_S}*+{_AND.join([f'({_CELL})'] * width)}{_S}*+\)"
+    return re.compile(rf"{plain}(?:{_AND}{plain})*+", _FLAGS), re.compile(single, _FLAGS)
+
+
+def read(text: str, parameters: "Sequence[Any] | Mapping[str, Any] | None" = None) -> list[Rows] | None:
+    """The INSERTs of a script that has nothing else; None if it has, or if there is more to a constant."""
+    found: list[Rows] = []
+    given = _Given(parameters)
+    place, end = 0, len(text)
+    while place < end:
+        head = _HEAD.match(text, place)
+        if head is None:
+            return None
+        first = _FIRST.match(text, head.end())
+        if first is None:
+            return None
+        width = len(_CELLS.findall(first[0]))
+        if width > MOST_COLUMNS:
+            return None
+        many, single = _rows(width)
+        rows = many.match(text, first.start())
+        if rows is None:
+            return None
+        blank = _BLANK.match(text, rows.end())
+        assert blank is not None
+        tail = ""
+        place = blank.end()
+        if place < end and ";" not in blank[0]:
+            rest = _TAIL.match(text, rows.end())
+            if rest is None or end - rest.start() > LONGEST_TAIL:
+                return None
+            tail, place = rest[0], end
+            if "select" in tail.lower():
+                return None
+        cells = single.findall(text, first.start(), rows.end())
+        columns = tuple(zip(*cells, strict=True)) if width > 1 else (tuple(cells),)
+        bound = given.bound(columns)
+        if bound is None:
+            return None
+        short = f"{head[0]}({', '.join(['NULL'] * width)}){tail}"
+        found.append(Rows(short, bound))
+    return found if found and given.finished() else None
+
+
+class _Given:
+    """The values of placeholders, as constants of the text."""
+
+    def __init__(self, parameters: "Sequence[Any] | Mapping[str, Any] | None") -> None:
+        self._values = () if parameters is None or isinstance(parameters, Mapping) else parameters
+        self._named = isinstance(parameters, Mapping) and bool(parameters)
+        self._used: set[int] = set()
+        self._asked = 0
+
+    def bound(self, columns: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...] | None:
+        """The columns with constants in the place of placeholders; None if a value is not that simple."""
+        if not any(cell[0] in "?$" for column in columns for cell in column):
+            return columns
+        made = []
+        for row in zip(*columns, strict=True):
+            cells = []
+            for cell in row:
+                if cell[0] in "?$":
+                    place = self._asked if cell[0] == "?" else int(cell[1:]) - 1
+                    self._asked += cell[0] == "?"
+                    constant = written(self._values[place]) if 0 <= place < len(self._values) else None
+                    if constant is None:
+                        return None
+                    self._used.add(place)
+                    cell = constant
+                cells.append(cell)
+            made.append(cells)
+        return tuple(zip(*made, strict=True))
+
+    def finished(self) -> bool:
+        """Whether all values were used."""
+        return len(self._used) == len(self._values) and not self._named
+
+
+def written(value: Any) -> str | None:
+    """A value as a constant of the text; None for one that is none, or takes more than a word."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return str(value)
+        case Decimal() if value.is_finite():
+            return f"{value:f}"
+        case float() if math.isfinite(value):
+            return _double(value)
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case datetime() if value.tzinfo is None:
+            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+        case date() if not isinstance(value, datetime):
+            return f"DATE '{value.isoformat()}'"
+        case _:
+            return None
+
+
+def _double(value: float) -> str:
+    shown = repr(value)
+    return shown if "e" in shown else f"{shown}e0"

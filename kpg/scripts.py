@@ -1,0 +1,58 @@
+"""Texts of SQL: which statements they are, and how each is run."""
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+from kpg import outside
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parameters import Binder, Parameters, has_marks, numbered
+from kpg.compiler.sql.parse import parse
+from kpg.engine import Engine
+from kpg.inserting import INSERT, insert, inserts
+from kpg.runtime.errors import InterfaceError
+from kpg.statements import Outcome, execute
+
+Given = TypeVar("Given")
+BEGINNING: Final = 30
+"""So many letters tell whether a text begins with INSERT."""
+
+
+def outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
+    """What each statement of a script gives, when it is reached; all of the text is read before."""
+    if text[:BEGINNING].lstrip()[: len(INSERT)].lower() == INSERT:
+        rows = inserts(engine, text, parameters)
+        if rows is not None:
+
+            def at(place: int) -> Callable[[], ast.Statement]:
+                return lambda: statements(engine, text, parameters)[place]
+
+            return (insert(engine, one, at(place)) for place, one in enumerate(rows))
+    found = statements(engine, text, parameters)
+    return (reading(engine, statement, execute) for statement in found)
+
+
+def statements(engine: Engine, text: str, parameters: Parameters | None) -> list[ast.Statement]:
+    """The statements of a script, parameters put in their places."""
+    with engine.transactions.undoing():
+        by_position = parameters is not None and not hasattr(parameters, "keys")
+        binder = Binder(() if parameters is None else parameters)
+        parsed = parse(numbered(text) if by_position else text)
+        bound = [binder.bind(statement) for statement in parsed] if has_marks(text) else parsed
+        binder.finish()
+        _refuse_views_with_parameters(parsed, bound)
+        return bound
+
+
+def reading(engine: Engine, statement: ast.Statement, run: Callable[[Engine, ast.Statement], Given]) -> Given:
+    """Run a statement that may read files and frames."""
+    try:
+        return run(engine, outside.readable(engine, statement))
+    finally:
+        engine.release_attached()
+
+
+def _refuse_views_with_parameters(parsed: list[ast.Statement], bound: list[ast.Statement]) -> None:
+    """A view is remembered by its text, in which a parameter would have no value."""
+    for before, after in zip(parsed, bound, strict=True):
+        if isinstance(before, ast.CreateView) and before is not after:
+            raise InterfaceError("a view cannot have parameters", hint="write the values into its text")
