@@ -129,7 +129,7 @@ OTHERS = st.sampled_from(
         "1+1",
         "(1)",
         "now()",
-        "random()",
+        "pi()",
         "x",
         "'a'||'b'",
         "cast(1_as_text)",
