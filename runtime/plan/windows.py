@@ -112,8 +112,8 @@ def moved_call(call: WindowCall, place: Callable[[int], int]) -> WindowCall:
 def is_local(call: WindowCall) -> bool:
     """Whether changes of the call's answers are found without the rest of the partition.
 
-    Not so if an answer depends on how many rows there are, if a row says itself how far it looks, or if a
-    frame is open and its aggregate has no partial aggregates of a few words.
+    Not so if a row says itself how far it looks, or if a frame is open and its aggregate has no partial
+    aggregates of a few words. Where answers depend on how many rows there are, all may change with that.
     """
     known, frame = window_function(call.function), call.frame
     closed = not {frame.start.edge, frame.end.edge} & {Edge.UNBOUNDED_PRECEDING, Edge.UNBOUNDED_FOLLOWING}
@@ -126,10 +126,10 @@ def is_local(call: WindowCall) -> bool:
         function = aggregate_named(call.function)
         return closed or function.accumulator is not None or isinstance(function.maintenance, Hierarchical)
     match known.answer:
-        case Answer.ROW_NUMBER | Answer.RANK | Answer.DENSE_RANK:
+        case Answer.ROW_NUMBER | Answer.RANK | Answer.DENSE_RANK | Answer.PERCENT_RANK | Answer.CUME_DIST:
             return True
-        case Answer.PERCENT_RANK | Answer.CUME_DIST | Answer.NTILE:
-            return False
+        case Answer.NTILE:
+            return isinstance(call.args[0], Literal)
         case Answer.LAG | Answer.LEAD:
             return fixed
         case Answer.FIRST_VALUE | Answer.LAST_VALUE:

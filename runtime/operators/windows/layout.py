@@ -32,11 +32,18 @@ class Layout:
     """Rows of the partition (the only one) that are before these and are left out; of the groups of peers,"""
     skipped_groups: int = 0
     """as many."""
+    skipped_behind: int = 0
+    """Rows of the partition that are behind these and are left out."""
 
     @property
     def places(self) -> Words:
         """The place of each row."""
         return np.arange(self.start.shape[0], dtype=np.int64)
+
+    @property
+    def sizes(self) -> Words:
+        """How many rows the partition of each row has."""
+        return self.end - self.start + self.skipped + self.skipped_behind
 
     @property
     def group_ends(self) -> Words:

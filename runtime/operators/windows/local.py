@@ -16,12 +16,15 @@ from kpg.runtime.operators.windows.evaluate import Around, evaluated
 from kpg.runtime.operators.windows.frames import limit_of
 from kpg.runtime.operators.windows.index import Index, Node
 from kpg.runtime.operators.windows.layout import laid_out
+from kpg.runtime.operators.windows.ranking import bucket_starts
 from kpg.runtime.operators.windows.reach import answer_of, distance_of
 from kpg.runtime.plan import Bound, Edge, Exclude, Unit, WindowCall
 from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Literal
 from kpg.runtime.types import NULL
 
 Words = NDArray[np.int64]
+Pair = tuple[int, int]
 PORTION = 64
 """Rows behind a change that are computed at first, where what is carried does not settle; then ever more."""
 
@@ -67,6 +70,12 @@ class Calls:
             before, start = start, max(start - portion, 0)
             portion *= 2
             yield from self._both(change, (start, start), (before, before))
+        moved = change.new.size - change.old.size
+        for low, high in moved_buckets(self.calls, change):
+            for first, last in ((low, min(high, start)), (max(low, old.size - rest), high)):
+                if first < last:
+                    shift = moved if first >= start else 0
+                    yield from self._both(change, (first, first + shift), (last, last + shift))
 
     def _both(
         self, change: Change, starts: tuple[int, int], ends: tuple[int, int]
@@ -82,7 +91,7 @@ class Calls:
         parts = (index.rows(0, head), index.rows(low, high), index.rows(size - tail, size))
         rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
         layout = laid_out(rows, np.zeros(rows.shape[1], np.int64), index.shape.peers)
-        layout.skipped = low - head
+        layout.skipped, layout.skipped_behind = low - head, size - tail - high
         layout.skipped_groups = index.groups(low) - int(layout.group[head])
         shown = slice(head + start - low, head + end - low)
         before, behind = (
@@ -101,7 +110,7 @@ def _needed(index: Index, calls: Sequence[WindowCall], start: int, end: int) -> 
     low, high, head, tail = start, end, 0, 0
     for call in calls:
         answer = answer_of(call)
-        if answer in reach.NUMBERING:
+        if answer in reach.PLACED:
             continue
         if answer in (Answer.LAG, Answer.LEAD):
             distance = distance_of(call)
@@ -179,9 +188,11 @@ def _settled_behind(call: WindowCall, number: int, change: Change, rest: int) ->
     answer, frame, old, new = answer_of(call), call.frame, change.old, change.new
     ends = old.size - rest, new.size - rest
     match answer:
-        case Answer.ROW_NUMBER:
+        case Answer.ROW_NUMBER | Answer.CUME_DIST:
             return ends[0] == ends[1]
-        case Answer.RANK:
+        case Answer.NTILE:
+            return True
+        case Answer.RANK | Answer.PERCENT_RANK:
             starts = (
                 reach.peers_before(index, end, index.row(end))
                 for index, end in zip((old, new), ends, strict=True)
@@ -202,7 +213,9 @@ def _settled_behind(call: WindowCall, number: int, change: Change, rest: int) ->
 def _settled_before(call: WindowCall, number: int, change: Change, start: int) -> bool:
     """Whether the first ``start`` rows have the same answers as before."""
     answer, frame, old, new = answer_of(call), call.frame, change.old, change.new
-    if answer in reach.NUMBERING or frame.end.edge is not Edge.UNBOUNDED_FOLLOWING:
+    if answer in reach.SHARES:
+        return old.size == new.size
+    if answer in reach.PLACED or frame.end.edge is not Edge.UNBOUNDED_FOLLOWING:
         return True
     match answer:
         case Answer.LAST_VALUE:
@@ -215,7 +228,31 @@ def _settled_before(call: WindowCall, number: int, change: Change, start: int) -
             return True
 
 
-Pair = tuple[int, int]
+def moved_buckets(calls: Sequence[WindowCall], change: Change) -> list[Pair]:
+    """The places, in the partition before, of rows that were not changed and are in other buckets now.
+
+    Stretches that are near each other are one.
+    """
+    old, new = change.old.size, change.new.size
+    found = [np.empty((2, 0), np.int64)]
+    for call in calls:
+        number = call.args[0] if answer_of(call) is Answer.NTILE else None
+        buckets = number.value if isinstance(number, Literal) else None
+        if old == new or not isinstance(buckets, int) or buckets < 1:
+            continue
+        before, now = (bucket_starts(size, buckets, max(old, new) + 1) for size in (old, new))
+        ahead = np.minimum(before, now), np.minimum(np.maximum(before, now), change.start)
+        then = now + old - new
+        behind = np.maximum(np.minimum(before, then), old - change.rest), np.maximum(before, then)
+        found += [np.stack(bounds) for bounds in (ahead, behind)]
+    stretches = np.concatenate(found, axis=1)
+    stretches = stretches[:, stretches[0] < np.minimum(stretches[1], old)]
+    merged: list[Pair] = []
+    for low, high in stretches[:, np.argsort(stretches[0])].T.tolist():
+        if merged and low <= merged[-1][1] + PORTION:
+            low, high = merged[-1][0], max(merged.pop()[1], high)
+        merged.append((low, min(high, old)))
+    return merged
 
 
 def _settled(call: WindowCall, number: int, change: Change, starts: Pair, ends: Pair, other: Bound) -> bool:

@@ -20,7 +20,7 @@ from kpg.runtime.operators.topk import GroupReader, Tasks, distinct_prefixes
 from kpg.runtime.operators.windows.evaluate import evaluated
 from kpg.runtime.operators.windows.index import Index, Key, Shape
 from kpg.runtime.operators.windows.layout import laid_out
-from kpg.runtime.operators.windows.local import Calls, Change
+from kpg.runtime.operators.windows.local import PORTION, Calls, Change
 from kpg.runtime.operators.windows.partials import summaries_of
 from kpg.runtime.operators.windows.reach import stays_near
 from kpg.runtime.plan import WindowCall, is_local
@@ -88,7 +88,7 @@ class Window(GroupReader):
             if index is None or len(part) > FEW:
                 plain.append(part)
             else:
-                for some in self._together(part):
+                for some in self._together(index, part):
                     parts += self._changed(self.indexes[_partition(part, self.group)], some)
         if plain:
             for part in plain:
@@ -97,11 +97,14 @@ class Window(GroupReader):
         if parts:
             self.emit(Updates.concat(parts).consolidate())
 
-    def _together(self, updates: Updates) -> list[Updates]:
-        """The changes of a partition as far as they are to be seen together: all, or each by itself."""
+    def _together(self, index: Index, updates: Updates) -> list[Updates]:
+        """The changes of a partition as far as they are to be seen together: all, or neighbours."""
         if len(updates) == 1 or not all(map(stays_near, self.calls)):
             return [updates]
-        return [updates.take(np.array([place], np.int64)) for place in range(len(updates))]
+        places = np.array([index.place(index.shape.key(row)) for row in updates.data.T.tolist()])
+        order = np.argsort(places, kind="stable")
+        cuts = np.flatnonzero(np.diff(places[order]) > PORTION) + 1
+        return [updates.take(np.sort(part)) for part in np.split(order, cuts)]
 
     def _reread(self, updates: Updates) -> list[Updates]:
         """The differences of these partitions, all of which are read; the large ones get an index."""

@@ -42,10 +42,10 @@ def _placed(layout: Layout, answer: Answer, args: tuple[Words, ...]) -> Words:
         case Answer.DENSE_RANK:
             return layout.group - layout.group[layout.start] + 1 + layout.skipped_groups
         case Answer.PERCENT_RANK:
-            others = layout.end - layout.start - 1
+            others = layout.sizes - 1
             return words(np.where(others > 0, (_rank(layout) - 1) / np.maximum(others, 1), 0.0))
         case Answer.CUME_DIST:
-            return words((layout.peer_end - layout.start) / (layout.end - layout.start))
+            return words((layout.peer_end - layout.start + layout.skipped) / layout.sizes)
         case Answer.NTILE:
             return _bucket(layout, args[0])
         case Answer.LAG:
@@ -68,11 +68,18 @@ def _bucket(layout: Layout, buckets: Words) -> Words:
     if ((number <= 0) & (number != NULL)).any():
         raise DataError("the argument of ntile must be greater than zero")
     known = np.maximum(number, 1)
-    size, larger = np.divmod(layout.end - layout.start, known)
-    place = layout.places - layout.start
+    size, larger = np.divmod(layout.sizes, known)
+    place = layout.places - layout.start + layout.skipped
     border = larger * (size + 1)
     bucket = np.where(place < border, place // (size + 1), larger + (place - border) // np.maximum(size, 1))
     return np.where(number == NULL, NULL, bucket + 1)
+
+
+def bucket_starts(rows: int, buckets: int, most: int) -> Words:
+    """Where each bucket but the first, up to so many, begins among so many rows."""
+    size, larger = divmod(rows, buckets)
+    number = np.arange(1, min(buckets, most), dtype=np.int64)
+    return number * size + np.minimum(number, larger)
 
 
 def _neighbour(layout: Layout, args: tuple[Words, ...], direction: int) -> Words:

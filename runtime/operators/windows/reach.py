@@ -15,7 +15,11 @@ from kpg.runtime.plan import Bound, Edge, Exclude, Unit, WindowCall
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import NULL
 
-NUMBERING = (Answer.ROW_NUMBER, Answer.RANK, Answer.DENSE_RANK)
+NUMBERING = (Answer.ROW_NUMBER, Answer.RANK, Answer.DENSE_RANK, Answer.PERCENT_RANK)
+SHARES = (Answer.PERCENT_RANK, Answer.CUME_DIST)
+"""What depends on how many rows there are: it changes in all rows with that."""
+PLACED = (*NUMBERING, Answer.CUME_DIST, Answer.NTILE)
+"""What places alone tell."""
 PEERS = (Exclude.GROUP, Exclude.TIES)
 PRECEDING, FOLLOWING = Edge.UNBOUNDED_PRECEDING, Edge.UNBOUNDED_FOLLOWING
 
@@ -33,7 +37,7 @@ def stays_near(call: WindowCall) -> bool:
     """
     answer, frame = answer_of(call), call.frame
     if answer is not None:
-        return answer not in NUMBERING
+        return answer not in (*NUMBERING, Answer.CUME_DIST)
     closed = frame.start.edge is not PRECEDING and frame.end.edge is not FOLLOWING
     return closed or isinstance(aggregate_named(call.function).maintenance, Hierarchical)
 
@@ -51,7 +55,9 @@ def before(index: Index, calls: Sequence[WindowCall], at: int, rows: Sequence[li
     found = at
     for call in calls:
         answer, frame = answer_of(call), call.frame
-        if answer in NUMBERING:
+        if answer is Answer.CUME_DIST:
+            found = min(found, *(peers_before(index, at, row) for row in rows))
+        if answer in PLACED:
             continue
         if answer in (Answer.LAG, Answer.LEAD):
             found = min(found, at - max(distance_of(call), 0))
@@ -76,6 +82,7 @@ def behind(index: Index, calls: Sequence[WindowCall], at: int, rows: Sequence[li
         answer, frame = answer_of(call), call.frame
         if answer in NUMBERING:
             found = max(found, at + 1)
+        if answer in PLACED:
             continue
         if answer in (Answer.LAG, Answer.LEAD):
             found = max(found, at - min(distance_of(call), 0))
@@ -154,11 +161,10 @@ def _reaches(
 
 
 def _is_carried_before(call: WindowCall) -> bool:
-    return answer_of(call) not in (*NUMBERING, Answer.LAG, Answer.LEAD) and call.frame.end.edge is FOLLOWING
+    answer = answer_of(call)
+    return answer not in (*PLACED, Answer.LAG, Answer.LEAD) and call.frame.end.edge is FOLLOWING
 
 
 def _is_carried_behind(call: WindowCall) -> bool:
     answer = answer_of(call)
-    if answer in (Answer.LAG, Answer.LEAD):
-        return False
-    return answer in NUMBERING or call.frame.start.edge is PRECEDING
+    return answer not in (*PLACED, Answer.LAG, Answer.LEAD) and call.frame.start.edge is PRECEDING

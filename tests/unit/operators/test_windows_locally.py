@@ -146,6 +146,8 @@ def work(call: str) -> list[int]:
         ("nth_value(v, 3) over (order by x)", 6),
         ("max(v) over ()", 3),
         ("median(v) over (order by x rows 4 preceding)", 11),
+        ("ntile(3) over (order by x)", 6),
+        ("ntile(3) over (order by x desc)", 6),
     ],
 )
 def test_rows_are_computed_where_answers_change(call: str, most: int) -> None:
@@ -153,7 +155,13 @@ def test_rows_are_computed_where_answers_change(call: str, most: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", ["ntile(3) over (order by x)", "cume_dist() over (order by x)", "median(v) over ()"]
+    "call",
+    [
+        "ntile(v + 1) over (order by x)",
+        "percent_rank() over (order by x)",
+        "cume_dist() over (order by x)",
+        "median(v) over ()",
+    ],
 )
 def test_other_calls_read_their_partition(call: str) -> None:
     assert min(work(call)) >= 2 * SIZE
@@ -167,6 +175,9 @@ def test_which_calls_are_local() -> None:
     rows = Frame(Unit.ROWS, Bound(Edge.PRECEDING, 2), Bound(Edge.CURRENT_ROW), Exclude.TIES)
     local = [
         call("rank"),
+        call("percent_rank"),
+        call("cume_dist"),
+        call("ntile", three),
         call("lag", VALUE),
         call("lead", VALUE, three),
         call("sum", VALUE),
@@ -176,8 +187,7 @@ def test_which_calls_are_local() -> None:
         call("nth_value", VALUE, three, frame=whole),
     ]
     other = [
-        call("ntile", three),
-        call("percent_rank"),
+        call("ntile", VALUE),
         call("lag", VALUE, VALUE),
         call("nth_value", VALUE, VALUE),
         call("median", Column(1, DOUBLE)),
@@ -194,6 +204,9 @@ def test_which_calls_are_local() -> None:
         ("sum(v) over (order by x rows between 2 preceding and 2 following)", 20),
         ("max(v) over (order by x)", 10),
         ("rank() over (order by x)", 2 * 2000 + 8),
+        ("percent_rank() over (order by x)", 2 * 2000 + 8),
+        ("cume_dist() over (order by x)", 2 * 2000 + 8),
+        ("ntile(4) over (order by x)", 20),
     ],
 )
 def test_a_row_that_moves_is_computed_where_it_was_and_where_it_is(call: str, most: int) -> None:
@@ -208,3 +221,56 @@ def test_a_row_that_moves_is_computed_where_it_was_and_where_it_is(call: str, mo
     assert window.read_rows - before <= most
     found = Counter(map(repr, db.view("w")))
     assert found == Counter(map(repr, asked(db, f"select id, {call} c from t").fetchall()))
+
+
+@pytest.mark.parametrize(
+    "call", ["ntile(7)", "percent_rank()", "cume_dist()", "rank()", "ntile(5000)", "ntile(2000)"]
+)
+def test_a_row_that_stays_where_it_is_is_computed_alone(call: str) -> None:
+    db = kpg.connect()
+    db.sql("create table t (id int primary key, x int, v int)")
+    db.sql(f"insert into t select i, i, i % 10 from generate_series(1, {SIZE}) as g(i)")
+    db.sql(f"create materialized view w as select id, v, {call} over (order by x) c from t")
+    (window,) = (one for one in db._engine.executor._all_operators() if isinstance(one, Window))  # type: ignore[attr-defined]
+    db.sql("update t set v = 11 where id = 4")
+    before = window.read_rows
+    db.sql("update t set v = 11 where id = 700")
+    assert window.read_rows - before <= 6
+    found = Counter(map(repr, db.view("w")))
+    assert found == Counter(map(repr, asked(db, f"select id, v, {call} over (order by x) c from t")))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_buckets_and_shares_of_random_changes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch)
+    generator = random.Random(seed)
+    db = kpg.connect()
+    db.sql("create table t (id int primary key, p int, x int, v int)")
+    order = generator.choice(["x", "x desc, id", "x nulls first, v", "id"])
+    calls = [f"ntile({generator.randint(1, 12)})", "percent_rank()", "cume_dist()", "row_number()"]
+    queries = []
+    for number in range(4):
+        chosen = generator.sample([*calls, "max(v)", "lag(v)", "ntile(3)"], generator.randint(1, 3))
+        columns = ", ".join(
+            f"{call} over (partition by p order by {order}) c{i}" for i, call in enumerate(chosen)
+        )
+        queries.append(f"select id, v, {columns} from t")
+        db.sql(f"create materialized view w{number} as {queries[-1]}")
+    value = lambda: generator.choice(["null", *map(str, range(6))])  # noqa: E731
+    for _ in range(25):
+        for _ in range(generator.randint(1, 3)):
+            one = generator.randint(1, 40)
+            db.sql(
+                generator.choice(
+                    [
+                        f"insert into t values ({one}, {generator.randint(0, 1)}, {value()}, {value()})"
+                        " on conflict do nothing",
+                        f"delete from t where id = {one}",
+                        f"update t set v = {value()} where id = {one}",
+                        f"update t set x = {value()} where id between {one} and {one + 2}",
+                    ]
+                )
+            )
+        for number, text in enumerate(queries):
+            found = Counter(map(repr, db.view(f"w{number}")))
+            assert found == Counter(map(repr, asked(db, text))), text
