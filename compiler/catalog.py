@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
 from kpg.compiler.constraints import Constraints, Index, Sequence
+from kpg.compiler.routines import Routine
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
@@ -78,6 +79,9 @@ class Catalog:
     indexes: dict[str, Index] = field(default_factory=dict)
     types: dict[str, Type] = field(default_factory=dict)
     """Those that users have made, by their names in lower case."""
+    routines: dict[str, tuple[Routine, ...]] = field(default_factory=dict)
+    """The functions that users have written in SQL, by their names in lower case: those of one name differ
+    in their arguments."""
     moment: int = 0
     """The present time of the statement that is run, in microseconds since 1970."""
     consulted: int = 0
@@ -122,6 +126,13 @@ class Catalog:
         if not type_.parts:
             return type_
         return replace(type_, parts=tuple(self.known_type(part, span) for part in type_.parts))
+
+    def find_routines(self, name: str, schema: str = "") -> tuple[Routine, ...]:
+        """The functions in SQL of that name, none if there are no such."""
+        whole = f"{schema}.{name}" if schema else name
+        return self._on_path(self.routines, whole.lower(), self.routines.get(whole.lower())) or (
+            self.routines.get(whole.lower(), ()) if schema else ()
+        )
 
     @property
     def has_one_schema(self) -> bool:
@@ -212,6 +223,7 @@ class Catalog:
             dict(self.comments),
             dict(self.indexes),
             dict(self.types),
+            dict(self.routines),
             self.moment,
         )
 
@@ -224,6 +236,7 @@ class Catalog:
             (self.comments, other.comments),
             (self.indexes, other.indexes),
             (self.types, other.types),
+            (self.routines, other.routines),
         ):
             mine.clear()
             mine.update(theirs)  # type: ignore[arg-type]

@@ -42,6 +42,10 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             from kpg.altering import alter
 
             alter(engine, statement)
+        case ast.CreateFunction() | ast.DropFunction() | ast.AlterFunction():
+            from kpg.routines import run_routine
+
+            run_routine(engine, statement)
         case _:
             assert_never(statement)
     return None

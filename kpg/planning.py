@@ -161,12 +161,15 @@ def plan_bound(
     return Planned(bound.rel, compiled.plan, schema, rel_types(bound.rel), bound.order)
 
 
-def explain(
-    statement: ast.Select | ast.CreateView, stage: str, catalog: Catalog, statistics: Statistics
-) -> str:
-    """The plan of a query as text, at a stage; InterfaceError if there is no such stage."""
+def explain(statement: ast.Explained, stage: str, catalog: Catalog, statistics: Statistics) -> str:
+    """The plan of a query as text, at a stage; InterfaceError if there is no such stage.
+
+    Of a change it is what finds the rows: keys and constraints are no part of it.
+    """
+    if isinstance(statement, ast.Change):
+        return _explain_change(statement, catalog, statistics)
     kept = isinstance(statement, ast.CreateView)
-    query = statement.query if isinstance(statement, ast.CreateView) else statement
+    query = statement if isinstance(statement, ast.Select) else statement.query
     stage = stage.lower()
     if stage == "arrangements":
         planned = plan_bound(lower_query(query, catalog, kept=kept), catalog, statistics)
@@ -174,6 +177,17 @@ def explain(
     if stage not in STAGES:
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
     return pipeline.explain(query, stage, catalog, statistics, kept=kept).rstrip("\n")
+
+
+def _explain_change(statement: ast.Change, catalog: Catalog, statistics: Statistics) -> str:
+    from kpg.compiler.explain import explain_plan
+    from kpg.compiler.sql.given import given_insert
+
+    if isinstance(statement, ast.Insert):
+        statement = given_insert(statement, catalog)
+    planned = plan(statement, catalog, statistics)
+    what = f"{type(statement).__name__.upper()} {catalog.get(statement.table).name} of the rows of"
+    return what + "\n" + explain_plan(planned.plan, catalog).rstrip("\n")
 
 
 def explain_export(name: str, plan: ir.Plan, stage: str, catalog: Catalog, statistics: Statistics) -> str:

@@ -73,6 +73,8 @@ def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
         case ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition():
             with engine.transactions.statement(changes=True), engine.journal.writing():
                 return _define(engine, with_known_types(statement, engine.catalog))
+        case ast.Explain(analyze=True):
+            return _explain_analyze(engine, statement)
         case Session():
             from kpg.settings import run_session
 
@@ -139,9 +141,7 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
             copy_to(as_texts(data, result.types) if statement.format == "csv" else data, statement)
             return Affected(len(result))
         case ast.Explain():
-            return Explanation(
-                explain(statement.statement, statement.stage, engine.reading_catalog, engine.statistics)
-            )
+            return _explain(engine, statement)
         case ast.ShowTables():
             return show_tables(engine)
         case ast.Describe():
@@ -159,6 +159,24 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
         case _:
             assert_never(statement)
     return None
+
+
+def _explain(engine: Engine, statement: ast.Explain) -> Explanation:
+    return Explanation(
+        explain(statement.statement, statement.stage, engine.reading_catalog, engine.statistics)
+    )
+
+
+def _explain_analyze(engine: Engine, statement: ast.Explain) -> Explanation:
+    """The plan of a statement, which is run too: how many rows it gave or changed, and how long it took."""
+    from time import perf_counter
+
+    with engine.transactions.statement(changes=False):
+        text = str(_explain(engine, statement))
+    start = perf_counter()
+    outcome = _execute(engine, statement.statement)
+    rows = f"{len(outcome)} rows, " if isinstance(outcome, Result) else ""
+    return Explanation(f"{text}\n{rows}{1000 * (perf_counter() - start):.3f} ms")
 
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
@@ -353,6 +371,6 @@ def is_explained(statement: ast.Statement) -> bool:
 def explain_statement(engine: Engine, statement: ast.Statement, stage: str) -> str:
     """The plan of a query, of a view's query, or of what an EXPLAIN is about, as it would run now."""
     query = statement.statement if isinstance(statement, ast.Explain) else statement
-    assert isinstance(query, ast.Select | ast.CreateView)
+    assert isinstance(query, ast.Explained)
     with engine.transactions.statement(changes=False):
         return explain(query, stage, engine.reading_catalog, engine.statistics)

@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TYPED = ("AddColumn", "AlterType")
 """The actions of ALTER TABLE that name a type."""
+RESOLVED_LATER = ("CreateFunction", "DropFunction", "AlterFunction")
+"""Of functions types may be the rows of relations, or those of their arguments."""
 
 
 def with_known_types(statement: T, catalog: Catalog) -> T:
     """A definition in which the types of users are what they stand for."""
     span = getattr(statement, "span", None)
+    if type(statement).__name__ in RESOLVED_LATER:
+        return statement
 
     def known(value: Any) -> Any:
         if isinstance(value, Type):

@@ -129,6 +129,7 @@ ELSEWHERE: dict[str, str] = {
             "integers",
             "json_edits",
             "json_makers",
+            "json_tests",
             "moments",
             "posix",
             "powers",

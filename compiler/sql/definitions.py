@@ -1,6 +1,7 @@
 """Statements that change what there is besides tables' rows: sequences, schemas, indexes, ALTER, comments."""
 
 from kpg.compiler.constraints import Constraint, Rule, Sequence
+from kpg.compiler.routines import Parameter
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ColumnDef, Type
@@ -231,6 +232,45 @@ class Alter(Definition):
     span: Span
 
 
+@dataclass(frozen=True, slots=True)
+class CreateFunction(Definition):
+    """CREATE FUNCTION in SQL. ``columns`` name what it gives, if it is declared with a name.
+
+    Types of users, and the rows of relations, are ENUMs without labels here.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    result: Type
+    columns: tuple[str, ...]
+    rows: bool
+    body: str
+    strict: bool
+    or_replace: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class DropFunction(Definition):
+    """DROP FUNCTION: names with the types of the arguments, None where these are left out."""
+
+    names: tuple[tuple[str, tuple[Type, ...] | None], ...]
+    if_exists: bool
+    cascade: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class AlterFunction(Definition):
+    """ALTER FUNCTION: another name, "" if that stays, and whether it is STRICT, None if that stays."""
+
+    name: str
+    types: tuple[Type, ...] | None
+    rename: str
+    strict: bool | None
+    span: Span
+
+
 AnyDefinition = (
     CreateSequence
     | AlterSequence
@@ -241,4 +281,7 @@ AnyDefinition = (
     | Truncate
     | Comment
     | Alter
+    | CreateFunction
+    | DropFunction
+    | AlterFunction
 )

@@ -191,7 +191,30 @@ class Dialect(Postgres):
             join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
             if join is not None and not comma and not any(join.args.get(part) for part in JOIN_PARTS):
                 join.set("kind", "INNER")
+            if join is not None and join.args.get("using") and self._match(TokenType.ALIAS):
+                join.set("using_alias", self._parse_id_var(any_token=False))
             return join
+
+        def _parse_ordered(
+            self, parse_method: Callable[[], exp.Expr | None] | None = None
+        ) -> exp.Ordered | None:
+            """``ORDER BY a USING >`` is DESC, ``USING <`` ASC."""
+            signs: list[TokenType] = []
+
+            def key() -> exp.Expr | None:
+                found: exp.Expr | None = parse_method() if parse_method else self._parse_disjunction()
+                if found is not None and self._match(TokenType.USING):
+                    if not self._match_set((TokenType.LT, TokenType.GT)):
+                        self.raise_error("Required < or >")
+                    signs.append(self._prev.token_type)
+                return found
+
+            ordered = super()._parse_ordered(key)
+            if ordered is not None and signs == [TokenType.GT]:
+                placed = self._prev.text.upper() in ("FIRST", "LAST")
+                ordered.set("desc", True)
+                ordered.set("nulls_first", ordered.args.get("nulls_first") if placed else True)
+            return ordered
 
         def _parse_with(self, skip_with_token: bool = False) -> exp.With | None:
             """Reads MUTUALLY RECURSIVE, which sqlglot does not know, and leaves the rest to it."""

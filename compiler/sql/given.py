@@ -42,7 +42,8 @@ def given_insert(statement: ast.Insert, catalog: Catalog) -> ast.Insert:
     node = statement.query.query
     places = insert_places(statement, entry.schema)
     if _is_plain(node):
-        if not entry.constraints.rules and not any(map(_is_default, node.find_all(exp.Var))):
+        bare = any(not row.args.get("expressions") for row in node.expressions)
+        if not entry.constraints.rules and not bare and not any(map(_is_default, node.find_all(exp.Var))):
             return _cut(statement, node, places, entry)
         node = _values(statement, node, places, entry, catalog)
         statement = _cut(replace(statement, query=replace(statement.query, query=node)), node, places, entry)

@@ -93,14 +93,26 @@ def parse_query(text: str) -> ast.Select:
 
 def _split(text: str) -> Iterator[list[Token]]:
     chunk: list[Token] = []
+    depth = 0
     for token in tokenize(text):
-        if token.token_type is not TokenType.SEMICOLON:
+        depth += _opens(chunk, token, depth)
+        if depth or token.token_type is not TokenType.SEMICOLON:
             chunk.append(token)
         elif chunk:
             yield chunk
             chunk = []
     if chunk:
         yield chunk
+
+
+def _opens(before: list[Token], token: Token, depth: int) -> int:
+    """By how much a token goes deeper into the body of a function that has statements."""
+    word = token.text.upper()
+    if word == "ATOMIC":
+        return int(bool(before) and before[-1].text.upper() == "BEGIN")
+    if depth and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER):
+        return (word == "CASE") - (word == "END")
+    return 0
 
 
 def _statement(tokens: list[Token], text: str) -> ast.Statement:
@@ -149,7 +161,7 @@ def _verify(tokens: list[Token], text: str, span: Span) -> ast.VerifyView:
 
 
 def _explain(tokens: list[Token], text: str, span: Span) -> ast.Explain:
-    rest = _after_options(tokens[1:], text)
+    rest, analyze = _after_options(tokens[1:])
     stage = "physical"
     if rest and rest[0].text.lower() in STAGES:
         stage = rest[0].text.lower()
@@ -157,31 +169,29 @@ def _explain(tokens: list[Token], text: str, span: Span) -> ast.Explain:
     if not rest:
         raise ProgrammingError("EXPLAIN needs a query", span=span)
     statement = _statement(rest, text)
-    if isinstance(statement, ast.Select | ast.CreateView):
-        return ast.Explain(stage, statement, span)
-    raise NotSupportedError("EXPLAIN of anything but a query is not supported", span=statement.span)
+    if isinstance(statement, ast.Explained):
+        return ast.Explain(stage, statement, span, analyze)
+    raise NotSupportedError(
+        "EXPLAIN of anything but a query or a change is not supported", span=statement.span
+    )
 
 
-def _after_options(tokens: list[Token], text: str) -> list[Token]:
-    """What follows the options of Postgres' EXPLAIN, which change nothing here; ANALYZE is refused."""
+def _after_options(tokens: list[Token]) -> tuple[list[Token], bool]:
+    """What follows the options of Postgres' EXPLAIN, and whether ANALYZE is one: others change nothing."""
     options: list[Token] = []
     if tokens and tokens[0].text == "(":
         words = [token.text for token in tokens]
         close = words.index(")") if ")" in words else 0
         if close > 1 and words[1].lower() in EXPLAIN_OPTIONS:
             options, tokens = tokens[1:close], tokens[close + 1 :]
-    while tokens and tokens[0].text.lower() in ("analyze", "verbose"):
+    while tokens and tokens[0].text.lower() in ("analyze", "analyse", "verbose"):
         options.append(tokens[0])
         tokens = tokens[1:]
+    analyze = False
     for token, following in zip(options, [*options[1:], None], strict=False):
-        on = following is None or following.text.lower() not in ("off", "false", "0")
-        if token.text.lower() == "analyze" and on:
-            raise NotSupportedError(
-                "EXPLAIN ANALYZE is not supported",
-                span=Span(text, token.start, token.end + 1),
-                hint="db.operators() tells what views have cost",
-            )
-    return tokens
+        if token.text.lower() in ("analyze", "analyse"):
+            analyze = following is None or following.text.lower() not in ("off", "false", "0")
+    return tokens, analyze
 
 
 def _tree(tokens: list[Token], text: str) -> exp.Expr:
@@ -192,6 +202,8 @@ def _convert(tree: exp.Expr, text: str, span: Span) -> ast.Statement:
     match tree:
         case _ if is_modifying(tree):
             return modifying(tree, text, span)
+        case exp.Query() if (into := _into(tree)) is not None:
+            return _select_into(tree, into, text, span)
         case exp.Query() | exp.Values():
             return ast.Select(tree, span)
         case exp.Create() | exp.Drop():
@@ -211,6 +223,25 @@ def _convert(tree: exp.Expr, text: str, span: Span) -> ast.Statement:
             raise ProgrammingError(f'syntax error at "{word}"', span=place, hint="expected a statement")
         case _:
             raise NotSupportedError(f"{construct_name(tree)} is not supported", span=span)
+
+
+def _into(tree: exp.Expr) -> exp.Expr | None:
+    """The INTO of a query: of its first SELECT."""
+    while isinstance(tree, exp.SetOperation | exp.Subquery):
+        tree = tree.this
+    return tree.args.get("into")
+
+
+def _select_into(tree: exp.Expr, into: exp.Expr, text: str, span: Span) -> ast.CreateTableAs:
+    """SELECT ... INTO table as CREATE TABLE AS."""
+    only(into, text, "this", "temporary", "unlogged")
+    query = tree.copy()
+    found = _into(query)
+    assert found is not None
+    found.pop()
+    name = target(into.this, text)[0]
+    temporary = bool(into.args.get("temporary"))
+    return ast.CreateTableAs(name, (), ast.Select(query, span), False, span, temporary=temporary)
 
 
 def _copy(tree: exp.Copy, text: str, span: Span) -> ast.CopyFrom | ast.CopyTo:

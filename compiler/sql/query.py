@@ -56,7 +56,25 @@ def named_relations(query: ast.Select, catalog: Catalog) -> frozenset[str]:
     """The tables and views of the catalog that the text of a query names."""
     common = {with_.alias.lower() for with_ in query.query.find_all(exp.CTE)}
     found = (catalog.find(relation_name(table)) for table in query.query.find_all(exp.Table))
-    return frozenset(entry.name for entry in found if entry is not None and entry.name.lower() not in common)
+    names = {entry.name for entry in found if entry is not None and entry.name.lower() not in common}
+    return frozenset(names) | (_routines(query.query, catalog) if catalog.routines else frozenset())
+
+
+def _routines(tree: exp.Expr, catalog: Catalog) -> frozenset[str]:
+    """The functions in SQL that a tree calls, and what their bodies name, by the names that views know."""
+    from kpg.compiler.sql.bodies import body_of
+
+    found: set[str] = set()
+    pending = [tree]
+    while pending:
+        for node in pending.pop().find_all(exp.Func):
+            names = [str(node.this)] if isinstance(node, exp.Anonymous) else type(node).sql_names()
+            schema = node.parent.this.name if isinstance(node.parent, exp.Dot) else ""
+            for routine in (one for name in names for one in catalog.find_routines(name.lower(), schema)):
+                if routine.key not in found:
+                    found.add(routine.key)
+                    pending.append(body_of(routine.body))
+    return frozenset(found)
 
 
 def asks_system(query: ast.Select) -> bool:

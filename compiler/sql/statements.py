@@ -221,11 +221,12 @@ class CopyTo:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN [stage] query; ``stage`` is one of ``parse.STAGES``, ``physical`` without one."""
+    """EXPLAIN [ANALYZE] [stage] query; ``stage`` is one of ``parse.STAGES``, ``physical`` without one."""
 
     stage: str
-    statement: "Select | CreateView"
+    statement: "Select | CreateView | CreateTableAs | Change"
     span: Span
+    analyze: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +274,8 @@ class ShowTables:
 
 
 Change = Insert | Delete | Update | Merge
+Explained = Select | CreateView | CreateTableAs | Change
+"""What EXPLAIN shows the plan of."""
 
 
 Statement = (

@@ -72,6 +72,8 @@ CLAUSE_ORDER: Final = {
     "offset": 7,
     "fetch": 7,
 }
+OWN_WORDS: Final = frozenset(("grant", "revoke", "fetch", "move", "alter"))
+"""With these begin statements in which words that queries reserve may stand anywhere."""
 ANEW: Final = frozenset(("select", "union", "intersect", "except", "values", "set", "do", "with", "table"))
 """Behind these the clauses of a query may come again."""
 
@@ -157,16 +159,20 @@ def _check(text: str, tokens: Sequence[Token]) -> None:
     """ProgrammingError for tokens that cannot follow each other, brackets and clauses out of order."""
     opened: list[_Open] = [_Open(None, "")]
     last: Token | None = None
-    word, ending = "", ""
+    word, ending, free = "", "", False
     for token in tokens:
+        if last is None or last.token_type is TokenType.SEMICOLON:
+            free = token.text.lower() in OWN_WORDS
         before, written = ending, text[token.start : token.end + 1].lower()
         # Some tokens are two words, such as GROUP BY.
         word, ending = (
             (written.split()[0], written.split()[-1]) if written[0].isalpha() else (written, written)
         )
-        if word == ending == "by":
+        if word == ending == "by" or (before == "using" and word in ("<", ">")):
             ending = ""
-        if word in FOREIGN or word in AFTER.get(before, ()) or (last and _apart(text, last, token)):
+        if free:
+            pass
+        elif word in FOREIGN or word in AFTER.get(before, ()) or (last and _apart(text, last, token)):
             raise syntax_error(text, token)
         if word in ("(", "["):
             opened.append(_Open(token, word))
@@ -181,6 +187,7 @@ def _check(text: str, tokens: Sequence[Token]) -> None:
             opened[-1].clause = 0
         elif (
             word in CLAUSE_ORDER
+            and not free
             and written not in ("group", "order")
             and before not in ("distinct", "within", ".", "as", "rows")
         ):

@@ -17,6 +17,7 @@ SCALARS: Final[Mapping[str, str]] = {
     "json_makers": """to_json to_jsonb json_build_array jsonb_build_array json_build_object jsonb_build_object
         json_object jsonb_object json_typeof jsonb_typeof json_array_length jsonb_array_length
         json_strip_nulls jsonb_strip_nulls array_to_json row_to_json jsonb_pretty""",
+    "json_tests": "is_json",
     "json_edits": "jsonb_set jsonb_insert",
     "jsons": """json_get json_get_text json_get_path json_get_path_text contains_all contained_in
         overlaps_with key_exists any_key_exists all_keys_exist jsonb_concat jsonb_delete json_delete_path""",

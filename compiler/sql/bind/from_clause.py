@@ -13,9 +13,9 @@ from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.row_functions import bind_from_calls, in_order, only_call
 from kpg.compiler.sql.bind.scope import Binding, Common, Field, Scope
 from kpg.compiler.sql.syntax import construct_name, only, relation_name
-from kpg.compiler.sql.tree import Join, Map, Node, Query, Rows, Scan, Shared
+from kpg.compiler.sql.tree import Filter, Join, Map, Node, Query, Rows, Scan, Shared
 from kpg.runtime.scalar import Column, Literal, Scalar
-from kpg.runtime.types import INTEGER, Type
+from kpg.runtime.types import BOOLEAN, INTEGER, Type
 
 
 def bind_from(binding: Binding, scope: Scope, select: exp.Select) -> Node:
@@ -53,9 +53,7 @@ def _joined(binding: Binding, scope: Scope, first: exp.Expr, joins: list[exp.Joi
     node = _item(binding, scope, first)
     for join in [*(first.args.get("joins") or []), *joins]:
         middle = len(scope.fields)
-        right = _item(binding, scope, join.this)
-        for nested in join.this.args.get("joins") or []:
-            binding.refuse("a join nested without parentheses", nested)
+        right = _joined(binding, scope, join.this, [])
         node = _join(binding, scope, node, right, join, (start, middle))
     return node
 
@@ -63,7 +61,7 @@ def _joined(binding: Binding, scope: Scope, first: exp.Expr, joins: list[exp.Joi
 def _join(
     binding: Binding, scope: Scope, left: Node, right: Node, join: exp.Join, places: tuple[int, int]
 ) -> Node:
-    only(join, binding.source, "this", "side", "kind", "on", "using", "method")
+    only(join, binding.source, "this", "side", "kind", "on", "using", "method", "using_alias")
     side, kind, method = (str(join.args.get(part) or "").upper() for part in ("side", "kind", "method"))
     if kind not in ("", "INNER", "OUTER", "CROSS") or method not in ("", "NATURAL"):
         binding.refuse(f"{method} {kind} JOIN".strip(), join)
@@ -135,6 +133,11 @@ def _join_using(
     hidden = {id(known) for pair in pairs for known in pair}
     rest = [replace(known, listed=False) if id(known) in hidden else known for known in scope.fields[start:]]
     scope.fields[start:] = [*merged, *rest]
+    alias = join.args.get("using_alias")
+    if alias is not None:
+        if alias.name.lower() in scope.relations():
+            binding.wrong(f'"{alias.name}" occurs twice in FROM', alias, "give one of them an alias")
+        scope.fields += [replace(one, relation=alias.name, listed=False) for one in merged]
     return node
 
 
@@ -152,8 +155,10 @@ def _item(binding: Binding, scope: Scope, node: exp.Expr) -> Node:
         case exp.Table():
             return _table(binding, scope, node)
         case exp.Subquery() if isinstance(node.this, exp.Table):
-            only(node, binding.source, "this")
-            return _joined(binding, scope, node.this, [])
+            only(node, binding.source, "this", "alias")
+            if node.args.get("alias") is None:
+                return _joined(binding, scope, node.this, [])
+            return _named_join(binding, scope, node)
         case exp.Subquery() | exp.Values():
             inner = Scope(scope.parent, common=scope.common)
             return _derived(binding, scope, binding.query(inner, node), node)
@@ -172,6 +177,17 @@ def _item(binding: Binding, scope: Scope, node: exp.Expr) -> Node:
             return _derived(binding, scope, binding.query(scope.without_aggregates("LATERAL"), query), node)
         case _:
             binding.refuse(f"{construct_name(node)} in FROM", node)
+
+
+def _named_join(binding: Binding, scope: Scope, node: exp.Subquery) -> Node:
+    """``(a JOIN b ...) AS name (columns)``, whose relations have no names of their own outside."""
+    inner = Scope(scope.parent, common=scope.common)
+    result = _joined(binding, inner, node.this, [])
+    name, renamed = _alias(binding, node, "")
+    fields = inner.visible()
+    names, columns = tuple(one.name for one in fields), tuple(one.column for one in fields)
+    _enter(binding, scope, name, names, columns, renamed, node)
+    return result
 
 
 def _alias(binding: Binding, node: exp.Expr, default: str) -> tuple[str, list[str]]:
@@ -219,6 +235,13 @@ def _function(
 ) -> Node:
     """Calls in FROM, whose arguments may name the items before."""
     alias, renamed = _alias(binding, node, "")
+    if len(calls) == 1 and binding.catalog.routines:
+        from kpg.compiler.sql.bind.inlined import bind_routine_rows
+
+        inlined = bind_routine_rows(binding, scope, calls[0], alias, numbered=numbered)
+        if inlined is not None:
+            _enter(binding, scope, inlined.name, inlined.names, inlined.columns, renamed, node)
+            return inlined.node
     result, name, names, columns = bind_from_calls(
         binding,
         scope,
@@ -254,10 +277,15 @@ def _system(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
 
 def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if not isinstance(node.this, exp.Identifier):
-        only(node, binding.source, "this", "alias", "joins", "ordinality", "rows_from")
+        only(node, binding.source, "this", "alias", "joins", "ordinality", "rows_from", "db")
         only_call(binding, node)
-        return _function(binding, scope, node, in_order(node), numbered=bool(node.args.get("ordinality")))
-    only(node, binding.source, "this", "alias", "joins", "db", "only")
+        calls = in_order(node)
+        if node.args.get("db") is not None:
+            calls = [exp.Dot(this=node.args["db"].copy(), expression=calls[0].copy())]
+        return _function(binding, scope, node, calls, numbered=bool(node.args.get("ordinality")))
+    only(node, binding.source, "this", "alias", "joins", "db", "only", "sample")
+    if node.args.get("sample") is not None:
+        return _sampled(binding, scope, node)
     common = scope.find_common(node.name) if node.args.get("db") is None else None
     if common is not None:
         return _common(binding, scope, common, node)
@@ -286,6 +314,20 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))[:width]
     _enter(binding, scope, name, entry.schema.names, columns, renamed, node)
     return result
+
+
+def _sampled(binding: Binding, scope: Scope, node: exp.Table) -> Node:
+    """``t TABLESAMPLE method (percent)``: of all rows or of none, since others would be others each time."""
+    sample = node.args["sample"]
+    percent = sample.args.get("percent")
+    percent = percent if percent is not None else sample.args.get("size")
+    share = float(percent.name) if isinstance(percent, exp.Literal) and percent.is_number else -1.0
+    if share not in (0.0, 100.0):
+        binding.refuse("TABLESAMPLE of a share", sample, "it would give other rows each time: write a WHERE")
+    whole = node.copy()
+    whole.set("sample", None)
+    rows = _table(binding, scope, whole)
+    return rows if share else Filter(rows, (Literal(0, BOOLEAN),))
 
 
 def _share_view(binding: Binding, entry: ViewEntry) -> Query:

@@ -149,6 +149,8 @@ COMPARISONS: Final[dict[type[exp.Expr], str]] = {
 }
 OPPOSITE: Final = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
+NAMED: Final = (exp.Kwarg, exp.PropertyEQ)
+"""``name => value``, and ``name := value``."""
 PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "make_date": ("year", "month", "day"),
     "make_interval": ("years", "months", "weeks", "days", "hours", "mins", "secs"),
@@ -161,11 +163,11 @@ PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
 
 def in_their_places(name: str, operands: list[exp.Expr]) -> list[exp.Expr] | None:
     """Arguments some of which are named, in the order of the parameters; None if a name is not known."""
-    named = {part.this.name.lower(): part.expression for part in operands if isinstance(part, exp.Kwarg)}
+    named = {part.this.name.lower(): part.expression for part in operands if isinstance(part, NAMED)}
     if not named:
         return operands
     known = PARAMETERS.get(name, ())
-    plain = [part for part in operands if not isinstance(part, exp.Kwarg)]
+    plain = [part for part in operands if not isinstance(part, NAMED)]
     rest = known[len(plain) :]
     if not named.keys() <= set(rest):
         return None

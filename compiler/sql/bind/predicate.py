@@ -2,7 +2,7 @@
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind.calls import call, condition, unified
+from kpg.compiler.sql.bind.calls import call, coerce, condition, unified
 from kpg.compiler.sql.bind.functions import COMPARISONS
 from kpg.compiler.sql.bind.rows import compared_rows, row_is_null, row_parts, rows_equal
 from kpg.compiler.sql.bind.scope import Binding, Scope
@@ -134,8 +134,19 @@ def _is(binding: Binding, scope: Scope, node: exp.Is) -> Scalar:
             return _negated_if(
                 binding, call(binding, "is_not_distinct", [tested, Literal(int(value), BOOLEAN)], node), node
             )
+        case exp.JSON():
+            return _is_json(binding, operand, node)
         case other:
             binding.refuse(f"IS {other.sql('postgres')}", node)
+
+
+def _is_json(binding: Binding, operand: Scalar, node: exp.Is) -> Scalar:
+    """``IS JSON [VALUE | SCALAR | ARRAY | OBJECT] [WITH UNIQUE KEYS]``."""
+    kind = str(node.expression.this or "value").lower()
+    if node.expression.args.get("unique") and node.expression.args.get("with_"):
+        kind += " unique"
+    found = call(binding, "is_json", [coerce(operand, TEXT), Literal(kind, TEXT)], node)
+    return _negated_if(binding, found, node)
 
 
 def _like(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:

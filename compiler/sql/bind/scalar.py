@@ -52,6 +52,8 @@ SYSTEM_CALLS: Final = (
     *("version", "current_database", "current_user", "session_user", "current_schema", "obj_description"),
     *("col_description", "format_type", "to_regclass"),
 )
+USER: Final = "kpg"
+"""Who asks: there is nobody else."""
 MAX_DEPTH: Final = 150
 """How deep expressions and queries may nest: everything that walks a scalar is recursive."""
 
@@ -97,6 +99,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return binding.expression(scope, node.this)
         case exp.Column() if (whole := bind_whole_row(binding, scope, node)) is not None:
             return whole
+        case exp.Column(this=exp.Identifier(this=str() as word)) if _is_user(node, word):
+            return Literal(USER, TEXT)
         case exp.Column():
             only(node, source, "this", "table", "db")
             return resolve_name(binding, scope, node).column
@@ -104,6 +108,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return _constant(binding, node)
         case exp.Subquery() | exp.Exists():
             return bind_subquery(binding, scope, node)
+        case exp.Func() | exp.Dot() if (routine := _routine(binding, scope, node)) is not None:
+            return routine
         case exp.Func() if own_call(node, binding.catalog.functions) is not None:
             return _own(binding, scope, node)
         case exp.Case() | exp.If():
@@ -141,6 +147,11 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         case _:
             found = bind_composite(binding, scope, node) or bind_predicate(binding, scope, node)
             return found or _function(binding, scope, node)
+
+
+def _is_user(node: exp.Column, word: str) -> bool:
+    """Whether a name is the word USER, which no column has without quotes."""
+    return word.lower() == "user" and not node.table and not node.this.args.get("quoted")
 
 
 def _constant(binding: Binding, node: exp.Expr) -> Scalar:
@@ -269,6 +280,15 @@ def _own(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return bind_aggregate(binding, scope, node)
         case definition:
             assert_never(definition)
+
+
+def _routine(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
+    """A call of a function that a user wrote in SQL; None for anything else."""
+    if not binding.catalog.routines:
+        return None
+    from kpg.compiler.sql.bind.inlined import bind_routine
+
+    return bind_routine(binding, scope, node)
 
 
 def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:

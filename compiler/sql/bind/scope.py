@@ -215,6 +215,8 @@ class Binding:
     """The columns of the queries of loops, which are used before they are bound."""
     ids: "count[int]" = field(default_factory=count)
     depth: int = 0
+    inlining: int = 0
+    """How many bodies of users' functions what is bound stands in."""
     kept: bool = False
     """Whether what is bound is a view, whose rows have to follow the present time."""
     clock: int | None = None

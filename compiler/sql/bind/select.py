@@ -17,6 +17,7 @@ from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.row_functions import expanded, taken
 from kpg.compiler.sql.bind.scope import Aggregates, Binding, Expansions, Scope, Windows
+from kpg.compiler.sql.bind.whole_rows import fields_of_row
 from kpg.compiler.sql.bind.window import define_windows
 from kpg.compiler.sql.bind.windowed import bind_qualify, over_groups, windowed
 from kpg.compiler.sql.syntax import only
@@ -38,6 +39,7 @@ CLAUSES: Final = frozenset(
         "order",
         "limit",
         "offset",
+        "locks",
     }
 )
 
@@ -141,6 +143,10 @@ def select_items(binding: Binding, scope: Scope, parts: Sequence[exp.Expr]) -> l
         if isinstance(part, exp.Star) or (isinstance(part, exp.Column) and isinstance(part.this, exp.Star)):
             items += _star(binding, scope, part)
             continue
+        if isinstance(part, exp.Dot) and isinstance(part.expression, exp.Star):
+            fields = fields_of_row(binding, binding.expression(scope, part.this), part)
+            items += [Item(name, scalar, part) for name, scalar in fields]
+            continue
         syntax = part
         if isinstance(part, exp.Alias):
             only(part, binding.source, "this", "alias")
@@ -183,6 +189,8 @@ def _default_name(node: exp.Expr) -> str:
     match node:
         case exp.Column():
             return node.name
+        case exp.Dot(expression=exp.Identifier() as field):
+            return str(field.name)
         case exp.Cast() | exp.Paren():
             return _default_name(node.this)
         case exp.Filter() | exp.WithinGroup() | exp.Window() | exp.RespectNulls():

@@ -52,6 +52,19 @@ def made_row(binding: Binding, scope: Scope, parts: Sequence[exp.Expr]) -> Scala
     return Call("$row", tuple(fields), record([field.type for field in fields], names))
 
 
+def fields_of_row(binding: Binding, value: Scalar, node: exp.Expr) -> list[tuple[str, Scalar]]:
+    """``(row).*``: the fields of a row with their names."""
+    if value.type.kind is not Kind.RECORD:
+        binding.wrong(f"{value.type} has no fields", node)
+    parts = value.type.parts
+    if isinstance(value, Call) and value.function in ("$whole_row", "$row"):
+        return list(zip(value.type.labels, value.args, strict=True))
+    return [
+        (name, Call("$row_field", (value, Literal(place, INTEGER)), parts[place]))
+        for place, name in enumerate(value.type.labels)
+    ]
+
+
 def bind_field(binding: Binding, scope: Scope, node: exp.Dot) -> Scalar:
     """``(row).field``."""
     only(node, binding.source, "this", "expression")

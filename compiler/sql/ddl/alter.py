@@ -77,6 +77,9 @@ def _action(reader: Reader) -> ast.Action:
 
 
 def _other(reader: Reader) -> ast.Action:
+    for verb in ("ENABLE", "DISABLE"):
+        if reader.take(verb, "TRIGGER", "ALL") or reader.take(verb, "TRIGGER", "USER"):
+            return ast.Nothing(f"{verb} TRIGGER")
     for words, construct in REFUSED.items():
         if reader.at(*words.split()):
             reader.refuse(construct)

@@ -7,6 +7,7 @@ from kpg.compiler.sql import statements
 from kpg.compiler.sql.ddl.reader import Reader
 from kpg.compiler.sql.ddl.sequences import alter_sequence, create_sequence
 from kpg.compiler.sql.ddl.tables import create_table
+from kpg.compiler.sql.session import Accepted
 from kpg.runtime.types import Kind, Type
 
 MODIFIERS: Final = (
@@ -22,7 +23,6 @@ MODIFIERS: Final = (
 )
 """What may stand between CREATE and what it makes."""
 REFUSED: Final = {
-    "FUNCTION": "a function",
     "PROCEDURE": "a procedure",
     "TRIGGER": "a trigger",
     "EVENT TRIGGER": "a trigger",
@@ -33,10 +33,6 @@ REFUSED: Final = {
     "AGGREGATE": "an aggregate of the user's",
     "OPERATOR": "an operator of the user's",
     "DOMAIN": "a domain",
-    "EXTENSION": "an extension",
-    "ROLE": "a role",
-    "USER": "a role",
-    "GROUP": "a role",
     "DATABASE": "a database",
     "TABLESPACE": "a tablespace",
     "CAST": "a cast of the user's",
@@ -44,13 +40,14 @@ REFUSED: Final = {
     "LANGUAGE": "a language",
     "PUBLICATION": "a publication",
     "SUBSCRIPTION": "a subscription",
-    "STATISTICS": "statistics of several columns",
     "TEXT SEARCH": "text search",
     "SERVER": "a foreign server",
     "CONVERSION": "a conversion",
     "TRANSFORM": "a transform",
     "ACCESS METHOD": "an access method",
 }
+NOTHING: Final = ("ROLE", "USER MAPPING", "USER", "GROUP", "STATISTICS", "DEFAULT PRIVILEGES")
+"""What may be made, altered and dropped, and changes nothing: there are no privileges, nor hints."""
 KINDS: Final = ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX", "SEQUENCE", "SCHEMA", "TYPE")
 COMMENTED: Final = (
     "MATERIALIZED VIEW",
@@ -94,14 +91,28 @@ def create(reader: Reader) -> statements.Statement | None:
         return _create_schema(reader)
     if reader.take("TYPE"):
         return _create_type(reader)
-    _refuse(reader, "CREATE")
-    return None
+    if reader.take("FUNCTION"):
+        from kpg.compiler.sql.ddl.functions import create_function
+
+        return create_function(reader, or_replace="REPLACE" in words)
+    return _refuse(reader, "CREATE")
 
 
-def _refuse(reader: Reader, verb: str) -> None:
+def _refuse(reader: Reader, verb: str) -> Accepted | None:
+    """Refuse by name what is not supported; what has nothing to do is taken."""
+    for words in NOTHING:
+        if reader.take(*words.split()):
+            reader.skip(len(reader.rest()))
+            return Accepted(f"{verb} {words}", (), reader.span)
+    if reader.take("EXTENSION", "IF", "NOT", "EXISTS") or reader.take("EXTENSION"):
+        if not reader.at("PLPGSQL"):
+            reader.refuse("an extension" if verb == "CREATE" else f"{verb} of an extension")
+        reader.skip(len(reader.rest()))
+        return Accepted(f"{verb} EXTENSION", (), reader.span)
     for words, construct in REFUSED.items():
         if reader.at(*words.split()):
             reader.refuse(f"{verb} of {construct}" if verb != "CREATE" else construct)
+    return None
 
 
 def _create_type(reader: Reader) -> ast.CreateType:
@@ -155,14 +166,23 @@ def alter_any(reader: Reader) -> statements.Statement | None:
             return alter(reader, kind)
     if reader.take("SCHEMA"):
         reader.refuse("ALTER SCHEMA")
-    _refuse(reader, "ALTER")
-    return None
+    if reader.take("FUNCTION") or reader.take("ROUTINE"):
+        from kpg.compiler.sql.ddl.functions import alter_function
+
+        return alter_function(reader)
+    return _refuse(reader, "ALTER")
 
 
 def drop(reader: Reader) -> statements.Statement | None:
     """A DROP; None if it is read elsewhere."""
     reader.need("DROP")
-    _refuse(reader, "DROP")
+    if reader.take("FUNCTION") or reader.take("ROUTINE"):
+        from kpg.compiler.sql.ddl.functions import drop_function
+
+        return drop_function(reader)
+    nothing = _refuse(reader, "DROP")
+    if nothing is not None:
+        return nothing
     kind = next((one for one in KINDS if reader.take(*one.split())), "")
     if not kind:
         return None

@@ -15,11 +15,6 @@ Part = TypeVar("Part")
 REFUSED: Final = {
     "DO": "DO (a block of a procedural language)",
     "CALL": "CALL (a procedure)",
-    "LISTEN": "LISTEN",
-    "NOTIFY": "NOTIFY",
-    "UNLISTEN": "UNLISTEN",
-    "GRANT": "GRANT: there are no roles, it",
-    "REVOKE": "REVOKE: there are no roles, it",
     "DECLARE": "a cursor",
     "FETCH": "a cursor",
     "MOVE": "a cursor",
@@ -39,7 +34,13 @@ ACCEPTED: Final = (
     "LOCK",
     "DISCARD",
     "REFRESH",
+    "GRANT",
+    "REVOKE",
+    "LISTEN",
+    "NOTIFY",
+    "UNLISTEN",
 )
+"""What has nothing to do here: whoever has the database may do everything, and nobody else listens."""
 MODES: Final = (
     "ISOLATION LEVEL SERIALIZABLE",
     "ISOLATION LEVEL REPEATABLE READ",
@@ -122,6 +123,9 @@ def setting(reader: Reader) -> statements.Statement | None:
         deferred = reader.choice("DEFERRED", "IMMEDIATE") == "DEFERRED"
         reader.end()
         return ast.SetConstraints(tuple(name.rpartition(".")[2] for name in names), deferred, span)
+    if reader.take("RESET", "ROLE") or reader.take("RESET", "SESSION", "AUTHORIZATION"):
+        reader.end()
+        return ast.Accepted("RESET ROLE", (), span)
     if reader.take("RESET"):
         name = "" if reader.take("ALL") else _setting_name(reader)
         reader.end()
@@ -136,8 +140,11 @@ def setting(reader: Reader) -> statements.Statement | None:
             reader.refuse("SET TRANSACTION SNAPSHOT")
         reader.skip(len(reader.rest()))
         return ast.Accepted("SET TRANSACTION", (), span)
-    if reader.at("ROLE") or reader.at("SESSION", "AUTHORIZATION"):
-        reader.refuse("a role")
+    if reader.take("ROLE") or reader.take("SESSION", "AUTHORIZATION"):
+        if not (reader.take("NONE") or reader.take("DEFAULT")):
+            reader.refuse("to act as another role", "there are no privileges to take")
+        reader.end()
+        return ast.Accepted("SET ROLE", (), span)
     if not reader.take("SESSION"):
         reader.take("LOCAL")
     name = _setting_name(reader)

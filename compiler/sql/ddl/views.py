@@ -1,14 +1,15 @@
 """CREATE VIEW."""
 
+from sqlglot import exp
+
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.reader import Reader
-from kpg.runtime.errors import ProgrammingError
+from kpg.compiler.sql.tokens import tokenize
+from kpg.runtime.errors import ProgrammingError, Span
 
 
 def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
     """What follows CREATE VIEW; ``words`` stand between."""
-    if "RECURSIVE" in words:
-        reader.refuse("CREATE RECURSIVE VIEW", "write CREATE VIEW name AS WITH RECURSIVE")
     exists = reader.take("IF", "NOT", "EXISTS")
     name = reader.relation()
     columns = reader.names() if reader.at("(") else ()
@@ -33,6 +34,10 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
     if texts[-2:] == ["WITH", "DATA"]:
         stop = len(texts) - 2
     tree, span = reader.query(stop)
+    if "RECURSIVE" in words:
+        if not columns:
+            raise ProgrammingError(f"CREATE RECURSIVE VIEW {name} needs a list of columns", span=reader.span)
+        tree, span = _recursive(name.rpartition(".")[2], columns, span)
     return ast.CreateView(
         name,
         columns,
@@ -43,3 +48,15 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
         reader.span,
         bool(words & {"TEMP", "TEMPORARY"}),
     )
+
+
+def _recursive(name: str, columns: tuple[str, ...], query: Span) -> tuple[exp.Expr, Span]:
+    """The query of a recursive view, which is named by itself."""
+    named, listed = _quoted(name), ", ".join(map(_quoted, columns))
+    inner = query.source[query.start : query.end]
+    text = f"WITH RECURSIVE {named} ({listed}) AS ({inner}) SELECT {listed} FROM {named}"
+    return Reader(tokenize(text), text).query()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,227 @@
+"""CREATE, DROP and ALTER FUNCTION: functions in SQL; those in other languages are refused by name."""
+
+from dataclasses import replace
+from typing import Final
+
+from sqlglot.tokenizer_core import TokenType
+
+from kpg.compiler.routines import Parameter
+from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql.ddl.reader import Reader
+from kpg.compiler.sql.escapes import escaped
+from kpg.runtime.types import Kind, Type
+
+TEXTS: Final = (
+    TokenType.STRING,
+    TokenType.HEREDOC_STRING,
+    TokenType.NATIONAL_STRING,
+    TokenType.RAW_STRING,
+    TokenType.BYTE_STRING,
+)
+NOTHING: Final = (
+    *("IMMUTABLE", "STABLE", "VOLATILE", "NOT LEAKPROOF", "LEAKPROOF", "WINDOW"),
+    *("SECURITY INVOKER", "SECURITY DEFINER", "EXTERNAL SECURITY INVOKER", "EXTERNAL SECURITY DEFINER"),
+    *("PARALLEL SAFE", "PARALLEL UNSAFE", "PARALLEL RESTRICTED"),
+)
+"""What a function may be declared to be, and changes no answer."""
+MODES: Final = ("IN OUT", "INOUT", "IN", "OUT", "VARIADIC")
+
+
+class _Parts:
+    """What has been read of a definition."""
+
+    def __init__(self) -> None:
+        self.parameters: list[Parameter] = []
+        self.outs: list[tuple[str, Type]] = []
+        self.result: Type | None = None
+        self.rows = False
+        self.language = ""
+        self.body = ""
+        self.strict = False
+
+
+def create_function(reader: Reader, *, or_replace: bool) -> ast.CreateFunction:
+    """What follows CREATE FUNCTION."""
+    name = reader.relation()
+    parts = _Parts()
+    _parameters(reader, parts)
+    if reader.take("RETURNS", "TABLE"):
+        parts.rows = True
+        reader.need("(")
+        while True:
+            parts.outs.append((reader.name(), type_name(reader)))
+            if not reader.take(","):
+                break
+        reader.need(")")
+    elif reader.take("RETURNS"):
+        parts.rows = reader.take("SETOF")
+        parts.result = type_name(reader)
+    while not reader.done:
+        _option(reader, parts)
+    if parts.language not in ("", "sql"):
+        reader.skip(-1)
+        hint = "write it in SQL, or in Python: db.create_function"
+        reader.refuse(f"a function in {parts.language}", hint)
+    if not parts.body:
+        reader.unexpected("AS and the body of the function")
+    return _built(reader, name, parts, or_replace)
+
+
+def _built(reader: Reader, name: str, parts: _Parts, or_replace: bool) -> ast.CreateFunction:
+    result, columns = parts.result, tuple(one for one, _ in parts.outs)
+    if len(parts.outs) == 1 and result in (None, parts.outs[0][1]) and not parts.rows:
+        result, columns = parts.outs[0][1], ()
+    elif len(parts.outs) == 1:
+        result = parts.outs[0][1]
+    elif parts.outs:
+        types = tuple(type_ for _, type_ in parts.outs)
+        result = Type(Kind.RECORD, parts=types, labels=columns)
+    if result is None:
+        reader.skip(-1)
+        reader.wrong(f"function {name} needs RETURNS and a type")
+    parameters = tuple(parts.parameters)
+    return ast.CreateFunction(
+        name, parameters, result, columns, parts.rows, parts.body, parts.strict, or_replace, reader.span
+    )
+
+
+def _parameters(reader: Reader, parts: _Parts) -> None:
+    reader.need("(")
+    while not reader.take(")"):
+        mode = _mode(reader)
+        name = "" if _is_type(reader) else reader.name()
+        mode = mode or _mode(reader) or "IN"
+        type_ = type_name(reader)
+        default = reader.value() if reader.take("DEFAULT") or reader.take("=") or reader.take(":=") else ""
+        if mode != "OUT":
+            parts.parameters.append(Parameter(name, type_, default, mode == "VARIADIC"))
+        if mode in ("OUT", "INOUT", "IN OUT"):
+            parts.outs.append((name or f"column{len(parts.outs) + 1}", type_))
+        if not reader.take(","):
+            reader.need(")")
+            break
+
+
+def _mode(reader: Reader) -> str:
+    return next(
+        (one for one in ("IN OUT", "INOUT", "IN", "OUT", "VARIADIC") if reader.take(*one.split())), ""
+    )
+
+
+def _is_type(reader: Reader) -> bool:
+    """Whether the parameter that comes next has no name: a type and nothing but its end follows."""
+    start = reader.place
+    try:
+        type_name(reader)
+        ends = any(reader.at(word) for word in (",", ")", "DEFAULT", "=", ":="))
+    except Exception:
+        ends = False
+    reader.skip(start - reader.place)
+    return ends
+
+
+def type_name(reader: Reader) -> Type:
+    """A type; what only functions have, or the rows of a relation, is an ENUM without labels."""
+    for word in ("RECORD", "VOID"):
+        if reader.take(word):
+            return Type(Kind.ENUM, name=word.lower())
+    start = reader.place
+    type_ = reader.type()
+    if reader.take("%", "TYPE") or reader.take("%TYPE"):
+        reader.skip(start - reader.place)
+        reader.refuse("%TYPE", "write the type")
+    return type_
+
+
+def _option(reader: Reader, parts: _Parts) -> None:
+    if reader.take("LANGUAGE"):
+        parts.language = reader.tokens[reader.place].text.lower() if not reader.done else ""
+        reader.skip(1)
+        if parts.language != "sql":
+            skip = [one for one in reader.rest() if one.token_type in TEXTS]
+            parts.body = parts.body or (skip[0].text if skip else "-")
+    elif reader.take("AS"):
+        parts.body = _text(reader)
+    elif reader.take("RETURN"):
+        parts.body = f"SELECT {reader.condition()}"
+    elif reader.take("BEGIN", "ATOMIC"):
+        parts.body = _atomic(reader)
+    elif reader.take("STRICT") or reader.take("RETURNS", "NULL", "ON", "NULL", "INPUT"):
+        parts.strict = True
+    elif reader.take("CALLED", "ON", "NULL", "INPUT"):
+        parts.strict = False
+    elif reader.take("COST") or reader.take("ROWS") or reader.take("SUPPORT"):
+        reader.skip(1)
+    elif reader.take("SET"):
+        reader.refuse("SET in a function")
+    elif not any(reader.take(*words.split()) for words in NOTHING):
+        reader.unexpected("LANGUAGE, AS or RETURN")
+
+
+def _text(reader: Reader) -> str:
+    """A body in quotes."""
+    if reader.done or reader.tokens[reader.place].token_type not in TEXTS:
+        reader.unexpected("the body in quotes")
+    token = reader.tokens[reader.place]
+    reader.skip(1)
+    if token.token_type is TokenType.BYTE_STRING:
+        return escaped(reader.text[token.start : token.end + 1])
+    if reader.take(","):
+        reader.refuse("a function in C")
+    return str(token.text)
+
+
+def _atomic(reader: Reader) -> str:
+    """The text between BEGIN ATOMIC and the last END."""
+    start = reader.tokens[reader.place]
+    places = [i for i in range(reader.place, len(reader.tokens)) if reader.tokens[i].text.upper() == "END"]
+    if not places:
+        reader.unexpected("END")
+    text = reader.text[start.start : reader.tokens[places[-1]].start]
+    reader.skip(places[-1] + 1 - reader.place)
+    return text
+
+
+def signatures(reader: Reader) -> tuple[tuple[str, tuple[Type, ...] | None], ...]:
+    """Names of functions with the types of their arguments, None where these are left out."""
+    found = []
+    while True:
+        name = reader.relation()
+        types: tuple[Type, ...] | None = None
+        if reader.at("("):
+            parts = _Parts()
+            _parameters(reader, parts)
+            types = tuple(one.type for one in parts.parameters)
+        found.append((name, types))
+        if not reader.take(","):
+            return tuple(found)
+
+
+def drop_function(reader: Reader) -> ast.DropFunction:
+    """What follows DROP FUNCTION."""
+    exists = reader.take("IF", "EXISTS")
+    names = signatures(reader)
+    cascade = reader.take("CASCADE")
+    if not cascade:
+        reader.take("RESTRICT")
+    reader.end()
+    return ast.DropFunction(names, exists, cascade, reader.span)
+
+
+def alter_function(reader: Reader) -> ast.AlterFunction:
+    """What follows ALTER FUNCTION."""
+    ((name, types),) = signatures(reader)
+    found = ast.AlterFunction(name, types, "", None, reader.span)
+    if reader.take("RENAME", "TO"):
+        found = replace(found, rename=reader.name())
+    elif reader.take("OWNER", "TO") or reader.take("DEPENDS", "ON"):
+        reader.skip(len(reader.rest()))
+    else:
+        parts = _Parts()
+        while not reader.done:
+            strict = reader.at("STRICT") or reader.at("RETURNS") or reader.at("CALLED")
+            if not reader.take("RESTRICT"):
+                _option(reader, parts)
+            found = replace(found, strict=parts.strict if strict else found.strict)
+    reader.end()
+    return found

@@ -1,0 +1,31 @@
+-- Names for joins, locks, samples of all and of nothing, rows taken apart, calls with named arguments.
+create table emp (id int primary key, name text not null, dept int, salary numeric(10,2), boss int);
+create table dept (id int primary key, title varchar(20), place text);
+create recursive view chain (id, name, depth) as
+    select id, name, 0 from emp where boss is null union all select e.id, e.name, depth + 1 from emp e join chain c on e.boss = c.id;
+select * from emp e join dept d using (id) as j where j.id = 1;
+select j.id, e.name from emp e left join dept d using (id) as j;
+select * from (emp e join dept d on e.dept = d.id) as ed(i, n);
+select ed.i, ed.title from (emp e left join dept d on e.dept = d.id) as ed(i);
+select * from emp a join emp b join dept d on b.dept = d.id on a.boss = b.id;
+select * from emp left join dept d join emp c on c.dept = d.id on emp.dept = d.id;
+select * from emp where dept = 1 for update;
+select * from emp where dept = 1 for no key update of emp nowait;
+select * from emp e where dept = 1 for share of e skip locked;
+select (e).*, (e).name from emp e;
+select x.a, x.b from (select (row(dept, salary)).f1 as a, (row(dept, salary)).* from emp) x(a, b, c);
+select make_interval(days => 3), make_interval(days := 3, hours => 2);
+select '{"a":1}' is json, '[1]' is json array, 'x' is json, '1' is json scalar, '{"a":1,"a":2}' is json object with unique keys;
+select name is json, name is not json object, '{"a":{"b":1,"b":2}}' is json with unique keys, '{"a":1,"a":2}' is json without unique keys from emp;
+select id, name from emp tablesample bernoulli (100) repeatable (1);
+select count(*) from emp tablesample system (0);
+select name from emp order by salary using >;
+select name from emp order by salary using <, id using >;
+select name from emp order by salary using > nulls last, id;
+select * from chain order by id;
+insert into dept values (1, 'sales', 'oslo'), (2, 'it', 'nice'), (3, 'void', null);
+insert into emp values (1, 'ann', 1, 100, null), (2, 'bob', 1, 80.5, 1), (3, 'cid', 2, 90, 1), (4, 'dee', 2, null, 3), (5, '[1]', null, 70, 3);
+update emp set dept = 3 where name = 'bob';
+delete from emp where id = 4;
+update emp set boss = 2 where id = 5;
+delete from dept where id = 1;

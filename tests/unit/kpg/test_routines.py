@@ -1,0 +1,93 @@
+"""Functions in SQL: what is refused, and what views that use them allow.
+
+What they answer is compared with Postgres, by the oracle's scripts.
+"""
+
+import pytest
+
+import kpg
+from kpg.database import Database
+
+
+@pytest.fixture
+def db() -> Database:
+    made = kpg.connect()
+    made.sql("create table t (a int, b text); insert into t values (1, 'x')")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "create function f() returns int language plpgsql as $$ begin return 1; end $$",
+            "a function in plpgsql",
+        ),
+        (
+            "create function f() returns int language sql as 'delete from t'",
+            "a function that does anything but query",
+        ),
+        ("create function f(x int) returns int language sql", "expected AS and the body of the function"),
+        ("create function f(x int) language sql as 'select 1'", "function f needs RETURNS and a type"),
+        ("create function f() returns int language sql as 'select c from t'", 'column "c" does not exist'),
+        ("create function f() returns int language sql as 'select 1, 2'", "gives 2 columns, 1 are declared"),
+        ("create function f() returns nothing language sql as 'select 1'", 'type "nothing" does not exist'),
+        ("create function f(a t.b%type) returns int language sql as 'select 1'", "type t.b is not"),
+        (
+            "create function f() returns int language sql as 'select nextval(''s'')'",
+            "gives another value each",
+        ),
+        ("create procedure p() language sql as 'select 1'", "a procedure"),
+        ("drop function f", 'function "f" does not exist'),
+        ("alter function f() rename to g", 'function "f" does not exist'),
+    ],
+)
+def test_what_is_no_function_in_sql_is_refused_by_name(db: Database, text: str, message: str) -> None:
+    with pytest.raises(kpg.Error) as caught:
+        db.sql(text)
+    assert message in str(caught.value)
+
+
+def test_a_call_that_fits_no_function_says_so_at_its_place(db: Database) -> None:
+    db.sql("create function f(x int) returns int language sql return x")
+    with pytest.raises(kpg.ProgrammingError) as caught:
+        db.sql("select f(current_date)")
+    assert str(caught.value).startswith("function f(DATE) does not exist\nline 1: select f(current_date)")
+
+
+def test_an_error_in_a_body_names_the_function(db: Database) -> None:
+    db.sql("create function f(x anyelement) returns text language sql as 'select x || upper(x)'")
+    assert db.query("select f('a'::text)").fetchall() == [("aA",)]
+    with pytest.raises(kpg.ProgrammingError, match="in function f"):
+        db.sql("select f(array[1])")
+
+
+def test_a_function_that_calls_itself_is_refused(db: Database) -> None:
+    db.sql("create function f(x int) returns int language sql as 'select x'")
+    db.sql("create or replace function f(x int) returns int language sql as 'select f(x)'")
+    with pytest.raises(kpg.NotSupportedError, match="calls itself"):
+        db.sql("select f(1)")
+
+
+def test_a_function_that_a_view_uses_stays_as_it_is(db: Database) -> None:
+    db.sql("create function f(x int) returns int language sql return x + 1")
+    db.sql("create function g(x int) returns int language sql return f(x)")
+    db.sql("create materialized view v as select g(a) y from t")
+    for text in (
+        "create or replace function f(x int) returns int language sql return x",
+        "drop function f",
+        "alter function f rename to h",
+    ):
+        with pytest.raises(kpg.ProgrammingError, match='view "v" uses it'):
+            db.sql(text)
+    db.sql("insert into t values (5, 'y')")
+    assert sorted(db.view("v")) == [(2,), (6,)]
+    db.sql("drop function f cascade")
+    with pytest.raises(kpg.ProgrammingError, match='relation "v" does not exist'):
+        db.sql("select * from v")
+
+
+def test_a_rollback_takes_a_function_back(db: Database) -> None:
+    db.sql("begin; create function f() returns int language sql return 1; rollback")
+    with pytest.raises(kpg.ProgrammingError, match="unknown function f"):
+        db.sql("select f()")
