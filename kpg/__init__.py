@@ -29,6 +29,8 @@ from kpg.runtime.errors import (  # noqa: E402
 )
 
 if TYPE_CHECKING:
+    from datetime import timedelta as _timedelta
+
     from kpg import graph
     from kpg.collections import (
         Arranged,
@@ -129,7 +131,12 @@ _LAZY = {
 _logging.getLogger("kpg").addHandler(_logging.NullHandler())
 
 
-def connect(*, merge_effort: str = "default", memory_limit: int | str | None = None) -> "Database":
+def connect(
+    *,
+    merge_effort: str = "default",
+    memory_limit: int | str | None = None,
+    history: "int | str | _timedelta | None" = None,
+) -> "Database":
     """A new, empty database in memory.
 
     ``merge_effort`` is how its indexes are kept in few pieces: ``"eager"`` merges pieces as soon as they are
@@ -138,8 +145,11 @@ def connect(*, merge_effort: str = "default", memory_limit: int | str | None = N
 
     ``memory_limit``, in bytes or as ``"2 GB"``, is what the process may have: a query or a change that goes
     beyond it ends in an OperationalError, and the database is as it was before.
+
+    ``history`` is how long the past is kept, as a time (``"1 hour"``) or a number of epochs, for ``SELECT ...
+    AS OF``, ``View.as_of`` and ``View.changes(since=...)``. Without it nothing is.
     """
-    database: Database = import_at_rest("kpg.database").Database(merge_effort, memory_limit)
+    database: Database = import_at_rest("kpg.database").Database(merge_effort, memory_limit, history)
     return database
 
 

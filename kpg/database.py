@@ -5,41 +5,43 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kpg import modify, outside
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Parameters
 from kpg.compiler.sql.parse import parse
 from kpg.engine import Engine
+from kpg.ingesting import Ingesting
 from kpg.planning import explain_export
 from kpg.result import Result, listing
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.types import BIGINT, TEXT
 from kpg.scripts import outcomes, reading
 from kpg.statements import execute, explain_statement, is_explained, show_tables
-from kpg.verify import verify
 from kpg.view import Maintained, View
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from pathlib import Path
 
     from kpg.collections.dataflow import Dataflow
     from kpg.datalog import Absence, Goal, Program, Proof
-    from kpg.loading import Progress
-    from kpg.table import Table
 
 Outcome = Result | View | None
 
 
-class Database:
+class Database(Ingesting):
     """Tables in memory, and views over them that are kept up to date.
 
     Outside a transaction every call, and every statement of a script, is a transaction of its own. A
     database belongs to the thread that uses it. It is a context manager that closes itself.
     """
 
-    def __init__(self, merge_effort: str = "default", memory_limit: int | str | None = None) -> None:
-        self._open: Engine | None = Engine(merge_effort, memory_limit)
+    def __init__(
+        self,
+        merge_effort: str = "default",
+        memory_limit: int | str | None = None,
+        history: "int | str | timedelta | None" = None,
+    ) -> None:
+        self._open: Engine | None = Engine(merge_effort, memory_limit, history)
 
     def __enter__(self) -> "Database":
         return self
@@ -108,57 +110,6 @@ class Database:
         Each keeps its own epoch, so that ``changes()`` tells them apart. An error rolls all of them back.
         """
         return self._engine.transactions.batch()
-
-    def create_table(self, name: str, data: Any, primary_key: Sequence[str] = ()) -> int:
-        """Make a table of a file, a folder or glob of files, or data in memory, and load it; how many rows.
-
-        Its columns are those of the data: an Arrow table or anything with an Arrow stream, a pandas or polars
-        frame, a dict of columns, a list of dicts, parquet or CSV. Those of the primary key are NOT NULL.
-        """
-        return outside.create(self._engine, name, data, primary_key)
-
-    def insert(self, name: str, data: Any) -> int:
-        """Insert rows; how many.
-
-        ``data`` is an iterable of tuples or dicts, a dict of columns, an Arrow table or anything with an
-        Arrow stream, or a pandas or polars frame; columns with names are matched by name.
-        """
-        return self._change(name, lambda table: modify.insert(table, data))
-
-    def delete(self, name: str, data: Any) -> int:
-        """Delete rows; how many. Data with exactly the columns of the primary key names rows by it.
-
-        Raises IntegrityError, with nothing deleted, for a row that is not there.
-        """
-        return self._change(name, lambda table: modify.delete(table, data))
-
-    def upsert(self, name: str, data: Any) -> int:
-        """Insert rows in place of those with the same primary key; how many were given."""
-        return self._change(name, lambda table: modify.upsert(table, data))
-
-    def load(
-        self, name: str, source: Any, mode: str | None = None, progress: "Progress | None" = None
-    ) -> int:
-        """Load a file, a folder or glob of files, a Spark data frame, or data in memory; how many rows.
-
-        All or nothing. Files go through Spark (``mode="spark"``) or pyarrow (``mode="arrow"``); without
-        a mode, small local ones through pyarrow, others through Spark if it can run here. ``progress`` is
-        called with the table's name and its number of rows so far.
-        """
-        from kpg.loading import load
-
-        return self._change(name, lambda table: load(table, source, mode, progress))
-
-    def load_all(
-        self, sources: Mapping[str, Any], mode: str | None = None, progress: "Progress | None" = None
-    ) -> dict[str, int]:
-        """As :meth:`load` for several tables at once, in one transaction and one Spark session."""
-        from kpg.loading import load_all
-
-        engine = self._engine
-        with engine.transactions.statement(changes=True):
-            tables = [(engine.table(name), source) for name, source in sources.items()]
-            return load_all(tables, mode, progress)
 
     def dataflow(self, name: str | None = None) -> "Dataflow":
         """A new, empty dataflow: inputs, collections made of them, and outputs. See ``kpg.collections``."""
@@ -321,6 +272,8 @@ class Database:
 
     def verify(self, name: str) -> None:
         """Compute a view from scratch, sharing nothing; InternalError if it differs from what is kept."""
+        from kpg.verify import verify
+
         engine = self._engine
         verify(engine, engine.view(name))
 
@@ -351,11 +304,6 @@ class Database:
                 yield reading(self._engine, statement, partial(explain_statement, stage=stage))
             else:
                 reading(self._engine, statement, execute)
-
-    def _change(self, name: str, change: "Callable[[Table], int]") -> int:
-        engine = self._engine
-        with engine.transactions.statement(changes=True):
-            return change(engine.table(name))
 
     def _relations(self, tables: bool) -> Result:
         listed = show_tables(self._engine)

@@ -6,10 +6,10 @@ executor's tables, and its materialized views are ``views``.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache, partial
 from itertools import count
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from kpg.runtime.records import dataclass
 from kpg.table import Table
 from kpg.transaction import Transactions
 from kpg.view import Maintained
+
+if TYPE_CHECKING:
+    from kpg.past import Past
 
 Words = NDArray[np.int64]
 
@@ -67,7 +70,12 @@ class Point:
 class Engine(Following):
     """Tables, views, transactions; Ctrl-C never leaves it half changed. For one thread only."""
 
-    def __init__(self, merge_effort: str = "default", memory_limit: int | str | None = None) -> None:
+    def __init__(
+        self,
+        merge_effort: str = "default",
+        memory_limit: int | str | None = None,
+        history: "int | str | timedelta | None" = None,
+    ) -> None:
         self._interrupt = DeferredInterrupt()
         if memory_limit is not None:
             from kpg.memory import MemoryWatch, bytes_of
@@ -96,6 +104,12 @@ class Engine(Following):
         self.attached: set[str] = set()
         """Tables of rows from outside."""
         self.closed = False
+        self.past: Past | None = None
+        """What is kept of earlier epochs, if that is asked for."""
+        if history is not None:
+            from kpg import past
+
+            self.past = past.Past(self, past.retention_of(history))
 
     def close(self) -> None:
         """Give up all views, once and for all."""
@@ -200,6 +214,8 @@ class Engine(Following):
         try:
             with self._interrupt:
                 step()
+                if self.past is not None:
+                    self.past.note()
                 self.notifications.add(self._news())
         except BaseException as error:
             self.notifications.deliver()
@@ -232,6 +248,10 @@ class Engine(Following):
         """
         return self._run(planned, isolated=self.executor.has_pending)
 
+    def run_then(self, planned: Planned, epoch: int) -> tuple[Words, Words]:
+        """As :meth:`run`, as of an epoch; the catalog that it was planned by is that of then."""
+        return self._run(planned, isolated=True, then=epoch)
+
     def recompute(self, planned: Planned) -> tuple[Words, Words]:
         """As :meth:`run`, sharing nothing."""
         return self._run(planned, isolated=True)
@@ -248,11 +268,16 @@ class Engine(Following):
         """
         return self.expanded_catalog() if self.executor.has_pending else self.catalog
 
-    def expanded_catalog(self) -> Catalog:
-        """The catalog with every view to be expanded where it is used, inside other views too."""
+    def expanded_catalog(self, kept: Callable[[str], bool] = lambda name: False) -> Catalog:
+        """The catalog with every view to be expanded where it is used, inside other views too.
+
+        Except for materialized ones that are ``kept``, by their names.
+        """
 
         def written_out(node: Rel) -> Rel:
-            view = None if not isinstance(node, Get) or node.is_table else self.catalog.get(node.name)
+            if not isinstance(node, Get) or node.is_table or kept(node.name):
+                return node
+            view = self.catalog.get(node.name)
             rel = view.rel if isinstance(view, ViewEntry) else None
             return node if rel is None else transform_up(rel, written_out)
 
@@ -262,15 +287,16 @@ class Engine(Following):
 
         catalog = self.catalog.copy()
         for entry in self.catalog:
-            if isinstance(entry, ViewEntry) and entry.definition is not None:
+            if isinstance(entry, ViewEntry) and entry.definition is not None and not kept(entry.name):
                 definition = cache(partial(expanded, entry))
                 catalog.replace(replace(entry, definition=definition, materialized=False))
         return catalog
 
-    def _run(self, planned: Planned, isolated: bool) -> tuple[Words, Words]:
+    def _run(self, planned: Planned, isolated: bool, then: int | None = None) -> tuple[Words, Words]:
         self._queries += 1
         with self._interrupt:
-            installed = self.executor.install(f"query {self._queries}", planned.plan, isolated=isolated)
+            name = f"query {self._queries}"
+            installed = self.executor.install(name, planned.plan, isolated=isolated, then=then)
             try:
                 return installed.rows()
             finally:

@@ -6,13 +6,17 @@ hear of has happened.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from kpg.reading import Reader
-from kpg.result import Row
+from kpg.result import Result, Row
 from kpg.runtime.executor import Executor, Installation
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
+
+if TYPE_CHECKING:
+    from kpg.past import Epoch, Past
 
 Change = tuple[Row, int, int]
 """A row, the epoch of its change, and how often it appeared (or, negative, went)."""
@@ -51,7 +55,10 @@ class Subscription:
 class Feed:
     """Who listens to one installed view. Mailboxes end with their readers, subscriptions when closed."""
 
-    def __init__(self, executor: Executor, installed: Installation, reader: Reader) -> None:
+    def __init__(
+        self, executor: Executor, installed: Installation, reader: Reader, past: "Past | None" = None
+    ) -> None:
+        self._past = past
         self._executor = executor
         self._installed = installed
         self._reader = reader
@@ -84,6 +91,21 @@ class Feed:
     def snapshot(self) -> list[Change]:
         """The present contents as changes at the present epoch."""
         return self._reader.snapshot(*self._installed.rows(), self._executor.epoch)
+
+    def since(self, name: str, epoch: "Epoch") -> list[Change]:
+        """The changes of the view of that name after an epoch or a moment, if they are kept."""
+        return self.changes(self._kept().changes(name, self._installed, epoch))
+
+    def then(self, name: str, epoch: "Epoch") -> Result:
+        """The contents as of an epoch or a moment, if they are kept."""
+        return self._reader.result(*self._kept().contents(name, self._installed, epoch))
+
+    def _kept(self) -> "Past":
+        if self._past is None:
+            from kpg.past import nothing_kept
+
+            raise nothing_kept()
+        return self._past
 
     def is_heard(self) -> bool:
         """Whether somebody listens; if not, changes are captured no more."""

@@ -88,6 +88,11 @@ def fill(engine: Engine, name: str, source: "Source") -> int:
 def _attach(engine: Engine, mention: Mention) -> str | None:
     """Make a table of what is mentioned; its name, or None if a name means nothing outside either."""
     match mention:
+        case Named(name=name) if name.lower() == "kpg_positions":
+            from kpg.positions import table_of
+
+            table_of(engine)
+            return None
         case Named(name=name):
             data = _of_caller(name)
             if data is None:

@@ -25,6 +25,7 @@ from kpg.transaction import Transactions
 from kpg.view import Maintained
 
 if TYPE_CHECKING:
+    from kpg.past import Past
     from kpg.references import References
     from kpg.sequences import Sequences
 
@@ -47,6 +48,7 @@ class Schemas:
     journal: Journal
     attached: set[str]
     closed: bool
+    past: "Past | None"
     _interrupt: DeferredInterrupt
     _plans: dict[str, Plan]
     _tables: dict[str, Table]
@@ -268,7 +270,9 @@ class Schemas:
         self._uses[entry.name] = uses
         self._plans[entry.name] = planned.plan
         reader = planned.reader(self.executor.dictionary)
-        feed = Feed(self.executor, installed, reader)
+        feed = Feed(self.executor, installed, reader, self.past)
+        if self.past is not None:
+            self.past.remember(installed)
         self.views[entry.name] = Maintained(entry.name, entry.sql, installed, reader, feed)
         return self.views[entry.name]
 

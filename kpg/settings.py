@@ -123,6 +123,11 @@ def run_session(engine: Engine, statement: ast.AnySession, execute: Run) -> "Res
                 engine.transactions.release(name)
         case ast.Execute():
             return _execute(engine, statement, execute)
+        case ast.SetPosition():
+            from kpg.positions import set_position
+
+            with engine.transactions.statement(changes=True):
+                set_position(engine, statement)
         case _:
             with engine.transactions.statement(changes=False):
                 return _setting(engine, statement)
@@ -155,7 +160,7 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
         case ast.Deallocate(name=name):
             if engine.prepared.pop(name.lower(), None) is None:
                 raise ProgrammingError(f'prepared statement "{name}" does not exist', span=statement.span)
-        case ast.Savepoint() | ast.Execute():
+        case ast.Savepoint() | ast.Execute() | ast.SetPosition():
             raise AssertionError(statement)
         case _:
             assert_never(statement)

@@ -25,7 +25,6 @@ from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Schema
 from kpg.transaction import State
 from kpg.user_types import with_known_types
-from kpg.verify import verify
 from kpg.view import Maintained
 
 Outcome = Result | Maintained | None
@@ -180,6 +179,10 @@ def _explain_analyze(engine: Engine, statement: ast.Explain) -> Explanation:
 
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
+    if statement.then is not None:
+        from kpg.past import select_then
+
+        return select_then(engine, statement)
     catalog = engine.reading_catalog
     bound = bind(statement, catalog)
     if any(isinstance(node, LetRec) for node in walk(bound.rel)):
@@ -237,6 +240,8 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
 
 def _verify(engine: Engine, name: str) -> Result:
     """The view's name and its number of rows, if it is what its query says."""
+    from kpg.verify import verify
+
     view = engine.view(name)
     verify(engine, view)
     return listing({"view": (TEXT, [view.name]), "rows": (BIGINT, [view.count()])})

@@ -12,6 +12,8 @@ from kpg.runtime.plan import Plan
 from kpg.runtime.types import Type
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import pyarrow
 
 
@@ -112,25 +114,43 @@ class View(Rows):
         """The present contents."""
         return self.result().fetchall()
 
-    def changes(self, snapshot: bool = True) -> Iterator[Change]:
+    def as_of(self, epoch: "int | str | datetime") -> Result:
+        """The contents after an epoch, or at a moment; ProgrammingError unless that is kept."""
+        self._check()
+        return self._maintained.feed.then(self.name, epoch)
+
+    def changes(
+        self, snapshot: bool = True, *, since: "int | str | datetime | None" = None
+    ) -> Iterator[Change]:
         """What changed since this handle's last call, as ``(row, time, diff)`` in order of time.
 
         ``time`` is the epoch of the transaction, ``diff`` how often the row appeared (negative: went).
         The first call starts recording; it gives the present contents as changes, or nothing without
-        ``snapshot``.
+        ``snapshot``. With ``since``, what changed after that epoch or moment, whoever asked before;
+        ProgrammingError unless that is kept (see ``history`` of :func:`kpg.connect`).
         """
         self._check()
         feed = self._maintained.feed
+        if since is not None:
+            return iter(feed.since(self.name, since))
         if self._mailbox is None:
             self._mailbox = feed.mailbox()
             return iter(feed.snapshot() if snapshot else [])
         updates, self._mailbox.waiting = self._mailbox.waiting, []
         return iter(feed.changes(updates))
 
-    def subscribe(self, callback: Callback) -> Subscription:
-        """Call ``callback`` with a list of ``(row, time, diff)`` after each commit that changes the view."""
+    def subscribe(self, callback: Callback, *, since: "int | str | datetime | None" = None) -> Subscription:
+        """Call ``callback`` with a list of ``(row, time, diff)`` after each commit that changes the view.
+
+        With ``since``, first with what changed after that epoch or moment, if anything did.
+        """
         self._check()
-        return self._maintained.feed.subscribe(callback)
+        feed = self._maintained.feed
+        before = [] if since is None else feed.since(self.name, since)
+        subscription = feed.subscribe(callback)
+        if before:
+            subscription.tell(before)
+        return subscription
 
     def explain(self, stage: str = "physical") -> str:
         """The view's plan at a stage of compilation, as EXPLAIN prints it; of an export the physical one."""

@@ -1,29 +1,40 @@
 """A worker's tables, indexes and operators as others may reach them: by name, in words and figures."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.data.table import Savepoint, Table
-from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.chain.small import SmallSteps
+from kpg.runtime.data.table import Closed, Savepoint, Table
+from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.executor import ArrangementInfo, OperatorInfo
+from kpg.runtime.executor import ArrangementInfo, Installation, OperatorInfo
 from kpg.runtime.inputs import Inputs
-from kpg.runtime.installed import Installed, operator_info
+from kpg.runtime.installed import Capture, Installed, operator_info
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.loop import everything
 from kpg.runtime.operators.source import Source
 from kpg.runtime.plan import Mfp
+from kpg.runtime.render import disconnect
 from kpg.runtime.types import Schema
+
+if TYPE_CHECKING:
+    from kpg.runtime.past import Then
 
 Words = NDArray[np.int64]
 MOST_COMPILED = 256
 """Compiled expressions that are remembered: more than the rules of a program that is explained have."""
+
+
+def _facts(schema: Schema) -> object:
+    """What plans take for true of rows."""
+    return schema.primary_key, schema.types, [column.nullable for column in schema.columns]
 
 
 class Access:
@@ -40,8 +51,22 @@ class Access:
     _savepoints: dict[str, Savepoint]
     _numbers: dict[str, int]
     _sources: dict[str, Source]
+    remembering: bool
     _interrupt: DeferredInterrupt
     _compiled: dict[Mfp, CompiledMfp]
+    _closed: list[Closed]
+    _position: int
+    _small_steps: SmallSteps
+
+    @property
+    def then(self) -> int | None:
+        """The epoch as of which plans read tables: the present one."""
+        return None
+
+    def next_position(self) -> int:
+        """A position after all operators there are."""
+        self._position += 1
+        return self._position
 
     def rename_table(self, old: str, new: str) -> None:
         """Have a table be another name's."""
@@ -122,11 +147,15 @@ class Access:
     def set_required(self, table: str, column: int, *, required: bool) -> None:
         """Let NULLs into a column no more, or again."""
         self.tables[table].set_required(column, required=required)
+        if required:
+            self._past_ends(table)
 
     def set_schema(self, table: str, schema: Schema) -> Schema:
         """Have errors name other columns; the old ones."""
         store = self.tables[table]
         old, store.schema = store.schema, schema
+        if _facts(old) != _facts(schema):
+            self._past_ends(table)
         return old
 
     def find_unique(self, table: str, columns: tuple[int, ...], keys: Words) -> Words:
@@ -177,6 +206,73 @@ class Access:
         self.inputs.retire()
         ended, self.inputs.ended = self.inputs.ended, False
         return ended
+
+    def watch(self, installed: Installation) -> None:
+        """Start capturing the view's changes."""
+        view = self.views[installed.name]
+        if view.capture is None:
+            self._small_steps.come(f"watch {view.name}")
+            position, output = self.next_position(), view.output
+            place = Place("", f"Capture {view.name}", position, (output,), self.scope, output.width)
+            capture = Capture(place)
+            output.consumers.append((capture, 0))
+            view.capture = capture
+
+    def unwatch(self, installed: Installation) -> None:
+        """Stop capturing the view's changes, and forget those not drained."""
+        view = self.views.get(installed.name)
+        if view is not None and view.capture is not None:
+            self._small_steps.go(f"watch {view.name}")
+            disconnect((view.capture,))
+            view.capture = None
+
+    # The past: what is kept of it begins with the present epoch
+
+    def keep_past(self) -> None:
+        """Keep what tables are from now on, until it is forgotten."""
+        self.remembering = True
+        for table in self.tables.values():
+            self._begin_past(table)
+
+    def remember(self, installed: Installation) -> None:
+        """Keep what changes in an installation from now on, until it is forgotten."""
+        from kpg.runtime import past
+
+        self._small_steps.come(f"past of {installed.name}")
+        past.remember(self, self.views[installed.name])
+
+    def known_since(self, table: str) -> int | None:
+        """The epoch since which a table is known; None if it is known as it is now only."""
+        past = self.tables[table].past
+        return None if past is None else past.since
+
+    def forget_past(self, epoch: int) -> None:
+        """Forget what was before an epoch. Between steps."""
+        from kpg.runtime import past
+
+        past.forget(self, epoch)
+
+    def _as_of(self, epoch: int) -> "Then":
+        from kpg.runtime.past import Then
+
+        return Then(self, epoch)
+
+    def _begin_past(self, table: Table) -> None:
+        from kpg.runtime import past
+
+        past.begin(table, self.epoch)
+
+    def _past_ends(self, table: str) -> None:
+        """A table is another than before: what plans take for true of it was not so."""
+        past = self.tables[table].past
+        if past is not None:
+            past.since = past.born = self.epoch + self.tables[table].has_pending
+
+    def _remember(self) -> None:
+        """Take note of what a step has changed in tables."""
+        from kpg.runtime import past
+
+        past.note(self, self._closed)
 
     def arrangements(self) -> list[ArrangementInfo]:
         """Every index there is, in order of making."""

@@ -107,6 +107,16 @@ class Installation(Protocol):
     def drain(self) -> list[Updates]:
         """The consolidated changes of each step since the last call; it must be watched."""
 
+    @property
+    def remembers(self) -> int | None:
+        """The epoch since which all changes are kept; None if they are not."""
+
+    def changes(self, since: int) -> list[Updates]:
+        """The changes after an epoch since which they are kept: consolidated, step by step."""
+
+    def rows_then(self, epoch: int) -> tuple[Words, Words]:
+        """As :meth:`rows`, as of an epoch since which changes are kept."""
+
     def heard(self, listener: int) -> list[Updates]:
         """What the plan's sink of that number got, in committed steps since the last call."""
 
@@ -279,10 +289,13 @@ class Executor(Protocol):
 
     # Plans
 
-    def install(self, name: str, plan: Plan, *, isolated: bool = False) -> Installation:
+    def install(
+        self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None
+    ) -> Installation:
         """Build what of the plan is not there yet, fill it, and keep it up to date.
 
-        An ``isolated`` installation shares nothing and reads the tables with their pending changes.
+        An ``isolated`` installation shares nothing and reads the tables with their pending changes, or
+        everything as it was after the epoch ``then`` (ProgrammingError for what is not known of then).
         Raises what evaluating the plan raises; then nothing has changed.
         """
 
@@ -303,6 +316,20 @@ class Executor(Protocol):
 
         DataError when an operation that counts fails.
         """
+
+    # The past, of which nothing is kept at first
+
+    def keep_past(self) -> None:
+        """Keep what tables are from now on, until it is forgotten."""
+
+    def remember(self, installed: Installation) -> None:
+        """Keep what changes in an installation from now on, until it is forgotten."""
+
+    def known_since(self, table: str) -> int | None:
+        """The epoch since which a table is known; None if it is known as it is now only."""
+
+    def forget_past(self, epoch: int) -> None:
+        """Forget what was before an epoch."""
 
     # Inputs
 

@@ -44,6 +44,31 @@ class Capture(Operator):
         self.uncommitted = []
 
 
+@dataclass(slots=True, eq=False)
+class Memory(Capture):
+    """Keeps the changes of a view as its past: all that came after the epoch ``since``."""
+
+    since: int = field(kw_only=True)
+
+    def after(self, epoch: int) -> list[Updates]:
+        """The changes after an epoch, step by step."""
+        first = next((i for i, part in enumerate(self.changes) if part.time[0].max() > epoch), None)
+        if first is None:
+            return []
+        rest = self.changes[first:]
+        late = rest[0].times()[0] > epoch
+        return rest if late.all() else [rest[0].take(np.flatnonzero(late)), *rest[1:]]
+
+    def forget(self, epoch: int) -> None:
+        """Keep only what came after an epoch."""
+        kept = self.after(epoch)
+        if len(kept) < len(self.changes) or (kept and kept[0] is not self.changes[0]):
+            before = self.changes[: len(self.changes) - len(kept) + 1]
+            times = np.concatenate([part.time[0] for part in before])
+            self.since = max(self.since, int(times[times <= epoch].max()))
+            self.changes = kept
+
+
 class Installed:
     """A plan that is kept up to date: its operators, its output, and its captured changes.
 
@@ -68,6 +93,7 @@ class Installed:
         self.arrangements_reused = reused
         self.install_seconds = 0.0
         self.capture: Capture | None = None
+        self.past: Memory | None = None
         self._sinks = {op.listener: op for op in everything(self.operators) if isinstance(op, Sink)}
 
     @property
@@ -106,6 +132,24 @@ class Installed:
             raise InternalError(f"changes of {self.name} are not captured")
         changes, self.capture.changes = self.capture.changes, []
         return changes
+
+    @property
+    def remembers(self) -> int | None:
+        """The epoch since which all changes are kept; None if they are not."""
+        return None if self.past is None else self.past.since
+
+    def changes(self, since: int) -> list[Updates]:
+        """The changes after an epoch, if they are kept: consolidated, step by step."""
+        assert self.past is not None
+        return self.past.after(since)
+
+    def rows_then(self, epoch: int) -> tuple[Words, Words]:
+        """As :meth:`rows`, after an epoch since which changes are kept."""
+        time = np.zeros((1, 1), np.int64)
+        parts = [part.with_time(time) for part in self.output.snapshot()]
+        parts += [part.negate().with_time(time) for part in self.changes(epoch)]
+        contents = Updates.concat([Updates.empty(self.output.width, 1), *parts]).consolidate()
+        return contents.data, contents.diffs()
 
     def heard(self, listener: int) -> list[Updates]:
         """What the sink of that number got in committed steps since the last call."""

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from kpg.runtime.access import Access
 from kpg.runtime.chain.small import SmallSteps, hasten
-from kpg.runtime.data.table import Change, Savepoint, Table
+from kpg.runtime.data.table import Closed, Savepoint, Table
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
@@ -20,7 +20,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.executor import Installation
 from kpg.runtime.inputs import Inputs
-from kpg.runtime.installed import Capture, Installed
+from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
@@ -28,7 +28,6 @@ from kpg.runtime.operators.input import Input
 from kpg.runtime.operators.loop import everything
 from kpg.runtime.operators.source import Source
 from kpg.runtime.plan import Mfp, Plan
-from kpg.runtime.records import dataclass
 from kpg.runtime.render import Rendered, disconnect, render, with_inputs
 from kpg.runtime.shutdown import detach, release, with_empty_frontier
 from kpg.runtime.trace.tiers import EFFORT
@@ -38,15 +37,6 @@ from kpg.runtime.types import Schema
 if TYPE_CHECKING:
     from kpg.runtime.chain.chain import Chain
     from kpg.runtime.saved.worker import Saved
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """What one epoch changed in one table."""
-
-    epoch: int
-    table: str
-    changes: list[Change]
 
 
 class Worker(Access):
@@ -81,12 +71,16 @@ class Worker(Access):
         self._small_steps = SmallSteps()
         self.stepping = False
         """Whether operators run, and with them perhaps functions of the user's."""
+        self.remembering = False
+        """Whether the past of tables is kept."""
 
     def create_table(self, name: str, schema: Schema, number: int | None = None) -> Table:
         """A new, empty table; ``number`` is the one that it had before, if it had one (``table_number``)."""
         table = Table(name, schema, self.dictionary, self._interrupt)
         number = self.tables_made + 1 if number is None else number
         self.tables_made = max(self.tables_made, number)
+        if self.remembering:
+            self._begin_past(table)
         self.tables[name] = table
         self._numbers[name] = number
         self._savepoints[name] = table.savepoint()
@@ -103,27 +97,24 @@ class Worker(Access):
         place = Place(f"{name}#{position}", f"Input {name}", position, (), self.scope, width)
         return self.inputs.create(name, place, self._open_epoch)
 
-    def next_position(self) -> int:
-        """A position after all operators there are."""
-        self._position += 1
-        return self._position
-
     @property
     def has_pending(self) -> bool:
         """Whether some table has changes that no step has taken."""
         return bool(self._closed) or any(table.pending for table in self.tables.values())
 
-    def install(self, name: str, plan: Plan, *, isolated: bool = False) -> Installed:
+    def install(self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None) -> Installed:
         """Build what of the plan is not there yet, fill it from what is, and keep it up to date.
 
         An ``isolated`` installation shares nothing and reads the tables as they are, uncommitted
-        changes included. Raises what evaluating the plan raises; then nothing has changed.
+        changes included, or as they were after the epoch ``then``, and views too. Raises what evaluating
+        the plan raises; then nothing has changed.
         """
         if self.has_pending and not isolated:
             raise InternalError("a view cannot be installed while changes are pending")
         self._small_steps.come(name)
         start = time.perf_counter()
-        rendered = render(plan, {} if isolated else self._registry, self)
+        context = self if then is None else self._as_of(then)
+        rendered = render(plan, {} if isolated else self._registry, context)
         hasten(rendered.new)
         self._hydrate(rendered, None if isolated else self.saved)
         arrangements = {op for op in rendered.operators if isinstance(op, Arrange)}
@@ -146,8 +137,7 @@ class Worker(Access):
         self._small_steps.go(view.name)
         del self.views[view.name]
         orphans = self._disown(view.name, view.operators)
-        if view.capture is not None:
-            orphans.append(view.capture)
+        orphans += [one for one in (view.capture, view.past) if one is not None]
         disconnect(tuple(orphans))
 
     def close(self) -> None:
@@ -181,25 +171,6 @@ class Worker(Access):
             orphans += self._disown(view.name, (op for op in view.operators if op not in needed))
             view.operators = tuple(op for op in view.operators if op in needed)
         disconnect(tuple(orphans))
-
-    def watch(self, installed: Installation) -> None:
-        """Start capturing the view's changes."""
-        view = self.views[installed.name]
-        if view.capture is None:
-            self._small_steps.come(f"watch {view.name}")
-            position, output = self.next_position(), view.output
-            place = Place("", f"Capture {view.name}", position, (output,), self.scope, output.width)
-            capture = Capture(place)
-            output.consumers.append((capture, 0))
-            view.capture = capture
-
-    def unwatch(self, installed: Installation) -> None:
-        """Stop capturing the view's changes, and forget those not drained."""
-        view = self.views.get(installed.name)
-        if view is not None and view.capture is not None:
-            self._small_steps.go(f"watch {view.name}")
-            disconnect((view.capture,))
-            view.capture = None
 
     def close_epoch(self) -> bool:
         """End the open epoch with the tables' pending changes; False, and no new epoch, if there are none."""
@@ -379,6 +350,8 @@ class Worker(Access):
             self._small_steps.elsewhere()
         for operator in step.visited:
             operator.commit()
+        if self.remembering:
+            self._remember()
         self._settle({closed.table for closed in self._closed})
         self._closed.clear()
         for operator in step.visited:

@@ -45,7 +45,12 @@ COMPILED = "unit/native/test_compiled.py"
 CHAIN = "unit/chain/test_chain.py"
 WINDOWS = "unit/operators/test_windows.py"
 
+PAST = "unit/kpg/test_past.py"
+
 ELSEWHERE: dict[str, str] = {
+    "runtime/data/violations.py": ROW_STORE,
+    "runtime/past.py": PAST,
+    "kpg/ingesting.py": "unit/kpg/test_positions.py",
     # A kernel is compared with a plain reference; its own file has what that cannot reach, such as growth.
     **{
         f"runtime/kernels/{name}.py": REFERENCES

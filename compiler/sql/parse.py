@@ -118,6 +118,8 @@ def _opens(before: list[Token], token: Token, depth: int) -> int:
 def _statement(tokens: list[Token], text: str) -> ast.Statement:
     words = [token.text.lower() for token in tokens]
     span = Span(text, tokens[0].start, tokens[-1].end + 1)
+    if "of" in words and (found := _then(tokens, text)) is not None:
+        return found
     match words:
         case ["explain", *_]:
             return _explain(tokens, text, span)
@@ -143,6 +145,21 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
             return replace(inserted, overriding=given) if isinstance(inserted, ast.Insert) else inserted
         case _:
             return _convert(_tree(tokens, text), text, span)
+
+
+def _then(tokens: list[Token], text: str) -> ast.Statement | None:
+    """A query with AS OF; None if there is none."""
+    from kpg.compiler.sql.then import HINT, split
+
+    if tokens[0].text.lower() in ("explain", "prepare"):
+        return None
+    before, then = split(tokens, text)
+    if then is None:
+        return None
+    statement = _statement(before, text)
+    if not isinstance(statement, ast.Select):
+        raise NotSupportedError("AS OF of anything but a query is not supported", span=then.span, hint=HINT)
+    return replace(statement, then=then)
 
 
 def _session(word: str, reader: Reader) -> ast.Statement | None:

@@ -1,5 +1,7 @@
 """Statements of a session: transactions in parts, settings, prepared statements."""
 
+from sqlglot import exp
+
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
@@ -35,6 +37,15 @@ class Set(Session):
 
     name: str
     values: tuple[str, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SetPosition(Session):
+    """SET POSITION source = position: how far a source has been read, as a part of the transaction."""
+
+    source: exp.Expr
+    position: exp.Expr
     span: Span
 
 
@@ -82,4 +93,4 @@ class Deallocate(Session):
     span: Span
 
 
-AnySession = Savepoint | SetConstraints | Set | Show | Accepted | Prepare | Execute | Deallocate
+AnySession = Savepoint | SetConstraints | Set | SetPosition | Show | Accepted | Prepare | Execute | Deallocate

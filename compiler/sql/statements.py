@@ -19,11 +19,20 @@ NOTHING: Final = Constraints()
 
 
 @dataclass(frozen=True, slots=True)
-class Select:
-    """A query: SELECT, VALUES, or a set operation, with its WITH and ORDER BY."""
+class Then:
+    """AS OF: an expression whose value is an epoch or a moment, and its place."""
 
     query: exp.Expr
     span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A query: SELECT, VALUES, or a set operation, with its WITH and ORDER BY; ``then`` is its AS OF."""
+
+    query: exp.Expr
+    span: Span
+    then: Then | None = None
 
     @property
     def text(self) -> str:

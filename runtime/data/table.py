@@ -7,12 +7,11 @@ through :meth:`Table.drain`, once, in its net form.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.convert.values import show
 from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.data.rowindex import BagIndex, KeyIndex
 from kpg.runtime.data.unique import LookupIndex, UniqueIndex
@@ -23,6 +22,9 @@ from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import NULL, Schema
+
+if TYPE_CHECKING:
+    from kpg.runtime.data.past import TablePast
 
 Words = NDArray[np.int64]
 
@@ -37,6 +39,15 @@ class Change(NamedTuple):
 
     rowids: Words
     diff: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """What one epoch changed in one table."""
+
+    epoch: int
+    table: str
+    changes: list[Change]
 
 
 @dataclass(slots=True)
@@ -83,6 +94,8 @@ class Table:
         self._untold: list[Words] = []
         self._deletions: list[Words] = []
         self._vacuum = Vacuum(self.groups)
+        self.past: TablePast | None = None
+        """What it was before, if that is kept."""
 
     @property
     def directory(self) -> Words:
@@ -150,12 +163,16 @@ class Table:
         key, highest, known = NO_KEY if index is None else (index.key, index.highest.copy(), index.known)
         state = kernels.append(self.groups.directory, words, start, self._required, key, highest, known)
         if state < 0:
-            raise self._null_error(words, *divmod(-1 - state, words.shape[1]))
+            from kpg.runtime.data.violations import null_error
+
+            raise null_error(self, words, *divmod(-1 - state, words.shape[1]))
         rowids = np.arange(start, end, dtype=np.int64)
         if index is not None and end > start:
             duplicate = -1 if state else index.insert(rowids, self.rows)
             if duplicate >= 0:
-                raise self._duplicate_error(words, duplicate)
+                from kpg.runtime.data.violations import duplicate_error
+
+                raise duplicate_error(self, words, duplicate)
             if self._unique:
                 self._insert_unique(words, rowids)
             index.highest, index.known = highest, 1
@@ -175,7 +192,9 @@ class Table:
                     taken.remove(rowids)
                 if self._key:
                     self._key.forget(rowids)
-                raise self._unique_error(index, words, duplicate)
+                from kpg.runtime.data.violations import unique_error
+
+                raise unique_error(self, index, words, duplicate)
 
     def add_unique(self, name: str, columns: tuple[int, ...], *, nulls_distinct: bool) -> None:
         """Have no two rows be the same in some columns from now on; IntegrityError if two are."""
@@ -183,7 +202,9 @@ class Table:
         rowids = self.live()
         duplicate = index.build(rowids)
         if duplicate >= 0:
-            raise self._unique_error(index, self.read(rowids[: duplicate + 1]), duplicate)
+            from kpg.runtime.data.violations import unique_error
+
+            raise unique_error(self, index, self.read(rowids[: duplicate + 1]), duplicate)
         self._unique.append(index)
 
     def drop_unique(self, name: str) -> None:
@@ -216,7 +237,9 @@ class Table:
             words = self.read(rowids)
             absent = np.flatnonzero(words[column] == NULL)
             if absent.size:
-                raise self._null_error(words, column, int(absent[0]))
+                from kpg.runtime.data.violations import null_error
+
+                raise null_error(self, words, column, int(absent[0]))
         self._required[column] = int(required)
 
     def delete(self, rowids: Words) -> None:
@@ -303,11 +326,20 @@ class Table:
 
     def live_at(self, savepoint: Savepoint) -> Words:
         """Rowids of the rows that were live at a savepoint from after the last commit, ascending."""
-        undone = self._deletions[savepoint.deletions :]
-        live = self._live_below(savepoint.count)
+        return self._with_deleted(savepoint.count, self._deletions[savepoint.deletions :])
+
+    def live_then(self, epoch: int) -> Words:
+        """Rowids of the rows that were live after an epoch, ascending; its past must be kept."""
+        assert self.past is not None
+        count, gone = self.past.at(epoch)
+        return self._with_deleted(count, [*self._deletions, *gone])
+
+    def _with_deleted(self, count: int, undone: Sequence[Words]) -> Words:
+        """Rowids below ``count`` that are live or among the deleted ones, ascending."""
+        live = self._live_below(count)
         if not undone:
             return live
-        gone = [rowids[rowids < savepoint.count] for rowids in undone]
+        gone = [rowids[rowids < count] for rowids in undone]
         return np.sort(np.concatenate((live, *gone)))
 
     def commit(self) -> None:
@@ -317,13 +349,22 @@ class Table:
         about twice as many as were deleted since.
         """
         if self._deletions:
-            self._vacuum.bury(self._deletions)
+            if self.past is None:
+                self._vacuum.bury(self._deletions)
+            else:
+                self.past.keep(self._deletions.copy())
             self._deletions.clear()
         if self._vacuum.waits and not self._untold and self._told == self.count:
             with self._interrupt:
                 given_up = self._vacuum.run(self.count)
                 self.dead -= given_up
                 self.reclaimed += given_up
+
+    def forget(self, epoch: int) -> None:
+        """Forget what it was before an epoch. Between steps, with nothing pending."""
+        if self.past is not None and (freed := self.past.forget(epoch)):
+            self._vacuum.bury(freed)
+            self.commit()
 
     @property
     def has_pending(self) -> bool:
@@ -352,38 +393,3 @@ class Table:
         self._told = self.count
         self._untold.clear()
         return changes
-
-    def _null_error(self, words: Words, column: int, row: int) -> IntegrityError:
-        name = self.schema.columns[column].name
-        key = " of the primary key" if column in self.schema.primary_key else ""
-        values = self._describe(words, tuple(range(len(self.schema.columns))), row)
-        return IntegrityError(
-            f"NULL in column {name}{key} of table {self.name}: row {values}",
-            hint=f"{name} is NOT NULL: give it a value",
-        )
-
-    def _duplicate_error(self, words: Words, row: int) -> IntegrityError:
-        key = self.schema.primary_key
-        names = ", ".join(self.schema.columns[i].name for i in key)
-        given = np.ascontiguousarray(words[list(key), row : row + 1])
-        exists = self.find(given)[0] >= 0
-        where = "exists already" if exists else "is given twice"
-        return IntegrityError(
-            f"duplicate key in table {self.name}: ({names}) = {self._describe(words, key, row)} {where}",
-            hint="delete the old row first, or use upsert" if exists else "give each key once",
-        )
-
-    def _unique_error(self, index: UniqueIndex, words: Words, row: int) -> IntegrityError:
-        names = ", ".join(self.schema.columns[i].name for i in index.columns)
-        given = np.ascontiguousarray(words[list(index.columns), row : row + 1])
-        exists = index.find(given)[0] >= 0 and bool(self.is_live(index.find(given))[0])
-        where = "exists already" if exists else "is given twice"
-        return IntegrityError(
-            f"duplicate key in table {self.name}: ({names}) = {self._describe(words, index.columns, row)} "
-            f"{where}, against constraint {index.name}",
-            hint=f"of the row {self._describe(words, tuple(range(len(self.schema.columns))), row)}",
-        )
-
-    def _describe(self, words: Words, columns: tuple[int, ...], row: int) -> str:
-        shown = (show(int(words[i, row]), self.schema.columns[i].type, self.dictionary) for i in columns)
-        return f"({', '.join(shown)})"

@@ -19,6 +19,8 @@ class Source(Operator):
     """Streams the table's changes of each epoch that a step closes."""
 
     table: Table
+    then: int | None = None
+    """The epoch as of which it gives the rows; None for the present one."""
 
     def change(self, epoch: int, rowids: NDArray[np.int64], sign: int) -> None:
         """Accept rows that ``epoch`` inserted (sign 1) or deleted (-1)."""
@@ -33,7 +35,7 @@ class Source(Operator):
             self.emit(updates)
 
     def snapshot(self) -> Iterator[Updates]:
-        rowids = self.table.live()
+        rowids = self.table.live() if self.then is None else self.table.live_then(self.then)
         time = self.step.stamp
         for start in range(0, rowids.shape[0], CHUNK):
             chunk = rowids[start : start + CHUNK].reshape(1, -1)

@@ -24,6 +24,10 @@ class Context(Protocol):
     scope: Scope
     merge_effort: int
 
+    @property
+    def then(self) -> int | None:
+        """The epoch as of which tables are read; None for the present one."""
+
     def store(self, table: str) -> Table: ...
     def source_identity(self, table: str) -> str: ...
     def view_output(self, view: str) -> Operator: ...

@@ -161,6 +161,10 @@ class Reader:
         """An expression."""
         return self._parsed(self._parser._parse_disjunction, "an expression")
 
+    def operand(self) -> exp.Expr:
+        """An expression without AND, OR and comparisons."""
+        return self._parsed(self._parser._parse_bitwise, "an expression")
+
     def enclosed(self) -> str:
         """The text of an expression between parentheses, without these."""
         self.need("(")

@@ -8,7 +8,7 @@ from kpg.compiler.sql import session as ast
 from kpg.compiler.sql import statements
 from kpg.compiler.sql.ddl.reader import Reader, parsed_expression
 from kpg.compiler.sql.parameters import rewritten
-from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.errors import ProgrammingError, Span
 
 Part = TypeVar("Part")
 
@@ -145,6 +145,8 @@ def setting(reader: Reader) -> statements.Statement | None:
             reader.refuse("to act as another role", "there are no privileges to take")
         reader.end()
         return ast.Accepted("SET ROLE", (), span)
+    if reader.take("POSITION"):
+        return _position(reader, span)
     if not reader.take("SESSION"):
         reader.take("LOCAL")
     name = _setting_name(reader)
@@ -162,6 +164,16 @@ def setting(reader: Reader) -> statements.Statement | None:
     return ast.Set(
         "search_path" if name == "schema" else name, () if values == ["DEFAULT"] else tuple(values), span
     )
+
+
+def _position(reader: Reader, span: Span) -> statements.Statement:
+    """SET POSITION source = position."""
+    source = reader.operand()
+    if not reader.take("="):
+        reader.need("TO")
+    position = reader.expression()
+    reader.end()
+    return ast.SetPosition(source, position, span)
 
 
 def _setting_name(reader: Reader) -> str:

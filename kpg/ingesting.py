@@ -1,0 +1,136 @@
+"""The part of a database that takes rows from Python and from files, with positions of where they come from.
+
+A position says how far a source has been read, such as the offset of a topic. It is committed with the rows
+of a call or a transaction, and rolled back with them: who goes on from it after a crash reads each row once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kpg.engine import Engine
+
+if TYPE_CHECKING:
+    from kpg.loading import Progress
+    from kpg.positions import Position, Positions
+    from kpg.result import Result
+    from kpg.table import Table
+
+
+class Ingesting:
+    """See the module. ``position`` is ``(source, position)``, or a dict of several, kept with the rows."""
+
+    @property
+    def _engine(self) -> Engine:
+        raise NotImplementedError
+
+    def create_table(self, name: str, data: Any, primary_key: Sequence[str] = ()) -> int:
+        """Make a table of a file, a folder or glob of files, or data in memory, and load it; how many rows.
+
+        Its columns are those of the data: an Arrow table or anything with an Arrow stream, a pandas or polars
+        frame, a dict of columns, a list of dicts, parquet or CSV. Those of the primary key are NOT NULL.
+        """
+        from kpg import outside
+
+        return outside.create(self._engine, name, data, primary_key)
+
+    def insert(self, name: str, data: Any, *, position: "Positions | None" = None) -> int:
+        """Insert rows; how many.
+
+        ``data`` is an iterable of tuples or dicts, a dict of columns, an Arrow table or anything with an
+        Arrow stream, or a pandas or polars frame; columns with names are matched by name.
+        """
+        from kpg.modify import insert
+
+        return self._change(name, lambda table: insert(table, data), position)
+
+    def delete(self, name: str, data: Any, *, position: "Positions | None" = None) -> int:
+        """Delete rows; how many. Data with exactly the columns of the primary key names rows by it.
+
+        Raises IntegrityError, with nothing deleted, for a row that is not there.
+        """
+        from kpg.modify import delete
+
+        return self._change(name, lambda table: delete(table, data), position)
+
+    def upsert(self, name: str, data: Any, *, position: "Positions | None" = None) -> int:
+        """Insert rows in place of those with the same primary key; how many were given."""
+        from kpg.modify import upsert
+
+        return self._change(name, lambda table: upsert(table, data), position)
+
+    def load(
+        self,
+        name: str,
+        source: Any,
+        mode: str | None = None,
+        progress: "Progress | None" = None,
+        *,
+        position: "Positions | None" = None,
+    ) -> int:
+        """Load a file, a folder or glob of files, a Spark data frame, or data in memory; how many rows.
+
+        All or nothing. Files go through Spark (``mode="spark"``) or pyarrow (``mode="arrow"``); without
+        a mode, small local ones through pyarrow, others through Spark if it can run here. ``progress`` is
+        called with the table's name and its number of rows so far.
+        """
+        from kpg.loading import load
+
+        return self._change(name, lambda table: load(table, source, mode, progress), position)
+
+    def load_all(
+        self,
+        sources: Mapping[str, Any],
+        mode: str | None = None,
+        progress: "Progress | None" = None,
+        *,
+        position: "Positions | None" = None,
+    ) -> dict[str, int]:
+        """As :meth:`load` for several tables at once, in one transaction and one Spark session."""
+        from kpg.loading import load_all
+
+        engine = self._engine
+        with engine.transactions.statement(changes=True):
+            tables = [(engine.table(name), source) for name, source in sources.items()]
+            loaded = load_all(tables, mode, progress)
+            self._keep(position)
+            return loaded
+
+    def set_position(self, source: str, position: "Position | None") -> None:
+        """Note how far a source has been read, a number or a text; None forgets it.
+
+        In a transaction it is a part of it.
+        """
+        from kpg.positions import forget
+
+        engine = self._engine
+        with engine.transactions.statement(changes=True):
+            if position is None:
+                forget(engine, source)
+            else:
+                self._keep((source, position))
+
+    def positions(self) -> "dict[str, Position]":
+        """How far each source has been read: what was committed, or set in the transaction that is open."""
+        from kpg.positions import read
+
+        return read(self._engine)
+
+    def epochs(self) -> "Result":
+        """The epochs that can be asked for, and their moments; InterfaceError without ``history``."""
+        from kpg.past import epochs
+
+        return epochs(self._engine)
+
+    def _change(self, name: str, change: "Callable[[Table], int]", position: "Positions | None") -> int:
+        engine = self._engine
+        with engine.transactions.statement(changes=True):
+            changed = change(engine.table(name))
+            if position is not None:
+                self._keep(position)
+            return changed
+
+    def _keep(self, position: "Positions | None") -> None:
+        if position is not None:
+            from kpg.positions import keep
+
+            keep(self._engine, position)

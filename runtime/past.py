@@ -1,0 +1,121 @@
+"""What tables and views were at earlier epochs, for as long as that is kept.
+
+A table's past is in ``data/past.py``; a view's is the changes that it has had, in a :class:`Memory`. A plan
+as of an epoch is rendered in a context that reads both; it shares nothing with what is kept up to date.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.data.past import TablePast
+from kpg.runtime.data.table import Closed, Table
+from kpg.runtime.dataflow.operator import Operator, Place
+from kpg.runtime.dataflow.scope import Scope
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.installed import Installed, Memory
+from kpg.runtime.operators.linear import Constant
+from kpg.runtime.render.context import Context
+
+Words = NDArray[np.int64]
+
+
+class Keeper(Context, Protocol):
+    """What the past is kept for: a worker."""
+
+    epoch: int
+    tables: dict[str, Table]
+    views: dict[str, Installed]
+
+
+class Then:
+    """What rendering needs of a worker, for a plan as of the epoch ``then``."""
+
+    def __init__(self, worker: Keeper, then: int) -> None:
+        self.dictionary: Dictionary = worker.dictionary
+        self.scope: Scope = worker.scope
+        self.merge_effort: int = worker.merge_effort
+        self.then: int | None = then
+        self._epoch = then
+        self._worker = worker
+
+    def store(self, table: str) -> Table:
+        """The row store of a table; ProgrammingError if nothing is known of it then."""
+        found = self._worker.store(table)
+        if found.past is None or found.past.since > self._epoch:
+            raise unknown(table, self._epoch, None if found.past is None else found.past.since)
+        return found
+
+    def source_identity(self, table: str) -> str:
+        """What tells the table from others."""
+        return self._worker.source_identity(table)
+
+    def view_output(self, view: str) -> Operator:
+        """What gives the contents of a view then."""
+        installed = self._worker.views[view]
+        since = installed.remembers
+        if since is None or since > self._epoch:
+            raise unknown(view, self._epoch, since)
+        data, diffs = installed.rows_then(self._epoch)
+        place = Place("", f"{view} at {self._epoch}", self.next_position(), (), self.scope, data.shape[0])
+        contents = Constant(place, data=np.repeat(data, diffs, axis=1))
+        contents.hydrated = True
+        return contents
+
+    def input(self, identity: str) -> Operator:
+        """The operator of an input, which views stand for."""
+        return self._worker.input(identity)
+
+    def next_position(self) -> int:
+        """A position after all operators there are."""
+        return self._worker.next_position()
+
+
+def unknown(name: str, epoch: int, since: int | None) -> ProgrammingError:
+    """That nothing is known of a relation at an epoch."""
+    if since is None:
+        return ProgrammingError(
+            f'the past of "{name}" is not kept', hint='kpg.connect(history="1 hour") keeps it'
+        )
+    return ProgrammingError(
+        f'what "{name}" was at epoch {epoch} is not known',
+        hint=f"it is there, as it is defined now, since epoch {since}",
+    )
+
+
+def begin(table: Table, epoch: int) -> None:
+    """Keep what a table is, from the end of an epoch on."""
+    table.past = TablePast(epoch)
+    table.past.count = table.count
+
+
+def remember(worker: Keeper, view: Installed) -> None:
+    """Keep what a view is, from now on."""
+    if view.past is None:
+        position, output = worker.next_position(), view.output
+        place = Place("", f"Past of {view.name}", position, (output,), worker.scope, output.width)
+        view.past = Memory(place, since=worker.epoch)
+        output.consumers.append((view.past, 0))
+
+
+def note(worker: Keeper, closed: Sequence[Closed]) -> None:
+    """Remember what a step has changed in tables, before it is made final."""
+    for one in closed:
+        table = worker.tables[one.table]
+        if table.past is not None:
+            came = [change.rowids for change in one.changes if change.diff > 0]
+            went = [change.rowids for change in one.changes if change.diff < 0]
+            nothing = np.empty(0, np.int64)
+            table.past.note(one.epoch, np.concatenate([nothing, *came]), np.concatenate([nothing, *went]))
+
+
+def forget(worker: Keeper, epoch: int) -> None:
+    """Forget what was before an epoch."""
+    for table in worker.tables.values():
+        table.forget(epoch)
+    for view in worker.views.values():
+        if view.past is not None:
+            view.past.forget(epoch)
