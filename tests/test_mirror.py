@@ -99,6 +99,8 @@ ELSEWHERE: dict[str, str] = {
         for name in ("declare", "emit", "identity", "jit", "job", "link", "load", "memory", "workers")
     },
     **{f"runtime/native/{name}.py": "unit/native/test_build.py" for name in ("ahead", "catalog", "ship")},
+    "runtime/saved/keeper.py": "properties/test_checkpoints.py",
+    "runtime/saved/stored.py": "properties/test_checkpoints.py",
     "runtime/saved/dormant.py": "properties/test_saved.py",
     "runtime/saved/form.py": "properties/test_saved.py",
     "runtime/saved/rowgroups.py": "properties/test_saved.py",

@@ -6,7 +6,7 @@ gets arrays through a *reader*, which knows what stands for them.
 """
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,11 @@ class Life(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """An array, of which the first ``used`` along its first axis are in use, and room for more."""
+    """An array; or, with ``used``, as much of it along its first axis, and room for some more or less."""
 
     array: Array
     life: Life
-    used: int
+    used: int | None = None
 
 
 class UnsavedError(Exception):
@@ -48,36 +48,33 @@ Read = Callable[[Any], Array]
 
 def fixed(array: Array) -> Part:
     """An array that nobody writes to."""
-    return Part(array, Life.FIXED, array.shape[0])
+    return Part(array, Life.FIXED)
 
 
 def growing(array: Array, used: int) -> Part:
-    """An array to which elements are added."""
+    """An array to which elements are added: how much room there is for them does not matter."""
     return Part(array, Life.GROWING, used)
 
 
 def changing(array: Array, used: int | None = None) -> Part:
-    """An array that is written to."""
-    return Part(array, Life.CHANGING, array.shape[0] if used is None else used)
+    """An array that is written to; if ``used``, its room does not matter."""
+    return Part(array, Life.CHANGING, used)
 
 
-def mapped(state: State, change: Callable[[Any], Any]) -> State:
-    """The state with ``change`` of whatever stands for an array in its place."""
-    match state:
-        case Mapping():
-            return {name: mapped(one, change) for name, one in state.items()}
-        case tuple():
-            return tuple(mapped(one, change) for one in state)
-        case None | int() | str():
-            return state
-        case _:
-            return change(state)
+def mapped(state: State, change: Callable[[str, Any], Any], path: str = "") -> State:
+    """The state with ``change`` of whatever stands for an array, and of the path to it, in its place."""
+    kind = type(state)
+    if kind is dict:
+        return {name: mapped(one, change, f"{path}/{name}") for name, one in state.items()}
+    if kind is tuple:
+        return tuple([mapped(one, change, f"{path}/{place}") for place, one in enumerate(state)])
+    return state if state is None or kind is int or kind is str else change(path, state)
 
 
 def kept(state: State) -> State:
     """The state with copies of what may change: it stays as it is whatever happens to what it is of."""
 
-    def copied(part: Part) -> Part:
+    def copied(path: str, part: Part) -> Part:
         return part if part.life is Life.FIXED else Part(read(part), part.life, part.used)
 
     return mapped(state, copied)
@@ -88,5 +85,6 @@ def read(part: Part) -> Array:
     if part.life is Life.FIXED:
         return part.array
     array = np.empty(part.array.shape, part.array.dtype)
-    array[: part.used] = part.array[: part.used]
+    used = part.array.shape[0] if part.used is None else part.used
+    array[:used] = part.array[:used]
     return array

@@ -4,6 +4,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import groups as kernels
 from kpg.runtime.kernels import historytable as layout
@@ -36,7 +38,10 @@ def restore_groups(table: GroupTable, state: State, read: Read) -> None:
 
 def _fill_groups(table: GroupTable, state: Any, read: Read) -> None:
     table.state[:] = state["state"]
-    table.slots, table.table, table.free = (read(state[name]) for name in ("slots", "table", "free"))
+    table.slots, table.table, free = (read(state[name]) for name in ("slots", "table", "free"))
+    freed = state["state"][kernels.FREED]
+    table.free = np.empty(table.table.shape[0], np.int64)
+    table.free[:freed] = free[:freed]
     table.version += 1
 
 
@@ -51,7 +56,6 @@ def capture_history(table: HistoryTable) -> State:
         "slots": changing(table.slots),
         "keys": changing(table.keys, facts[layout.KEYS]),
         "records": changing(table.records, facts[layout.RECORDS]),
-        "bits": changing(table.bits),
     }
 
 
@@ -62,7 +66,7 @@ def restore_history(table: HistoryTable, state: State, read: Read) -> None:
 
 def _fill_history(table: HistoryTable, state: Any, read: Read) -> None:
     table.state[: layout.COLUMNS] = state["facts"]
-    table.adopt(*(read(state[name]) for name in ("slots", "keys", "records", "bits")))
+    table.adopt(*(read(state[name]) for name in ("slots", "keys", "records")))
 
 
 def capture_record(record: Record) -> State:

@@ -124,7 +124,7 @@ def _capture_head(head: Head) -> State:
         "latest": tuple(head.description[layout.LATEST :].tolist()),
         "data": changing(data),
         "time": changing(time),
-        "diff": changing(diff, head.size),
+        "diff": changing(diff),
     }
 
 

@@ -74,12 +74,12 @@ class HistoryTable:
         self.state[place : place + 2] = array.ctypes.data, array.shape[0]
         return array
 
-    def adopt(self, slots: Words, keys: Words, records: Words, bits: Words) -> None:
+    def adopt(self, slots: Words, keys: Words, records: Words) -> None:
         """Have these arrays, as another table of the same kind had them; its counts are set already."""
         self.slots = self._placed(layout.SLOTS_AT, slots)
         self.keys = self._placed(layout.KEYS_AT, keys)
         self.records = self._placed(layout.RECORDS_AT, records)
-        self.bits = self._placed(layout.BITS_AT, bits)
+        self.bits = self._placed(layout.BITS_AT, np.zeros(keys.shape[0] // 64 + 1, np.int64))
         self._room = 0
 
     def _list_anew(self) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from tests.model.references import Arguments, Random, reference
 from tests.model.references.words import size, words
 
@@ -35,3 +37,16 @@ def checksum(words, seed) -> object:
     for lane in lanes:
         value = mixed(value, lane)
     return signed(value)
+
+
+def checksums_cases(random: Random) -> Iterator[Arguments]:
+    for n in (0, 1, size(random, 1)):
+        each = int(random.integers(1, 12))
+        yield words(random, 1, n * each)[0], each, np.empty(n, np.int64)
+
+
+@reference("checksum.checksums", checksums_cases, lambda result, words, size, out: out)
+def checksums(words, size, out) -> object:
+    for place in range(len(out)):
+        out[place] = checksum(words[place * size : (place + 1) * size], 0)
+    return out

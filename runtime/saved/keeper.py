@@ -1,0 +1,145 @@
+"""Checkpoints of a state: each a new pack for what has changed since the last, and a manifest that names all.
+
+A checkpoint is written in three parts, the middle one by whoever likes, a child of this process too:
+:meth:`Keeper.prepare` says what there is, :meth:`Keeper.write` writes it, :meth:`Keeper.adopt` makes it the
+one that counts and removes what nothing refers to any more. Until then nothing has changed for anybody.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+from weakref import ReferenceType
+
+from kpg.runtime.records import dataclass
+from kpg.runtime.saved.form import Array, State
+from kpg.runtime.saved.stored import Reader, Stored, Storer, arrays_at, read_state, stored_at
+from kpg.runtime.storage.files import Files
+from kpg.runtime.storage.manifest import (
+    NEW,
+    Checkpoint,
+    Manifest,
+    PackFacts,
+    read_manifest,
+    swap,
+    write_beside,
+)
+from kpg.runtime.storage.packs import Packs, PackWriter, pack_name, pack_number
+
+MOST_PACKS: Final = 32
+"""Of more packs the smaller half is written into one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """A state to be written as the pack of a number; the log goes on from a segment."""
+
+    state: State
+    epoch: int
+    segment: int
+    number: int
+
+
+class Keeper:
+    """The checkpoints of one database. ``read`` gives the arrays of what is stored."""
+
+    def __init__(self, files: Files, database: int) -> None:
+        self.database = database
+        self.checkpoint: Checkpoint | None = None
+        self._files = files
+        self._packs = Packs(files, database)
+        self.read = Reader(self._packs)
+        self._arrays: dict[str, ReferenceType[Array]] = {}
+        self._next: dict[str, ReferenceType[Array]] = {}
+
+    def open(self, checkpoint: Checkpoint) -> State:
+        """The state of a checkpoint. DamagedError if what describes it is not what was written."""
+        self.checkpoint = checkpoint
+        return read_state(self._packs, checkpoint.packs[-1].number, checkpoint.block, checkpoint.size)
+
+    def prepare(self, state: State, epoch: int, segment: int) -> Job:
+        """What is to be written of a state just captured, as of ``epoch``."""
+        self._next = arrays_at(state)
+        numbers = [number for name in self._files.list() if (number := pack_number(name)) is not None]
+        return Job(state, epoch, segment, max(numbers, default=0) + 1)
+
+    def write(self, job: Job) -> None:
+        """Write the pack, and a manifest beside the one that counts. OSError, and nothing is left, if it fails."""
+        writer = PackWriter(self._files, job.number, self.database)
+        try:
+            kept = self._kept()
+            before = {} if self.checkpoint is None else stored_at(self.open(self.checkpoint))
+            storer = Storer(writer, self.read, before, self._fixed(before), frozenset(kept))
+            block, size = storer.store(job.state)
+            writer.finish()
+            facts = [*(kept[number] for number in sorted(kept)), PackFacts(job.number, writer.used, 0)]
+            packs = (PackFacts(one.number, one.used, storer.live[one.number]) for one in facts)
+            found = tuple(one for one in packs if one.live)
+            write_beside(
+                self._files, Manifest(self.database, job.segment, Checkpoint(job.epoch, found, block, size))
+            )
+            self._files.sync()
+        except BaseException:
+            with suppress(OSError):
+                writer.abandon()
+            raise
+
+    def adopt(self) -> Manifest:
+        """Have what was written be the checkpoint; the manifest."""
+        before = self._numbers()
+        swap(self._files)
+        manifest = read_manifest(self._files)
+        assert manifest is not None and manifest.checkpoint is not None
+        self.checkpoint = manifest.checkpoint
+        self._arrays, self._next = self._next, {}
+        for number in before - self._numbers():
+            self._packs.get(number)  # arrays that nobody has asked for yet may be there
+        self.remove(before - self._numbers())
+        return manifest
+
+    def give_up(self, job: Job) -> None:
+        """Remove what a writer that failed has left behind, as far as that can be done."""
+        self._next = {}
+        for name in (pack_name(job.number), NEW):
+            with suppress(OSError):
+                if name in self._files.list():
+                    self._files.remove(name)
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Remove packs, as far as that can be done: who opens the database next will try again."""
+        for number in numbers:
+            with suppress(OSError):
+                self._files.remove(pack_name(number))
+
+    def tidy(self) -> None:
+        """Remove files that no manifest names, which a crash has left behind."""
+        found = {number for name in self._files.list() if (number := pack_number(name)) is not None}
+        self.remove(found - self._numbers())
+        with suppress(OSError):
+            if NEW in self._files.list():
+                self._files.remove(NEW)
+
+    def _numbers(self) -> set[int]:
+        return set() if self.checkpoint is None else {one.number for one in self.checkpoint.packs}
+
+    def _kept(self) -> dict[int, PackFacts]:
+        """The packs that are worth keeping."""
+        if self.checkpoint is None:
+            return {}
+        packs = [one for one in self.checkpoint.packs if 2 * one.live >= one.used]
+        if len(packs) > MOST_PACKS:
+            packs = sorted(packs, key=lambda one: one.used)[len(packs) // 2 :]
+        return {one.number: one for one in packs}
+
+    def _fixed(self, before: dict[str, object]) -> dict[int, Stored]:
+        """Where arrays are that never change, by identity."""
+        found: dict[int, Stored] = {}
+        for identity, (reference, stored) in list(self.read.given.items()):
+            if reference() is None:
+                del self.read.given[identity]
+            else:
+                found[identity] = stored
+        for path, reference in self._arrays.items():
+            array, place = reference(), before.get(path)
+            if array is not None and isinstance(place, Stored):
+                found[id(array)] = place
+        return found
