@@ -63,7 +63,7 @@ class Keeper:
         return Job(state, epoch, segment, max(numbers, default=0) + 1)
 
     def write(self, job: Job) -> None:
-        """Write the pack, and a manifest beside the one that counts. OSError, and nothing is left, if it fails."""
+        """Write the pack, and a manifest beside the one that counts. If it fails, nothing is left."""
         writer = PackWriter(self._files, job.number, self.database)
         try:
             kept = self._kept()
