@@ -57,7 +57,8 @@ def write_beside(files: Files, manifest: Manifest) -> None:
     if NEW in files.list():
         files.remove(NEW)
     data = CODEC.dumps(manifest)
-    header = np.array([MAGIC, VERSION, len(data), checksum_of([data])], np.int64).tobytes()
+    header = np.array([MAGIC, VERSION, len(data)], np.int64).tobytes()
+    header += np.array([checksum_of([header, data])], np.int64).tobytes()
     file = files.create(NEW)
     try:
         file.write(0, [header, data])
@@ -87,7 +88,7 @@ def read_manifest(files: Files) -> Manifest | None:
             hint="open it with a newer kpg",
         )
     rest = data[8 * HEADER_WORDS :]
-    if rest.shape[0] != header[2] or checksum_of([rest.tobytes()]) != header[3]:
+    if rest.shape[0] != header[2] or checksum_of([data[:24].tobytes(), rest.tobytes()]) != header[3]:
         raise DamagedError(f"{where} is damaged: it has another checksum", hint="restore a backup")
     manifest = CODEC.decode(rest)
     assert isinstance(manifest, Manifest)
