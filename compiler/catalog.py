@@ -51,6 +51,10 @@ class ViewEntry:
     order: tuple[OrderBy, ...] = ()
     keys: tuple[tuple[int, ...], ...] | None = None
     """Column sets that are unique; None if they are to be found in the plan."""
+    checked: bool = False
+    """Whether only rows that it shows may be written through it: WITH CHECK OPTION."""
+    below: str = ""
+    """The view that it selects from, if it is of one alone."""
 
     @property
     def rel(self) -> Rel | None:

@@ -10,16 +10,19 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.change import arbiters, lower_conflict, lower_returning
 from kpg.compiler.sql.given import given_insert, insert_places
+from kpg.compiler.sql.through import through_view
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
 from kpg.modify import checked, distinct, merged, missing
 from kpg.planning import bind, constant_words, plan, plan_bound
 from kpg.reading import Decoded, expand, permutation
 from kpg.result import Affected, Result
-from kpg.runtime.errors import DataError
+from kpg.runtime.errors import DataError, IntegrityError, NotSupportedError
+from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 from kpg.table import Table
@@ -81,6 +84,8 @@ def change(engine: Engine, statement: ast.Change) -> Result:
 
 def prepared(engine: Engine, statement: ast.Change) -> Changes:
     """What a statement is going to change."""
+    if not isinstance(engine.catalog.find(statement.table), TableEntry):
+        statement = through_view(statement, engine.catalog)
     table = engine.table(statement.table)
     match statement:
         case ast.Insert():
@@ -125,6 +130,7 @@ def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words)
     words = checked(words, table)
     if table.guard is not None:
         words = table.guard.fitting(words)
+    _check_shown(engine, statement, words)
     updated: tuple[Words, Words] | None = None
     if statement.conflict is not None:
         keys = arbiters(statement, entry)
@@ -135,11 +141,26 @@ def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words)
             words, updated = merged(table, words, keys[0], partial(engine.executor.evaluate, update))
             if table.guard is not None:
                 updated = updated[0], table.guard.fitting(updated[1])
+            _check_shown(engine, statement, updated[1])
     changes = Changes(table, updated=updated, inserted=words)
     if not statement.returning:
         return changes
     rows = words if updated is None else np.concatenate((updated[1], words), axis=1)
     return replace(changes, returned=_returned(engine, table, statement, np.ascontiguousarray(rows)))
+
+
+def _check_shown(engine: Engine, statement: ast.Insert | ast.Update, words: Words) -> None:
+    """IntegrityError if a view WITH CHECK OPTION would not show a row that is written through it."""
+    if statement.through is None or not words.shape[1]:
+        return
+    for view, predicates in statement.through.checked:
+        results, _ = engine.executor.evaluate(Mfp((), predicates), np.ascontiguousarray(words))
+        if predicates and (results != 1).any():
+            raise IntegrityError(
+                f'a new row fails the CHECK OPTION of view "{view}"',
+                span=statement.span,
+                hint="the view would not show it; nothing was changed",
+            )
 
 
 def _returned(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> Returned:
@@ -149,6 +170,10 @@ def _returned(engine: Engine, table: Table, statement: ast.Insert, rows: Words) 
     if mfp is not None:
         words, _ = engine.executor.evaluate(mfp, rows)
         return Returned(names, types, words)
+    if statement.through is not None:
+        raise NotSupportedError(
+            "a subquery in RETURNING of an INSERT into a view is not supported", span=statement.span
+        )
     from kpg.modifying import returned_by_query
 
     return returned_by_query(engine, table, statement, rows)
@@ -198,4 +223,5 @@ def _update(engine: Engine, table: Table, statement: ast.Update) -> Changes:
             hint="each row must meet one row of FROM, or rows that give the same values",
         )
     words = checked(np.ascontiguousarray(data[1:width]), table)
+    _check_shown(engine, statement, words)
     return Changes(table, updated=(np.ascontiguousarray(data[0]), words), returned=returned)

@@ -34,6 +34,7 @@ from kpg.transaction import Transactions
 from kpg.view import Maintained
 
 if TYPE_CHECKING:
+    from kpg.cursors import Cursor
     from kpg.past import Past
 
 Words = NDArray[np.int64]
@@ -99,6 +100,7 @@ class Engine(Following):
         self._indexes = {}
         self.settings: dict[str, str] = {}
         self.prepared: dict[str, object] = {}
+        self.cursors: dict[str, Cursor] = {}
         self.remembered = Remembered()
         self.followed = set()
         self.attached: set[str] = set()

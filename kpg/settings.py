@@ -160,6 +160,10 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
         case ast.Deallocate(name=name):
             if engine.prepared.pop(name.lower(), None) is None:
                 raise ProgrammingError(f'prepared statement "{name}" does not exist', span=statement.span)
+        case ast.Declare() | ast.Fetch() | ast.Close():
+            from kpg.cursors import run_cursor
+
+            return run_cursor(engine, statement)
         case ast.Savepoint() | ast.Execute() | ast.SetPosition():
             raise AssertionError(statement)
         case _:

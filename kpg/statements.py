@@ -16,6 +16,7 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definitions import AnyDefinition, Definition
 from kpg.compiler.sql.query import asks_system
 from kpg.compiler.sql.session import Session
+from kpg.compiler.sql.through import below_of, refuse_unchecked
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
 from kpg.planning import bind, explain, plan_bound, plan_view, relations_of
@@ -131,7 +132,7 @@ def _change(engine: Engine, statement: Changing) -> Result:
 def _other(engine: Engine, statement: ast.Statement) -> Outcome:
     match statement:
         case ast.Select():
-            return _select(engine, _evaluated(engine, statement))
+            return select(engine, statement)
         case ast.CopyTo():
             from kpg.loading import as_texts, copy_to
 
@@ -176,6 +177,11 @@ def _explain_analyze(engine: Engine, statement: ast.Explain) -> Explanation:
     outcome = _execute(engine, statement.statement)
     rows = f"{len(outcome)} rows, " if isinstance(outcome, Result) else ""
     return Explanation(f"{text}\n{rows}{1000 * (perf_counter() - start):.3f} ms")
+
+
+def select(engine: Engine, statement: ast.Select) -> Result:
+    """The rows of a query that is asked once."""
+    return _select(engine, _evaluated(engine, statement))
 
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
@@ -272,7 +278,10 @@ def _create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None
         statement.query.text,
         statement.materialized and not planned.has_hidden_columns,
         planned.order,
+        checked=bool(statement.check),
+        below=below_of(statement, engine.catalog),
     )
+    refuse_unchecked(statement, entry)
     uses = relations_of(planned.rel, statement.query, engine.catalog)
     if not statement.materialized:
         engine.create_view(entry, uses, replace_old=statement.or_replace)

@@ -51,6 +51,8 @@ class Transactions:
         self._committed = committed
         self._batch = State.NONE
         self.state = State.NONE
+        self.begun = 0
+        """How many transactions there have been: the number of the present one."""
         self._points: list[tuple[str, Any]] = []
         self._undoing = Undoing(self)
         self._reading = Statement(self, changes=False)
@@ -87,6 +89,7 @@ class Transactions:
                 "a transaction is already open", hint="transactions do not nest: commit first"
             )
         self.state = State.OPEN
+        self.begun += 1
         self._points.clear()
 
     def commit(self) -> None:

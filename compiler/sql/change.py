@@ -19,9 +19,10 @@ from kpg.compiler.sql.bind.values import bind_inserted
 from kpg.compiler.sql.given import given_assignments, insert_places
 from kpg.compiler.sql.query import Bound, lowered
 from kpg.compiler.sql.tree import Distinct, Filter, Join, Map, Node, Query, Rows, Scan
+from kpg.compiler.views import Through
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Mfp
-from kpg.runtime.scalar import Column, Literal, Scalar, remap
+from kpg.runtime.scalar import Column, Literal, Scalar, remap, transform
 from kpg.runtime.types import ROWID, ColumnDef, Schema, Type
 
 
@@ -115,10 +116,11 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | None:
     arbiters(statement, entry)
     if not conflict.assignments:
         return None
+    ids = [[binding.fresh() for _ in schema.columns] for _ in range(2)]
     fields = [
-        Field(relation, column.name, Column(binding.fresh(), column.type))
-        for relation in (statement.alias, "excluded")
-        for column in schema.columns
+        Field(relation, name, Column(own[place], schema.types[place]))
+        for relation, own in zip((statement.alias, "excluded"), ids, strict=True)
+        for name, place in _shown_columns(statement, schema)
     ]
     scope = Scope(fields=fields)
     assignments = given_assignments(conflict.assignments, entry, statement.span.source, catalog)
@@ -128,8 +130,17 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | None:
         kept = conjuncts(bind_condition(binding, scope.without_aggregates("WHERE"), conflict.where, "WHERE"))
     if binding.subqueries:
         binding.refuse("a subquery in ON CONFLICT", conflict.assignments[0][1])
-    old = [field.column for field in fields[: len(schema.columns)]]
+    old = [Column(id_, type_) for id_, type_ in zip(ids[0], schema.types, strict=True)]
     return Mfp(kept, tuple(new.get(place, column) for place, column in enumerate(old)))
+
+
+def _shown_columns(statement: ast.Insert, schema: Schema) -> list[tuple[str, int]]:
+    """The names by which a statement knows the table's columns, and these by their positions."""
+    found = statement.through
+    if found is None:
+        return [(name, place) for place, name in enumerate(schema.names)]
+    shown = zip(found.names, found.columns, strict=True)
+    return [(name, column.index) for name, column in shown if isinstance(column, Column)]
 
 
 def arbiters(statement: ast.Insert, entry: TableEntry) -> tuple[tuple[int, ...], ...]:
@@ -171,8 +182,8 @@ def arbiters(statement: ast.Insert, entry: TableEntry) -> tuple[tuple[int, ...],
 
 def lower_delete(statement: ast.Delete, catalog: Catalog) -> Bound:
     """The rowids of the rows to delete, each once; with RETURNING once for each of what it gives."""
-    binding, scope, scan = target_of(statement, catalog)
-    node = _restricted(binding, scope, joined(binding, scope, scan, statement.using), statement.where)
+    binding, scope, target, scan = target_of(statement, catalog)
+    node = _restricted(binding, scope, joined(binding, scope, target, statement.using), statement.where)
     rowid = Column(scan.ids[-1], ROWID)
     if statement.returning:
         node, columns, names = _returned(binding, scope, node, statement.returning)
@@ -187,10 +198,11 @@ def lower_update(statement: ast.Update, catalog: Catalog) -> Bound:
 
     With FROM, a rowid is there once for every different row that it would become.
     """
-    binding, scope, scan = target_of(statement, catalog)
+    binding, scope, target, scan = target_of(statement, catalog)
     schema = catalog.table(statement.table, statement.span).schema
-    old = [field.column for field in scope.fields]
-    node = _restricted(binding, scope, joined(binding, scope, scan, statement.sources), statement.where)
+    old = [Column(id_, type_) for id_, type_ in zip(scan.ids, schema.types, strict=False)]
+    shown = len(scope.fields)
+    node = _restricted(binding, scope, joined(binding, scope, target, statement.sources), statement.where)
     entry = catalog.table(statement.table, statement.span)
     assignments = given_assignments(statement.assignments, entry, statement.span.source, catalog)
     new = assigned_values(binding, scope, schema, assignments)
@@ -201,13 +213,38 @@ def lower_update(statement: ast.Update, catalog: Catalog) -> Bound:
     rowid = Column(scan.ids[-1], ROWID)
     names = ("rowid", *schema.names)
     if statement.returning:
-        fields = [replace(field, column=column) for field, column in zip(scope.fields, row, strict=False)]
-        after = replace(scope, fields=[*fields, *scope.fields[len(row) :]])
+        columns, node = _after(binding, statement, row, node)
+        fields = [replace(field, column=one) for field, one in zip(scope.fields, columns, strict=False)]
+        after = replace(scope, fields=[*fields, *scope.fields[shown:]])
         node, columns, more = _returned(binding, after, node, statement.returning)
         return lowered(resolved(binding, Query(node, (rowid, *row, *columns), (*names, *more))))
     if statement.sources:
         node = Distinct(node, (rowid, *row))
     return lowered(resolved(binding, Query(node, (rowid, *row), names)))
+
+
+def _after(
+    binding: Binding, statement: ast.Update, row: Sequence[Column], node: Node
+) -> tuple[Sequence[Column], Node]:
+    """The columns of a row that has been changed, as the statement knows them."""
+    if statement.through is None:
+        return row, node
+    return _seen(binding, statement.through, row, node)
+
+
+def _seen(binding: Binding, found: Through, row: Sequence[Column], node: Node) -> tuple[list[Column], Node]:
+    """A table's row as a view shows it."""
+    values = [over(column, row) for column in found.columns]
+    computed = [value for value in values if not isinstance(value, Column)]
+    ids = [binding.fresh() for _ in computed]
+    made = iter(Column(id_, value.type) for id_, value in zip(ids, computed, strict=True))
+    columns = [value if isinstance(value, Column) else next(made) for value in values]
+    return columns, Map(node, tuple(ids), tuple(computed)) if computed else node
+
+
+def over(scalar: Scalar, row: Sequence[Scalar]) -> Scalar:
+    """A scalar over positions, over what stands there."""
+    return transform(scalar, lambda one: row[one.index] if isinstance(one, Column) else one)
 
 
 def _with_generated(
@@ -244,16 +281,27 @@ def lower_returning(
     """What RETURNING gives for a row that is inserted; no Mfp if it takes a query."""
     entry = catalog.table(statement.table, statement.span)
     binding = new_binding(statement.span.source, catalog)
-    fields = [
-        Field(statement.alias, column.name, Column(binding.fresh(), column.type))
-        for column in entry.schema.columns
-    ]
+    row: list[Scalar] = [Column(binding.fresh(), column.type) for column in entry.schema.columns]
+    shown, values = entry.schema.names, row
+    if statement.through is not None:
+        shown = statement.through.names
+        values = [over(column, row) for column in statement.through.columns]
+    columns = [Column(binding.fresh(), value.type) for value in values]
+    fields = [Field(statement.alias, name, one) for name, one in zip(shown, columns, strict=True)]
     scope = Scope(fields=fields, common=with_scope(binding, statement.common).common)
     items = select_items(binding, scope.without_aggregates("RETURNING"), statement.returning)
     scalars = tuple(settled(item.scalar) for item in items)
     names = tuple(item.name for item in items)
     types = tuple(scalar.type for scalar in scalars)
-    return None if binding.subqueries else Mfp((), scalars), names, types
+    if binding.subqueries:
+        return None, names, types
+    known = {column.index: value for column, value in zip(columns, values, strict=True)}
+    return Mfp((), tuple(substituted(scalar, known) for scalar in scalars)), names, types
+
+
+def substituted(scalar: Scalar, known: Mapping[int, Scalar]) -> Scalar:
+    """A scalar with others in the place of columns."""
+    return transform(scalar, lambda one: known[one.index] if isinstance(one, Column) else one)
 
 
 def assigned_values(
@@ -284,21 +332,32 @@ def _position(binding: Binding, schema: Schema, target: exp.Identifier) -> int:
 
 def target_of(
     statement: ast.Delete | ast.Update | ast.Merge, catalog: Catalog
-) -> tuple[Binding, Scope, Scan]:
-    """A binding, the names of the target's columns and of WITH queries, and the target's rows."""
+) -> tuple[Binding, Scope, Node, Scan]:
+    """A binding, the names of the target's columns and of WITH queries, its rows, and those of its table."""
     entry = catalog.table(statement.table, statement.span)
     binding = new_binding(statement.span.source, catalog)
     common = with_scope(binding, statement.common).common
     get = get_of(entry)
-    ids = tuple(binding.fresh() for _ in get.types)
-    fields = [
-        Field(statement.alias, column.name, Column(id_, column.type))
-        for id_, column in zip(ids, entry.schema.columns, strict=False)
-    ]
-    return binding, Scope(fields=fields, clause="WHERE", common=common), Scan(get, ids)
+    scan = Scan(get, tuple(binding.fresh() for _ in get.types))
+    columns = [Column(id_, type_) for id_, type_ in zip(scan.ids, get.types, strict=True)]
+    names, node = entry.schema.names, _with_predicates(statement, scan, columns)
+    if not isinstance(statement, ast.Merge) and statement.through is not None:
+        names = statement.through.names
+        columns, node = _seen(binding, statement.through, columns, node)
+    fields = [Field(statement.alias, name, column) for name, column in zip(names, columns, strict=False)]
+    return binding, Scope(fields=fields, clause="WHERE", common=common), node, scan
 
 
-def joined(binding: Binding, scope: Scope, scan: Scan | None, sources: Sequence[exp.Expr]) -> Node:
+def _with_predicates(
+    statement: ast.Delete | ast.Update | ast.Merge, scan: Scan, columns: Sequence[Column]
+) -> Node:
+    """The rows of a table, of which a view may show some."""
+    if isinstance(statement, ast.Merge) or statement.through is None or not statement.through.predicates:
+        return scan
+    return Filter(scan, tuple(over(one, columns) for one in statement.through.predicates))
+
+
+def joined(binding: Binding, scope: Scope, scan: Node | None, sources: Sequence[exp.Expr]) -> Node:
     """The rows of the target with those of FROM or USING, whose names enter the scope."""
     node: Node | None = scan
     for source in sources:

@@ -78,6 +78,19 @@ class Mutual(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"limit": False, "returns": False}
 
 
+class Traversal(exp.Expression):
+    """SEARCH or CYCLE: the columns as ``expressions``, and the names of those that are added."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "expressions": True,
+        "into": True,
+        "depth": False,
+        "to": False,
+        "default": False,
+        "using": False,
+    }
+
+
 class Dialect(Postgres):
     """Postgres, in which no statement is swallowed whole as an opaque command."""
 
@@ -229,6 +242,34 @@ class Dialect(Postgres):
                 clause.set("recursive", True)
                 clause.set("mutual", mutual)
             return clause
+
+        def _parse_cte(self) -> exp.CTE | exp.FunctionSpecification | None:
+            """Reads SEARCH and CYCLE, which sqlglot has behind the last query only, and of one column."""
+            common = super()._parse_cte()
+            if isinstance(common, exp.CTE):
+                if self._match_text_seq("SEARCH"):
+                    depth = bool(self._match_text_seq("DEPTH"))
+                    if not depth and not self._match_text_seq("BREADTH"):
+                        self.raise_error("Required DEPTH or BREADTH")
+                    self._match_text_seq("FIRST", "BY")
+                    common.set("search", self._traversal(depth=depth))
+                if self._match_text_seq("CYCLE"):
+                    cycle = self._traversal()
+                    if self._match_text_seq("TO"):
+                        cycle.set("to", self._parse_primary())
+                        self._match_text_seq("DEFAULT")
+                        cycle.set("default", self._parse_primary())
+                    if not self._match(TokenType.USING):
+                        self.raise_error("Required USING")
+                    cycle.set("using", self._parse_id_var())
+                    common.set("cycle", cycle)
+            return common
+
+        def _traversal(self, *, depth: bool = False) -> Traversal:
+            by = self._parse_csv(self._parse_id_var)
+            if not self._match(TokenType.SET):
+                self.raise_error("Required SET")
+            return Traversal(expressions=by, into=self._parse_id_var(), depth=depth)
 
         def _parse_recursion_limit(self) -> Mutual:
             if not self._match(TokenType.L_PAREN):

@@ -43,7 +43,7 @@ def given_insert(statement: ast.Insert, catalog: Catalog) -> ast.Insert:
     places = insert_places(statement, entry.schema)
     if _is_plain(node):
         bare = any(not row.args.get("expressions") for row in node.expressions)
-        if not entry.constraints.rules and not bare and not any(map(_is_default, node.find_all(exp.Var))):
+        if not entry.constraints.rules and not bare and not any(map(is_default, node.find_all(exp.Var))):
             return _cut(statement, node, places, entry)
         node = _values(statement, node, places, entry, catalog)
         statement = _cut(replace(statement, query=replace(statement.query, query=node)), node, places, entry)
@@ -71,15 +71,19 @@ def _cut(statement: ast.Insert, node: exp.Expr, places: list[int], entry: TableE
     """Without a list of columns, fewer values than columns are those of the first columns."""
     if statement.columns:
         return statement
-    width = None
-    if isinstance(node, exp.Values):
-        rows = node.expressions
-        width = len(rows[0].expressions) if rows and isinstance(rows[0], exp.Tuple) else 1
-    elif isinstance(node, exp.Select) and not any(part.find(exp.Star) for part in node.expressions):
-        width = len(node.expressions)
-    if width is not None and 0 < width < len(places):
+    width = given_width(node)
+    if 0 < width < len(places):
         return replace(statement, columns=entry.schema.names[:width])
     return statement
+
+
+def given_width(node: exp.Expr) -> int:
+    """How many values the rows of an INSERT have; 0 if that is not to be told from their text."""
+    if isinstance(node, exp.Values):
+        rows = node.expressions
+        return len(rows[0].expressions) if rows and isinstance(rows[0], exp.Tuple) else 1
+    starred = not isinstance(node, exp.Select) or any(part.find(exp.Star) for part in node.expressions)
+    return 0 if starred else len(node.expressions)
 
 
 def _numbered(statement: ast.Insert, node: exp.Expr, entry: TableEntry, catalog: Catalog) -> ast.Insert:
@@ -113,7 +117,7 @@ def _values(
         for place, cell in zip(places, cells, strict=False):
             rule = entry.constraints.rule(place)
             user = rule.identity and statement.overriding == "USER"
-            if _is_default(cell) or user:
+            if is_default(cell) or user:
                 cell.replace(_default(rule))
             else:
                 span = span_of(cell, statement.span.source) or statement.span
@@ -126,7 +130,8 @@ def _default(rule: Rule) -> exp.Expr:
     return parsed_expression(rule.default) if rule.default else exp.Null()
 
 
-def _is_default(node: exp.Expr) -> bool:
+def is_default(node: exp.Expr) -> bool:
+    """Whether a value is the word DEFAULT."""
     if isinstance(node, exp.Var):
         return node.name.upper() == "DEFAULT"
     if isinstance(node, exp.Column) and not node.table and isinstance(node.this, exp.Identifier):
@@ -159,7 +164,7 @@ def given_assignments(
         rule = (
             entry.constraints.rule(known.index(target.name.lower())) if target.name.lower() in known else None
         )
-        if rule is not None and _is_default(value):
+        if rule is not None and is_default(value):
             if rule.generated:
                 continue
             value = _default(rule)
@@ -192,7 +197,7 @@ def given_values(when: ast.When, entry: TableEntry, source: str) -> tuple[list[i
             hint = did_you_mean(name, entry.schema.names)
             raise ProgrammingError(f'column "{name}" of "{entry.name}" does not exist', span=span, hint=hint)
         place = known.index(name.lower())
-        if _is_default(value):
+        if is_default(value):
             continue
         _check_given(entry.constraints.rule(place), name, "", span_of(value, source) or span)
         places.append(place)

@@ -26,7 +26,7 @@ def lower_merge(statement: ast.Merge, catalog: Catalog) -> Bound:
     Actions without a new row have any; a default that takes a number of a sequence is NULL.
     """
     entry = catalog.table(statement.table, statement.span)
-    binding, scope, scan = target_of(statement, catalog)
+    binding, scope, _, scan = target_of(statement, catalog)
     there, given = (Column(binding.fresh(), INTEGER) for _ in range(2))
     one = Literal(1, INTEGER)
     target: Node = Map(scan, (there.index,), (one,))

@@ -93,4 +93,47 @@ class Deallocate(Session):
     span: Span
 
 
-AnySession = Savepoint | SetConstraints | Set | SetPosition | Show | Accepted | Prepare | Execute | Deallocate
+@dataclass(frozen=True, slots=True)
+class Declare(Session):
+    """DECLARE name CURSOR FOR query, a statement of its own."""
+
+    name: str
+    query: object
+    scrolls: bool
+    holds: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch(Session):
+    """FETCH, or MOVE, which gives no rows. ``direction``: FORWARD, or ABSOLUTE or RELATIVE for one row."""
+
+    name: str
+    direction: str
+    count: int
+    moves: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Close(Session):
+    """CLOSE; an empty name means all cursors."""
+
+    name: str
+    span: Span
+
+
+AnySession = (
+    Savepoint
+    | SetConstraints
+    | Set
+    | SetPosition
+    | Show
+    | Accepted
+    | Prepare
+    | Execute
+    | Deallocate
+    | Declare
+    | Fetch
+    | Close
+)

@@ -11,6 +11,7 @@ from sqlglot import exp
 from kpg.compiler.constraints import Constraints, Sequence
 from kpg.compiler.sql.definitions import AnyDefinition
 from kpg.compiler.sql.session import AnySession
+from kpg.compiler.views import Through
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema
@@ -93,6 +94,8 @@ class CreateView:
     if_not_exists: bool
     span: Span
     temporary: bool = False
+    check: str = ""
+    """LOCAL or CASCADED of WITH CHECK OPTION."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,7 @@ class Insert:
     overriding: str = ""
     returning: tuple[exp.Expr, ...] = ()
     common: exp.Expr | None = None
+    through: Through | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,7 @@ class Delete:
     span: Span
     returning: tuple[exp.Expr, ...] = ()
     common: exp.Expr | None = None
+    through: Through | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +168,7 @@ class Update:
     span: Span
     returning: tuple[exp.Expr, ...] = ()
     common: exp.Expr | None = None
+    through: Through | None = None
 
 
 @dataclass(frozen=True, slots=True)

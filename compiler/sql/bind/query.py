@@ -94,6 +94,8 @@ def _with(binding: Binding, parent: Scope | None, node: exp.Expr) -> Scope:
         return scope
     only(clause, binding.source, "expressions", "recursive", "mutual")
     names: set[str] = set()
+    if any(common.args.get("search") or common.args.get("cycle") for common in clause.expressions):
+        clause = _with_traversals(binding, clause)
     for common in clause.expressions:
         only(common, binding.source, "this", "alias", "materialized")  # a hint, which changes no answer
         only(common.args["alias"], binding.source, "this", "columns")
@@ -108,6 +110,16 @@ def _with(binding: Binding, parent: Scope | None, node: exp.Expr) -> Scope:
         recursive = bind_recursive(binding, inner, clause, common) if clause.args.get("recursive") else None
         scope.common[common.alias.lower()] = recursive or _common(binding, inner, common)
     return scope
+
+
+def _with_traversals(binding: Binding, clause: exp.Expr) -> exp.Expr:
+    from kpg.compiler.sql.bind.traversal import with_traversal
+
+    if not clause.args.get("recursive"):
+        binding.wrong("SEARCH and CYCLE need WITH RECURSIVE", clause)
+    result = clause.copy()
+    result.set("expressions", [with_traversal(binding, common) for common in clause.expressions])
+    return result
 
 
 def _common(binding: Binding, scope: Scope, node: exp.Expr) -> Common:

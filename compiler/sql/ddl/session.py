@@ -15,10 +15,6 @@ Part = TypeVar("Part")
 REFUSED: Final = {
     "DO": "DO (a block of a procedural language)",
     "CALL": "CALL (a procedure)",
-    "DECLARE": "a cursor",
-    "FETCH": "a cursor",
-    "MOVE": "a cursor",
-    "CLOSE": "a cursor",
     "SECURITY": "SECURITY LABEL",
     "IMPORT": "IMPORT FOREIGN SCHEMA",
     "REASSIGN": "REASSIGN OWNED",
@@ -63,6 +59,12 @@ def read(word: str, reader: Reader) -> statements.Statement | None:
         return setting(reader)
     if word in ("PREPARE", "EXECUTE", "DEALLOCATE"):
         return prepared(reader)
+    if reader.take("DECLARE") or reader.take("FETCH") or reader.take("MOVE") or reader.take("CLOSE"):
+        from kpg.compiler.sql.ddl import cursors
+
+        if word == "DECLARE":
+            return cursors.declare(reader)
+        return cursors.close(reader) if word == "CLOSE" else cursors.fetch(reader, moves=word == "MOVE")
     return transaction(reader)
 
 

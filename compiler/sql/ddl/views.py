@@ -24,10 +24,10 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
     reader.need("AS")
     texts = [token.text.upper() for token in reader.tokens]
     stop = None
+    check = ""
     if texts[-2:] == ["CHECK", "OPTION"]:
-        index = len(texts) - 1 - texts[::-1].index("WITH")
-        reader.skip(index - reader.place)
-        reader.refuse("WITH CHECK OPTION", "views are not written to")
+        stop = len(texts) - 1 - texts[::-1].index("WITH")
+        check = texts[stop + 1] if texts[stop + 1] in ("LOCAL", "CASCADED") else "CASCADED"
     if texts[-3:] == ["WITH", "NO", "DATA"]:
         reader.skip(len(texts) - 3 - reader.place)
         reader.refuse("a view WITH NO DATA", "a materialized view is always up to date")
@@ -47,6 +47,7 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
         exists,
         reader.span,
         bool(words & {"TEMP", "TEMPORARY"}),
+        check,
     )
 
 

@@ -1,0 +1,106 @@
+"""Views that can be written to: those of which each row is one of a table's, with some of its columns."""
+
+from collections.abc import Callable
+
+from kpg.compiler.algebra.rel import Filter, Get, Map, Project, Rel
+from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
+from kpg.runtime.errors import ProgrammingError, Span
+from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Column, Scalar, transform
+from kpg.runtime.types import ROWID
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A view's columns, and what holds for its rows, over the columns of a table, by their positions."""
+
+    table: str
+    columns: tuple[Scalar, ...]
+    predicates: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Through:
+    """A table as a view shows it.
+
+    ``checked`` are the views that take only rows that they show, with what these have to satisfy.
+    """
+
+    view: str
+    entry: TableEntry
+    names: tuple[str, ...]
+    columns: tuple[Scalar, ...]
+    predicates: tuple[Scalar, ...]
+    checked: tuple[tuple[str, tuple[Scalar, ...]], ...]
+
+    def name_of(self, column: str, fail: Callable[[str], Exception]) -> str:
+        """The table's name of a column of the view; ``fail`` makes an error if it cannot be written."""
+        known = [name.lower() for name in self.names]
+        if column.lower() not in known:
+            raise fail(f'column "{column}" of "{self.view}" does not exist')
+        found = self.columns[known.index(column.lower())]
+        if not isinstance(found, Column):
+            raise fail(f'column "{column}" of view "{self.view}" is computed: it cannot be changed')
+        return self.entry.schema.names[found.index]
+
+
+def selection(rel: Rel) -> Selection | None:
+    """A relation as a selection of a table; None if it is none."""
+    match rel:
+        case Get(is_table=True):
+            columns = (Column(place, type_) for place, type_ in enumerate(rel.types))
+            return Selection(rel.name, tuple(columns), ())
+        case Filter(input=source, predicates=predicates):
+            below = selection(source)
+            if below is None:
+                return None
+            more = tuple(_over(below, one) for one in predicates)
+            return Selection(below.table, below.columns, (*below.predicates, *more))
+        case Map(input=source, scalars=scalars):
+            below = selection(source)
+            if below is None:
+                return None
+            made = tuple(_over(below, one) for one in scalars)
+            return Selection(below.table, (*below.columns, *made), below.predicates)
+        case Project(input=source, columns=places):
+            below = selection(source)
+            if below is None:
+                return None
+            return Selection(below.table, tuple(below.columns[place] for place in places), below.predicates)
+        case _:
+            return None
+
+
+def _over(below: Selection, scalar: Scalar) -> Scalar:
+    return transform(scalar, lambda one: below.columns[one.index] if isinstance(one, Column) else one)
+
+
+def through(catalog: Catalog, name: str, span: Span | None) -> Through | None:
+    """A table as the view of that name shows it, None if that is a table; an error if it is neither."""
+    entry = catalog.get(name, span)
+    if not isinstance(entry, ViewEntry):
+        return None
+    rel = None if entry.materialized else entry.rel
+    found = None if rel is None else selection(rel)
+    table = None if found is None else catalog.find(found.table)
+    if found is None or not isinstance(table, TableEntry):
+        raise ProgrammingError(
+            f'"{entry.name}" is a view',
+            span=span,
+            hint="it is no selection of rows and columns of one table: change the tables that it reads",
+        )
+    width = len(entry.schema.columns)
+    columns = found.columns[:width]
+    if any(column.type == ROWID for column in columns):
+        raise ProgrammingError(f'"{entry.name}" is a view', span=span)
+    checked = tuple(_checked(catalog, entry))
+    return Through(entry.name, table, entry.schema.names, columns, found.predicates, checked)
+
+
+def _checked(catalog: Catalog, entry: ViewEntry) -> list[tuple[str, tuple[Scalar, ...]]]:
+    """The views that check rows, this one and those below, with their conditions."""
+    found = selection(entry.rel) if entry.rel is not None else None
+    if entry.checked and found is not None:
+        return [(entry.name, found.predicates)]
+    below = catalog.find(entry.below) if entry.below else None
+    return _checked(catalog, below) if isinstance(below, ViewEntry) else []

@@ -1,0 +1,20 @@
+-- SEARCH and CYCLE of recursive queries.
+create table part (id int, parent int, name text);
+create table road (f int, t int, label text);
+with recursive t(id, name, depth) as (select id, name, 0 from part where parent is null union all select p.id, p.name, depth + 1 from part p join t on p.parent = t.id) search depth first by id set ord select id, name, depth from t order by ord;
+with recursive t(id, name, depth) as (select id, name, 0 from part where parent is null union all select p.id, p.name, depth + 1 from part p join t on p.parent = t.id) search breadth first by name, id set ord select id, name, depth from t order by ord;
+with recursive t as (select id, name from part where parent is null union all select p.id, p.name from part p, t where p.parent = t.id) search depth first by name set o select id, row_number() over (order by o, id) from t;
+with recursive p(f, t) as (select f, t from road where f = 1 union all select road.f, road.t from road join p on p.t = road.f) cycle f, t set is_cycle using path select f, t, is_cycle, cardinality(path) from p;
+with recursive p(f, t, n) as (select f, t, 1 from road union all select r.f, r.t, n + 1 from road r, p where p.t = r.f) cycle f, t set looped to 'Y' default 'N' using path select f, t, n, looped from p;
+with recursive p(f, t) as (select f, t from road union all select r.f, r.t from road r, p where p.t = r.f) search depth first by f, t set o cycle f, t set c using path select f, t, c, row_number() over (order by o, c) from p;
+with recursive p(f, t, label) as (select * from road where f = 1 union all select r.* from road r, p where p.t = r.f) cycle f set c using path select f, t, label, c from p where not c;
+with recursive p(f) as (values (1) union all select r.t from road r join p on p.f = r.f) cycle f set c using path, q as (select f, c from p where not c) select * from q;
+with recursive p(f, t) as (select f, t from road where f = 1 union all select r.f, r.t from road r, p where p.t = r.f) cycle f, t set c using path select count(*), count(*) filter (where c) from p;
+insert into part values (1, null, 'car'), (2, 1, 'wheel'), (3, 1, 'door'), (4, 2, 'tyre'), (5, 2, 'bolt'), (6, 3, 'bolt');
+insert into road values (1, 2, 'a'), (2, 3, 'b'), (3, 1, 'c'), (3, 4, 'd'), (4, null, 'e');
+insert into part values (7, null, 'bike'), (8, 7, 'wheel');
+insert into road values (4, 2, 'f');
+delete from road where f = 3 and t = 1;
+update part set parent = 7 where id = 2;
+delete from part where id = 1;
+delete from road;
