@@ -46,29 +46,21 @@ class Through:
 
 def selection(rel: Rel) -> Selection | None:
     """A relation as a selection of a table; None if it is none."""
-    match rel:
-        case Get(is_table=True):
-            columns = (Column(place, type_) for place, type_ in enumerate(rel.types))
-            return Selection(rel.name, tuple(columns), ())
-        case Filter(input=source, predicates=predicates):
-            below = selection(source)
-            if below is None:
-                return None
-            more = tuple(_over(below, one) for one in predicates)
-            return Selection(below.table, below.columns, (*below.predicates, *more))
-        case Map(input=source, scalars=scalars):
-            below = selection(source)
-            if below is None:
-                return None
-            made = tuple(_over(below, one) for one in scalars)
-            return Selection(below.table, (*below.columns, *made), below.predicates)
-        case Project(input=source, columns=places):
-            below = selection(source)
-            if below is None:
-                return None
-            return Selection(below.table, tuple(below.columns[place] for place in places), below.predicates)
-        case _:
-            return None
+    if isinstance(rel, Get) and rel.is_table:
+        columns = (Column(place, type_) for place, type_ in enumerate(rel.types))
+        return Selection(rel.name, tuple(columns), ())
+    if not isinstance(rel, Filter | Map | Project):
+        return None
+    below = selection(rel.input)
+    if below is None:
+        return None
+    if isinstance(rel, Filter):
+        more = tuple(_over(below, one) for one in rel.predicates)
+        return Selection(below.table, below.columns, (*below.predicates, *more))
+    if isinstance(rel, Map):
+        made = tuple(_over(below, one) for one in rel.scalars)
+        return Selection(below.table, (*below.columns, *made), below.predicates)
+    return Selection(below.table, tuple(below.columns[place] for place in rel.columns), below.predicates)
 
 
 def _over(below: Selection, scalar: Scalar) -> Scalar:

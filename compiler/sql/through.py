@@ -1,6 +1,7 @@
 """INSERT, UPDATE and DELETE of a view as such of the table that it selects from."""
 
 from dataclasses import replace
+from typing import assert_never
 
 from sqlglot import exp
 
@@ -25,8 +26,10 @@ def through_view(statement: ast.Change, catalog: Catalog) -> ast.Change:
             return _insert(statement, found)
         case ast.Update():
             return replace(statement, assignments=_assigned(statement, statement.assignments, found))
-        case _:
+        case ast.Delete():
             return statement
+        case _:
+            assert_never(statement)
 
 
 def _name(statement: ast.Change, found: Through, column: str) -> str:
