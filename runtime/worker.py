@@ -126,6 +126,8 @@ class Worker(Access):
         if not isolated:
             self._register(rendered.new)
         self.views[name] = installed
+        if self.saved is not None and not isolated:
+            self.saved.remember(self, installed)
         installed.install_seconds = time.perf_counter() - start
         return installed
 

@@ -103,6 +103,7 @@ ELSEWHERE: dict[str, str] = {
     "runtime/saved/stored.py": "properties/test_checkpoints.py",
     "runtime/saved/dormant.py": "properties/test_saved.py",
     "runtime/saved/form.py": "properties/test_saved.py",
+    "runtime/saved/pasts.py": "properties/test_saved.py",
     "runtime/saved/rowgroups.py": "properties/test_saved.py",
     "runtime/saved/states.py": "properties/test_saved.py",
     "runtime/saved/tables.py": "properties/test_saved.py",

@@ -12,6 +12,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.saved.dormant import lull, state_of
 from kpg.runtime.saved.form import Read, State, changing, fixed, growing
+from kpg.runtime.saved.pasts import capture_table_past, restored_table_past
 from kpg.runtime.saved.rowgroups import capture_groups, restore_groups
 
 
@@ -30,6 +31,7 @@ def capture_table(table: Table) -> State:
         "bag": None if table._bag is None else _capture_slots(table._bag),
         "unique": tuple(map(_capture_unique, table._unique)),
         "lookups": tuple(map(_capture_lookup, table._lookups.values())),
+        "past": None if table.past is None else capture_table_past(table.past),
         "vacuum": {
             "copied": vacuum.copied,
             "rewritten": vacuum.rewritten,
@@ -62,6 +64,8 @@ def restore_table(table: Table, state: Any, read: Read) -> None:
         table._lookups[one["columns"]] = lull(
             lookup, one, lambda index, found: _fill_lookup(index, found, read)
         )
+    if state["past"] is not None:
+        table.past = restored_table_past(state["past"], read)
     vacuum, found = table._vacuum, state["vacuum"]
     vacuum.copied, vacuum.rewritten = found["copied"], found["rewritten"]
     vacuum._full, vacuum._credit = found["full"], found["credit"]

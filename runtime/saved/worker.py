@@ -10,9 +10,11 @@ from kpg.runtime.data.table import Table
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
+from kpg.runtime.executor import Installation
 from kpg.runtime.installed import Installed
 from kpg.runtime.saved.form import Read, State
 from kpg.runtime.saved.operators import captured, restore_known
+from kpg.runtime.saved.pasts import capture_memory, restore_memory
 from kpg.runtime.saved.tables import (
     capture_dictionary,
     capture_table,
@@ -30,6 +32,7 @@ class Holder(Protocol):
     views: dict[str, Installed]
     epoch: int
     tables_made: int
+    remembering: bool
     saved: "Saved | None"
 
     @property
@@ -37,14 +40,16 @@ class Holder(Protocol):
     def table_number(self, table: str) -> int: ...
     def create_table(self, name: str, schema: Schema, number: int | None = None) -> Table: ...
     def start_at(self, epoch: int) -> None: ...
+    def remember(self, installed: Installation) -> None: ...
     def settle(self) -> None: ...
 
 
 class Saved:
     """What the operators of a worker kept, on its way to another's."""
 
-    def __init__(self, operators: Any, read: Read) -> None:
+    def __init__(self, operators: Any, pasts: Any, read: Read) -> None:
         self._operators = operators
+        self._pasts = pasts
         self._read = read
         self.computed: list[str] = []
         """What was not found, and had to be computed."""
@@ -54,6 +59,14 @@ class Saved:
         left = restore_known(operators, self._operators, self._read)
         self.computed += [operator.place.description for operator in left]
         return left
+
+    def remember(self, worker: Holder, view: Installed) -> None:
+        """Have a view that was remembered be so again."""
+        state = self._pasts.get(view.name)
+        if state is not None:
+            worker.remember(view)
+            assert view.past is not None
+            restore_memory(view.past, state, self._read)
 
 
 def capture(worker: Holder) -> State:
@@ -69,6 +82,8 @@ def capture(worker: Holder) -> State:
             str(worker.table_number(name)): capture_table(table) for name, table in worker.tables.items()
         },
         "operators": captured(tuple(sorted(operators))),
+        "pasts": {name: capture_memory(view.past) for name, view in worker.views.items() if view.past},
+        "remembering": int(worker.remembering),
     }
 
 
@@ -85,4 +100,5 @@ def restore(worker: Holder, state: Any, tables: dict[str, tuple[int, Schema]], r
         restore_table(worker.create_table(name, schema, number), state["tables"][str(number)], read)
     worker.settle()
     worker.tables_made = max(worker.tables_made, state["tables made"])
-    worker.saved = Saved(state["operators"], read)
+    worker.remembering = bool(state["remembering"])
+    worker.saved = Saved(state["operators"], state["pasts"], read)

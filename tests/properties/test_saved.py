@@ -74,12 +74,27 @@ def change(rng: random.Random, worker: Worker, nodes: int, most: int) -> None:
 
 def same(one: Worker, other: Worker) -> None:
     assert one.epoch == other.epoch
+    same_past(one, other)
     for name, table in one.tables.items():
         assert table.live().tolist() == other.tables[name].live().tolist()
         assert table.read(table.live()).tolist() == other.tables[name].read(table.live()).tolist()
     for view in one.views:
         assert rows(one, view) == rows(other, view), view
         assert changes(one, view) == changes(other, view), view
+
+
+def same_past(one: Worker, other: Worker) -> None:
+    """If it is kept, as far back as it is."""
+    for name, table in one.tables.items():
+        assert one.known_since(name) == other.known_since(name)
+        for epoch in range(one.known_since(name) or one.epoch, one.epoch):
+            assert table.live_then(epoch).tolist() == other.tables[name].live_then(epoch).tolist()
+    for name, view in one.views.items():
+        assert view.remembers == other.views[name].remembers
+        if view.remembers is not None:
+            for epoch in range(view.remembers, one.epoch):
+                then, its = view.rows_then(epoch), other.views[name].rows_then(epoch)
+                assert [array.tolist() for array in then] == [array.tolist() for array in its]
 
 
 def go_on(rng: random.Random, one: Worker, other: Worker, nodes: int, most: int) -> None:
@@ -101,10 +116,17 @@ def history(seed: int, plans: dict[str, Plan], schemas: dict[str, Schema], nodes
     worker = worker_with(schemas)
     for name, plan in plans.items():
         worker.watch(worker.install(name, plan))
+    remembered = seed % 2 == 1
+    if remembered:
+        worker.keep_past()
+        for view in worker.views.values():
+            worker.remember(view)
     for _ in range(6):
         for _ in range(rng.randint(1, 4)):
             change(rng, worker, nodes, most)
             worker.step()
+        if remembered and rng.random() < 0.5:
+            worker.forget_past(worker.epoch - 2)
         for view in worker.views.values():
             view.drain()
         other = again(worker, plans)

@@ -13,6 +13,7 @@ import pytest
 
 import kpg.runtime.operators
 from kpg.runtime import installed
+from kpg.runtime.data.past import TablePast
 from kpg.runtime.data.rowgroups import Group, RowGroups
 from kpg.runtime.data.rowindex import BagIndex, KeyIndex
 from kpg.runtime.data.table import Table
@@ -45,8 +46,8 @@ from kpg.runtime.worker import Worker
 SAVED = (
     Arrange, ArrangedLeave, Reduce, Distinct, Single, LoopReduce, LoopDistinct, UserReduce, Fold, Loop,
 )  # fmt: skip
-COMPUTED_ANEW = (Custom, Input, Sink, installed.Capture)
-"""Operators of users' programs in Python, which a durable database does not take, and who listens."""
+COMPUTED_ANEW = (Custom, Input, Sink, installed.Capture, installed.Memory)
+"""Operators of users' programs in Python, which no durable database takes; listeners; pasts of views."""
 
 OF_EVERY_OPERATOR = {"place", "consumers", "owners", "pending", "scheduled", "hydrated", "counters"}
 KEPT = {
@@ -67,7 +68,8 @@ NOT_STATE = {
     "buffered", "changed", "mark", "run_limit", "committed_bound", "before", "owed", "touched", "hasten",
     "mfp", "data", "streams", "paths", "deltas", "matched", "left", "right", "comparison", "meeting",
     "pair_mfp", "left_mfp", "expander", "poll", "limit", "error_at_limit", "consolidated", "offset", "exact",
-    "dead", "evaluators", "peers", "calls", "dictionary", "shape", "indexes", "saved", "read_rows", "table",
+    "dead", "then", "evaluators", "peers", "calls", "dictionary", "shape", "indexes", "saved", "read_rows",
+    "table",
 }  # fmt: skip
 """From the plan, of a step in progress, counters, or made again where it is missed."""
 
@@ -98,10 +100,10 @@ SCHEMA = Schema((ColumnDef("x", BIGINT),), (0,))
 ATTRIBUTES = {
     Worker: """dictionary merge_effort tables views epoch tables_made saved scope inputs stepping
         _registry _numbers _savepoints _sources _closed _open_epoch _position _compiled _interrupt
-        _small_steps""",
+        _small_steps remembering""",
     Dictionary: "arena offsets memos _slots _count",
     Table: """name schema dictionary groups count dead reclaimed _interrupt _required _key _bag _unique
-        _lookups _told _untold _deletions _vacuum""",
+        _lookups _told _untold _deletions _vacuum past""",
     RowGroups: "width bits capacity directory linked _groups _nothing",
     KeyIndex: "indexed key highest known _groups _given _asked _slots _tally",
     BagIndex: "_groups _every _tally _asked _slots",
@@ -122,6 +124,7 @@ SLOTS = {
     Batch: "_address _description _directory _latest data diff lower since time upper",
     Group: "columns live chart links",
     Record: "kept fresh",
+    TablePast: "_buried _counts _epochs _gone born count since",
 }
 
 
