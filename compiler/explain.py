@@ -71,7 +71,9 @@ def table_key(query: Plan, ref: Ref) -> tuple[str, tuple[int, ...]] | None:
     if isinstance(below, plan.Source):
         return below.table, ()
     source = query.nodes[below.input] if isinstance(below, plan.Linear) else None
-    if not isinstance(source, plan.Source) or not isinstance(below, plan.Linear) or below.mfp.predicates:
+    if not isinstance(source, plan.Source) or not isinstance(below, plan.Linear) or not below.mfp.outputs:
+        return None
+    if below.mfp.predicates:
         return None
     *keys, rowid = below.mfp.outputs
     stored = [key.column for key in keys if isinstance(key, Fetch) and isinstance(key.rowid, Column)]

@@ -21,7 +21,7 @@ from kpg.compiler.passes._selection import build, peel
 from kpg.compiler.rules import core
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, columns
-from kpg.runtime.types import Type
+from kpg.runtime.types import BOOLEAN, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,8 @@ class _Making:
                 self.pending.append(part.rel.id)
             return core.Atom(part.rel.id, terms, NOWHERE)
         used = [place for place, number in enumerate(part.variables) if number in naming.used]
-        rel = build(peel(algebra.Project(part.rel, tuple([*used, *apart] or [0]))))
+        some = part.rel if algebra.types(part.rel) else algebra.Map(part.rel, (Literal(1, BOOLEAN),))
+        rel = build(peel(algebra.Project(some, tuple([*used, *apart] or [0]))))
         name = self._base(rel)
         every = [terms[place] for place in used] + [naming.apart[part.variables[place]] for place in apart]
         any_row = (core.Wildcard(algebra.types(rel)[0]),)

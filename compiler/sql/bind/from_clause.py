@@ -53,8 +53,20 @@ def _joined(binding: Binding, scope: Scope, first: exp.Expr, joins: list[exp.Joi
     node = _item(binding, scope, first)
     for join in [*(first.args.get("joins") or []), *joins]:
         middle = len(scope.fields)
-        right = _joined(binding, scope, join.this, [])
+        right = _right_side(binding, scope, join, start)
         node = _join(binding, scope, node, right, join, (start, middle))
+    return node
+
+
+def _right_side(binding: Binding, scope: Scope, join: exp.Join, start: int) -> Node:
+    """The right side of a join; of a RIGHT or FULL one it may not name columns of the left side."""
+    if str(join.args.get("side") or "").upper() not in ("RIGHT", "FULL"):
+        return _joined(binding, scope, join.this, [])
+    left = scope.fields[start:]
+    scope.fields[start:], scope.hidden = [], left
+    scope.hidden_hint = "only the right side of an inner or a left join may name columns of its left side"
+    node = _joined(binding, scope, join.this, [])
+    scope.fields[start:start], scope.hidden = left, []
     return node
 
 
@@ -73,7 +85,7 @@ def _join(
         return _join_using(binding, scope, (left, right), side, names, places, join)
     on: tuple[Scalar, ...] = ()
     if join.args.get("on") is not None:
-        inner = scope.without_aggregates("a join condition")
+        inner = scope.from_here("a join condition", places[0])
         on = conjuncts(bind_condition(binding, inner, join.args["on"], "ON"))
     elif kind != "CROSS" and not isinstance(join.this, exp.Lateral):
         binding.wrong("JOIN needs a condition", join, "add ON or USING, or write CROSS JOIN")
@@ -225,7 +237,8 @@ def _enter(
     if len(renamed) > len(names):
         binding.wrong(f'"{relation}" has {len(names)} columns but {len(renamed)} are named', node)
     shown = (*renamed, *names[len(renamed) :])
-    if relation and relation.lower() in scope.relations():
+    known_names = {known.relation.lower() for known in (*scope.fields, *scope.hidden)}
+    if relation and relation.lower() in known_names:
         binding.wrong(f'"{relation}" occurs twice in FROM', node, "give one of them an alias")
     scope.fields += [Field(relation, name, column) for name, column in zip(shown, columns, strict=True)]
 

@@ -155,10 +155,20 @@ class Scope:
     """Where functions that make rows may be called, what collects the calls."""
     rows_clause: str = ""
     """Where none may be called, the name of that place, if it is not ``clause``."""
+    hidden: list[Field] = field(default_factory=list)
+    """Fields of FROM that may not be named here."""
+    hidden_hint: str = ""
+    """Why, and what to do."""
 
     def without_aggregates(self, clause: str) -> "Scope":
         """The same names in a place for neither aggregates, window functions nor functions that make rows."""
         return replace(self, aggregates=None, windows=None, clause=clause, expansions=None, rows_clause="")
+
+    def from_here(self, clause: str, start: int) -> "Scope":
+        """A place of the same kind, where only the fields from a number on can be named."""
+        hint = "JOIN binds stronger than a comma: write CROSS JOIN for the comma"
+        inner = self.without_aggregates(clause)
+        return replace(inner, fields=self.fields[start:], hidden=self.fields[:start], hidden_hint=hint)
 
     def without_windows(self, clause: str) -> "Scope":
         """The same names in a place where no window function may stand, nor a function that makes rows."""
@@ -277,6 +287,9 @@ def _unknown(binding: Binding, scope: Scope, node: exp.Column) -> NoReturn:
     every: list[Field] = []
     here: Scope | None = scope
     while here is not None:
+        if _matches(here.hidden, node.name, node.table):
+            column = f"{node.table}.{node.name}" if node.table else node.name
+            binding.wrong(f'column "{column}" cannot be named here', node, here.hidden_hint)
         every += here.fields
         here = here.parent
     if node.table:

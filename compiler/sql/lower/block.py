@@ -124,6 +124,7 @@ def _add_leaf(
     if isinstance(leaf, Expand) and is_call(leaf):
         read = [part for part in parts if not references.isdisjoint(part.ids)]
         others = [part for part in parts if part not in read]
+        before = [p for p in before if any(part.has(columns(p)) for part in read)]
         return [*others, expanded(ctx, combine(ctx, read, before, outer, references), leaf)]
     current = combine(ctx, parts, before, outer, references)
     needed = wanted | references | around
