@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from kpg.collections.dataflow import Dataflow
     from kpg.datalog import Absence, Goal, Program, Proof
+    from kpg.sessions.hub import Hub
+    from kpg.sessions.session import Session
 
 Outcome = Result | View | None
 
@@ -42,6 +44,7 @@ class Database(Ingesting):
         history: "int | str | timedelta | None" = None,
     ) -> None:
         self._open: Engine | None = Engine(merge_effort, memory_limit, history)
+        self._hub: Hub | None = None
 
     def __enter__(self) -> "Database":
         return self
@@ -53,6 +56,8 @@ class Database(Ingesting):
         """Give everything up; closing twice is allowed. What was read before stays readable."""
         if self._open is not None:
             self._check_open()
+            if self._hub is not None:
+                self._hub.closed = True
             self._open.close()
         self._open = None
 
@@ -110,6 +115,21 @@ class Database(Ingesting):
         Each keeps its own epoch, so that ``changes()`` tells them apart. An error rolls all of them back.
         """
         return self._engine.transactions.batch()
+
+    def session(self, user: str = "kpg") -> "Session":
+        """A transaction, settings and prepared statements of its own, for any thread; see ``Session``."""
+        from kpg.sessions.session import Session
+
+        return Session(self.hub, user)
+
+    @property
+    def hub(self) -> "Hub":
+        """Where sessions wait for their turn."""
+        if self._hub is None:
+            from kpg.sessions.hub import Hub
+
+            self._hub = Hub(self._engine)
+        return self._hub
 
     def dataflow(self, name: str | None = None) -> "Dataflow":
         """A new, empty dataflow: inputs, collections made of them, and outputs. See ``kpg.collections``."""
@@ -286,6 +306,8 @@ class Database(Ingesting):
     def _engine(self) -> Engine:
         self._check_open()
         assert self._open is not None
+        if self._hub is not None:
+            self._hub.admit_owner()
         return self._open
 
     def _check_open(self) -> None:

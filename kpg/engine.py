@@ -113,6 +113,11 @@ class Engine(Following):
 
             self.past = past.Past(self, past.retention_of(history))
 
+    @property
+    def interrupt(self) -> DeferredInterrupt:
+        """Who is asked, while the engine runs, whether to go on."""
+        return self._interrupt
+
     def close(self) -> None:
         """Give up all views, once and for all."""
         self.closed = True

@@ -92,6 +92,10 @@ class References:
         """Whether a table has foreign keys or is referred to."""
         return table in self._outgoing or table in self._incoming
 
+    def incoming(self, table: str) -> list[Link]:
+        """The foreign keys that refer to a table, its own among them."""
+        return self._incoming.get(table, [])
+
     def users(self, table: str) -> list[Link]:
         """The foreign keys of other tables that refer to a table."""
         return [link for link in self._incoming.get(table, ()) if link.table != table]

@@ -129,6 +129,11 @@ class Result(Rows):
         return list(self._types)
 
     @property
+    def contents(self) -> Contents:
+        """What the rows are made of."""
+        return self._contents
+
+    @property
     def rowcount(self) -> int:
         """The number of rows affected, or given, as the DB-API names it."""
         return len(self) if self.affected is None else self.affected

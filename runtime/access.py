@@ -116,6 +116,18 @@ class Access:
         """The operator of an input."""
         return self.inputs.get(identity)
 
+    def changed_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
+        """Of each table that has changed since a savepoint, or the last step, rowids that went and came."""
+        points = self._savepoints if savepoint is None else {}
+        assert savepoint is None or isinstance(savepoint, list)
+        pairs = savepoint or [(table, points[name]) for name, table in self.tables.items()]
+        found = []
+        for table, point in pairs:
+            deleted, inserted = table.changed_since(point)
+            if deleted.size or inserted.size:
+                found.append((table.name, deleted, inserted, table.read(inserted)))
+        return found
+
     def store(self, table: str) -> Table:
         """The row store of a table."""
         return self.tables[table]

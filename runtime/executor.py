@@ -233,6 +233,12 @@ class Executor(Protocol):
     def rollback_to(self, savepoint: object) -> None:
         """Throw away what has changed in tables since a savepoint that is from after the last step."""
 
+    def changed_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
+        """Of each table that has changed since a savepoint, or since the last step if it is None: its name,
+
+        rowids of deleted rows that were there before, rowids of rows that have come, and these rows.
+        """
+
     def drop_table(self, name: str) -> None:
         """Forget a table that nothing installed reads."""
 

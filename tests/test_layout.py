@@ -22,6 +22,7 @@ DOORS = {
     "duckdb": ("tpch/",),
     "typer": ("kpg/cli/",),
     "prompt_toolkit": ("kpg/cli/",),
+    "pygwire": ("kpg/server/",),
 }
 """The only places that may import a package."""
 VOCABULARY = {

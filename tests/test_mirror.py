@@ -44,6 +44,9 @@ EXPRESSIONS = "unit/mfp/test_model.py"
 COMPILED = "unit/native/test_compiled.py"
 CHAIN = "unit/chain/test_chain.py"
 WINDOWS = "unit/operators/test_windows.py"
+SESSIONS = "unit/sessions/test_session.py"
+CLIENTS = "unit/server/test_clients.py"
+LOGIN = "unit/server/test_login.py"
 
 PAST = "unit/kpg/test_past.py"
 
@@ -80,6 +83,15 @@ ELSEWHERE: dict[str, str] = {
         )
     },
     "runtime/kernels/rows.py": ROW_STORE,
+    **{f"kpg/sessions/{name}.py": SESSIONS for name in ("cancel", "hub", "parking", "transactions")},
+    "kpg/server/binary.py": "unit/server/test_formats.py",
+    **{
+        f"kpg/server/{name}.py": CLIENTS
+        for name in ("client", "listen", "portal", "replies", "states", "tags")
+    },
+    "kpg/server/passwords.py": LOGIN,
+    "kpg/server/run.py": LOGIN,
+    "kpg/cli/serve.py": COMMANDS,
     # What runs in a chain is compared with operators that run one by one.
     **{f"runtime/kernels/{name}.py": CHAIN for name in ("calls", "chain", "links", "streams")},
     "runtime/kernels/arguments.py": "unit/chain/test_arguments.py",

@@ -104,11 +104,39 @@ class Binder:
         return self._parameters[index]
 
 
+def written(text: str | None, type_name: str | None) -> exp.Expr:
+    """The literal of a value that came as text, None for NULL; without a type its context tells which."""
+    found: exp.Expr = exp.Null() if text is None else exp.Literal.string(text)
+    if type_name is None:
+        return found
+    return exp.Cast(this=found, to=exp.DataType.build(type_name, dialect="postgres"))
+
+
+def highest_place(part: object) -> int:
+    """The greatest number of a placeholder ``$1``, ``$2``, ... in a statement, or a part of one; 0: none."""
+    if isinstance(part, exp.Expr):
+        numbers = (node.name for node in part.find_all(exp.Parameter))
+        return max((int(number) for number in numbers if number.isdigit()), default=0)
+    if isinstance(part, tuple):
+        return max(map(highest_place, part), default=0)
+    if dataclasses.is_dataclass(part) and not isinstance(part, type):
+        values = (getattr(part, field.name) for field in dataclasses.fields(part))
+        return max(map(highest_place, values), default=0)
+    return 0
+
+
+def is_values(query: exp.Expr) -> bool:
+    """Whether a query is a list of rows, VALUES."""
+    return isinstance(query, exp.Values)
+
+
 def to_literal(value: Any) -> exp.Expr:
     """The SQL literal of a Python value."""
     match value:
         case None:
             return exp.Null()
+        case exp.Expr():
+            return value.copy()
         case bool():
             return exp.Boolean(this=value)
         case int():

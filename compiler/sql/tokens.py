@@ -78,16 +78,37 @@ ANEW: Final = frozenset(("select", "union", "intersect", "except", "values", "se
 """Behind these the clauses of a query may come again."""
 
 
+PLACE: Final = re.compile(r"\$\d")
+QUOTED: Final = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | (?<![\w$])(\$(?:[^\W\d]\w*)?\$).*?\1"""
+    r"""| (?<![\w$])\$(?P<place>\d+)""",
+    re.VERBOSE | re.DOTALL,
+)
+"""What is quoted, or in a comment, or a parameter's number."""
+
+
 def tokenize(text: str) -> list[Token]:
     """The tokens of a script; ProgrammingError for what does not end, or is no token of Postgres."""
     try:
-        tokens = Dialect().tokenize(text)
+        tokens = Dialect().tokenize(_masked(text) if PLACE.search(text) else text)
     except TokenError as error:
         span = _broken_token(text, error)
         raise ProgrammingError("a string, name or comment does not end", span=span) from None
+    tokens = [_unmasked(text, token) for token in tokens] if PLACE.search(text) else tokens
     tokens = _with_numbers(text, tokens)
     _check(text, tokens)
     return tokens
+
+
+def _masked(text: str) -> str:
+    """The text with another sign for that of parameters: sqlglot would begin a string at ``$1,$``."""
+    return QUOTED.sub(lambda found: f"?{found['place']}" if found["place"] else found[0], text)
+
+
+def _unmasked(text: str, token: Token) -> Token:
+    if token.text != "?" or text[token.start] != "$":
+        return token
+    return Token(TokenType.PARAMETER, "$", token.line, token.col, token.start, token.end, token.comments)
 
 
 def _broken_token(text: str, error: TokenError) -> Span:

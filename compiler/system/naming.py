@@ -39,6 +39,29 @@ MORE_TYPES: Final = {
     "BYTEA": ("bytea", "bytea", 17, -1),
 }
 TEXT_TYPE: Final = ("text", "text", 25, -1)
+ARRAYS: Final = {
+    16: 1000,
+    17: 1001,
+    20: 1016,
+    21: 1005,
+    23: 1007,
+    25: 1009,
+    114: 199,
+    700: 1021,
+    701: 1022,
+    1042: 1014,
+    1043: 1015,
+    1082: 1182,
+    1083: 1183,
+    1114: 1115,
+    1184: 1185,
+    1186: 1187,
+    1700: 1231,
+    2950: 2951,
+    3802: 3807,
+}
+"""The number of the type of arrays, by that of their elements' type."""
+TEXT_ARRAY: Final = 1009
 UNKNOWN_TYPE: Final = ("unknown", "unknown", 705, -2)
 
 
@@ -47,15 +70,9 @@ def type_facts(type_: Type) -> tuple[str, str, int, int]:
     if type_.kind is Kind.VARCHAR and not type_.precision:
         return TEXT_TYPE
     if type_.kind.value == "ARRAY":
-        element = type_facts(element_of(type_))
-        return f"{element[0]}[]", f"_{element[1]}", element[2] + 100000, -1
+        element = type_facts(type_.parts[0])
+        return f"{element[0]}[]", f"_{element[1]}", ARRAYS.get(element[2], TEXT_ARRAY), -1
     return TYPES.get(type_.kind) or MORE_TYPES.get(type_.kind.value, UNKNOWN_TYPE)
-
-
-def element_of(type_: Type) -> Type:
-    """The type of an array's elements."""
-    found = getattr(type_, "element", None)
-    return found if isinstance(found, Type) else Type(Kind.VARCHAR)
 
 
 def modifier(type_: Type) -> int:

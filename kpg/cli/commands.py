@@ -60,6 +60,20 @@ Examples:
 [green]$ kpg tpch --json report.json[/green]    the figures for other programs
 """
 
+SERVE_HELP = """
+Serve a database to many clients: psql and whatever else speaks Postgres' protocol.
+
+Clients log in with a password, which is taken from the environment ([bold]KPG_PASSWORD[/bold]).
+
+Examples:
+
+[green]$ kpg serve --trust[/green]    for everybody on this machine, in memory
+
+[green]$ KPG_PASSWORD=... kpg serve --listen 0.0.0.0:5433 --certificate server.crt --key server.key[/green]
+
+[green]$ psql -h 127.0.0.1 -p 5433 -U kpg[/green]    in another terminal
+"""
+
 FUNCTIONS_HELP = """
 List the functions that SQL can call: argument types, meaning and an example.
 
@@ -171,6 +185,28 @@ def tpch(
         console=Console(),
     )
     raise typer.Exit(code)
+
+
+@app.command("serve", help=SERVE_HELP)
+def serve(
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")
+    ] = "127.0.0.1:5433",
+    trust: Annotated[bool, typer.Option("--trust", help="Ask for no password.")] = False,
+    user: Annotated[str, typer.Option(metavar="NAME", help="Whose the password is.")] = "kpg",
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A certificate, for TLS.", show_default=False)
+    ] = None,
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key.", show_default=False)] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help='As "4 GB".', show_default=False)
+    ] = None,
+) -> None:
+    from kpg.cli.imports import needing
+
+    with needing("server", "pygwire"):
+        from kpg.cli.serve import run_serve
+    run_serve(listen, trust=trust, user=user, certificate=certificate, key=key, memory_limit=memory_limit)
 
 
 @app.command("functions", help=FUNCTIONS_HELP)

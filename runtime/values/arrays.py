@@ -4,12 +4,12 @@ Their order is Postgres': by elements, NULL after all others; then by their numb
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kpg.runtime.types import Type
 from kpg.runtime.values import parts
-from kpg.runtime.values.codec import Codec, codec_of
+from kpg.runtime.values.codec import Codec, codec_of, output_of
 from kpg.runtime.values.words import Mistyped, Unfit
 
 MOST_DIMENSIONS: Final = 6
@@ -41,7 +41,7 @@ def of(items: Sequence[Any]) -> Array:
 def codec(type_: Type) -> Codec:
     """The codec of arrays of an element type."""
     (element_type,) = type_.parts
-    element = codec_of(element_type)
+    element, output = codec_of(element_type), output_of(element_type)
 
     def encode(value: Array) -> str:
         items = parts.joined(None if item is None else element.encode(item) for item in value.items)
@@ -60,7 +60,7 @@ def codec(type_: Type) -> Codec:
         encode=encode,
         decode=decode,
         parse=lambda text: parse(text, element),
-        show=lambda value: shown(value, element),
+        show=lambda value: shown(value, output),
         to_python=lambda value: nested(
             Array(tuple(map(_or_none(element.to_python), value.items)), value.shape)
         ),
@@ -122,11 +122,11 @@ def _from_python(value: Any, element: Codec) -> Array:
     )
 
 
-def shown(value: Array, element: Codec) -> str:
+def shown(value: Array, output: Callable[[Any], str]) -> str:
     """As Postgres writes it: ``{1,NULL,"a b"}``."""
     if not value.items:
         return "{}"
-    texts: list[str] = ["NULL" if item is None else _quoted(element.show(item)) for item in value.items]
+    texts: list[str] = ["NULL" if item is None else _quoted(output(item)) for item in value.items]
     for length in (*reversed(value.shape[1:]), value.shape[0]):
         texts = [f"{{{','.join(texts[start : start + length])}}}" for start in range(0, len(texts), length)]
     return texts[0]

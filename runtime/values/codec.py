@@ -70,6 +70,13 @@ def codec_of(type_: Type) -> Codec:
             return _words(type_)
 
 
+def output_of(type_: Type) -> Callable[[Any], str]:
+    """How values are written as parts of others, and sent: as by ``Codec.show``, but true is ``t``."""
+    if type_.kind is Kind.BOOLEAN:
+        return lambda value: "t" if value else "f"
+    return codec_of(type_).show
+
+
 @functools.cache
 def speller_of(type_: Type) -> Speller:
     """From a Python object to the string that stands for it, for an interned type; Unfit or Mistyped."""

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from kpg.runtime.types import Type
 from kpg.runtime.values import parts
-from kpg.runtime.values.codec import Codec, codec_of
+from kpg.runtime.values.codec import Codec, codec_of, output_of
 from kpg.runtime.values.words import Mistyped, Unfit
 
 SPECIAL: Final = re.compile(r'[\s"\\(),]')
@@ -15,12 +15,17 @@ FIELD: Final = re.compile(r'(?:"((?:[^"\\]|\\.|"")*)"|((?:[^"\\(),]|\\.)*))([,)]
 def codec(type_: Type) -> Codec:
     """The codec of rows with fields of these types."""
     codecs = tuple(map(codec_of, type_.parts))
+    outputs = tuple(map(output_of, type_.parts))
 
     def over(name: str, values: Any) -> tuple[Any, ...]:
         return tuple(
             None if value is None else getattr(one, name)(value)
             for one, value in zip(codecs, values, strict=True)
         )
+
+    def shown(values: Any) -> list[str | None]:
+        pairs = zip(outputs, values, strict=True)
+        return [None if value is None else output(value) for output, value in pairs]
 
     def from_python(value: Any) -> tuple[Any, ...]:
         if isinstance(value, dict):
@@ -35,7 +40,7 @@ def codec(type_: Type) -> Codec:
         encode=lambda value: parts.joined(over("encode", value)),
         decode=lambda string: over("decode", parts.split(string)[0]),
         parse=lambda text: over("parse", _fields(text, len(codecs))),
-        show=lambda value: f"({','.join(map(_quoted, over('show', value)))})",
+        show=lambda value: f"({','.join(map(_quoted, shown(value)))})",
         to_python=lambda value: over("to_python", value),
         from_python=from_python,
         expected=f"a tuple of {len(codecs)} values",

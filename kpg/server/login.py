@@ -1,0 +1,86 @@
+"""How a client begins: TLS, cancel requests, who it is, and its password."""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from pygwire import ConnectionPhase as Phase
+from pygwire import messages as wire
+
+from kpg.server import replies
+from kpg.server.passwords import MECHANISM, NOBODY, Denied, Exchange
+
+if TYPE_CHECKING:
+    from kpg.server.client import Client
+    from kpg.server.listen import Server
+
+PATIENCE: Final = 60.0
+"""Seconds that a client has to log in, as in Postgres."""
+
+
+class Login:
+    """The first messages of one client."""
+
+    def __init__(self, client: "Client", server: "Server") -> None:
+        self._client = client
+        self._server = server
+
+    async def run(self) -> str | None:
+        """The name of the user who has logged in; None if nobody has."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                user = await self._startup()
+                if user is None or await self._authenticated(user):
+                    return user
+        except TimeoutError:
+            return None
+        return None
+
+    async def _startup(self) -> str | None:
+        client = self._client
+        while True:
+            match await client.receive():
+                case wire.SSLRequest():
+                    if self._server.tls is None:
+                        client.send(b"N")
+                    else:
+                        client.send(b"S")
+                        await client.flush()
+                        await client.secure()
+                case wire.GSSEncRequest():
+                    client.send(b"N")
+                case wire.CancelRequest(process_id=number, secret_key=secret):
+                    self._server.cancel(number, secret)
+                    return None
+                case wire.StartupMessage(params=params):
+                    if not params.get("user"):
+                        client.send(replies.refusal("28000", "no user name was given"))
+                        return None
+                    return str(params["user"])
+                case _:
+                    return None
+            await client.flush()
+
+    async def _authenticated(self, user: str) -> bool:
+        client, users = self._client, self._server.users
+        if users is None:
+            return True
+        client.phase(Phase.AUTHENTICATING_SASL_INITIAL)
+        client.send(wire.AuthenticationSASL(mechanisms=[MECHANISM]).to_wire())
+        await client.flush()
+        exchange = Exchange(users.get(user, NOBODY))
+        try:
+            first = await client.receive()
+            if not isinstance(first, wire.SASLInitialResponse) or first.mechanism != MECHANISM:
+                raise Denied
+            client.send(wire.AuthenticationSASLContinue(data=exchange.challenge(bytes(first.data))).to_wire())
+            await client.flush()
+            client.phase(Phase.AUTHENTICATING_SASL_CONTINUE)
+            last = await client.receive()
+            if not isinstance(last, wire.SASLResponse):
+                raise Denied
+            client.send(wire.AuthenticationSASLFinal(data=exchange.finish(bytes(last.data))).to_wire())
+        except Denied:
+            client.send(replies.refusal("28P01", f'password authentication failed for user "{user}"'))
+            await client.flush()
+            return False
+        return True

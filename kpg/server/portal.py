@@ -1,0 +1,184 @@
+"""Statements of the extended protocol: prepared, bound to values, run, and read in portions."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kpg.compiler.sql import session as session_statements
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parameters import Binder, written
+from kpg.engine import Engine
+from kpg.planning import bind
+from kpg.reading import Decoded
+from kpg.result import Affected, Result
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import DataError, InterfaceError
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import Type
+from kpg.runtime.values import codec_of
+from kpg.server import binary
+from kpg.server.formats import rows_of, text_writer
+
+Row = tuple[bytes | None, ...]
+Shape = tuple[tuple[str, ...], tuple[Type, ...]]
+"""Names and types of columns."""
+NAMES: Final = {
+    16: "BOOLEAN",
+    17: "BYTEA",
+    20: "BIGINT",
+    21: "SMALLINT",
+    23: "INT",
+    700: "REAL",
+    701: "DOUBLE",
+    1082: "DATE",
+    1083: "TIME",
+    1114: "TIMESTAMP",
+    1184: "TIMESTAMPTZ",
+    1186: "INTERVAL",
+    1700: "DECIMAL",
+    2950: "UUID",
+    114: "JSON",
+    3802: "JSONB",
+    1000: "BOOLEAN[]",
+    1005: "SMALLINT[]",
+    1007: "INT[]",
+    1009: "TEXT[]",
+    1015: "TEXT[]",
+    1016: "BIGINT[]",
+    1021: "REAL[]",
+    1022: "DOUBLE[]",
+    1115: "TIMESTAMP[]",
+    1182: "DATE[]",
+    1185: "TIMESTAMPTZ[]",
+    1231: "DECIMAL[]",
+    2951: "UUID[]",
+}
+"""Types of parameters by number; values of all others are literals whose context tells their type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement that waits for its values; None is the empty one."""
+
+    statement: ast.Statement | None
+    parameters: tuple[int, ...]
+
+    def bind(self, values: Sequence[bytes | None], formats: Sequence[int]) -> "ast.Statement | None":
+        """The statement with values; DataError for one that is malformed."""
+        if len(values) != len(self.parameters):
+            raise InterfaceError(
+                f"bind message supplies {len(values)} parameters, but prepared statement requires "
+                f"{len(self.parameters)}"
+            )
+        if self.statement is None:
+            return None
+        forms = spread(formats, len(values))
+        literals = [
+            written(_text(value, form, number), NAMES.get(number))
+            for value, form, number in zip(values, forms, self.parameters, strict=True)
+        ]
+        return Binder(literals).bind(self.statement)
+
+
+def spread(formats: Sequence[int], count: int) -> list[int]:
+    """A format for each of some values: none given means text, one given is for all."""
+    if len(formats) == 1:
+        return list(formats) * count
+    if formats and len(formats) != count:
+        raise InterfaceError(f"{len(formats)} formats are given for {count} values")
+    return list(formats) or [0] * count
+
+
+def _text(value: bytes | None, format_: int, number: int) -> str | None:
+    """The text of a value that came for a parameter of the type of that number (0: unknown)."""
+    if value is None:
+        return None
+    try:
+        return binary.text_of(value, number) if format_ else value.decode()
+    except ValueError as error:
+        raise DataError(f"a parameter cannot be read: {error}") from None
+
+
+def shape_of(engine: Engine, statement: ast.Statement | None) -> Shape | None:
+    """The columns that a statement will give; None if it gives no rows, or runs before it can tell."""
+    catalog = engine.reading_catalog
+    if isinstance(statement, ast.Select):
+        bound = bind(statement, catalog)
+        return bound.names[: bound.visible], bound.types[: bound.visible]
+    if not isinstance(statement, ast.Insert | ast.Delete | ast.Update) or not statement.returning:
+        return None
+    if isinstance(statement, ast.Insert):
+        from kpg.compiler.sql.change import lower_returning
+
+        return lower_returning(statement, catalog)[1:]
+    bound = bind(statement, catalog)
+    # Before what is returned come the rowid and, of an UPDATE, the new row.
+    skip = 1 + (
+        len(catalog.table(statement.table).schema.columns) if isinstance(statement, ast.Update) else 0
+    )
+    return tuple(bound.names[skip:]), tuple(bound.types[skip:])
+
+
+def gives_rows(statement: ast.Statement | None) -> bool:
+    """Whether a statement that changes nothing has to run before it is known what columns it gives."""
+    return isinstance(
+        statement,
+        ast.Explain | ast.ShowTables | ast.Describe | ast.VerifyView | session_statements.Show,
+    )
+
+
+class Portal:
+    """A statement with values. It runs once, when its rows or their columns are first asked for."""
+
+    def __init__(self, statement: ast.Statement | None, formats: Sequence[int]) -> None:
+        self.statement = statement
+        self.formats = formats
+        self.outcome: Result | None = None
+        self.ran = False
+        self.position = 0
+
+    @property
+    def shape(self) -> Shape | None:
+        """The columns of the rows that it gives, once it has run."""
+        return None if self.outcome is None else shape_of_result(self.outcome)
+
+    def rows(self, most: int, dictionary: Dictionary) -> list[Row]:
+        """The next rows, up to ``most``, as they are sent."""
+        outcome = self.outcome
+        if outcome is None or shape_of_result(outcome) is None:
+            return []
+        start = self.position
+        rows = encoded(outcome, start, start + most, spread(self.formats, len(outcome.types)), dictionary)
+        self.position += len(rows)
+        return rows
+
+    @property
+    def done(self) -> bool:
+        """Whether all rows have been given."""
+        return self.outcome is None or self.shape is None or self.position >= len(self.outcome)
+
+
+def shape_of_result(outcome: Result | None) -> Shape | None:
+    """The columns of a result; None for a mere count."""
+    if outcome is None or isinstance(outcome, Affected):
+        return None
+    return tuple(outcome.columns), tuple(outcome.types)
+
+
+def encoded(
+    outcome: Result, start: int, stop: int, formats: Sequence[int], dictionary: Dictionary
+) -> list[Row]:
+    """Some rows of a result as they are sent."""
+    contents = outcome.contents
+    if isinstance(contents, Decoded):
+        return rows_of(contents.words[:, start:stop], contents.types, formats, dictionary)
+    writers = [
+        (codec_of(type_).from_python, binary.writer_of(type_) if form else text_writer(type_))
+        for type_, form in zip(outcome.types, formats, strict=True)
+    ]
+    return [
+        tuple(
+            None if value is None else write(take(value))
+            for value, (take, write) in zip(row, writers, strict=True)
+        )
+        for row in contents.part(start, stop)
+    ]

@@ -1,0 +1,104 @@
+"""Messages of the server as bytes. Rows are put together here, many at a time; the rest is pygwire's."""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from pygwire import messages as wire
+
+from kpg.compiler.system.naming import modifier, type_facts
+from kpg.runtime.errors import Error
+from kpg.runtime.types import Type
+from kpg.server.states import state_of
+
+NULL_FIELD: Final = b"\xff\xff\xff\xff"
+PARSED: Final = wire.ParseComplete().to_wire()
+BOUND: Final = wire.BindComplete().to_wire()
+CLOSED: Final = wire.CloseComplete().to_wire()
+NO_DATA: Final = wire.NoData().to_wire()
+SUSPENDED: Final = wire.PortalSuspended().to_wire()
+EMPTY: Final = wire.EmptyQueryResponse().to_wire()
+_length = struct.Struct("!i").pack
+_head = struct.Struct("!ciH").pack
+
+
+def description(names: Sequence[str], types: Sequence[Type], formats: Sequence[int]) -> bytes:
+    """RowDescription."""
+    fields = []
+    for name, type_, format_ in zip(names, types, formats, strict=True):
+        facts = type_facts(type_)
+        fields.append(
+            wire.FieldDescription(
+                name=name.replace("\0", ""),
+                type_oid=facts[2],
+                type_size=facts[3],
+                type_modifier=modifier(type_),
+                format_code=format_,
+            )
+        )
+    return wire.RowDescription(fields=fields).to_wire()
+
+
+def data(rows: Iterable[tuple[bytes | None, ...]]) -> bytes:
+    """A DataRow for each row."""
+    out: list[bytes] = []
+    for row in rows:
+        parts: list[bytes] = []
+        for field in row:
+            if field is None:
+                parts.append(NULL_FIELD)
+            else:
+                parts.append(_length(len(field)))
+                parts.append(field)
+        body = b"".join(parts)
+        out.append(_head(b"D", len(body) + 6, len(row)))
+        out.append(body)
+    return b"".join(out)
+
+
+def complete(tag: str) -> bytes:
+    """CommandComplete."""
+    return wire.CommandComplete(tag=tag).to_wire()
+
+
+def ready(status: str) -> bytes:
+    """ReadyForQuery: I, T or E."""
+    return b"Z\x00\x00\x00\x05" + status.encode()
+
+
+def failure(error: BaseException, *, severity: str = "ERROR") -> bytes:
+    """ErrorResponse: what, where and what to do."""
+    fields = {"S": severity, "V": severity, "C": state_of(error)}
+    if not isinstance(error, Error):
+        fields["M"] = f"{type(error).__name__}: {error}"
+    else:
+        fields["M"] = error.message
+        if error.hint is not None:
+            fields["H"] = error.hint
+        if error.span is not None:
+            fields["P"] = str(error.span.start + 1)
+    return wire.ErrorResponse(fields={key: _clean(value) for key, value in fields.items()}).to_wire()
+
+
+def refusal(state: str, message: str, *, hint: str = "", severity: str = "FATAL") -> bytes:
+    """ErrorResponse with a SQLSTATE of the protocol's own."""
+    fields = {"S": severity, "V": severity, "C": state, "M": _clean(message)}
+    if hint:
+        fields["H"] = hint
+    return wire.ErrorResponse(fields=fields).to_wire()
+
+
+def notice(state: str, message: str) -> bytes:
+    """NoticeResponse."""
+    fields = {"S": "WARNING", "V": "WARNING", "C": state, "M": _clean(message)}
+    return wire.NoticeResponse(fields=fields).to_wire()
+
+
+def setting(name: str, value: str) -> bytes:
+    """ParameterStatus."""
+    return wire.ParameterStatus(name=name, value=value).to_wire()
+
+
+def _clean(text: str) -> str:
+    """Without the character that ends strings on the wire."""
+    return text.replace("\0", "\\0")

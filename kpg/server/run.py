@@ -1,0 +1,105 @@
+"""``kpg serve``: one process that serves one database until it is told to stop."""
+
+import asyncio
+import os
+import signal
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kpg.runtime.errors import InterfaceError, OperationalError
+from kpg.runtime.records import dataclass
+from kpg.server.passwords import Verifier, verifier_of
+
+if TYPE_CHECKING:
+    from kpg.database import Database
+
+PASSWORD: Final = "KPG_PASSWORD"  # the name of an environment variable
+LOCAL: Final = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Where to listen, and who may come in."""
+
+    host: str = "127.0.0.1"
+    port: int = 5433
+    trust: bool = False
+    user: str = "kpg"
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """HOST:PORT; InterfaceError if it is none."""
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise InterfaceError(
+            f"{text!r} is no address to listen on", hint="write HOST:PORT, as 127.0.0.1:5433"
+        )
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def users_of(options: Options) -> dict[str, Verifier] | None:
+    """Who may come in; None for anybody. InterfaceError where that would let in the whole network."""
+    if options.trust:
+        if options.host not in LOCAL:
+            raise InterfaceError(
+                f"--trust lets in anybody who reaches {options.host}",
+                hint=f"listen on 127.0.0.1, or give a password in {PASSWORD}",
+            )
+        return None
+    password = os.environ.get(PASSWORD)
+    if not password:
+        raise InterfaceError(
+            "there is no password for clients",
+            hint=f"set {PASSWORD}, or say --trust to let in everybody on this machine",
+        )
+    return {options.user: verifier_of(password)}
+
+
+def tls_of(options: Options) -> ssl.SSLContext | None:
+    """The certificate to show; OperationalError if it cannot be read."""
+    if options.certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(options.certificate, options.key)
+    except (OSError, ssl.SSLError) as error:
+        raise OperationalError(f"the certificate cannot be used: {error}") from error
+    return context
+
+
+def serve(db: "Database", options: Options, started: Callable[[str, int], object]) -> None:
+    """Serve a database until SIGTERM or Ctrl-C; ``started`` is told the address once clients can come."""
+    users, tls = users_of(options), tls_of(options)
+    asyncio.run(_serve(db, options, users, tls, started))
+
+
+async def _serve(
+    db: "Database",
+    options: Options,
+    users: dict[str, Verifier] | None,
+    tls: ssl.SSLContext | None,
+    started: Callable[[str, int], object],
+) -> None:
+    from kpg.server.listen import Server
+
+    server = Server(db.hub, users, tls)
+    try:
+        listening = await server.start(options.host, options.port)
+    except OSError as error:
+        message = f"cannot listen on {options.host}:{options.port}: {error.strerror or error}"
+        raise OperationalError(message, hint="perhaps another server has that port") from error
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError, ValueError):
+            loop.add_signal_handler(number, done.set)
+    host, port = listening.sockets[0].getsockname()[:2]
+    started(host, port)
+    await done.wait()
+    listening.close()
+    await server.stop()

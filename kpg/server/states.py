@@ -1,0 +1,73 @@
+"""SQLSTATE, the five letters by which clients tell errors apart."""
+
+import re
+from typing import Final
+
+from kpg.runtime.errors import (
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+)
+from kpg.sessions.cancel import CanceledError
+from kpg.sessions.parking import SerializationError
+
+BY_MESSAGE: Final = tuple(
+    (kind, re.compile(pattern), state)
+    for kind, pattern, state in (
+        (IntegrityError, r"NULL", "23502"),
+        (IntegrityError, r"CHECK", "23514"),
+        (IntegrityError, r"FOREIGN KEY", "23503"),
+        (IntegrityError, r"", "23505"),
+        (DataError, r"division by zero|by zero", "22012"),
+        (DataError, r"overflow|out of range|does not fit", "22003"),
+        (DataError, r"more than one row|two rows", "21000"),
+        (DataError, r"cannot be cast|invalid|no such value|is no |cannot be read", "22P02"),
+        (DataError, r"", "22000"),
+        (ProgrammingError, r"column .* (does not exist|is unknown)|unknown column", "42703"),
+        (ProgrammingError, r"function .* does not exist|unknown function|no function", "42883"),
+        (ProgrammingError, r"^operator|cannot compare|no operator", "42883"),
+        (ProgrammingError, r"schema .* does not exist", "3F000"),
+        (ProgrammingError, r"type .* does not exist", "42704"),
+        (ProgrammingError, r"prepared statement .* does not exist", "26000"),
+        (ProgrammingError, r"prepared statement .* already exists", "42P05"),
+        (ProgrammingError, r"cursor .* does not exist", "34000"),
+        (ProgrammingError, r"(relation|table|view) .* does not exist", "42P01"),
+        (ProgrammingError, r"ambiguous", "42702"),
+        (ProgrammingError, r"already exists", "42P07"),
+        (ProgrammingError, r"unknown setting", "42704"),
+        (ProgrammingError, r"GROUP BY|aggregate", "42803"),
+        (ProgrammingError, r"cannot be dropped", "2BP01"),
+        (ProgrammingError, r"no view|is a table|is a view|not materialized", "42809"),
+        (ProgrammingError, r"expected|type", "42804"),
+        (ProgrammingError, r"", "42601"),
+        (InterfaceError, r"rolled back by an earlier error", "25P02"),
+        (InterfaceError, r"savepoint .* does not exist", "3B001"),
+        (InterfaceError, r"needs a transaction", "25P01"),
+        (InterfaceError, r"a transaction is already open", "25001"),
+        (InterfaceError, r"", "08P01"),
+        (OperationalError, r"memory", "53200"),
+        (OperationalError, r"disk|space", "53100"),
+        (OperationalError, r"", "58000"),
+        (NotSupportedError, r"", "0A000"),
+        (InternalError, r"", "XX000"),
+    )
+)
+"""The first that fits an error's class and message."""
+
+
+def state_of(error: BaseException) -> str:
+    """The SQLSTATE of an error."""
+    if isinstance(error, SerializationError):
+        return "40001"
+    if isinstance(error, CanceledError):
+        return "57014"
+    if isinstance(error, Error):
+        for kind, pattern, state in BY_MESSAGE:
+            if isinstance(error, kind) and pattern.search(error.message):
+                return state
+    return "53200" if isinstance(error, MemoryError) else "XX000"

@@ -1,0 +1,57 @@
+"""What a statement's end is announced with: ``SELECT 3``, ``INSERT 0 1``, ``CREATE TABLE``."""
+
+from typing import Final
+
+from kpg.compiler.sql import session
+from kpg.compiler.sql import statements as ast
+from kpg.result import Result
+
+NOISE: Final = frozenset(
+    ("OR", "REPLACE", "TEMP", "TEMPORARY", "UNLOGGED", "UNIQUE", "LOCAL", "GLOBAL", "RECURSIVE")
+)
+SHORT: Final = {
+    "BEGIN": "BEGIN",
+    "START": "START TRANSACTION",
+    "COMMIT": "COMMIT",
+    "END": "COMMIT",
+    "ABORT": "ROLLBACK",
+    "ROLLBACK": "ROLLBACK",
+}
+
+
+COUNTED: Final[dict[type, str]] = {
+    ast.Select: "SELECT",
+    ast.Insert: "INSERT 0",
+    ast.Delete: "DELETE",
+    ast.Update: "UPDATE",
+    ast.Merge: "MERGE",
+    ast.CopyFrom: "COPY",
+    ast.CopyTo: "COPY",
+    ast.CreateTableAs: "SELECT",
+}
+"""Statements whose tags tell a number of rows."""
+
+
+def tag_of(statement: ast.Statement, outcome: Result | None) -> str:
+    """The tag of a statement that has run."""
+    word = COUNTED.get(type(statement))
+    if word is not None:
+        return f"{word} {0 if outcome is None else outcome.rowcount}"
+    if isinstance(statement, session.Savepoint) and statement.kind == "RETURN":
+        return "ROLLBACK"
+    return "SHOW" if isinstance(statement, session.Show) else _by_words(statement, outcome)
+
+
+def _by_words(statement: ast.Statement, outcome: Result | None) -> str:
+    span = statement.span
+    words = span.source[span.start : span.end].upper().split()
+    first = words[0].rstrip(";") if words else ""
+    if first in SHORT:
+        return SHORT[first]
+    if first == "WITH" or (outcome is not None and first not in ("CREATE", "EXECUTE", "EXPLAIN")):
+        return f"SELECT {0 if outcome is None else outcome.rowcount}"
+    if first not in ("CREATE", "DROP", "ALTER"):
+        return first
+    rest = [word for word in words[1:4] if word not in NOISE]
+    two = rest[:2] if rest[:1] == ["MATERIALIZED"] else rest[:1]
+    return " ".join([first, *two])

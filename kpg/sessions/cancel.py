@@ -1,0 +1,70 @@
+"""Cancelling a statement from another thread, and its time limit."""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from kpg.runtime.errors import OperationalError
+from kpg.runtime.interrupts import DeferredInterrupt, Watch
+
+UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1e-3}
+DURATION: Final = re.compile(r"\s*(\d+(?:\.\d*)?)\s*(us|ms|s|min|h|d|)\s*")
+
+
+def seconds_of(text: str) -> float:
+    """A duration as settings have it: a number of milliseconds, or one with a unit. 0 if it is none."""
+    found = DURATION.fullmatch(text)
+    return 0.0 if found is None else float(found[1]) * UNITS[found[2]]
+
+
+class CanceledError(OperationalError):
+    """A statement was cancelled, by its user or by its time limit; nothing of it has happened."""
+
+
+class Token:
+    """What another thread cancels the present statement of a session by."""
+
+    def __init__(self) -> None:
+        self.canceled = False
+
+
+class Cancellation:
+    """The watch that is asked at safe points (between operators, and pieces of a join)."""
+
+    def __init__(self, interrupt: DeferredInterrupt) -> None:
+        self._next: Watch | None = interrupt.watch
+        self._token: Token | None = None
+        self._end = 0.0
+        interrupt.watch = self
+
+    def begin(self) -> None:
+        """A step begins."""
+        if self._next is not None:
+            self._next.begin()
+
+    def __call__(self) -> None:
+        """Raise CanceledError if the present statement has to end."""
+        token = self._token
+        if token is not None:
+            if token.canceled:
+                raise CanceledError("canceling statement due to user request")
+            if self._end and time.monotonic() > self._end:
+                raise CanceledError("canceling statement due to statement timeout")
+        if self._next is not None:
+            self._next()
+
+    @contextmanager
+    def watching(self, token: Token, limit: str) -> Iterator[None]:
+        """The block is a statement of the session that has the token; its time limit as SET takes it."""
+        if token.canceled:
+            token.canceled = False
+            raise CanceledError("canceling statement due to user request")
+        self._token = token
+        self._end = time.monotonic() + seconds if (seconds := seconds_of(limit)) else 0.0
+        try:
+            yield
+        finally:
+            self._token = None
+            token.canceled = False

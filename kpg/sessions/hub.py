@@ -1,0 +1,247 @@
+"""One engine for many sessions: whose turn it is, and commits that share a step.
+
+Any thread hands in work; whoever holds the engine does all that waits, oldest first. Work that only adds rows
+outside of a transaction is *gathered*: each piece ends an epoch of its own, and one step takes all of them
+through the views (group commit). If that step fails each piece is done again alone, so that only the one
+which is at fault gets the error.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kpg.engine import Engine
+from kpg.runtime.errors import InterfaceError, OperationalError
+from kpg.runtime.records import dataclass
+from kpg.sessions.cancel import Cancellation
+from kpg.sessions.parking import park, unpark
+from kpg.transaction import State
+
+if TYPE_CHECKING:
+    from kpg.sessions.session import Session
+
+Given = TypeVar("Given")
+
+MOST_GATHERED: Final = 256
+"""Commits that share a step: each waits for the others, about 20 us for each statement."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """Work of a session. ``gathers``: it only adds rows, and its commit may wait for others."""
+
+    session: "Session"
+    work: Callable[[], Any]
+    future: "Future[Any]"
+    gathers: bool = False
+    rolls_back: bool = False
+    commits: bool = False
+    """Whether it ends the transaction, whatever comes of it."""
+
+
+class Hub:
+    """The engine, the session whose changes are in its tables, and the work that waits."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.current: Session | None = None
+        self.gathering = False
+        self.closed = False
+        self._point: Any = None
+        self._lock = threading.Lock()
+        self._waiting: deque[Job] = deque()
+        self._held: deque[Job] = deque()
+        self._own = (engine.transactions, engine.settings, engine.prepared, engine.catalog.path)
+        self.cancellation = Cancellation(engine.interrupt)
+
+    def run(self, session: "Session", work: Callable[[], Given], **how: bool) -> Given:
+        """Do a piece of work for a session as soon as it is its turn, and give its result, or its error."""
+        future = self.submit(session, work, **how)
+        while not future.done():
+            with self._lock:
+                self.work()
+                held = bool(self._held)
+            if held and not future.done():
+                # Another session has the engine to itself until its transaction is over.
+                self._wait(future)
+        return future.result()
+
+    def submit(self, session: "Session", work: Callable[[], Given], **how: bool) -> "Future[Given]":
+        """Hand in a piece of work; somebody has to call :meth:`work`."""
+        if self.closed:
+            raise InterfaceError("the database is closed")
+        future: Future[Given] = Future()
+        self._waiting.append(Job(session, work, future, **how))
+        return future
+
+    def serve(self) -> None:
+        """Do all that waits, for the thread that has the engine."""
+        with self._lock:
+            self.work()
+
+    def _wait(self, future: "Future[Any]") -> None:
+        done = threading.Event()
+        future.add_done_callback(lambda _: done.set())
+        done.wait(0.005)
+
+    def work(self) -> None:
+        """Do all that waits, the lock being held."""
+        while self._waiting:
+            job = self._waiting.popleft()
+            if self._must_wait(job.session):
+                self._held.append(job)
+                continue
+            if job.gathers and self._may_gather(job.session):
+                self._gather(job)
+            else:
+                self._alone(job)
+            if self._held and not self._has_engine():
+                self._waiting.extendleft(reversed(self._held))
+                self._held.clear()
+
+    # Whose turn it is
+
+    def _has_engine(self) -> bool:
+        """Whether the present session has changed definitions, so that nobody else may come in."""
+        current = self.current
+        return current is not None and bool(self.engine.journal) and current.transactions.state is State.OPEN
+
+    def _must_wait(self, session: "Session") -> bool:
+        return session is not self.current and self._has_engine()
+
+    def enter(self, session: "Session", *, rolls_back: bool = False) -> None:
+        """Let the engine be a session's, with its uncommitted changes in the tables."""
+        engine = self.engine
+        if session is not self.current:
+            self._leave()
+            engine.transactions = session.transactions
+            engine.settings, engine.prepared = session.settings, session.prepared
+            engine.catalog.path = session.path
+            self.current = session
+        transactions = session.transactions
+        if transactions.parked is None:
+            return
+        segments, transactions.parked = transactions.parked, None
+        if rolls_back and not transactions.points:
+            return
+        try:
+            transactions.points = unpark(engine, segments)
+        except BaseException:
+            transactions.points.clear()
+            if transactions.state is not State.NONE:
+                transactions.state = State.FAILED
+            raise
+
+    def _leave(self) -> None:
+        """Take the present session's uncommitted changes out."""
+        session, self.current = self.current, None
+        if session is None:
+            return
+        session.path = self.engine.catalog.path
+        transactions = session.transactions
+        if transactions.state is not State.NONE and self.engine.executor.has_pending:
+            transactions.parked = park(self.engine, transactions.points)
+
+    def admit_owner(self) -> None:
+        """Let the engine be the database's own again, which is no session: between sessions' statements."""
+        if self.current is None or self._lock.locked():
+            return
+        with self._lock:
+            if self._has_engine():
+                raise InterfaceError("a session has changed definitions in a transaction that is still open")
+            self._leave()
+            engine = self.engine
+            engine.transactions, engine.settings, engine.prepared, engine.catalog.path = self._own
+
+    def forget(self, session: "Session") -> None:
+        """A session is over, and what it has not committed gone."""
+        if self.current is session:
+            if session.transactions.state is not State.NONE:
+                session.transactions.rollback()
+            self.current = None
+        session.transactions.abandon()
+
+    # Doing it
+
+    def _alone(self, job: Job) -> None:
+        if not job.future.set_running_or_notify_cancel():
+            return
+        try:
+            self._enter_for(job)
+            with self.cancellation.watching(job.session.token, job.session.time_limit):
+                result = job.work()
+        except BaseException as error:
+            job.future.set_exception(error)
+        else:
+            job.future.set_result(result)
+
+    def _enter_for(self, job: Job) -> None:
+        try:
+            self.enter(job.session, rolls_back=job.rolls_back)
+        except BaseException:
+            if job.commits:
+                job.session.transactions.abandon()
+            raise
+
+    def _may_gather(self, session: "Session") -> bool:
+        return bool(self._waiting) and session.transactions.state is State.NONE
+
+    def _gather(self, first: Job) -> None:
+        """Do one piece of work, and those after it that can share its step."""
+        self.enter(first.session)
+        jobs = [first]
+        while self._waiting and len(jobs) < MOST_GATHERED and self._waiting[0].gathers:
+            if self._waiting[0].session.transactions.state is not State.NONE:
+                break
+            jobs.append(self._waiting.popleft())
+        done: list[tuple[Job, Any]] = []
+        self.gathering = True
+        try:
+            for job in jobs:
+                if job.future.set_running_or_notify_cancel():
+                    self._gathered(job, done)
+        finally:
+            self.gathering = False
+        try:
+            self.engine.step()
+        except BaseException as error:
+            self._one_by_one(done, error)
+            return
+        for job, result in done:
+            job.future.set_result(result)
+        self._deliver()
+
+    def _gathered(self, job: Job, done: list[tuple[Job, Any]]) -> None:
+        self.enter(job.session)
+        self._point = self.engine.savepoint()
+        try:
+            done.append((job, job.work()))
+        except BaseException as error:
+            job.future.set_exception(error)
+
+    def undo_statement(self) -> None:
+        """Throw away what the present piece of work has changed."""
+        self.engine.rollback_to(self._point)
+
+    def _one_by_one(self, done: list[tuple[Job, Any]], error: BaseException) -> None:
+        """Everything was rolled back: do each piece again, now with a step of its own."""
+        if len(done) == 1:
+            done[0][0].future.set_exception(error)
+            return
+        for job, _ in done:
+            try:
+                self.enter(job.session)
+                result = job.work()
+            except BaseException as one:
+                job.future.set_exception(one)
+            else:
+                job.future.set_result(result)
+
+    def _deliver(self) -> None:
+        try:
+            self.engine.notifications.deliver()
+        except OperationalError:
+            # A subscriber's callback failed: its owner is told, not those whose commits are done.
+            return

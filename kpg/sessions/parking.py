@@ -1,0 +1,144 @@
+"""Uncommitted changes of a session, taken out of the tables and put back.
+
+The engine has one set of tables. While a session's statement runs, its uncommitted rows are in them; before
+another session's runs they are taken out (*parked*), so that nobody else ever sees them. Putting them back is
+doing them again: a row to be deleted must still be there, or somebody else has changed it meanwhile, which
+ends the transaction (first committer wins).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.engine import Engine, Point
+from kpg.references import References, Removed
+from kpg.runtime.errors import OperationalError
+from kpg.runtime.records import dataclass
+
+Words = NDArray[np.int64]
+
+
+class SerializationError(OperationalError):
+    """A transaction cannot go on: another one has changed, and committed, what it changed or read.
+
+    It has been rolled back; to try it again from its beginning is the right thing to do.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="the transaction was rolled back: run it again")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a transaction has changed in one table since a point: rowids are those at the time of parking."""
+
+    table: str
+    schema: object
+    deleted: Words
+    inserted: Words
+    words: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What it has changed up to its next savepoint, whose name is ``name``; the last has none."""
+
+    parts: tuple[Part, ...]
+    name: str = ""
+
+
+Points = list[tuple[str, Point]]
+
+
+def park(engine: Engine, points: Points) -> list[Segment]:
+    """Take all uncommitted changes out of the tables; ``points`` are the transaction's savepoints."""
+    segments: list[Segment] = []
+    end = ""
+    for name, point in reversed(points):
+        segments.append(_segment(engine, point, end))
+        engine.rollback_to(point)
+        end = name
+    segments.append(_segment(engine, None, end))
+    engine.rollback()
+    return segments[::-1]
+
+
+def _segment(engine: Engine, point: Point | None, name: str) -> Segment:
+    changed = engine.executor.changed_since(None if point is None else point.rows)
+    parts = tuple(
+        Part(table, engine.catalog.table(table).schema, deleted, inserted, words)
+        for table, deleted, inserted, words in changed
+    )
+    return Segment(parts, name)
+
+
+def _references(engine: Engine) -> References | None:
+    return engine.references if "references" in engine.__dict__ else None
+
+
+def unpark(engine: Engine, segments: list[Segment]) -> Points:
+    """Put changes back; the savepoints anew. SerializationError, with nothing done, where that cannot be."""
+    points: Points = []
+    moved: dict[str, list[tuple[Words, Words]]] = {}
+    try:
+        for segment in segments:
+            for part in segment.parts:
+                _check(engine, part)
+                _delete(engine, part, moved)
+            for part in segment.parts:
+                _insert(engine, part, moved)
+            references = _references(engine)
+            if references is not None and segment.parts:
+                # Others may have changed the other side of a foreign key.
+                references.settle(committing=False)
+            if segment.name:
+                points.append((segment.name, engine.savepoint()))
+    except BaseException:
+        engine.rollback()
+        raise
+    return points
+
+
+def _check(engine: Engine, part: Part) -> None:
+    entry = engine.catalog.find(part.table)
+    if entry is None or entry.schema != part.schema:
+        raise SerializationError(f'could not serialize access: table "{part.table}" was altered meanwhile')
+
+
+def _delete(engine: Engine, part: Part, moved: dict[str, list[tuple[Words, Words]]]) -> None:
+    if not part.deleted.size:
+        return
+    rowids = _now(part.table, part.deleted, moved)
+    live = engine.executor.live(part.table, rowids)
+    if live.size < rowids.size:
+        raise SerializationError(
+            f'could not serialize access due to concurrent update of a row of table "{part.table}"'
+        )
+    old = engine.executor.fetch(part.table, rowids)
+    engine.executor.delete(part.table, rowids)
+    references = _references(engine)
+    if references is not None:
+        # What the deletion does to other tables is among the changes: it only has to be checked again.
+        for link in references.incoming(part.table):
+            columns = list(link.target_columns)
+            references.removals.append(Removed(link, old[columns], None, checked=True))
+
+
+def _insert(engine: Engine, part: Part, moved: dict[str, list[tuple[Words, Words]]]) -> None:
+    if not part.inserted.size:
+        return
+    rowids = engine.executor.insert(part.table, part.words)
+    moved.setdefault(part.table, []).append((part.inserted, rowids))
+    references = _references(engine)
+    if references is not None:
+        references.inserted(part.table, rowids, part.words)
+
+
+def _now(table: str, rowids: Words, moved: dict[str, list[tuple[Words, Words]]]) -> Words:
+    """Rowids of rows, of which those of the transaction itself have come again elsewhere."""
+    found = rowids.copy()
+    for before, after in moved.get(table, ()):
+        place = np.searchsorted(before, rowids)
+        place[place == before.size] = 0
+        same = before[place] == rowids
+        found[same] = after[place[same]]
+    return np.sort(found)

@@ -1,0 +1,124 @@
+"""One session: what ``db.session()`` gives, for any thread, one at a time."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from kpg import outside
+from kpg.compiler.catalog import PUBLIC
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parameters import Binder, Parameters, has_marks, is_values, numbered
+from kpg.compiler.sql.parse import parse
+from kpg.result import Result
+from kpg.runtime.errors import InterfaceError
+from kpg.sessions.cancel import Token
+from kpg.sessions.hub import Hub
+from kpg.sessions.transactions import SessionTransactions
+from kpg.statements import execute
+from kpg.view import Maintained
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from kpg.engine import Engine
+
+Given = TypeVar("Given")
+
+
+class Session:
+    """A transaction, settings and prepared statements of its own.
+
+    What it has not committed nobody else sees. While sessions are used in other threads, use the database by
+    sessions only.
+    """
+
+    def __init__(self, hub: Hub, user: str = "kpg") -> None:
+        self.hub = hub
+        self.user = user
+        self.settings: dict[str, str] = {}
+        self.prepared: dict[str, object] = {}
+        self.path: tuple[str, ...] = (PUBLIC,)
+        self.token = Token()
+        engine = hub.engine
+        self.transactions = SessionTransactions(engine, engine.notifications.deliver, hub)
+        self.closed = False
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def time_limit(self) -> str:
+        """How long a statement may take, as SET takes it."""
+        return self.settings.get("statement_timeout", "")
+
+    def close(self) -> None:
+        """End the session, and roll back what it has not committed; closing twice is allowed."""
+        if not self.closed:
+            self.closed = True
+            self.hub.run(self, lambda: self.hub.forget(self), rolls_back=True)
+
+    def cancel(self) -> None:
+        """End the statement that runs now, or the next one, from another thread: it raises an error."""
+        self.token.canceled = True
+
+    def sql(self, text: str, parameters: Parameters | None = None) -> Result | None:
+        """Run a script and return what its last statement gives, as ``Database.sql``."""
+        last: Result | None = None
+        for statement in self.parsed(text, parameters):
+            last = self.execute(statement)
+        return last
+
+    def parsed(self, text: str, parameters: Parameters | None = None) -> Sequence[ast.Statement]:
+        """The statements of a script with the values of its parameters."""
+        self._check_open()
+        by_position = parameters is not None and not hasattr(parameters, "keys")
+        binder = Binder(() if parameters is None else parameters)
+        parsed = parse(numbered(text) if by_position else text)
+        bound = [binder.bind(one) for one in parsed] if has_marks(text) else parsed
+        binder.finish()
+        return bound
+
+    def execute(self, statement: ast.Statement) -> Result | None:
+        """Run one statement when it is its turn."""
+        return self.run(lambda engine: self.perform(engine, statement), **how(statement))
+
+    def submit(self, statement: ast.Statement) -> "Future[Result | None]":
+        """Have one statement run when somebody serves what waits (``Hub.serve``)."""
+        engine = self.hub.engine
+        return self.hub.submit(self, lambda: self.perform(engine, statement), **how(statement))
+
+    def perform(self, engine: "Engine", statement: ast.Statement) -> Result | None:
+        """Run one statement now: the engine is this session's."""
+        try:
+            outcome = execute(engine, outside.readable(engine, statement))
+        finally:
+            engine.release_attached()
+        return None if isinstance(outcome, Maintained) else outcome
+
+    def run(self, work: "Callable[[Engine], Given]", **how: bool) -> Given:
+        """Do something with the engine when it is this session's turn."""
+        self._check_open()
+        engine = self.hub.engine
+        return self.hub.run(self, lambda: work(engine), **how)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise InterfaceError("the session is closed", hint="open another one")
+
+
+def how(statement: ast.Statement) -> dict[str, bool]:
+    """How the hub may treat a statement."""
+    return {
+        "gathers": _only_adds(statement),
+        "rolls_back": isinstance(statement, ast.Rollback),
+        "commits": isinstance(statement, ast.Commit),
+    }
+
+
+def _only_adds(statement: ast.Statement) -> bool:
+    """Whether a statement adds rows and reads nothing: an INSERT of VALUES."""
+    if not isinstance(statement, ast.Insert) or statement.conflict or statement.returning:
+        return False
+    return is_values(statement.query.query) and statement.common is None

@@ -1,0 +1,74 @@
+"""The transaction of a session: as any, except that its commit may share a step with others'."""
+
+import enum
+from collections.abc import Callable
+from typing import Protocol
+
+from kpg.engine import Engine
+from kpg.sessions.parking import Points, Segment
+from kpg.transaction import State, Transactions
+
+
+class Isolation(enum.Enum):
+    """What a transaction sees of others that commit while it runs; the value is SQL's name."""
+
+    READ_COMMITTED = "read committed"
+    REPEATABLE_READ = "repeatable read"
+    SERIALIZABLE = "serializable"
+
+
+class Gathering(Protocol):
+    """Where commits may wait for each other."""
+
+    @property
+    def gathering(self) -> bool:
+        """Whether a commit ends an epoch only, and the step comes later."""
+
+    def undo_statement(self) -> None:
+        """Throw away what the present statement has changed, and nothing of others."""
+
+
+class SessionTransactions(Transactions):
+    """Transactions of one of many sessions."""
+
+    def __init__(self, engine: Engine, committed: Callable[[], None], group: Gathering) -> None:
+        super().__init__(engine, committed)
+        self._group = group
+        self.parked: list[Segment] | None = None
+
+    @property
+    def points(self) -> Points:
+        """The savepoints, oldest first."""
+        return self._points
+
+    @points.setter
+    def points(self, points: Points) -> None:
+        self._points = points
+
+    @property
+    def idle(self) -> bool:
+        """Whether no transaction is open; while commits are gathered, definitions must not be made."""
+        return super().idle and not self._group.gathering
+
+    def close(self) -> None:
+        """End the epoch: with a step, or, while commits are gathered, without."""
+        if self._group.gathering:
+            self._engine.close_epoch()
+            return
+        super().close()
+
+    def fail(self) -> None:
+        """Roll back after an error; what others have gathered stays."""
+        if self._group.gathering:
+            self._group.undo_statement()
+            self._points.clear()
+            if self.state is State.OPEN:
+                self.state = State.FAILED
+            return
+        super().fail()
+
+    def abandon(self) -> None:
+        """End the transaction, whose changes are in no table now."""
+        self.parked = None
+        self._points.clear()
+        self.state = State.NONE

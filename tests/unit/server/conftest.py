@@ -1,0 +1,52 @@
+"""A server in a thread of the tests' process."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import kpg
+from kpg.server.listen import Server
+from kpg.server.passwords import verifier_of
+
+
+class Running:
+    """A database that is being served: ``port`` of this machine, ``dsn`` for libpq."""
+
+    def __init__(self, db: kpg.Database, server: Server, port: int) -> None:
+        self.db = db
+        self.server = server
+        self.port = port
+        self.dsn = f"host=127.0.0.1 port={port} user=kpg dbname=kpg connect_timeout=20"
+
+
+@contextmanager
+def serving(password: str | None = None, tls: Any = None) -> Iterator[Running]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    users = None if password is None else {"kpg": verifier_of(password)}
+
+    def call(work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(60)
+
+    with kpg.connect() as db:
+        server = Server(db.hub, users, tls)
+        listening = call(server.start("127.0.0.1", 0))
+        try:
+            yield Running(db, server, listening.sockets[0].getsockname()[1])
+        finally:
+            loop.call_soon_threadsafe(listening.close)
+            call(server.stop())
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    with serving() as one:
+        yield one

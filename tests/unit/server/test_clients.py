@@ -1,0 +1,203 @@
+"""Real clients: what their users do every day."""
+
+import asyncio
+import datetime
+import decimal
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.unit.server.conftest import Running, serving
+
+ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    with serving() as one:
+        yield one
+
+
+@pytest.fixture
+def connection(running: Running) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(running.dsn, autocommit=True) as one:
+        yield one
+        one.execute("drop table if exists t cascade")
+
+
+def psql(running: Running, *arguments: str) -> str:
+    finished = subprocess.run(
+        ["psql", "-X", "-A", "-t", running.dsn, *arguments], capture_output=True, text=True, check=False
+    )
+    return finished.stdout + finished.stderr
+
+
+def test_psql_runs_a_script(running: Running) -> None:
+    script = "create table ps (a int primary key, b text); insert into ps values (1, 'x'), (2, null);"
+    assert psql(running, "-c", script, "-c", "select * from ps") == "CREATE TABLE\nINSERT 0 2\n1|x\n2|\n"
+    assert "line 1" not in psql(running, "-c", "select nope from ps")
+    assert psql(running, "-c", "select nope from ps").splitlines()[:3] == [
+        'ERROR:  column "nope" does not exist',
+        "LINE 1: select nope from ps",
+        "               ^",
+    ]
+    assert psql(running, "-c", "drop table ps") == "DROP TABLE\n"
+
+
+def test_psycopg_sends_and_gets_values_of_all_types(connection: psycopg.Connection) -> None:
+    connection.execute(
+        "create table t (id int primary key, n numeric, at timestamptz, u uuid, j jsonb, a int[], b bytea, "
+        "d date, f float8, s text)"
+    )
+    row = (
+        1,
+        decimal.Decimal("1.25"),
+        datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC),
+        uuid.UUID("00112233-4455-6677-8899-aabbccddeeff"),
+        {"a": [1, 2]},
+        [1, None],
+        b"\x00\xff",
+        datetime.date(2021, 2, 3),
+        1.5,
+        "O'Neill \\ $1 \N{SNOWMAN}",
+    )
+    places = ", ".join(["%s"] * len(row))
+    given = [Jsonb(value) if isinstance(value, dict) else value for value in row]
+    connection.execute(f"insert into t values ({places})".encode(), given)
+    for binary in (False, True):
+        with connection.cursor(binary=binary) as cursor:
+            assert cursor.execute("select * from t where id = %s", (1,)).fetchone() == row
+
+
+def test_a_statement_is_prepared_by_its_client(connection: psycopg.Connection) -> None:
+    connection.execute("create table t (id int, x int)")
+    connection.execute("insert into t select i, i * i from generate_series(0, 9) g(i)")
+    found = [
+        connection.execute("select x from t where id = %s", (number,), prepare=True).fetchone()
+        for number in range(10)
+    ]
+    assert found == [(number * number,) for number in range(10)]
+
+
+def test_many_rows_and_pipelines(connection: psycopg.Connection) -> None:
+    connection.execute("create table t (id int primary key, x float8)")
+    with connection.cursor() as cursor:
+        cursor.executemany("insert into t values (%s, %s)", [(i, i / 4) for i in range(100)])
+        assert cursor.rowcount == 100
+    with connection.pipeline():
+        for number in range(100, 110):
+            connection.execute("insert into t values (%s, 0)", (number,))
+    assert connection.execute("select count(*), sum(x) from t").fetchone() == (110, 1237.5)
+    connection.execute("insert into t select i, 0 from generate_series(1000, 10999) g(i)")
+    assert len(connection.execute("select * from t").fetchall()) == 10110
+
+
+def test_returning(connection: psycopg.Connection) -> None:
+    connection.execute("create table t (id int primary key, x int)")
+    insert = "insert into t values (%s, %s) returning id, x + 1 as y"
+    assert connection.execute(insert, (1, 5)).fetchone() == (1, 6)
+    update = connection.execute("update t set x = x * 2 where id = %s returning x", (1,))
+    assert update.fetchone() == (10,)
+    assert connection.execute("delete from t returning *").fetchall() == [(1, 10)]
+
+
+def test_errors_have_their_state_and_place(connection: psycopg.Connection) -> None:
+    connection.execute("create table t (id int primary key, x int check (x > 0))")
+    connection.execute("insert into t values (1, 1)")
+    states = {
+        "selec 1": "42601",
+        "select * from nope": "42P01",
+        "select nope from t": "42703",
+        "select nofn(1)": "42883",
+        "select 1 / 0": "22012",
+        "select 2147483647 + 1": "22003",
+        "insert into t values (1, 2)": "23505",
+        "insert into t values (null, 2)": "23502",
+        "insert into t values (2, 0)": "23514",
+        "create table t (a int)": "42P07",
+        "savepoint x": "25P01",
+    }
+    for text, state in states.items():
+        with pytest.raises(psycopg.Error) as caught:
+            connection.execute(text.encode())
+        assert (text, caught.value.sqlstate) == (text, state)
+    with pytest.raises(psycopg.Error) as caught:
+        connection.execute("select 1, nope from t")
+    assert caught.value.diag.statement_position == "11"
+
+
+def test_transactions(running: Running, connection: psycopg.Connection) -> None:
+    connection.execute("create table t (id int primary key, x int)")
+    with psycopg.connect(running.dsn) as one:
+        one.execute("insert into t values (1, 1)")
+        assert one.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+        assert connection.execute("select count(*) from t").fetchone() == (0,)
+        one.commit()
+        assert connection.execute("select count(*) from t").fetchone() == (1,)
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            one.execute("insert into t values (1, 1)")
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+            one.execute("select 1")
+        one.rollback()
+        with one.transaction():
+            one.execute("update t set x = 2")
+            with pytest.raises(psycopg.errors.DivisionByZero), one.transaction():
+                one.execute("update t set x = 3")
+                one.execute("select 1 / 0")
+        assert connection.execute("select x from t").fetchone() == (2,)
+
+
+def test_a_conflict_is_a_serialization_failure(running: Running, connection: psycopg.Connection) -> None:
+    connection.execute("create table t (id int primary key, x int)")
+    connection.execute("insert into t values (1, 1)")
+    with psycopg.connect(running.dsn) as one:
+        one.execute("update t set x = x + 1")
+        connection.execute("update t set x = x + 10")
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            one.commit()
+        assert one.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+    assert connection.execute("select x from t").fetchone() == (11,)
+
+
+def test_a_running_statement_is_cancelled(connection: psycopg.Connection) -> None:
+    timer = threading.Timer(0.3, connection.cancel_safe)
+    timer.start()
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        connection.execute(ENDLESS.encode())
+    timer.join()
+    assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_a_client_that_goes_takes_its_transaction_with_it(
+    running: Running, connection: psycopg.Connection
+) -> None:
+    connection.execute("create table t (id int primary key)")
+    one = psycopg.connect(running.dsn)
+    one.execute("insert into t values (1)")
+    one.pgconn.finish()
+    deadline = time.monotonic() + 10
+    while len(running.server.clients) > 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    connection.execute("insert into t values (1)")
+    assert connection.execute("select count(*) from t").fetchone() == (1,)
+
+
+def test_asyncpg_reads(running: Running) -> None:
+    import asyncpg
+
+    async def read() -> list[tuple[object, ...]]:
+        one = await asyncpg.connect(host="127.0.0.1", port=running.port, user="kpg", database="kpg")
+        try:
+            rows = await one.fetch("select 1 as a, 'x' as b, 2.5 as n, date '2020-01-02' as d")
+            return [tuple(row.values()) for row in rows]
+        finally:
+            await one.close()
+
+    expected = (1, "x", decimal.Decimal("2.5"), datetime.date(2020, 1, 2))
+    assert asyncio.run(read()) == [expected]

@@ -1,0 +1,86 @@
+"""What is sent, byte by byte, is what a real Postgres sends, as text and in binary; and so are parameters."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import pq
+
+from tests.oracle.postgres import serving
+from tests.unit.server.conftest import Running
+
+VALUES = [
+    "1::smallint, -2::int, 3000000000::bigint, null::int",
+    "true, false, null::boolean",
+    "1.5::real, -2.25::float8, 'Infinity'::float8, 'NaN'::float8, 1e300::float8",
+    "12.34::numeric(10,2), -0.05::numeric(10,2), 123456789.01::numeric(18,2)",
+    "10000::numeric(9,0), 1000000.0001::numeric(18,4), 0.0001::numeric(18,4), -9999.9999::numeric(18,4)",
+    "'NaN'::numeric, 123456789012345678901234567890::numeric, 0.000000000000000000001::numeric",
+    "'abc'::text, ''::text, 'żółw'::varchar(10), 'ab'::char(5), null::text",
+    "date '2000-01-01', date '1999-12-31', date '2024-02-29', date '0001-01-01'",
+    "timestamp '2000-01-01 00:00:00', timestamp '1969-12-31 23:59:59.999999'",
+    "timestamptz '2020-05-06 07:08:09.123456+02', time '23:59:59.5', time '00:00:00'",
+    "interval '1 year 2 months 3 days 04:05:06.789', interval '-1 month', interval '0'",
+    "'00112233-4455-6677-8899-aabbccddeeff'::uuid, '\\x00ff10'::bytea, ''::bytea",
+    '\'{"a": [1, 2.50, null]}\'::json, \'{"b": 1, "a": [true]}\'::jsonb',
+    "array[1, null, 3], array['a', 'b c', null, '{}', ''], array[[1, 2], [3, 4]], '{}'::int[]",
+    "array[1.5, 2.5]::numeric(5,1)[], array[true, false], array[date '2000-01-02'], array[1.5::float8]",
+]
+SENT = [*VALUES, "0::numeric(10,2), 5::numeric(18,4), array[1.5, 2]::numeric(5,1)[], (1, 'a b'::text, true)"]
+
+
+@pytest.fixture(scope="module")
+def connections(
+    running: Running, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[pq.PGconn, pq.PGconn]]:
+    with (
+        serving(tmp_path_factory.mktemp("postgres")) as address,
+        psycopg.connect(running.dsn) as ours,
+        psycopg.connect(address) as theirs,
+    ):
+        theirs.execute("set timezone to 'UTC'")
+        yield ours.pgconn, theirs.pgconn
+
+
+def sent(connection: pq.PGconn, query: str, form: int) -> list[bytes | None]:
+    result = connection.exec_params(query.encode(), None, result_format=form)
+    assert result.status == pq.ExecStatus.TUPLES_OK, result.error_message
+    return [result.get_value(0, place) for place in range(result.nfields)]
+
+
+@pytest.mark.parametrize("form", [0, 1], ids=["text", "binary"])
+@pytest.mark.parametrize("values", SENT)
+def test_values_are_sent_as_postgres_sends_them(
+    connections: tuple[pq.PGconn, pq.PGconn], values: str, form: int
+) -> None:
+    ours, theirs = (sent(one, f"select {values}", form) for one in connections)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_types_have_postgres_numbers(connections: tuple[pq.PGconn, pq.PGconn], values: str) -> None:
+    found = []
+    for one in connections:
+        result = one.exec_params(f"select {values}".encode(), None)
+        found.append([(result.ftype(place), result.fsize(place)) for place in range(result.nfields)])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_parameters_are_read_as_they_were_sent(connections: tuple[pq.PGconn, pq.PGconn], values: str) -> None:
+    ours, theirs = connections
+    whole = theirs.exec_params(f"select {values}".encode(), None, result_format=1)
+    numbers = [whole.ftype(place) for place in range(whole.nfields)]
+    fields = [whole.get_value(0, place) for place in range(whole.nfields)]
+    places = ", ".join(f"${place + 1}" for place in range(len(fields)))
+    result = ours.exec_params(
+        f"select {places}".encode(),
+        fields,
+        param_types=numbers,
+        param_formats=[1] * len(fields),
+        result_format=0,
+    )
+    assert result.status == pq.ExecStatus.TUPLES_OK, result.error_message
+    texts = [result.get_value(0, place) for place in range(result.nfields)]
+    plain = theirs.exec_params(f"select {values}".encode(), None)
+    assert texts == [plain.get_value(0, place) for place in range(plain.nfields)]

@@ -1,0 +1,228 @@
+"""Sessions of one database: what each sees of the others, and what happens when they meet."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import kpg
+from kpg.sessions.cancel import CanceledError
+from kpg.sessions.parking import SerializationError
+from kpg.sessions.session import Session
+
+TABLES = """
+    create table t (id int primary key, x int);
+    create materialized view v as select sum(x) as s, count(*) as n from t;
+    insert into t values (1, 1), (2, 2);
+"""
+
+
+@pytest.fixture
+def db() -> Iterator[kpg.Database]:
+    with kpg.connect() as opened:
+        opened.sql(TABLES)
+        _ = opened.hub
+        yield opened
+
+
+def rows(session: Session, query: str) -> list[tuple[object, ...]]:
+    result = session.sql(query)
+    assert result is not None
+    return sorted(result.fetchall(), key=repr)
+
+
+def test_what_is_not_committed_only_its_session_sees(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin")
+    one.sql("update t set x = 10 where id = 1; insert into t values (3, 3); delete from t where id = 2")
+    assert rows(one, "select * from t") == [(1, 10), (3, 3)]
+    assert rows(one, "select * from v") == [(13, 2)]
+    assert rows(other, "select * from t") == [(1, 1), (2, 2)]
+    assert rows(other, "select * from v") == [(3, 2)]
+    one.sql("commit")
+    assert rows(other, "select * from t") == [(1, 10), (3, 3)]
+    assert rows(other, "select * from v") == [(13, 2)]
+
+
+def test_others_commit_in_the_middle_of_a_transaction(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin; insert into t values (3, 3)")
+    other.sql("insert into t values (4, 40)")
+    assert rows(one, "select id from t") == [(1,), (2,), (3,), (4,)]
+    other.sql("delete from t where id = 4")
+    one.sql("update t set x = 33 where id = 3; commit")
+    assert rows(other, "select * from t") == [(1, 1), (2, 2), (3, 33)]
+    assert rows(other, "select * from v") == [(36, 3)]
+    db.verify("v")
+
+
+def test_savepoints_live_through_statements_of_others(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin; insert into t values (3, 3); savepoint a; update t set x = 30 where id = 3")
+    other.sql("insert into t values (9, 9)")
+    one.sql("savepoint b; delete from t where id = 3; delete from t where id = 9")
+    assert rows(other, "select id from t") == [(1,), (2,), (9,)]
+    assert rows(one, "select * from t") == [(1, 1), (2, 2)]
+    other.sql("select 1")
+    one.sql("rollback to b")
+    assert rows(one, "select * from t where id > 2") == [(3, 30), (9, 9)]
+    other.sql("select 1")
+    one.sql("rollback to a; commit")
+    assert rows(other, "select * from t") == [(1, 1), (2, 2), (3, 3), (9, 9)]
+    db.verify("v")
+
+
+@pytest.mark.parametrize("change", ["update t set x = x + 100 where id = 1", "delete from t where id = 1"])
+def test_who_changes_a_row_second_has_to_begin_anew(db: kpg.Database, change: str) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin; update t set x = x + 1 where id = 1")
+    other.sql(change)
+    with pytest.raises(SerializationError, match="concurrent update"):
+        one.sql("commit")
+    expected = [(1, 101), (2, 2)] if change.startswith("update") else [(2, 2)]
+    assert rows(one, "select * from t") == expected
+    db.verify("v")
+
+
+def test_two_insert_the_same_key(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin; insert into t values (3, 3)")
+    other.sql("insert into t values (3, 300)")
+    with pytest.raises(kpg.IntegrityError, match="duplicate key"):
+        one.sql("commit")
+    one.sql("rollback")
+    assert rows(one, "select * from t where id = 3") == [(3, 300)]
+
+
+def test_a_foreign_key_is_checked_again(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("create table c (id int primary key, t int references t)")
+    one.sql("begin; insert into c values (1, 2)")
+    other.sql("delete from t where id = 2")
+    with pytest.raises(kpg.IntegrityError, match="no row of table t"):
+        one.sql("commit")
+    one.sql("rollback")
+    assert rows(other, "select * from c") == []
+    one.sql("insert into c values (1, 1)")
+    one.sql("begin; update t set x = 5 where id = 1")
+    other.sql("insert into c values (2, 1)")
+    one.sql("commit")
+    assert rows(other, "select id, t from c") == [(1, 1), (2, 1)]
+    one.sql("begin; delete from c; delete from t where id = 1")
+    other.sql("insert into c values (3, 1)")
+    with pytest.raises(kpg.IntegrityError, match="still referred to"):
+        one.sql("commit")
+
+
+def test_settings_and_prepared_statements_are_a_sessions_own(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("create schema s; create table s.u (a int); insert into s.u values (7)")
+    one.sql("set search_path = s; set application_name = 'mine'; prepare p as select a from u")
+    assert rows(one, "select a from u") == [(7,)]
+    assert rows(one, "execute p") == [(7,)]
+    with pytest.raises(kpg.ProgrammingError, match='relation "u" does not exist'):
+        other.sql("select a from u")
+    with pytest.raises(kpg.ProgrammingError, match='prepared statement "p" does not exist'):
+        other.sql("execute p")
+    assert rows(other, "show application_name") == [("",)]
+    assert rows(one, "show application_name") == [("mine",)]
+
+
+def test_the_database_itself_sees_what_is_committed(db: kpg.Database) -> None:
+    one = db.session()
+    one.sql("begin; insert into t values (3, 3)")
+    assert db.query("select count(*) from t").fetchall() == [(2,)]
+    assert db.view("v").fetchall() == [(3, 2)]
+    db.insert("t", [(4, 4)])
+    one.sql("commit")
+    assert db.view("v").fetchall() == [(10, 4)]
+
+
+def test_closing_a_session_rolls_it_back(db: kpg.Database) -> None:
+    with db.session() as one:
+        one.sql("begin; insert into t values (3, 3)")
+    assert rows(db.session(), "select id from t") == [(1,), (2,)]
+    with pytest.raises(kpg.InterfaceError, match="the session is closed"):
+        one.sql("select 1")
+
+
+def test_definitions_in_a_transaction_keep_others_out(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin; create table u (a int); insert into u values (1)")
+    seen: list[object] = []
+    waiting = threading.Thread(target=lambda: seen.extend(rows(other, "select * from u")))
+    waiting.start()
+    waiting.join(0.1)
+    assert waiting.is_alive()
+    one.sql("commit")
+    waiting.join()
+    assert seen == [(1,)]
+
+
+def test_many_threads_insert(db: kpg.Database) -> None:
+    def insert(first: int) -> None:
+        with db.session() as one:
+            for place in range(20):
+                one.sql(f"insert into t values ({first + place}, 1)")
+
+    threads = [threading.Thread(target=insert, args=(1000 * place,)) for place in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert db.view("v").fetchall() == [(163, 162)]
+    db.verify("v")
+
+
+def test_of_commits_that_share_a_step_only_the_wrong_ones_fail(db: kpg.Database) -> None:
+    db.sql("create materialized view w as select id, 100 / x as y from t")
+    sessions = [db.session() for _ in range(4)]
+    texts = ("(3, 3)", "(1, 1)", "(4, 0)", "(5, 5)")
+    futures = [
+        session.submit(session.parsed(f"insert into t values {text}")[0])
+        for session, text in zip(sessions, texts, strict=True)
+    ]
+    db.hub.serve()
+    errors = [type(future.exception()) for future in futures]
+    assert errors == [type(None), kpg.IntegrityError, kpg.DataError, type(None)]
+    assert sorted(db.view("w").fetchall()) == [(1, 100), (2, 50), (3, 33), (5, 20)]
+    db.verify("v")
+
+
+def test_gathered_commits_keep_their_epochs(db: kpg.Database) -> None:
+    view = db.view("v")
+    list(view.changes())
+    before = db.epoch
+    sessions = [db.session() for _ in range(3)]
+    futures = [
+        session.submit(session.parsed(f"insert into t values ({place}, 1)")[0])
+        for place, session in enumerate(sessions, 10)
+    ]
+    db.hub.serve()
+    assert [future.result() is not None for future in futures] == [True] * 3
+    assert db.epoch == before + 3
+    assert [(row, time - before) for row, time, diff in view.changes() if diff > 0] == [
+        ((4, 3), 1),
+        ((5, 4), 2),
+        ((6, 5), 3),
+    ]
+
+
+def test_a_statement_is_cancelled_from_another_thread(db: kpg.Database) -> None:
+    one = db.session()
+    endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
+    timer = threading.Timer(0.3, one.cancel)
+    timer.start()
+    with pytest.raises(CanceledError, match="user request"):
+        one.sql(endless)
+    assert rows(one, "select count(*) from t") == [(2,)]
+
+
+def test_a_statement_has_a_time_limit(db: kpg.Database) -> None:
+    one = db.session()
+    one.sql("set statement_timeout = '200ms'")
+    endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
+    with pytest.raises(CanceledError, match="statement timeout"):
+        one.sql(endless)
+    one.sql("set statement_timeout = 0")
+    assert rows(one, "select count(*) from t") == [(2,)]
