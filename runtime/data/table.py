@@ -326,15 +326,26 @@ class Table:
 
     def changed_since(self, savepoint: Savepoint) -> tuple[Words, Words]:
         """Rowids that were deleted since a savepoint from after the last commit, and that came; ascending."""
-        undone = self._deletions[savepoint.deletions :]
-        deleted = np.sort(np.concatenate(undone)) if undone else np.empty(0, np.int64)
+        deleted = np.sort(np.concatenate((NO_KEY[0], *self._deletions[savepoint.deletions :])))
         return deleted[deleted < savepoint.count], self.groups.live(savepoint.count, self.count)
 
     def live_at(self, savepoint: Savepoint) -> Words:
         """Rowids of the rows that were live at a savepoint from after the last commit, ascending."""
-        deleted, _ = self.changed_since(savepoint)
-        live = self._live_below(savepoint.count)
-        return np.sort(np.concatenate((live, deleted))) if deleted.size else live
+        return self._with_deleted(savepoint.count, self._deletions[savepoint.deletions :])
+
+    def live_then(self, epoch: int) -> Words:
+        """Rowids of the rows that were live after an epoch, ascending; its past must be kept."""
+        assert self.past is not None
+        count, gone = self.past.at(epoch)
+        return self._with_deleted(count, [*self._deletions, *gone])
+
+    def _with_deleted(self, count: int, undone: Sequence[Words]) -> Words:
+        """Rowids below ``count`` that are live or among the deleted ones, ascending."""
+        live = self._live_below(count)
+        if not undone:
+            return live
+        gone = [rowids[rowids < count] for rowids in undone]
+        return np.sort(np.concatenate((live, *gone)))
 
     def commit(self) -> None:
         """Forget how to undo; earlier savepoints become invalid. What is pending stays pending.
