@@ -18,7 +18,7 @@ from kpg.runtime.kernels import links as tables
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.mfp.segment import Machine
 from kpg.runtime.operators.arrange import Arrange
-from kpg.runtime.operators.corners import ONCE
+from kpg.runtime.operators.corners import ONCE, Corners
 from kpg.runtime.operators.join import Join, JoinPath, Stage
 from kpg.runtime.operators.linear import Concat, Linear, Negate
 from kpg.runtime.operators.rangejoin import RangeJoin
@@ -230,18 +230,24 @@ def link_arrange(links: Links, operator: Arrange) -> None:
 
 def link_top_k(links: Links, operator: TopK) -> None:
     """One link that reads the groups of what the arrangement streams on, before the step and now."""
+    link_top_at(links, operator, ONCE)
+
+
+def link_top_at(links: Links, operator: TopK, corners: Corners) -> Words:
+    """One link that reads the groups at these corners of its time; what it knows."""
     traced, template = links.trace(operator.arrangement.spine), links.template()
     known = np.zeros(tables.TOP_FIELDS, np.int64)
     known[tables.TOP_HEADS] = address_of(collect.heads)
     known[tables.READ_PLACE] = links.address(traced.place)
-    known[tables.TOP_GROUP] = operator.group
+    known[tables.TOP_GROUP], known[tables.TOP_DEPTH] = operator.group, traced.spine.depth
     traced.read.append((known, template, slot.DIFFERENCES_LAYERS))
     known[tables.TOP_WIDTH], known[tables.TOP_SKIP] = operator.width, operator.offset
     known[tables.TOP_LIMIT] = UNLIMITED if operator.limit is None else operator.limit
-    fill(template, slot.DIFFERENCES_OFFSETS, links.keep(ONCE.offsets))
-    fill(template, slot.DIFFERENCES_SIGNS, links.keep(ONCE.signs))
+    fill(template, slot.DIFFERENCES_OFFSETS, links.keep(corners.offsets))
+    fill(template, slot.DIFFERENCES_SIGNS, links.keep(corners.signs))
     source, target, extra = links.inputs[operator][0], links.stream(operator), links.address(known)
     links.link(tables.READING_TOP, source, target, kernel=collect.differences, slots=template, extra=extra)
+    return known
 
 
 def link_join(links: Links, operator: Join) -> None:

@@ -5,21 +5,23 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.chain.links import Links, address_of
+from kpg.runtime.chain.links import Links, address_of, can, link_top_at
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.kernels import arguments as slot
-from kpg.runtime.kernels import history, sort, thresholds
+from kpg.runtime.kernels import collect, history, sort, thresholds
 from kpg.runtime.kernels import links as tables
 from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.corners import Corners
 from kpg.runtime.operators.history import LoopDistinct
 from kpg.runtime.operators.join import Join
 from kpg.runtime.operators.linear import Concat, Linear, Negate
 from kpg.runtime.operators.loop import ArrangedLeave, Leave, Variable
+from kpg.runtime.operators.topk import TopK
 from kpg.runtime.trace.updates import Updates
 
 Words = NDArray[np.int64]
 
-LINKED: Final = (Linear, Concat, Negate, Arrange, Join, LoopDistinct, Variable)
+LINKED: Final = (Linear, Concat, Negate, Arrange, Join, LoopDistinct, TopK, Variable)
 """Operators that have links in a loop, those of the outermost scope among them."""
 
 LEFT: Final = 1 << 12
@@ -56,13 +58,16 @@ class Left:
 
 
 class LoopLinks(Links):
-    """The links of a loop's body."""
+    """The links of a loop's body; ``corners`` are those at which groups are read in every round to come."""
 
-    def __init__(self) -> None:
+    def __init__(self, corners: Corners) -> None:
         Links.__init__(self)
+        self._corners = corners
         self.left: list[Left] = []
         self.bounds: dict[LoopDistinct, Words] = {}
         """Templates in which the bound of a table's rows is."""
+        self.tops: dict[int, Words] = {}
+        """What links know, by number, that read groups."""
 
     def add(self, operator: Operator) -> None:
         """Make the operator's links, and one for each of its ways out of the loop."""
@@ -71,6 +76,8 @@ class LoopLinks(Links):
             self._link_variable(operator)
         elif isinstance(operator, LoopDistinct):
             self._link_distinct(operator)
+        elif isinstance(operator, TopK):
+            self._link_top(operator)
         else:
             Links.add(self, operator)
         if len(self.rows) == first:
@@ -108,6 +115,14 @@ class LoopLinks(Links):
         template[slot.EVALUATING_DISTINCT] = int(operator.distinct)
         add = history.accumulate
         self.link(tables.EVALUATING, source, target, kernel=add, slots=template, extra=state)
+
+    def _link_top(self, operator: TopK) -> None:
+        """One link that reads groups, and finds out at which later rounds they are to be read again."""
+        if can(operator):
+            self.inputs[operator] = (self.stream(operator.inputs[0]),)
+            known = link_top_at(self, operator, self._corners)
+            self.tops[len(self.rows) - 1] = known
+            known[tables.TOP_LATER] = address_of(collect.later_rounds)
 
     def _link_leave(self, operator: Operator, way: Leave | ArrangedLeave, port: int) -> None:
         """One link that keeps what leaves until it is taken out."""

@@ -41,6 +41,8 @@ class Traced:
     """What links that read in order know, the templates of their slots, and where the layers are in them."""
     layers: Words = field(default_factory=lambda: NONE)
     """What these have of the batches and the tail, ``int64[batches + 1, BEGINNING]``."""
+    latest: Words = field(default_factory=lambda: NONE)
+    """In a loop the latest rounds of the batches."""
     version: int = -1
     """Of the spine as links know it; -1 if they are to be brought up to date in any case."""
     sought: Sought | None = None
@@ -57,10 +59,7 @@ class Traced:
         if self.appends >= 0:
             # Whether a step is small enough, and whether there is room, links find out by themselves.
             place = spine.place(1)
-            there = place is Place.HEAD
-            if place is Place.TAIL:
-                # A chain of rounds adds up what they have done, for which there is one place: the head.
-                there = recent.tail is not None and spine.depth == 1
+            there = place is Place.HEAD or (place is Place.TAIL and recent.tail is not None)
             fits = there and not recent.is_mixed
             if recent.tail is not None:
                 fill(self.appending, slot.APPENDING_TAIL, recent.tail.description)
@@ -72,9 +71,14 @@ class Traced:
         if self.read and recent.tail is not None:
             batches = spine.batches_in_order.descriptions
             self.layers = np.concatenate((batches, np.zeros((1, layout.BEGINNING), np.int64)))
+            if spine.depth > 1:
+                self.latest = np.array([batch.latest[1:] for batch in spine.batches_in_order], np.int64)
+                self.latest = self.latest.reshape(-1, spine.depth - 1).max(axis=0, initial=0)
             for known, template, at in self.read:
                 known[tables.READ_TAIL] = 0 if recent.is_mixed else recent.tail.address
                 known[tables.READ_LAST] = self.layers[-1:].ctypes.data
+                if spine.depth > 1:
+                    known[tables.TOP_LATEST] = self.latest.ctypes.data
                 fill(template, at, self.layers)
         self.version = spine.version
 

@@ -21,8 +21,10 @@ from kpg.runtime.kernels import chain as kernels
 from kpg.runtime.kernels import historytable, streams
 from kpg.runtime.kernels import links as tables
 from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.corners import Corners
 from kpg.runtime.operators.history import LoopDistinct
 from kpg.runtime.operators.loop import ArrangedLeave, Leave, Loop, Variable
+from kpg.runtime.operators.topk import TopK
 from kpg.runtime.trace.updates import Updates
 
 Words = NDArray[np.int64]
@@ -37,7 +39,7 @@ class Rounds(Chain):
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._scope = loop.within
-        self._ways = LoopLinks()
+        self._ways = LoopLinks(Corners.from_here(self._scope.step))
         Chain.__init__(self, (operator for operator in loop.body if isinstance(operator, LINKED)))
         links, variables = self._links, [one for one in loop.body if isinstance(one, Variable)]
         self._variables: dict[Operator, int] = {one: links.inputs[one][0] for one in variables}
@@ -193,6 +195,8 @@ class Rounds(Chain):
                 here = self._state[tables.CHAIN_NEXT] >= self._links.ends[operator]
                 *outer, round = step.rounds
                 operator.followed(added, step.rounds if here else (*outer, round - 1))
+            elif isinstance(operator, TopK):
+                operator.walked(added)
         self._changed[:] = 0
         self._tell(step)
 
@@ -227,12 +231,17 @@ class Rounds(Chain):
 
     def _owe(self, link: int) -> None:
         """Have a link's operator run again in later rounds."""
-        operator = self._links.operators[link]
+        operator, state = self._links.operators[link], self._state
+        owed = np.empty((self._time.shape[0], int(state[tables.CHAIN_WANTED])), np.int64)
+        streams.take(int(state[tables.CHAIN_LACKED]), owed.reshape(-1))
+        if isinstance(operator, TopK):
+            known = self._ways.tops[link]
+            prefix = np.empty((operator.group, known[tables.TOP_TASKS]), np.int64)
+            streams.take(known.item(tables.TOP_PREFIX), prefix.reshape(-1))
+            operator.owe(prefix, owed[:, : known[tables.TOP_OWED]])
+            return
         assert isinstance(operator, LoopDistinct)
-        table = operator.table
-        owed = np.empty((self._time.shape[0], int(self._state[tables.CHAIN_WANTED])), np.int64)
-        streams.take(int(self._state[tables.CHAIN_LACKED]), owed.reshape(-1))
-        for rounds in table.owe(owed[:, : table.state.item(historytable.OWED)]):
+        for rounds in operator.table.owe(owed[:, : operator.table.state.item(historytable.OWED)]):
             self._scope.wake(operator, rounds)
 
     def hand_over(self, operator: Operator) -> None:

@@ -46,7 +46,7 @@ CALLED: Final = (
 """The kernels of chains, and those that links call."""
 
 
-CALLED_IN_LOOPS: Final = ("history.accumulate", "thresholds.evaluate")
+CALLED_IN_LOOPS: Final = ("history.accumulate", "thresholds.evaluate", "collect.later_rounds")
 """Those that links of loops call besides."""
 
 

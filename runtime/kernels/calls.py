@@ -35,6 +35,10 @@ from kpg.runtime.kernels.arguments import (
     HEADS_OUT,
     INSERT_SPARE,
     INSERT_TAIL,
+    LATER_OUT,
+    LATER_PREFIX,
+    LATER_READING,
+    LATER_ROUNDS,
     MATCHES_EACH,
     MATCHES_WIDTH,
     MEET_BUFFER,
@@ -67,7 +71,7 @@ from kpg.runtime.kernels.arguments import (
 )
 from kpg.runtime.kernels.collect import LAYERS_DEPTH, LIMIT, ROUNDS, SKIP, THERE, WALKED, WRITTEN
 from kpg.runtime.kernels.groups import ALLOTTED, DOUBTFUL, ENTRIES, LIVE, MARKER, OVERFLOW
-from kpg.runtime.kernels.layout import BEGINNING, STRIDE
+from kpg.runtime.kernels.layout import BEGINNING, LATEST, STRIDE
 from kpg.runtime.kernels.layout import ROWS as HEAD_ROWS
 from kpg.runtime.kernels.links import (
     CHAIN_CLOSED,
@@ -99,6 +103,7 @@ from kpg.runtime.kernels.links import (
     MOST_ROOM,
     MOST_SLOTS,
     NARROW,
+    OWES,
     PLACE_BOUND,
     PLACE_GOES_TO,
     RANGE_THRESHOLDS,
@@ -115,10 +120,16 @@ from kpg.runtime.kernels.links import (
     STREAM_ROWS,
     STREAM_WIDTH,
     TO_TAIL,
+    TOP_DEPTH,
     TOP_GROUP,
     TOP_HEADS,
+    TOP_LATER,
+    TOP_LATEST,
     TOP_LIMIT,
+    TOP_OWED,
+    TOP_PREFIX,
     TOP_SKIP,
+    TOP_TASKS,
     TOP_WIDTH,
 )
 from kpg.runtime.kernels.meet import DIFFS as COUNTS
@@ -339,19 +350,53 @@ def look_at_tail(extra: int) -> bool:
 
 
 @device
+def comes_later(extra: int, state: Words) -> bool:
+    """Whether an arrangement may have updates at later rounds."""
+    tail, latest, depth = load(extra, READ_TAIL), load(extra, TOP_LATEST), load(extra, TOP_DEPTH)
+    for c in range(1, state[CHAIN_DEPTH]):
+        round = load(state[CHAIN_TIME], c)
+        if load(latest, c - 1) > round or (c < depth and load(tail, LATEST + c) > round):
+            return True
+    return False
+
+
+@device
+def owe(link: Words, state: Words, slots: Words, memory: int, room: int) -> int:
+    """``collect.later_rounds`` of the groups that were read: how many are owed, -1 if not all were found.
+
+    ``memory`` is for a reading, and for what is found, with ``room`` for so many.
+    """
+    extra, depth = link[LINK_EXTRA], state[CHAIN_DEPTH]
+    group, tasks = load(extra, TOP_GROUP), load(extra, TOP_TASKS)
+    for i in range(ROUNDS):
+        save(memory, i, 0)
+    save(memory, LAYERS_DEPTH, load(extra, TOP_DEPTH))
+    copy_template(link[LINK_SLOTS], slots)
+    set_table(slots, LATER_PREFIX, load(extra, TOP_PREFIX), group, tasks)
+    set_words(slots, LATER_ROUNDS, state[CHAIN_TIME] + 8, depth - 1)
+    set_words(slots, LATER_READING, memory, ROUNDS)
+    set_table(slots, LATER_OUT, memory + 8 * ROUNDS, depth, room)
+    if invoke(load(extra, TOP_LATER), slots.ctypes.data) != 0 or slots[0] != tasks:
+        return -1
+    state[CHAIN_LACKED], state[CHAIN_WANTED] = memory + 8 * ROUNDS, room
+    return int(load(memory, WRITTEN))
+
+
+@device
 def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) -> int:
     """``collect.differences``: what the change of some groups, of sorted rows, makes of their first rows.
 
-    Fills in CHANGE_ADDED.
+    Fills in CHANGE_ADDED. OWES if, in a loop, groups are to be read again at later rounds.
     """
     stream = streams[link[LINK_INPUT]]
-    rows, extra = stream[STREAM_ROWS], link[LINK_EXTRA]
+    rows, extra, depth = stream[STREAM_ROWS], link[LINK_EXTRA], state[CHAIN_DEPTH]
     if stream[STREAM_ORDERED] == 0 or not look_at_tail(extra):
         return FAILED
-    group = load(extra, TOP_GROUP)
-    width = load(extra, TOP_WIDTH)
+    group, width = load(extra, TOP_GROUP), load(extra, TOP_WIDTH)
     room = 4 * rows + LEAST_ROOM
-    memory = reserve(state, (width + 2) * room + (group + 2) * rows + ROUNDS)
+    later = (rows + 1 if depth == 2 else room) if load(extra, TOP_LATER) != 0 else 0
+    words = (width + 2) * room + (group + 2) * rows + 2 * ROUNDS + depth + later * depth
+    memory = reserve(state, words)
     if memory == 0:
         return NARROW
     prefix = memory + 8 * (width + 2) * room
@@ -373,20 +418,32 @@ def top(link: Words, streams: Table, state: Words, slots: Words, change: Words) 
         save(reading, i, 0)
     save(reading, SKIP, load(extra, TOP_SKIP))
     save(reading, LIMIT, load(extra, TOP_LIMIT))
-    save(reading, LAYERS_DEPTH, 1)
+    save(reading, LAYERS_DEPTH, load(extra, TOP_DEPTH))
+    for c in range(1, depth):
+        save(reading, ROUNDS + c - 1, load(state[CHAIN_TIME], c))
     copy_template(link[LINK_SLOTS], slots)
     set_table(slots, DIFFERENCES_PREFIX, prefix, group, tasks)
     set_words(slots, DIFFERENCES_GROUPS, numbers, tasks)
     set_words(slots, DIFFERENCES_EPOCHS, epochs, tasks)
-    set_words(slots, DIFFERENCES_READING, reading, ROUNDS)
+    set_words(slots, DIFFERENCES_READING, reading, ROUNDS + depth - 1)
     set_table(slots, DIFFERENCES_OUT, memory, width + 2, room)
     if invoke(link[LINK_FUNCTION], slots.ctypes.data) != 0 or slots[0] != tasks:
         return FAILED
-    found = load(reading, WRITTEN)
+    found, owed = load(reading, WRITTEN), 0
+    if later > 0 and comes_later(extra, state):
+        save(extra, TOP_PREFIX, prefix)
+        save(extra, TOP_TASKS, tasks)
+        owed = owe(link, state, slots, reading + 8 * (ROUNDS + depth), later)
+        if owed < 0:
+            return FAILED
+        save(extra, TOP_OWED, owed)
     change[CHANGE_ADDED] = load(reading, WALKED) - load(reading, THERE)
     pack_columns(memory, width + 1, room, found)
-    state[CHAIN_FREE] = memory + 8 * (width + 1) * found
     put(streams, link[LINK_OUTPUT], memory, width, found, memory + 8 * width * found, found)
+    if owed > 0:
+        state[CHAIN_FREE] = memory + 8 * words
+        return OWES
+    state[CHAIN_FREE] = memory + 8 * (width + 1) * found
     return DONE
 
 

@@ -34,6 +34,7 @@ from kpg.runtime.kernels.links import (
     EVALUATING,
     FAILED,
     GATHERING,
+    INSERTED,
     LACKS,
     LEAVES,
     LEAVING,
@@ -145,7 +146,10 @@ def note(at: int, change: Words, state: Words, changed: Table) -> None:
         state[CHAIN_CHANGED] += 1
         return
     changed[at, CHANGE_LINK] += 1
-    changed[at, CHANGE_VERDICT] = max(changed[at, CHANGE_VERDICT], change[CHANGE_VERDICT])
+    if change[CHANGE_VERDICT] == INSERTED:
+        changed[at, CHANGE_VERDICT] = INSERTED  # one call has all that it appends go to one place
+    else:
+        changed[at, CHANGE_VERDICT] = max(changed[at, CHANGE_VERDICT], change[CHANGE_VERDICT])
     changed[at, CHANGE_APPENDED] += change[CHANGE_APPENDED]
     changed[at, CHANGE_ADDED] += change[CHANGE_ADDED]
 

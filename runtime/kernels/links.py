@@ -69,7 +69,14 @@ TOP_GROUP = 4  # how many columns tell groups apart
 TOP_WIDTH = 5  # columns of a row
 TOP_SKIP = 6  # the window of rows that are read of a group
 TOP_LIMIT = 7
-TOP_FIELDS = 8
+TOP_DEPTH = 8  # of the arrangement's times
+# in loops
+TOP_LATER = 9  # address of collect.later_rounds; 0 elsewhere
+TOP_LATEST = 10  # address of the latest rounds in the batches, int64[CHAIN_DEPTH - 1]
+TOP_PREFIX = 11  # of what is owed: the address of the groups, int64[TOP_GROUP, TOP_TASKS]
+TOP_TASKS = 12
+TOP_OWED = 13  # how many groups, and rounds of each; see CHAIN_LACKED
+TOP_FIELDS = 14
 # and a RANGING
 RANGE_THRESHOLDS = 3  # the stream of their changes; LINK_INPUT is that of the rows'
 RANGE_FIELDS = 4
@@ -93,7 +100,7 @@ CHAIN_CHANGED = 7  # how many links that have state ran, and are listed
 CHAIN_TOLD = 8  # how many links have output for operators outside of the chain, and are listed
 CHAIN_WANTED = 9  # words that the next link needs
 CHAIN_CLOCK = 10  # address of a function that writes nanoseconds to its first slot; 0 if nobody counts
-CHAIN_LACKED = 11  # address of int64[2, CHAIN_WANTED]: what memos lack, as vm.run takes it; what is owed
+CHAIN_LACKED = 11  # address of int64[any, CHAIN_WANTED]: what memos lack, as vm.run takes it; what is owed
 CHAIN_DEPTH = 12  # of times
 # Of the chain of a loop, which runs round after round.
 CHAIN_CARRIES = 13  # address of a number, and as many pairs of streams: the second is the first a round later

@@ -50,6 +50,11 @@ class Corners:
         """The corners at which there can be rows: none before round 0, nor before the epoch of hydration."""
         return _corners((not step.hydrating, *map(bool, step.rounds)))
 
+    @staticmethod
+    def from_here(step: Step) -> "Corners":
+        """Those that will do in this and all later rounds of the innermost loop."""
+        return _corners((not step.hydrating, *map(bool, step.rounds[:-1]), True))
+
     def times(self, epochs: Words, rounds: Rounds) -> Words:
         """The corners of each ``(epoch, *rounds)``, adjacent: ``int64[depth, len(epochs) * each]``."""
         times = np.empty((len(rounds) + 1, epochs.shape[0], self.each), np.int64)
@@ -96,10 +101,7 @@ class Owed:
             now = (FIRST, step.stamp[0]) if count == 1 else (np.arange(count), np.full(count, step.time))
             if count > FEW_GROUPS and not _has_later(layers, step.rounds):
                 return *now, []
-            at, group = later_rounds(layers, prefix, step.inner)
-            if group.shape[0] <= FEW_OWED:
-                return *now, self._owe_few(prefix, at.T.tolist(), group.tolist())
-            return *now, self._owe(prefix, np.concatenate((group.reshape(1, -1), at)))
+            return *now, self.owe(prefix, *later_rounds(layers, prefix, step.inner))
         rounds = np.array(step.rounds, np.int64).reshape(-1, 1)
         known = layers[0].time.shape[0] - 1  # an arrangement that enters the loop lacks the last rounds
         times, group = group_times(layers, prefix, step.lower)
@@ -115,6 +117,12 @@ class Owed:
         if len(step.rounds) == 1:
             owed = owed[:, np.flatnonzero(np.diff(owed[0], prepend=-1))]
         return *now, self._owe(prefix, owed)
+
+    def owe(self, prefix: Words, at: Words, group: Words) -> list[Rounds]:
+        """Note groups, columns of ``prefix``, at rounds, columns of ``at``; which rounds these are."""
+        if group.shape[0] <= FEW_OWED:
+            return self._owe_few(prefix, at.T.tolist(), group.tolist())
+        return self._owe(prefix, np.concatenate((group.reshape(1, -1), at)))
 
     def _owe_few(self, prefix: Words, rounds: list[list[int]], groups: list[int]) -> list[Rounds]:
         """Note each group, a column of ``prefix``, at its rounds."""

@@ -248,6 +248,11 @@ class TopK(GroupReader):
         self.dead += vain
         self.arrangement.spine.recent.direct = DIRECT
 
+    def owe(self, prefix: Words, owed: Words) -> None:
+        """Have groups be read again in later rounds: columns (rounds..., group) of ``owed``."""
+        for rounds in self.owed.owe(prefix, owed[:-1], owed[-1]):
+            self.place.scope.wake(self, rounds)
+
     def maintain(self) -> None:
         """Walking over cancelled updates is charged; when it adds up to a scan, compact the trace."""
         if self.dead > FEW_DEAD and self.dead > 2 * self.arrangement.rows + FEW_DEAD:

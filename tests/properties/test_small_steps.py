@@ -13,7 +13,7 @@ import pytest
 
 from kpg.runtime.chain import small
 from kpg.runtime.errors import DataError
-from kpg.runtime.operators import reduce
+from kpg.runtime.operators import loop, reduce
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.plan import Mfp, Plan, RangeJoin
 from kpg.runtime.trace import meeting, recent, spine
@@ -38,15 +38,18 @@ SMALL: Limits = {
         (reduce, "MANY"),
         (small, "FEW"),
         (small, "USUAL"),
+        (loop, "PATIENCE"),
     )
 }
-"""As they are: all that these tests do is small."""
+"""As they are: all that these tests do is small. But rounds are to run in one call from the first on."""
+SMALL[loop, "PATIENCE"] = 0
 BATCHES: Limits = {
     **SMALL,
     (recent, "SMALL_STEP"): -1,
     (meeting, "FEW"): -1,
     (reduce, "MANY"): 0,
     (small, "FEW"): -1,
+    (loop, "PATIENCE"): -1,
 }
 """Nothing is small."""
 CHOICES = (-1, 0, 1, 3, 10, 100)

@@ -22,6 +22,7 @@ PREFIXES = {
     "groups.refresh": "REFRESH",
     "collect.heads": "HEADS",
     "collect.differences": "DIFFERENCES",
+    "collect.later_rounds": "LATER",
     "ranges.follow": "FOLLOW",
     "history.accumulate": "ACCUMULATE",
     "thresholds.evaluate": "EVALUATE",

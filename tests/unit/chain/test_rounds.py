@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import kpg
+from kpg import graph
 from kpg.runtime.chain import looplinks, rounds, small
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.operators import loop
@@ -172,3 +173,38 @@ def test_ctrl_c_and_errors_take_all_rounds_back(monkeypatch: pytest.MonkeyPatch)
     assert rows(database) == [(i,) for i in range(61)]
     database.sql("delete from e where a = 30")
     assert rows(database) == before
+
+
+def test_rounds_of_a_minimum_take_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    database = kpg.connect()
+    flow = database.dataflow("paths")
+    edges, roots = flow.input("edges", src=int, dst=int, weight=int), flow.input("roots", node=int)
+    found: dict[Any, int] = {}
+
+    def change(row: Any, _: object, diff: int) -> None:
+        found[tuple(row)] = found.get(tuple(row), 0) + diff
+        if not found[tuple(row)]:
+            del found[tuple(row)]
+
+    graph.shortest_paths(edges, roots).inspect(change)
+
+    def step() -> list[Any]:
+        time = max(edges.time, roots.time) + 1
+        edges.advance_to(time)
+        roots.advance_to(time)
+        flow.step()
+        return sorted(found)
+
+    watched = Watched(monkeypatch)
+    edges.insert([(i, i + 1, 2) for i in range(3000)])
+    roots.insert([(0,)])
+    assert step() == [(i, 2 * i) for i in range(3001)]
+    if READY:
+        assert 0 < watched.followed < 100
+        assert watched.handed < 200
+    edges.remove(1500, 1501, 2)
+    assert step() == [(i, 2 * i) for i in range(1501)]
+    edges.insert([(1500, 1501, 1), (0, 2900, 5)])
+    assert step() == [(i, min(2 * i - (i > 1500), 2 * i - 5795 if i >= 2900 else 9999)) for i in range(3001)]
+    edges.remove(0, 2900, 5)
+    assert step() == [(i, 2 * i - (i > 1500)) for i in range(3001)]
