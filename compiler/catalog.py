@@ -75,7 +75,7 @@ class Catalog:
 
     _entries: dict[str, Entry] = field(default_factory=dict)
     functions: "dict[str, Named[Own]]" = field(default_factory=dict)
-    _functions_made: int = 0
+    functions_made: int = 0
     sequences: dict[str, Sequence] = field(default_factory=dict)
     schemas: dict[str, str] = field(default_factory=lambda: {PUBLIC: PUBLIC})
     path: tuple[str, ...] = (PUBLIC,)
@@ -96,6 +96,11 @@ class Catalog:
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
+
+    @property
+    def entries(self) -> "dict[str, Entry]":
+        """Tables and views by their names in lower case; not to be changed."""
+        return self._entries
 
     def find(self, name: str) -> Entry | None:
         """The entry of that name, if there is one."""
@@ -212,15 +217,15 @@ class Catalog:
 
     def number_function(self) -> int:
         """A number that no function of this database has had."""
-        self._functions_made += 1
-        return self._functions_made
+        self.functions_made += 1
+        return self.functions_made
 
     def copy(self) -> "Catalog":
         """A catalog with the same entries that changes on its own (for rolling back)."""
         return Catalog(
             dict(self._entries),
             dict(self.functions),
-            self._functions_made,
+            self.functions_made,
             dict(self.sequences),
             dict(self.schemas),
             self.path,

@@ -29,6 +29,8 @@ from kpg.runtime.errors import (  # noqa: E402
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable as _Callable
+    from collections.abc import Mapping as _Mapping
     from datetime import timedelta as _timedelta
 
     from kpg import graph
@@ -132,12 +134,22 @@ _logging.getLogger("kpg").addHandler(_logging.NullHandler())
 
 
 def connect(
+    folder: "str | _Path | None" = None,
     *,
+    synchronous: str = "full",
+    read_only: bool = False,
+    functions: "_Mapping[str, _Callable[..., object]] | None" = None,
     merge_effort: str = "default",
     memory_limit: int | str | None = None,
     history: "int | str | _timedelta | None" = None,
 ) -> "Database":
-    """A new, empty database in memory.
+    """A new, empty database in memory; with a ``folder``, the durable database that is in it.
+
+    ``synchronous`` says when what is committed is on the disk: ``"full"``, when the commit returns;
+    ``"normal"``, within about a second, so that a power cut may take the last commits; ``"off"``, when the
+    operating system likes. In every mode the end of the process takes nothing, and what comes back is as it
+    was after some commit. ``read_only`` opens it beside another process. ``functions`` are functions of views
+    that have no module to be imported from. What is not yet a database becomes one.
 
     ``merge_effort`` is how its indexes are kept in few pieces: ``"eager"`` merges pieces as soon as they are
     there, for the fastest reading of data that seldom changes; ``"lazy"`` in the smallest steps, for the
@@ -149,7 +161,12 @@ def connect(
     ``history`` is how long the past is kept, as a time (``"1 hour"``) or a number of epochs, for ``SELECT ...
     AS OF``, ``View.as_of`` and ``View.changes(since=...)``. Without it nothing is.
     """
-    database: Database = import_at_rest("kpg.database").Database(merge_effort, memory_limit, history)
+    make = import_at_rest("kpg.database").Database
+    if folder is None:
+        database: Database = make(merge_effort, memory_limit, history)
+        return database
+    wanted = {"synchronous": synchronous, "read_only": read_only, "functions": functions}
+    database = make(merge_effort, memory_limit, history, folder=folder, **wanted)
     return database
 
 

@@ -23,18 +23,18 @@ MICROSECOND = datetime.timedelta(microseconds=1)
 class Clock:
     """See the module. Times are microseconds since 1970, in UTC."""
 
-    __slots__ = ("_engine", "_given", "kept")
+    __slots__ = ("_engine", "given", "kept")
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        self._given: int | None = None
+        self.given: int | None = None
         """The time that the user has advanced to; None while it is the system's."""
         self.kept = False
         """Whether there is a row that views may read."""
 
     def read(self) -> int:
         """The present time."""
-        return time.time_ns() // 1000 if self._given is None else self._given
+        return time.time_ns() // 1000 if self.given is None else self.given
 
     def keep(self) -> None:
         """Have a row that views may read, before the first of them is installed."""
@@ -71,7 +71,7 @@ class Clock:
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=datetime.UTC)
         word = (moment - EPOCH) // MICROSECOND
-        if self._given is not None and word < self._given:
-            shown = EPOCH + self._given * MICROSECOND
+        if self.given is not None and word < self.given:
+            shown = EPOCH + self.given * MICROSECOND
             raise InterfaceError(f"the time is {shown} already", hint="it only goes forward")
-        self._given = word
+        self.given = word

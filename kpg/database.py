@@ -42,8 +42,14 @@ class Database(Ingesting):
         merge_effort: str = "default",
         memory_limit: int | str | None = None,
         history: "int | str | timedelta | None" = None,
+        **folder: Any,
     ) -> None:
-        self._open: Engine | None = Engine(merge_effort, memory_limit, history)
+        engine = Engine(merge_effort, memory_limit, history)
+        if folder:
+            from kpg.durable.opening import open_folder
+
+            open_folder(engine, **folder)
+        self._open: Engine | None = engine
         self._hub: Hub | None = None
 
     def __enter__(self) -> "Database":
@@ -99,6 +105,7 @@ class Database(Ingesting):
         Rows of views that compare with it come and go. InterfaceError if it is in the past.
         """
         self._engine.advance_to(moment)
+        self._engine.keep()
 
     def transaction(self) -> AbstractContextManager[None]:
         """``with db.transaction():`` makes the block's changes one epoch, all or nothing.
@@ -136,6 +143,7 @@ class Database(Ingesting):
         from kpg.collections.dataflow import Dataflow
 
         engine = self._engine
+        engine.refuse_to_keep("a dataflow", "functions and inputs have no text")
         engine.dataflows_made += 1
         flow = Dataflow(engine, name or str(engine.dataflows_made))
         if flow.label in engine.dataflows:
@@ -212,12 +220,14 @@ class Database(Ingesting):
         from kpg import functions
 
         functions.create(self._engine, name, function, args, returns, columns=columns, nulls=nulls)
+        self._engine.keep()
 
     def drop_function(self, name: str) -> None:
         """Forget a function made by :meth:`create_function`; ProgrammingError if a view uses it."""
         from kpg import functions
 
         functions.drop(self._engine, name)
+        self._engine.keep()
 
     def step(self) -> None:
         """Take what the inputs of all dataflows hold, before the least of their times, through everything."""

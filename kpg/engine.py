@@ -18,8 +18,8 @@ from kpg.clock import Clock
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
-from kpg.following import Following
 from kpg.journal import Journal, Mark
+from kpg.kept import Keeper, Kept
 from kpg.notifications import Notification, Notifications
 from kpg.planning import LiveStatistics, Planned
 from kpg.remembered import Remembered
@@ -68,7 +68,7 @@ class Point:
     waiting: tuple[int, int]
 
 
-class Engine(Following):
+class Engine(Kept):
     """Tables, views, transactions; Ctrl-C never leaves it half changed. For one thread only."""
 
     def __init__(
@@ -99,12 +99,19 @@ class Engine(Following):
         self._aside = count()
         self._indexes = {}
         self.settings: dict[str, str] = {}
+        self.functions_given = {}
+        self.keeping = set()
         self.prepared: dict[str, object] = {}
         self.cursors: dict[str, Cursor] = {}
         self.remembered = Remembered()
         self.followed = set()
         self.attached: set[str] = set()
         """Tables of rows from outside."""
+        self.extras: dict[str, object] = {}
+        """What else is to be there when it is opened again, by name; values are replaced as a whole."""
+        self.keeper: Keeper | None = None
+        self.given_anew: frozenset[str] = frozenset()
+        """Names of users' functions that are given whenever the database is opened."""
         self.closed = False
         self.past: Past | None = None
         """What is kept of earlier epochs, if that is asked for."""
@@ -120,6 +127,10 @@ class Engine(Following):
 
     def close(self) -> None:
         """Give up all views, once and for all."""
+        if self.keeper is not None:
+            if not self.transactions.idle:
+                self.rollback()
+            self.keeper.close()
         self.closed = True
         self.executor.close()
 
@@ -163,11 +174,15 @@ class Engine(Following):
         if self.clock.kept:
             self.clock.tick()
         self._stepped(self.executor.step)
+        if self.keeping:
+            self.keeping.clear()
         if self.journal:
             self.journal.finish()
 
     def show_time(self) -> None:
         """Have views that compare with the present time follow it; not within a transaction."""
+        if self.keeper is not None and self.keeper.refuses is not None:
+            return
         if self.clock.kept and self.transactions.idle and not self.executor.has_pending:
             with self.transactions.undoing():
                 if self.clock.tick():
@@ -188,6 +203,7 @@ class Engine(Following):
         self.executor.rollback()
         if "references" in self.__dict__:
             self.references.clear()
+        self.keeping.clear()
         if self.journal:
             self.undo_definitions(None)
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 from kpg.collections.columns import type_of
 from kpg.compiler.catalog import did_you_mean
 from kpg.engine import Engine
-from kpg.runtime.errors import InterfaceError, ProgrammingError
+from kpg.kept import importable
+from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError
 from kpg.runtime.functions import is_aggregate, is_function
 from kpg.runtime.functions.named import Named
 from kpg.runtime.functions.own import Declared, Own, aggregate_function, row_function, scalar_function
@@ -17,6 +18,9 @@ from kpg.runtime.functions.tables import makes_rows
 from kpg.runtime.types import NUMERIC, Type
 
 Types = Sequence[Any] | None
+Given = tuple[int, str | None, tuple[Type, ...], Any, bool, bool]
+"""What a function is made of again: its number, where it is imported from, the types of its arguments, what
+it gives, and whether it is called with columns, and for NULLs."""
 METHODS: Final = ("initialize", "add", "finish")
 """What an aggregate has at least."""
 
@@ -37,21 +41,32 @@ def create(
         raise InterfaceError(what, hint="give a function, or an object with initialize, add and finish")
     if algebra and (columns or nulls):
         raise InterfaceError("an aggregate is called with values, and not for NULLs")
+    place = importable(function)
+    if engine.keeper is not None and place is None and name.lower() not in engine.given_anew:
+        raise NotSupportedError(
+            f"function {name} cannot be kept in a folder: {function!r} is not in a module",
+            hint="define it in a module that can be imported, or give it when the database is opened: "
+            f"kpg.connect(folder, functions={{{name!r}: ...}})",
+        )
     number = engine.catalog.number_function()
     told, result = _signature(name, function.add if algebra else function, args, returns, 1 if algebra else 0)
     declared = Declared(name.lower(), number, told, inspect.getdoc(function) or "")
     made: Named[Own]
+    kept: Any
     if algebra:
-        made = aggregate_function(declared, function, _type(name, _given(function.finish, result, name)))
+        kept = _type(name, _given(function.finish, result, name))
+        made = aggregate_function(declared, function, kept)
     elif isinstance(result, Mapping):
         if columns:
             raise InterfaceError("a function that makes rows is called with values, not columns")
         listed = {column: _type(column, given) for column, given in result.items()}
         made = row_function(declared, function, listed, nulls=nulls)
+        kept = tuple(listed.items())
     else:
-        type_ = _type(name, _given(function, result, name))
-        made = scalar_function(declared, function, type_, columns=columns, nulls=nulls)
+        kept = _type(name, _given(function, result, name))
+        made = scalar_function(declared, function, kept, columns=columns, nulls=nulls)
     engine.catalog.functions[name.lower()] = made
+    engine.functions_given[name.lower()] = (number, place, told, kept, columns, nulls)
 
 
 def drop(engine: Engine, name: str) -> None:
@@ -64,6 +79,7 @@ def drop(engine: Engine, name: str) -> None:
     if users:
         raise ProgrammingError(f'function "{name}" cannot be dropped: view "{users[0]}" uses it')
     del engine.catalog.functions[name.lower()]
+    del engine.functions_given[name.lower()]
 
 
 def _check_name(engine: Engine, name: str) -> None:

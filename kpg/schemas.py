@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,11 @@ class Schemas:
     _tables: dict[str, Table]
     _uses: dict[str, frozenset[str]]
     statistics: LiveStatistics
+    followed: set[str]
+    functions_given: dict[str, Any]
+    """What users' functions are made of, by their names in lower case."""
+    keeping: set[str]
+    """Views that the open transaction has made, to be kept once it is over."""
     _aside: "count[int]"
 
     @cached_property
@@ -251,6 +256,7 @@ class Schemas:
     ) -> None:
         """In a transaction: a view that is expanded where it is used, until the commit has it kept."""
         self.create_view(replace(entry, materialized=False), uses, replace_old=replace_old)
+        self.keeping.add(entry.name)
 
         def keep() -> None:
             if entry.name in self.catalog and self.catalog.get(entry.name).name == entry.name:
@@ -273,8 +279,17 @@ class Schemas:
         feed = Feed(self.executor, installed, reader, self.past)
         if self.past is not None:
             self.past.remember(installed)
-        self.views[entry.name] = Maintained(entry.name, entry.sql, installed, reader, feed)
-        return self.views[entry.name]
+        maintained = Maintained(entry.name, entry.sql, installed, reader, feed)
+        self.views[entry.name] = maintained
+        self.journal.note(undo=partial(self._keep_no_more, maintained))
+        return maintained
+
+    def _keep_no_more(self, maintained: Maintained) -> None:
+        if self.views.get(maintained.name) is maintained:
+            del self.views[maintained.name]
+            self._plans.pop(maintained.name, None)
+        maintained.live = False
+        self.executor.uninstall(maintained.installed)
 
     def dependents(self, name: str) -> list[str]:
         """The views that use a relation, directly or through others, those that others use first."""
@@ -326,7 +341,15 @@ class Schemas:
             if plan is not None:
                 self._plans[name] = plan
 
+        def undo_idle() -> None:
+            undo()
+            assert plan is not None
+            maintained.installed = self.executor.install(name, plan)
+            maintained.feed = Feed(self.executor, maintained.installed, maintained.reader, self.past)
+
         if self.transactions.idle:
             self.executor.uninstall(maintained.installed)
+            if plan is not None:
+                self.journal.note(undo_idle)
         else:
             self.journal.note(undo, partial(self.executor.uninstall, maintained.installed))

@@ -211,6 +211,7 @@ def _evaluated(engine: Engine, statement: ast.Select) -> ast.Select:
     if has_calls(tree):
         refuse_rows(tree)
         tree = replaced(tree, engine.catalog, engine.sequences.call)
+        engine.keep()
     return replace(statement, query=tree)
 
 

@@ -128,6 +128,22 @@ class Access:
                 found.append((table.name, deleted, inserted, table.read(inserted)))
         return found
 
+    def replay(self, epoch: int, table: str, gone: Words, rowids: Words, words: Words) -> None:
+        """Do again what an epoch did to a table; :meth:`replayed` takes it through every view."""
+        store = self.tables[table]
+        store.replay(gone, rowids, words)
+        self._closed.append(Closed(epoch, table, store.drain()))
+
+    def replayed(self, epoch: int) -> None:
+        """Have everything that was done again be as of an epoch."""
+        self._open_epoch = epoch + 1
+        if self._closed:
+            self._take(Step(self.epoch + 1, epoch + 1), epoch)
+        self.epoch = epoch
+
+    def _take(self, step: Step, epoch: int) -> None:
+        raise NotImplementedError
+
     def store(self, table: str) -> Table:
         """The row store of a table."""
         return self.tables[table]
@@ -208,16 +224,6 @@ class Access:
                 self._compiled.clear()
             compiled = self._compiled[mfp] = CompiledMfp(mfp, self)
         return compiled.run(rows)
-
-    def forget_input(self, identity: str) -> None:
-        """Nobody steps an input any more, nor what it has buffered."""
-        self.inputs.forget(self.inputs.get(identity))
-
-    def inputs_ended(self) -> bool:
-        """Whether inputs may have come to an end since this was last asked."""
-        self.inputs.retire()
-        ended, self.inputs.ended = self.inputs.ended, False
-        return ended
 
     def watch(self, installed: Installation) -> None:
         """Start capturing the view's changes."""

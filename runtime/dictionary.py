@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from kpg.runtime.errors import InternalError
 from kpg.runtime.kernels import text as kernels
 from kpg.runtime.types import NULL
 
@@ -108,6 +109,12 @@ class Dictionary:
         if not pa.types.is_large_string(array.type):
             array = array.cast(pa.large_string())
         return self._intern_buffers(array, np.dtype(np.int64))
+
+    def restore(self, bounds: Words, data: Bytes) -> None:
+        """Intern strings that are new, one after the other ``data[bounds[i]:bounds[i + 1]]``."""
+        codes = self._intern(np.array(data), np.array(bounds), NO_NULLS)
+        if codes.shape[0] and int(codes[-1]) != self._count - 1:
+            raise InternalError("a string that should be new is known")
 
     def decode(self, words: Words) -> list[str | None]:
         """The strings of codes, None for NULL."""

@@ -179,6 +179,26 @@ class InputHandle(Protocol):
         """Have nothing more come than what is buffered."""
 
 
+class Changed(Protocol):
+    """What one epoch changed in one table: rowids that went (-1), then rowids that came (+1)."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def table(self) -> str: ...
+
+    @property
+    def changes(self) -> Sequence[tuple[Words, int]]: ...
+
+
+class Recorder(Protocol):
+    """Who keeps what is committed."""
+
+    def record(self, epoch: int, changed: Sequence[Changed]) -> None:
+        """Keep the changes that lead to an epoch; if this raises, they never were."""
+
+
 class Executor(Protocol):
     """Tables, installed plans, inputs, and one clock for all of them. For one thread at a time.
 
@@ -221,8 +241,11 @@ class Executor(Protocol):
     def dictionary(self) -> Dictionary:
         """The strings that text words stand for."""
 
-    def create_table(self, name: str, schema: Schema) -> object:
-        """A new, empty table."""
+    def create_table(self, name: str, schema: Schema, number: int | None = None) -> object:
+        """A new, empty table; with a number, the one that had it in an earlier life of the database."""
+
+    def table_number(self, table: str) -> int:
+        """A number that no other table, before or after this one, has."""
 
     def rename_table(self, old: str, new: str) -> None:
         """Have a table be another name's; what is installed keeps reading it."""
@@ -292,6 +315,19 @@ class Executor(Protocol):
 
     def count(self, table: str) -> int:
         """The number of rows, pending changes included."""
+
+    # What outlives the process
+
+    recorder: Recorder | None
+    """Asked at the end of each step, before anything is final."""
+    tables_made: int
+    """The highest number that a table has had."""
+
+    def replay(self, epoch: int, table: str, gone: Words, rowids: Words, words: Words) -> None:
+        """Do again what an epoch did to a table: rows that went, and ``words[ncols, n]`` that came."""
+
+    def replayed(self, epoch: int) -> None:
+        """Take all that was done again through everything installed: it is as of an epoch."""
 
     # Plans
 

@@ -18,7 +18,7 @@ from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
-from kpg.runtime.executor import Installation
+from kpg.runtime.executor import Installation, Recorder
 from kpg.runtime.inputs import Inputs
 from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import DeferredInterrupt
@@ -59,6 +59,7 @@ class Worker(Access):
         """The highest number that a table has had."""
         self.saved: Saved | None = None
         """What operators kept in a database that is being opened."""
+        self.recorder: Recorder | None = None
         self._savepoints: dict[str, Savepoint] = {}
         self._sources: dict[str, Source] = {}
         self._closed: list[Closed] = []
@@ -195,6 +196,8 @@ class Worker(Access):
         """Take all closed epochs, and pending changes as one more, through every view; all or nothing."""
         self.close_epoch()
         if not self._closed:
+            if self.recorder is not None:
+                self.recorder.record(self.epoch, ())
             self._settle(self.tables)
             return
         self._take(Step(self.epoch + 1, self._open_epoch), self._open_epoch - 1)
@@ -248,6 +251,8 @@ class Worker(Access):
                 self.inputs.release(step.upper)
                 self._run(step, chain)
                 self._interrupt.check()
+                if self.recorder is not None:
+                    self.recorder.record(epoch, self._closed)
             except BaseException:
                 if chain is not None:
                     chain.settle(step)

@@ -64,6 +64,7 @@ ELSEWHERE: dict[str, str] = {
                 "collect",
                 "differences",
                 "directory",
+                "frames",
                 "groups",
                 "head",
                 "limbs",

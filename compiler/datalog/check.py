@@ -61,6 +61,7 @@ def check(
     after: Checked | None = None,
     setting: Setting | None = None,
     functors: Mapping[str, Callable[..., Any]] | None = None,
+    mark: str | None = None,
 ) -> Checked:
     """Check a program whose undeclared relations are tables and views of the catalog.
 
@@ -68,7 +69,7 @@ def check(
     the catalog, and mean what it says. The result is the whole program, with the goals and updates of the
     text only. ``file`` names the text in messages and is where includes are looked up from; ``read`` gives
     the text of an included file by its path, ``setting`` where else to look and macros; ``functors`` are the
-    functions of declared ones. Raises DatalogError.
+    functions of declared ones, ``mark`` is the one that the program had before. Raises DatalogError.
     """
     diagnostics = Diagnostics()
     checked = None
@@ -76,7 +77,8 @@ def check(
         source = preprocess(File(file, text), read or read_file, diagnostics, setting)
         tree = parse(source, diagnostics)
         if not diagnostics.failed:
-            checked = _check(tree.statements, catalog, after, functors or {}, diagnostics)
+            mark = mark if after is None else after.mark
+            checked = _check(tree.statements, catalog, after, functors or {}, diagnostics, mark)
     except RecursionError:
         message = "a program nested this deep is not supported"
         diagnostics.error("unsupported", message, _deepest(File(file, text)))
@@ -113,6 +115,7 @@ def _check(
     after: Checked | None,
     functors: Mapping[str, Callable[..., Any]],
     diagnostics: Diagnostics,
+    mark: str | None,
 ) -> Checked:
     old = () if after is None else after.statements
     own = frozenset[str]() if after is None else frozenset(after.program.relations)
@@ -132,7 +135,7 @@ def _check(
         clauses.statement(one)
     rules = [*clauses.rules, *(rule for goal in clauses.goals for rule in goal.rules)]
     inlined = inline(rules, _inline_relations(clauses), table, diagnostics)
-    mark = _mark(catalog) if after is None else after.mark
+    mark = _mark(catalog) if mark is None else mark
     assembly = Assembly(clauses, inlined.kept, diagnostics, size, mark)
     assembly.add(inlined.rules)
     program = assembly.program(pragmas)

@@ -16,7 +16,9 @@ from kpg.datalog.facts import Words, rows_of
 from kpg.datalog.goal import Goal
 from kpg.datalog.planning import table_schema
 from kpg.datalog.program import Program
+from kpg.datalog.texts import Reading
 from kpg.engine import Engine
+from kpg.kept import importable
 from kpg.runtime.errors import ProgrammingError
 
 NOBODY: Final = "Datalog"
@@ -68,18 +70,38 @@ def install(
         owner.run_added(owner.with_program(text, filename))
         return owner
     engine.refuse_in_transaction("installing a Datalog program")
-    checked = check(text, engine.catalog, file=filename or "", setting=setting, functors=functors)
+    read = Reading()
+    checked = check(text, engine.catalog, file=filename or "", read=read, setting=setting, functors=functors)
     program = Program(engine, _label(engine, filename), checked, check_database)
-    add(program, facts_of(engine, checked), facts)
+    program.texts = (read.text(text, filename, setting, _keepable(engine, functors)),)
     try:
-        program.run_updates(checked.program, {})
-        program.goals = tuple(program.goal(checked.program, goal) for goal in checked.program.goals)
-        for query in checked.program.queries:
-            program.keep_ready(query)
+        with engine.held():
+            _install(program, facts)
     except BaseException:
         program.drop()
         raise
     return program
+
+
+def _install(program: Program, facts: str | None) -> None:
+    add(program, facts_of(program.engine, program.checked), facts)
+    try:
+        program.run_updates(program.checked.program, {})
+        program.get_ready()
+    except BaseException:
+        program.drop()
+        raise
+
+
+def _keepable(engine: Engine, functors: Mapping[str, Callable[..., Any]] | None) -> dict[str, str]:
+    """Where functors are imported from; NotSupportedError if a folder cannot have one."""
+    if engine.keeper is None or not functors:
+        return {}
+    places = {name: importable(function) or "" for name, function in functors.items()}
+    for name, place in places.items():
+        if not place and name.lower() not in engine.given_anew:
+            engine.refuse_to_keep(f"functor {name}", "it is in no module that could be imported")
+    return places
 
 
 def install_text(

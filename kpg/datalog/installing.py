@@ -95,8 +95,16 @@ class Relations:
                     facts.insert(self.engine.table(name), words)
                 if folder is not None:
                     load(self.program, self.engine, folder)
-            self._add_views()
+            self._add_views(self.outputs())
             undo.pop_all()
+
+    def adopt(self, kept: Iterable[str]) -> None:
+        """Add views over tables that are there already; those of ``kept`` are maintained."""
+        with placed(self.program):
+            relations = self.program.relations.values()
+            self.tables += [one.name for one in relations if one.kind is core.Kind.INPUT]
+            self.engine.note_uses(self.label, self.uses)
+            self._add_views(kept)
 
     def _add_tables(self) -> None:
         for relation in self.program.relations.values():
@@ -105,8 +113,8 @@ class Relations:
                 self.tables.append(relation.name)
         self.engine.note_uses(self.label, self.uses)
 
-    def _add_views(self) -> None:
-        wanted = set(self.outputs())
+    def _add_views(self, kept: Iterable[str]) -> None:
+        wanted = set(kept)
         names = self.ordered()
         rounds(self.program)
         for name in names:

@@ -20,6 +20,7 @@ from kpg.datalog.placing import place
 from kpg.datalog.planning import definition, plan_rows, planned
 from kpg.datalog.proof import Absence, Explainer, Proof
 from kpg.datalog.query_form import QueryForm
+from kpg.datalog.texts import Reading, Text
 from kpg.engine import Engine
 from kpg.notifications import Notification
 from kpg.result import Result, Rows
@@ -44,6 +45,8 @@ class Program:
         self.label = label
         self.checked = checked
         self.installed = Relations(engine, label, checked.program)
+        self.texts: tuple[Text, ...] = ()
+        """What it is made of: its own text, then those that extended it."""
         self.goals: tuple[Goal, ...] = ()
         """Those of the program's text, in its order."""
         self._check_database = check_database
@@ -171,13 +174,15 @@ class Program:
         self.check()
         return self.run_added(self.with_program(text))
 
-    def with_program(self, text: str, filename: str | None = None) -> Checked:
+    def with_program(
+        self, text: str, filename: str | None = None, read: Callable[[str], str] | None = None
+    ) -> Checked:
         """A text checked as an addition to the program, whose names mean its own relations."""
         catalog = self.engine.catalog.copy()
         for name in self.relations:
             if name in catalog:
                 catalog.remove(name)
-        return check(text, catalog, file=filename or "", after=self.checked)
+        return check(text, catalog, file=filename or "", read=read, after=self.checked)
 
     def run_added(self, checked: Checked) -> int | None:
         """As :meth:`add` for a text that was checked after this program."""
@@ -235,6 +240,12 @@ class Program:
             own = tuple(rule for rule in program.rules if rule.head.relation == goal.relation)
         return Goal(self, goal, self._form(Question(program, goal.relation, given, own)))
 
+    def get_ready(self) -> None:
+        """Have the goals of the text, and what it says is asked, be there."""
+        self.goals = tuple(self.goal(self.checked.program, goal) for goal in self.checked.program.goals)
+        for query in self.checked.program.queries:
+            self.keep_ready(query)
+
     def keep_ready(self, query: core.Query) -> None:
         """``.query p(b, f)``: have the dataflow there before somebody asks that way."""
         self._form(Question(self.checked.program, query.relation, query.bound)).users += 1
@@ -263,10 +274,17 @@ class Program:
 
         Everything is derived anew, and prepared goals are dropped. All or nothing, as ``Database.datalog``.
         """
+        with self.engine.held():
+            self._extend(text, filename)
+
+    def _extend(self, text: str, filename: str | None) -> None:
         self.check()
         self.refuse_used()
-        found = self.with_program(text, filename)
-        before, rows = self.checked, self.installed.contents()
+        reading = Reading()
+        found = self.with_program(text, filename, reading)
+        before, rows, texts = self.checked, self.installed.contents(), self.texts
+        if texts:
+            self.texts = (*texts, reading.text(text, filename))
         added = carried(rows, before.program, found.program, self.dictionary)
         self.close_goals()
         self.installed.remove()
@@ -274,6 +292,7 @@ class Program:
             self._install(found, added)
         except BaseException:
             self._install(before, rows)
+            self.texts = texts
             raise
 
     def _install(self, checked: Checked, rows: Mapping[str, facts.Words]) -> None:
@@ -298,9 +317,10 @@ class Program:
             return
         self.engine.refuse_in_transaction("dropping a Datalog program")
         self.refuse_used()
-        self.close_goals()
-        self.installed.remove()
-        self._live = False
+        with self.engine.held():
+            self.close_goals()
+            self.installed.remove()
+            self._live = False
 
     def refuse_used(self) -> None:
         """Raise ProgrammingError if somebody else uses one of the program's relations."""

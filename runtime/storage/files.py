@@ -150,6 +150,8 @@ class DiskLock:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
+    __del__ = release
+
 
 class Disk:
     """The files of a folder, which is there."""

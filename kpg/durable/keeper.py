@@ -1,0 +1,273 @@
+"""Who keeps what a database commits: each commit is a record of the log, there before it is final.
+
+A record is ``(epoch, strings, rows, changes)``: the strings that are new in the dictionary, with the code of
+the first; of each table that changed its number, the rowids that went, those that came and their words; and
+:class:`Changes` of the state. If it cannot be written, it never was, and neither was the commit.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.clock import CLOCK
+from kpg.durable.state import Changes, State, Watch, changes, state_of
+from kpg.runtime.errors import InterfaceError, OperationalError
+from kpg.runtime.executor import Changed
+from kpg.runtime.storage.codec import Codec
+from kpg.runtime.storage.columns import pack
+from kpg.runtime.storage.files import Files, Lock
+from kpg.runtime.storage.log import Log
+
+if TYPE_CHECKING:
+    from kpg.engine import Engine
+
+Words = NDArray[np.int64]
+
+COMMIT: Final = 1
+"""The kind of a commit's record."""
+CLOSED: Final = 2
+"""The kind of the record behind which a database was closed: what is before it was synced."""
+MODES: Final = ("full", "normal", "off")
+SECONDS: Final = 1.0
+"""In the mode ``normal``, what was committed longer ago is synced by the next commit."""
+NOTHING = Changes((), ())
+NO_ROWS: Words = np.empty(0, np.int64)
+
+
+class Keeper:
+    """The recorder of a durable database. ``refuses`` says why it takes no more changes, if so."""
+
+    def __init__(self, engine: "Engine", files: Files, lock: Lock | None, codec: Codec, mode: str) -> None:
+        self.engine = engine
+        self.files = files
+        self.codec = codec
+        self.mode = mode
+        self.refuses: str | None = None
+        self._lock = lock
+        self._log: Log | None = None
+        self._watch = Watch(engine)
+        self._state: State = {}
+        self._tables: dict[int, str] = {}
+        self._strings = 0
+        self._epoch = 0
+        self._synced_at = 0.0
+        self._held: list[Any] | None = None
+
+    @property
+    def where(self) -> str:
+        """The folder."""
+        return self.files.where
+
+    def begin(self, log: Log | None, state: State) -> None:
+        """Keep what is committed from now on: a state, and the rows there are, have been kept."""
+        self._log = log
+        self._learn(state)
+        self._strings = len(self.engine.executor.dictionary)
+        self._epoch = self.engine.executor.epoch
+        self.engine.executor.recorder = self
+
+    def _learn(self, state: State) -> None:
+        self._state = state
+        self._tables = {value[0]: value[1].name for key, value in state.items() if key[0] == "table"}
+        clock = state.get(("clock",), (None, None))[0]
+        if clock is not None:
+            self._tables[clock] = CLOCK
+        self._watch.note()
+
+    # Recording
+
+    def record(self, epoch: int, changed: Sequence[Changed]) -> None:
+        """Keep a commit; OperationalError, and nothing has happened, if that fails."""
+        if self._held is not None:
+            self._held += self._rows(epoch, changed, self._state)
+            return
+        state = state_of(self.engine) if self._watch.differs() else self._state
+        found = NOTHING if state is self._state else changes(self._state, state)
+        rows = self._rows(epoch, changed, state)
+        if not (rows or found):
+            # Queries may have brought strings: the next commit has them.
+            return
+        strings = self._new_strings()
+        quiet = not found and all(number == self._clock_number() for _, number, *_ in rows)
+        self._write((epoch, strings, rows, _plain(found)), sync=not quiet)
+        self._epoch = epoch
+        self._strings += 0 if strings is None else len(strings[1]) - 1
+        if state is not self._state:
+            self._learn(state)
+
+    def _record_last(self, epoch: int) -> None:
+        """Keep what no commit has: numbers that sequences gave, and epochs without changes."""
+        state = state_of(self.engine)
+        found = changes(self._state, state)
+        if found or epoch > self._epoch:
+            self._write((epoch, self._new_strings(), self._rows(epoch, (), state), _plain(found)), sync=False)
+
+    def _clock_number(self) -> int | None:
+        number: int | None = self._state.get(("clock",), (None, None))[0]
+        return number
+
+    def _rows(self, epoch: int, changed: Iterable[Changed], state: State) -> list[Any]:
+        executor = self.engine.executor
+        found: list[Any] = []
+        fresh = _numbers(state) if state is not self._state else self._tables
+        for number, name in fresh.items():
+            if number not in self._tables:
+                rowids = executor.rowids(name)
+                if rowids.shape[0]:
+                    found.append(self._table(epoch, number, name, NO_ROWS, rowids))
+        for one in changed:
+            number = executor.table_number(one.table)
+            if number in self._tables and number in fresh:
+                gone = [rowids for rowids, diff in one.changes if diff < 0]
+                came = [rowids for rowids, diff in one.changes if diff > 0]
+                parts = (gone[0] if gone else NO_ROWS, came[0] if came else NO_ROWS)
+                found.append(self._table(one.epoch, number, one.table, *parts))
+        return found
+
+    def _table(self, epoch: int, number: int, name: str, gone: Words, came: Words) -> Any:
+        words = pack(self.engine.executor.fetch(name, came)) if came.shape[0] else None
+        return (epoch, number, _rowids(gone), _rowids(came), words)
+
+    def _new_strings(self) -> tuple[int, Words, NDArray[np.uint8]] | None:
+        """The code of the first string that no record has, where each begins, and their bytes."""
+        dictionary, first = self.engine.executor.dictionary, self._strings
+        if len(dictionary) == first:
+            return None
+        bounds = dictionary.offsets[first : len(dictionary) + 1]
+        return first, bounds - bounds[0], dictionary.arena[bounds[0] : bounds[-1]]
+
+    def _write(self, value: Any, *, sync: bool, kind: int = COMMIT) -> None:
+        if self.refuses is not None or self._log is None:
+            raise OperationalError(self.refuses or "the database is closed")
+        try:
+            pieces = self.codec.encode(value)
+        except TypeError as error:
+            raise InterfaceError(f"a durable database cannot keep this: {error}") from error
+        mark = self._log.mark()
+        try:
+            self._log.write(kind, pieces)
+            if sync:
+                self._sync()
+        except OSError as error:
+            raise self._failed(error, mark) from error
+        except BaseException:
+            self._cut(mark)
+            raise
+
+    def _sync(self, *, always: bool = False) -> None:
+        assert self._log is not None
+        if self.mode == "full" or always:
+            self._log.sync()
+        elif self.mode == "normal" and time.monotonic() - self._synced_at > SECONDS:
+            self._log.sync()
+            self._synced_at = time.monotonic()
+
+    def _failed(self, error: OSError, mark: Any) -> OperationalError:
+        reason = error.strerror or os.strerror(error.errno or 0)
+        unsynced = self._log is not None and self._log.synced < mark.number - 1
+        self._cut(mark)
+        if unsynced and self.refuses is None:
+            self.refuses = (
+                f"the database in {self.where} takes no changes any more: its disk failed ({reason}), and "
+                f'what was committed in the mode "{self.mode}" may be lost'
+            )
+        return OperationalError(
+            f"the commit was refused: {self.where} could not be written to: {reason}",
+            hint=(self.refuses and "reading goes on; open the database again to change it")
+            or "nothing has changed; free some space, or see to the disk, and try again",
+        )
+
+    def _cut(self, mark: Any) -> None:
+        """Take a record back that is half written."""
+        assert self._log is not None
+        try:
+            self._log.cut(mark)
+        except OSError as error:
+            self.refuses = (
+                f"the database in {self.where} takes no changes any more: a commit failed, and could not be "
+                f"taken back ({error.strerror}); open it again"
+            )
+
+    # Several steps that are one commit
+
+    def hold(self) -> None:
+        """Write nothing until :meth:`release`: what several steps do is one commit."""
+        if self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        """Write what was held, as one commit."""
+        if self._held is None:
+            return
+        rows, self._held = self._held, None
+        state = state_of(self.engine)
+        found = changes(self._state, state)
+        known = {number for _, number, *_ in rows}
+        fresh = [one for one in self._rows(self.engine.executor.epoch, (), state) if one[1] not in known]
+        rows = [one for one in rows if one[1] in _numbers(state)]
+        if rows or fresh or found:
+            strings = self._new_strings()
+            epoch = self.engine.executor.epoch
+            try:
+                self._write((epoch, strings, [*rows, *fresh], _plain(found)), sync=True)
+            except BaseException:
+                if rows and self.refuses is None:
+                    self.refuses = (
+                        f"the database in {self.where} takes no changes any more: a commit of several steps "
+                        "could not be written; open it again"
+                    )
+                raise
+            self._strings = len(self.engine.executor.dictionary)
+            self._learn(state)
+
+    # The end
+
+    def close(self) -> None:
+        """Sync, and let others have the folder."""
+        self.engine.executor.recorder = None
+        try:
+            if self._log is not None and self.refuses is None:
+                self._record_last(self.engine.executor.epoch)
+                self._log.write(CLOSED, [])
+                self._log.sync()
+        finally:
+            if self._log is not None:
+                self._log.close()
+            self._log = None
+            if self._lock is not None:
+                self._lock.release()
+            self._lock = None
+
+
+def _plain(found: Changes) -> Any:
+    return found.gone, found.now
+
+
+def _numbers(state: State) -> dict[int, str]:
+    found = {value[0]: value[1].name for key, value in state.items() if key[0] == "table"}
+    clock = state.get(("clock",), (None, None))[0]
+    return found if clock is None else {**found, clock: CLOCK}
+
+
+def _rowids(rowids: Words) -> Any:
+    """Rowids as they are written: a first one and how many if they follow each other."""
+    count = rowids.shape[0]
+    if not count:
+        return None
+    if int(rowids[-1]) - int(rowids[0]) == count - 1:
+        return int(rowids[0]), count
+    return rowids
+
+
+def rowids_of(written: Any) -> Words:
+    """The rowids that were written."""
+    if written is None:
+        return NO_ROWS
+    if isinstance(written, tuple):
+        return np.arange(written[0], written[0] + written[1], dtype=np.int64)
+    rowids: Words = written
+    return rowids

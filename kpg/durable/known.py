@@ -1,0 +1,50 @@
+"""The classes that may stand in a database's files, by name: definitions, plans, types, and no others."""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, Final
+
+from kpg.compiler import catalog, constraints, routines
+from kpg.compiler.algebra import rel
+from kpg.runtime import scalar, types
+from kpg.runtime.errors import Span
+from kpg.runtime.functions import Direction
+from kpg.runtime.functions.named import Named
+from kpg.runtime.functions.tables import Expansion
+from kpg.runtime.plan import nodes, windows
+from kpg.runtime.storage.codec import Codec, Custom
+
+MODULES: Final = {
+    "catalog": catalog,
+    "rule": constraints,
+    "rel": rel,
+    "routine": routines,
+    "scalar": scalar,
+    "type": types,
+    "plan": nodes,
+    "window": windows,
+}
+MORE: Final[dict[str, type]] = {"span": Span, "direction": Direction, "expansion": Expansion}
+NOT_KEPT: Final = frozenset({"Catalog", "NoStatistics"})
+
+
+def codec(function: Callable[[str], Any]) -> Codec:
+    """How values are written; ``function`` gives the users' function of a name that carries one."""
+    made = Codec(custom=(Custom("function", Named, str, function),))
+    for prefix, module in MODULES.items():
+        for name, known in _classes(module):
+            made.add(known, f"{prefix}.{name}")
+    for name, known in MORE.items():
+        made.add(known, name)
+    return made
+
+
+def _classes(module: ModuleType) -> Iterator[tuple[str, type]]:
+    """The enums and frozen dataclasses that a module declares."""
+    for name, value in vars(module).items():
+        if not isinstance(value, type) or value.__module__ != module.__name__ or name in NOT_KEPT:
+            continue
+        if dataclasses.is_dataclass(value) or issubclass(value, enum.Enum):
+            yield name, value

@@ -1,0 +1,246 @@
+"""Opening a folder: what its log says is done again, first to tables, then views are made of them."""
+
+import errno
+import gc
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.durable.keeper import COMMIT, MODES, Keeper, rowids_of
+from kpg.durable.known import codec
+from kpg.durable.restoring import Restoring
+from kpg.durable.state import Changes, State
+from kpg.runtime.errors import InterfaceError, InternalError, OperationalError
+from kpg.runtime.records import dataclass
+from kpg.runtime.storage.codec import Codec, DamagedError
+from kpg.runtime.storage.columns import unpack
+from kpg.runtime.storage.files import Disk, Files, Lock
+from kpg.runtime.storage.log import Log, Segment, segment_name, segment_number
+from kpg.runtime.storage.manifest import Manifest, read_manifest, swap, write_beside
+
+if TYPE_CHECKING:
+    from kpg.engine import Engine
+
+Words = NDArray[np.int64]
+LOCK: Final = "lock"
+ROWS_AT_ONCE: Final = 1 << 22
+"""So many rows are done again in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How a folder is to be opened: ``functions`` are those that have no module to be imported from."""
+
+    synchronous: str = "full"
+    read_only: bool = False
+    functions: Mapping[str, Callable[..., Any]] | None = None
+
+
+def open_folder(engine: "Engine", folder: str | Path, **options: Any) -> None:
+    """Have an engine be the database of a folder, which is made if it is not there; as ``Wanted`` says."""
+    try:
+        _open_folder(engine, Path(folder), Wanted(**options))
+    except BaseException:
+        engine.close()
+        raise
+
+
+def _open_folder(engine: "Engine", path: Path, wanted: Wanted) -> None:
+    try:
+        if not path.exists() and not wanted.read_only:
+            path.mkdir(parents=True)
+        if not path.is_dir():
+            what = "is a file" if path.exists() else "does not exist"
+            raise OperationalError(f"{path} {what}", hint="a database is a folder")
+    except OSError as error:
+        raise _refused(str(path), error) from error
+    open_files(engine, Disk(path), wanted)
+
+
+def open_files(engine: "Engine", files: Files, wanted: Wanted) -> None:
+    """As :func:`open_folder`, of any files."""
+    if wanted.synchronous not in MODES:
+        raise InterfaceError(
+            f'there is no mode "{wanted.synchronous}"', hint=f"synchronous is one of {', '.join(MODES)}"
+        )
+    lock: Lock | None = None
+    try:
+        _check(files, wanted)
+        if not wanted.read_only:
+            lock = _held(files)
+        opening = _Opening(engine, files, wanted)
+        opening.run(lock)
+    except BaseException as error:
+        if lock is not None and engine.keeper is None:
+            lock.release()
+        if isinstance(error, OSError):
+            raise _refused(files.where, error) from error
+        raise
+
+
+def _check(files: Files, wanted: Wanted) -> None:
+    """Raise OperationalError for a folder of other things, before anything is written to it."""
+    names = files.list()
+    if wanted.read_only and "manifest" not in names:
+        raise OperationalError(f"{files.where} is no database of kpg", hint="it has no manifest")
+    if "manifest" not in names and set(names) - {LOCK, "manifest.new"} - set(_first(names)):
+        raise OperationalError(
+            f"{files.where} is no database of kpg: it has other files, and no manifest",
+            hint="give an empty folder, or one that is not there",
+        )
+
+
+def _first(names: Sequence[str]) -> list[str]:
+    """The log that was made for a manifest that never came."""
+    return [name for name in names if name == segment_name(1)]
+
+
+def _held(files: Files) -> Lock:
+    me = f"process {os.getpid()} on {socket.gethostname()}"
+    lock = files.lock(LOCK, me)
+    if lock == me:
+        # A database that nobody has any more may wait to be collected.
+        gc.collect()
+        lock = files.lock(LOCK, me)
+    if isinstance(lock, str):
+        raise OperationalError(
+            f"{files.where} is in use by {lock}",
+            hint="close it there first, or open it with read_only=True",
+        )
+    return lock
+
+
+def _refused(where: str, error: OSError) -> OperationalError:
+    reason = error.strerror or str(error)
+    hint = None
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        hint = "open it with read_only=True, or see to its permissions"
+    elif error.errno == errno.ENOENT:
+        hint = "a file of the database is missing: restore a backup"
+    return OperationalError(f"{where} cannot be opened: {reason}", hint=hint)
+
+
+class _Opening:
+    """One opening. Everything is read before the engine changes: definitions are the last ones at once."""
+
+    def __init__(self, engine: "Engine", files: Files, wanted: Wanted) -> None:
+        self.engine = engine
+        self.files = files
+        self.wanted = wanted
+        self.restoring = Restoring(engine, wanted.functions or {})
+        self.codec: Codec = codec(self.restoring.function)
+        self.state: State = {}
+        self.commits: list[tuple[int, Any, Any]] = []
+        self.epoch = 0
+
+    def run(self, lock: Lock | None) -> None:
+        mode = self.wanted.synchronous
+        keeper = Keeper(self.engine, self.files, lock, self.codec, mode)
+        manifest = read_manifest(self.files)
+        log: Log | None = None
+        if manifest is None:
+            log = self._create()
+        else:
+            log = self._read(manifest)
+            self._again()
+        self.engine.keeper = keeper
+        keeper.begin(log, self.state)
+        if self.wanted.read_only:
+            keeper.refuses = f"{self.files.where} was opened with read_only=True"
+
+    def _create(self) -> Log:
+        for name in _first(self.files.list()):
+            self.files.remove(name)
+        database = int.from_bytes(os.urandom(8), "little", signed=True)
+        log = Log.create(self.files, 1, database, 1)
+        try:
+            write_beside(self.files, Manifest(database, 1))
+            swap(self.files)
+        except BaseException:
+            log.close()
+            raise
+        return log
+
+    # Reading
+
+    def _read(self, manifest: Manifest) -> Log | None:
+        """Read all segments; the last one goes on, unless nothing is to be written."""
+        numbers = [segment_number(name) for name in self.files.list()]
+        found = sorted(one for one in numbers if one is not None and one >= manifest.segment)
+        if found[:1] != [manifest.segment] or found != list(
+            range(manifest.segment, manifest.segment + len(found))
+        ):
+            missing = next(
+                n for n in range(manifest.segment, manifest.segment + len(found) + 1) if n not in found
+            )
+            raise DamagedError(
+                f"{self.files.where}/{segment_name(missing)} is missing", hint="restore a backup"
+            )
+        segments = [Segment(self.files, number, manifest.database) for number in found]
+        if len(segments) > 1 and segments[-1].empty:
+            segments.pop()
+            if not self.wanted.read_only:
+                self.files.remove(segment_name(found[-1]))
+            found.pop()
+        end, number = 64, segments[0].first
+        for segment in segments:
+            end = 64
+            if segment.empty or segment.first != number:
+                raise DamagedError(f"{segment.where} does not follow the segment before it")
+            for record in segment.records():
+                end, number = record.end, record.number + 1
+                if record.kind == COMMIT:
+                    self._note(self.codec.decode(record.payload), segment.where, record.start)
+        if self.wanted.read_only:
+            return None
+        return Log.resume(self.files, segments[-1], found[-1], end, number)
+
+    def _note(self, value: Any, where: str, start: int) -> None:
+        try:
+            epoch, strings, rows, (gone, now) = value
+            Changes(gone, now).onto(self.state)
+        except (TypeError, ValueError) as error:
+            raise DamagedError(f"{where} is damaged at byte {start}: it has no commit there") from error
+        self.commits.append((epoch, strings, rows))
+        self.epoch = epoch
+
+    # Doing it again
+
+    def _again(self) -> None:
+        engine, restoring = self.engine, self.restoring
+        restoring.begin(self.state)
+        waiting = 0
+        for epoch, strings, rows in self.commits:
+            if strings is not None:
+                _intern(engine, *strings)
+            for one in rows:
+                waiting += self._replay(*one)
+            if waiting > ROWS_AT_ONCE:
+                engine.executor.replayed(epoch)
+                waiting = 0
+        self.commits.clear()
+        engine.executor.replayed(self.epoch)
+        restoring.finish()
+
+    def _replay(self, epoch: int, number: int, gone: Any, came: Any, words: Any) -> int:
+        name = self.restoring.tables.get(number)
+        if name is None:
+            return 0
+        rowids = rowids_of(came)
+        count = rowids.shape[0]
+        width = self.restoring.widths[number]
+        contents = np.empty((width, 0), np.int64) if words is None else unpack(words, count)
+        self.engine.executor.replay(epoch, name, rowids_of(gone), rowids, contents)
+        return count
+
+
+def _intern(engine: "Engine", first: int, bounds: Words, data: "NDArray[np.uint8]") -> None:
+    dictionary = engine.executor.dictionary
+    if len(dictionary) != first:
+        raise InternalError(f"the dictionary has {len(dictionary)} strings where the log has {first}")
+    dictionary.restore(bounds, data)

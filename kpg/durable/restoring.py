@@ -1,0 +1,181 @@
+"""A database's definitions from its state: tables before their rows, views after them."""
+
+import importlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kpg.compiler.catalog import PUBLIC
+from kpg.compiler.clock import CLOCK, CLOCK_SCHEMA
+from kpg.durable.state import State
+from kpg.runtime.errors import Error, OperationalError
+from kpg.runtime.functions.named import Named
+from kpg.runtime.types import Schema
+from kpg.schemas import is_guarded
+
+if TYPE_CHECKING:
+    from kpg.engine import Engine
+
+LOG: Final = logging.getLogger("kpg")
+
+
+class Restoring:
+    """One engine that gets its definitions back. ``tables`` are their names by number."""
+
+    def __init__(self, engine: "Engine", functions: Mapping[str, Callable[..., Any]]) -> None:
+        self._engine = engine
+        self._given = {name.lower(): function for name, function in functions.items()}
+        engine.given_anew = frozenset(self._given)
+        self._functions: dict[str, Named[Any]] = {}
+        self._state: State = {}
+        self.tables: dict[int, str] = {}
+        self.widths: dict[int, int] = {}
+
+    def function(self, name: str) -> Any:
+        """The name by which plans call a users' function; it carries the function once that is there."""
+        if name not in self._functions:
+            plain, _, number = name.partition("#")
+            self._functions[name] = Named(plain, int(number))
+        return self._functions[name]
+
+    def begin(self, state: State) -> None:
+        """Make the tables, empty, and all that needs no rows."""
+        self._state = state
+        engine, catalog = self._engine, self._engine.catalog
+        for key, value in state.items():
+            match key[0]:
+                case "schema":
+                    catalog.schemas[key[1]] = value
+                case "type":
+                    catalog.types[key[1]] = value
+                case "sequence":
+                    catalog.sequences[key[1]] = value
+                case "routine":
+                    catalog.routines[key[1]] = value
+                case "comment":
+                    catalog.comments[key[1:]] = value
+                case "extra":
+                    engine.extras[key[1]] = value
+                case "table":
+                    self._table(value[0], value[1].name, value[1].schema)
+                    catalog.add(value[1])
+        catalog.schemas.setdefault(PUBLIC, PUBLIC)
+        for key, value in state.items():
+            if key[0] == "number":
+                engine.sequences.next[catalog.sequences[key[1]].name] = value
+        number, given = state.get(("clock",), (None, None))
+        engine.clock.given = given
+        if number is not None:
+            self._table(number, CLOCK, CLOCK_SCHEMA)
+            engine.clock.kept = True
+
+    def _table(self, number: int, name: str, schema: Schema) -> None:
+        self._engine.executor.create_table(name, schema, number)
+        self.tables[number] = name
+        self.widths[number] = len(schema.columns)
+
+    def finish(self) -> None:
+        """Make the rest, now that rows are there."""
+        engine, state = self._engine, self._state
+        for key, value in state.items():
+            if key[0] == "table":
+                engine.adopt_table(value[1])
+        if any(key[0] == "table" and is_guarded(value[1].constraints) for key, value in state.items()):
+            engine.refresh_rules()
+        for key, value in state.items():
+            if key[0] == "function":
+                self._function(key[1], value)
+        self._relations()
+        for key, value in state.items():
+            if key[0] == "index":
+                engine.catalog.indexes[key[1]] = value
+                self._index(value)
+        made = state.get(("made",), (0, 0, 0))
+        engine.catalog.functions_made, engine.dataflows_made, engine.executor.tables_made = made
+
+    def _index(self, index: Any) -> None:
+        from kpg.indexes import install
+
+        if index.columns:
+            install(self._engine, index)
+
+    def _function(self, name: str, given: Any) -> None:
+        from kpg.functions import create
+
+        number, place, args, returns, columns, nulls = given
+        function = self._given.get(name)
+        if function is None and place is not None:
+            function = _imported(name, place)
+        if function is None:
+            users = [key[1] for key, value in self._state.items() if key[0] == "view" and _calls(value, name)]
+            used = f", which {', '.join(users)} use{'s' if len(users) == 1 else ''}," if users else ""
+            raise OperationalError(
+                f"function {name}{used} has to be given again",
+                hint=f"kpg.connect(folder, functions={{{name!r}: ...}})",
+            )
+        self._engine.catalog.functions_made = number - 1
+        returned = dict(returns) if isinstance(returns, tuple) else returns
+        create(self._engine, name, function, args, returned, columns=columns, nulls=nulls)
+        made = self._engine.catalog.functions[name]
+        self.function(str(made)).definition = made.definition
+
+    def _relations(self) -> None:
+        """Views and programs, each after what it uses."""
+        waiting = {key: value for key, value in self._state.items() if key[0] in ("view", "program")}
+        while waiting:
+            before = len(waiting)
+            for key, value in list(waiting.items()):
+                if key[0] == "view" and not self._ready(value[1]):
+                    continue
+                try:
+                    if key[0] == "view":
+                        self._view(value)
+                    else:
+                        self._program(key[1], value)
+                except Error as error:
+                    raise OperationalError(
+                        f"{key[0]} {key[1]} cannot be made again: {error}",
+                        hint="see the error that it came from",
+                    ) from error
+                del waiting[key]
+            if len(waiting) == before:
+                name = next(iter(waiting))[1]
+                raise OperationalError(f'"{name}" cannot be made again: something that it uses is missing')
+
+    def _ready(self, uses: tuple[str, ...]) -> bool:
+        catalog, flows = self._engine.catalog, self._engine.dataflows
+        functions = set(catalog.functions.values())
+        return all(
+            one in catalog or one in flows or one in functions or one == CLOCK or one.startswith("function ")
+            for one in uses
+        )
+
+    def _view(self, value: tuple[Any, ...]) -> None:
+        entry, uses, followed, kept = value
+        self._engine.restore_view(entry, frozenset(uses), kept, followed=followed)
+
+    def _program(self, label: str, value: Any) -> None:
+        from kpg.datalog.restoring import restored
+
+        restored(self._engine, label, value, self._functor)
+
+    def _functor(self, name: str, place: str) -> Any:
+        return self._given.get(name.lower()) or _imported(name, place)
+
+
+def _calls(value: Any, name: str) -> bool:
+    return any(used.partition("#")[0] == name for used in value[1] if "#" in used)
+
+
+def _imported(name: str, place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise OperationalError(
+            f"function {name} cannot be imported from {place}: {error}",
+            hint=f"make it importable, or give it: kpg.connect(folder, functions={{{name!r}: ...}})",
+        ) from error
+    return found

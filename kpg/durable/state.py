@@ -1,0 +1,154 @@
+"""All that is kept of a database but rows: entries by kind and name, compared with those of the last time.
+
+An entry is a value that the codec knows. What belongs to a session, temporary tables above all, is not kept.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kpg.compiler.catalog import TEMPORARY, TableEntry, ViewEntry
+from kpg.compiler.clock import CLOCK
+from kpg.runtime.records import dataclass
+
+if TYPE_CHECKING:
+    from kpg.datalog import Program
+    from kpg.engine import Engine
+
+Key = tuple[str, ...]
+State = dict[Key, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """From one state to the next: entries that are gone, then those that are new or others."""
+
+    gone: tuple[Key, ...]
+    now: tuple[tuple[Key, Any], ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.gone or self.now)
+
+    def onto(self, state: State) -> None:
+        """Have a state become the next."""
+        for key in self.gone:
+            state.pop(key, None)
+        state.update(self.now)
+
+
+def changes(before: State, after: State) -> Changes:
+    """What leads from one state to another."""
+    gone = tuple(key for key in before if key not in after)
+    now = ((key, value) for key, value in after.items() if key not in before or before[key] != value)
+    return Changes(gone, tuple(now))
+
+
+class Watch:
+    """Whether anything may have changed since the last time: dicts of the same values are compared."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._seen: tuple[Any, ...] = ()
+
+    def _parts(self) -> tuple[Any, ...]:
+        engine, catalog = self._engine, self._engine.catalog
+        numbers = engine.sequences.next if "sequences" in engine.__dict__ else {}
+        named = (catalog.sequences, catalog.schemas, catalog.comments, catalog.indexes, catalog.types)
+        more = (catalog.entries, catalog.routines, engine.views, engine.dataflows, engine.extras)
+        return (*named, *more, engine.functions_given, numbers)
+
+    def differs(self) -> bool:
+        """Whether there may be a change that :meth:`note` has not seen."""
+        counted = (self._engine.clock.kept, self._engine.clock.given, frozenset(self._engine.keeping))
+        return self._seen != (*self._parts(), counted)
+
+    def note(self) -> None:
+        """What is now is known."""
+        counted = (self._engine.clock.kept, self._engine.clock.given, frozenset(self._engine.keeping))
+        self._seen = (*map(dict, self._parts()), counted)
+
+
+def state_of(engine: "Engine") -> State:
+    """Everything that is to be there when the database is opened again."""
+    catalog = engine.catalog
+    made = (catalog.functions_made, engine.dataflows_made, engine.executor.tables_made)
+    state: State = {("made",): made}
+    state.update((("schema", key), name) for key, name in catalog.schemas.items() if key != TEMPORARY)
+    state.update((("type", key), type_) for key, type_ in catalog.types.items())
+    state.update((("routine", key), routine) for key, routine in catalog.routines.items())
+    state.update((("function", name), given) for name, given in engine.functions_given.items())
+    left_out = _left_out(engine)
+    for entry in catalog:
+        if entry.name in left_out:
+            continue
+        if isinstance(entry, TableEntry):
+            number = engine.executor.table_number(entry.name)
+            state["table", entry.name.lower()] = (number, entry)
+        else:
+            state["view", entry.name.lower()] = _view(engine, entry)
+    for program in programs(engine):
+        from kpg.datalog.restoring import told
+
+        state["program", program.label] = told(program)
+    state.update(_small(engine, left_out))
+    return state
+
+
+def _small(engine: "Engine", left_out: set[str]) -> Iterator[tuple[Key, Any]]:
+    catalog = engine.catalog
+    for key, sequence in catalog.sequences.items():
+        if not key.startswith(f"{TEMPORARY}."):
+            yield ("sequence", key), sequence
+    if "sequences" in engine.__dict__:
+        for name, value in engine.sequences.next.items():
+            if (
+                "." not in name or not name.startswith(f"{TEMPORARY}.")
+            ) and name.lower() in catalog.sequences:
+                yield ("number", name.lower()), value
+    for key, index in catalog.indexes.items():
+        if index.table not in left_out:
+            yield ("index", key), index
+    lower = {name.lower() for name in left_out}
+    for comment, text in catalog.comments.items():
+        if len(comment) < 2 or comment[1] not in lower:
+            yield ("comment", *comment), text
+    if engine.clock.kept or engine.clock.given is not None:
+        clock = engine.executor.table_number(CLOCK) if engine.clock.kept else None
+        yield ("clock",), (clock, engine.clock.given)
+    for name, value in engine.extras.items():
+        yield ("extra", name), value
+
+
+def programs(engine: "Engine") -> "list[Program]":
+    """The Datalog programs that have a text."""
+    if not engine.dataflows:
+        return []
+    from kpg.datalog import Program
+
+    return [one for one in engine.dataflows.values() if isinstance(one, Program) and one.texts]
+
+
+def _left_out(engine: "Engine") -> set[str]:
+    """Relations that end with the statement or the session, or that a program makes again."""
+    used = engine.used()
+    found = {name for name in engine.attached if name not in used}
+    for entry in engine.catalog:
+        made = isinstance(entry, ViewEntry) and (entry.definition is None or callable(entry.definition))
+        if made or entry.name.startswith(f"{TEMPORARY}."):
+            found.add(entry.name)
+    temporary = [name for name in found if name.startswith(f"{TEMPORARY}.")]
+    for name in temporary:
+        found.update(engine.dependents(name))
+    return found
+
+
+def _view(engine: "Engine", entry: ViewEntry) -> tuple[Any, ...]:
+    """A view: its entry, what it uses, whether its text has been left behind, and how it is kept if it is."""
+    uses = tuple(sorted(engine.used_by(entry.name)))
+    kept: tuple[Any, ...] | None = None
+    maintained = engine.views.get(entry.name)
+    if maintained is not None:
+        reader = maintained.reader
+        kept = (engine.plan_of(entry.name), reader.names, reader.types, reader.order)
+    elif entry.name in engine.keeping:
+        kept = ()
+    return entry, uses, entry.name in engine.followed, kept
