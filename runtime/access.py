@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.chain.small import SmallSteps
+from kpg.runtime.data.again import replay
 from kpg.runtime.data.table import Closed, Savepoint, Table
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
@@ -131,7 +132,7 @@ class Access:
     def replay(self, epoch: int, table: str, gone: Words, rowids: Words, words: Words) -> None:
         """Do again what an epoch did to a table; :meth:`replayed` takes it through every view."""
         store = self.tables[table]
-        store.replay(gone, rowids, words)
+        replay(store, gone, rowids, words)
         self._closed.append(Closed(epoch, table, store.drain()))
 
     def replayed(self, epoch: int) -> None:
@@ -224,6 +225,16 @@ class Access:
                 self._compiled.clear()
             compiled = self._compiled[mfp] = CompiledMfp(mfp, self)
         return compiled.run(rows)
+
+    def forget_input(self, identity: str) -> None:
+        """Nobody steps an input any more, nor what it has buffered."""
+        self.inputs.forget(self.inputs.get(identity))
+
+    def inputs_ended(self) -> bool:
+        """Whether inputs may have come to an end since this was last asked."""
+        self.inputs.retire()
+        ended, self.inputs.ended = self.inputs.ended, False
+        return ended
 
     def watch(self, installed: Installation) -> None:
         """Start capturing the view's changes."""

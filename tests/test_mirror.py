@@ -39,6 +39,7 @@ AGGREGATES = "unit/functions/test_aggregates.py"
 MFP = "unit/mfp/test_compiled.py"
 VIEWS = "unit/kpg/test_view.py"
 COMMANDS = "unit/cli/test_commands.py"
+DURABLE = "unit/durable/test_opening.py"
 ROW_STORE = "unit/data/test_table.py"
 EXPRESSIONS = "unit/mfp/test_model.py"
 COMPILED = "unit/native/test_compiled.py"
@@ -93,6 +94,10 @@ ELSEWHERE: dict[str, str] = {
     "kpg/server/passwords.py": LOGIN,
     "kpg/server/run.py": LOGIN,
     "kpg/cli/serve.py": COMMANDS,
+    # A database in a folder is compared with what it was, whatever of it is kept how.
+    **{f"kpg/durable/{name}.py": DURABLE for name in ("keeper", "known", "restoring", "state")},
+    **{f"kpg/datalog/{name}.py": DURABLE for name in ("restoring", "texts")},
+    "kpg/kept.py": DURABLE,
     # What runs in a chain is compared with operators that run one by one.
     **{f"runtime/kernels/{name}.py": CHAIN for name in ("calls", "chain", "links", "streams")},
     "runtime/kernels/arguments.py": "unit/chain/test_arguments.py",

@@ -99,11 +99,9 @@ def _small(engine: "Engine", left_out: set[str]) -> Iterator[tuple[Key, Any]]:
         if not key.startswith(f"{TEMPORARY}."):
             yield ("sequence", key), sequence
     if "sequences" in engine.__dict__:
-        for name, value in engine.sequences.next.items():
-            if (
-                "." not in name or not name.startswith(f"{TEMPORARY}.")
-            ) and name.lower() in catalog.sequences:
-                yield ("number", name.lower()), value
+        for name, number in engine.sequences.next.items():
+            if not name.startswith(f"{TEMPORARY}.") and name.lower() in catalog.sequences:
+                yield ("number", name.lower()), number
     for key, index in catalog.indexes.items():
         if index.table not in left_out:
             yield ("index", key), index

@@ -196,46 +196,6 @@ class Table:
 
                 raise unique_error(self, index, words, duplicate)
 
-    def replay(self, gone: Words, rowids: Words, words: Words) -> None:
-        """Do again what was done to the table once, under the same rowids, without asking whether it may be.
-
-        ``rowids`` ascend, none below :attr:`count`; those between that are not given are of dead rows.
-        """
-        with self._interrupt:
-            if gone.shape[0]:
-                self._delete(gone)
-            if rowids.shape[0]:
-                self._replay(rowids, words)
-
-    def _replay(self, rowids: Words, words: Words) -> None:
-        start, end = self.count, int(rowids[-1]) + 1
-        missing = np.ones(end - start, np.bool_)
-        missing[rowids - start] = False
-        dead = np.flatnonzero(missing) + start
-        if dead.shape[0]:
-            whole = np.zeros((words.shape[0], end - start), np.int64)
-            whole[:, rowids - start] = words
-            words = whole
-        if end > self.groups.capacity:
-            self.groups.reserve(end, start)
-        index = self._key
-        key, highest, known = NO_KEY if index is None else (index.key, index.highest.copy(), index.known)
-        words = np.ascontiguousarray(words)
-        kernels.append(
-            self.groups.directory, words, start, np.zeros_like(self._required), key, highest, known
-        )
-        if index is not None:
-            # The index itself catches up when it is asked.
-            index.highest, index.known = highest, 1
-        kernels.kill(self.groups.directory, end, dead)
-        self.count = end
-        self.dead += dead.shape[0]
-        self._deletions.append(dead)
-        for one in self._unique:
-            one.insert(rowids, start, self.rows)
-        if self._bag:
-            self._bag.insert(rowids, end, self.rows)
-
     def add_unique(self, name: str, columns: tuple[int, ...], *, nulls_distinct: bool) -> None:
         """Have no two rows be the same in some columns from now on; IntegrityError if two are."""
         index = UniqueIndex(name, self.groups, columns, nulls_distinct=nulls_distinct)
