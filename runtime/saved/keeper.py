@@ -5,22 +5,23 @@ A checkpoint is written in three parts, the middle one by whoever likes, a child
 one that counts and removes what nothing refers to any more. Until then nothing has changed for anybody.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 from weakref import ReferenceType
 
+from kpg.runtime.errors import OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.saved.form import Array, State
 from kpg.runtime.saved.stored import Reader, Stored, Storer, arrays_at, read_state, stored_at
 from kpg.runtime.storage.files import Files
 from kpg.runtime.storage.manifest import (
     NEW,
+    NAME,
     Checkpoint,
     Manifest,
     PackFacts,
     read_manifest,
-    swap,
     write_beside,
 )
 from kpg.runtime.storage.packs import Packs, PackWriter, pack_name, pack_number
@@ -62,18 +63,23 @@ class Keeper:
         numbers = [number for name in self._files.list() if (number := pack_number(name)) is not None]
         return Job(state, epoch, segment, max(numbers, default=0) + 1)
 
-    def write(self, job: Job) -> None:
-        """Write the pack, and a manifest beside the one that counts. If it fails, nothing is left."""
+    def write(self, job: Job, poll: Callable[[], None] = lambda: None) -> None:
+        """Write the pack, and a manifest beside the one that counts. If it fails, nothing is left.
+
+        ``poll`` is called again and again meanwhile.
+        """
         writer = PackWriter(self._files, job.number, self.database)
         try:
             kept = self._kept()
             before = {} if self.checkpoint is None else stored_at(self.open(self.checkpoint))
-            storer = Storer(writer, self.read, before, self._fixed(before), frozenset(kept))
+            storer = Storer(writer, self.read, before, self._fixed(before), frozenset(kept), poll)
             block, size = storer.store(job.state)
+            poll()
             writer.finish()
             facts = [*(kept[number] for number in sorted(kept)), PackFacts(job.number, writer.used, 0)]
             packs = (PackFacts(one.number, one.used, storer.live[one.number]) for one in facts)
             found = tuple(one for one in packs if one.live)
+            poll()
             write_beside(
                 self._files, Manifest(self.database, job.segment, Checkpoint(job.epoch, found, block, size))
             )
@@ -84,20 +90,27 @@ class Keeper:
             raise
 
     def adopt(self) -> Manifest:
-        """Have what was written be the checkpoint; the manifest."""
+        """Have what was written be the checkpoint; the manifest. OSError if that is not certain.
+
+        Then files stay that the checkpoint before needs.
+        """
         before = self._numbers()
-        swap(self._files)
-        manifest = read_manifest(self._files)
+        manifest = read_manifest(self._files, NEW)
         assert manifest is not None and manifest.checkpoint is not None
+        self._files.rename(NEW, NAME)
         self.checkpoint = manifest.checkpoint
         self._arrays, self._next = self._next, {}
+        self._files.sync()
         for number in before - self._numbers():
-            self._packs.get(number)  # arrays that nobody has asked for yet may be there
+            with suppress(OSError, OperationalError):
+                self._packs.get(number)  # arrays that nobody has asked for yet may be there
         self.remove(before - self._numbers())
         return manifest
 
     def give_up(self, job: Job) -> None:
         """Remove what a writer that failed has left behind, as far as that can be done."""
+        if job.number in self._numbers():
+            return
         self._next = {}
         for name in (pack_name(job.number), NEW):
             with suppress(OSError):

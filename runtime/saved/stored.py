@@ -6,7 +6,7 @@ is written anew each time.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from typing import Any, Final
 from weakref import ReferenceType, ref
@@ -148,6 +148,7 @@ class Storer:
         before: Mapping[str, Any],
         fixed: Mapping[int, Stored],
         current: frozenset[int],
+        poll: Callable[[], None],
     ) -> None:
         """What was stored ``before`` by path, arrays that never change by identity, and the packs to keep."""
         self._writer = writer
@@ -155,6 +156,7 @@ class Storer:
         self._before = before
         self._fixed = fixed
         self._current = current
+        self._poll = poll
         self.live: Counter[int] = Counter()
         """Blocks in use of each pack."""
 
@@ -168,6 +170,7 @@ class Storer:
 
     def _stored(self, path: str, found: Any) -> Stored | Small:
         stored = self._part(path, found) if isinstance(found, Part) else self._again(path, found)
+        self._poll()
         if isinstance(stored, Stored):
             for pack, first, end in stored.places:
                 self.live[pack] += end - first

@@ -73,12 +73,12 @@ def swap(files: Files) -> None:
     files.sync()
 
 
-def read_manifest(files: Files) -> Manifest | None:
+def read_manifest(files: Files, name: str = NAME) -> Manifest | None:
     """The manifest; None if there is none. OperationalError if it is newer, DamagedError if it is none."""
-    where = f"{files.where}/{NAME}"
-    if NAME not in files.list():
+    where = f"{files.where}/{name}"
+    if name not in files.list():
         return None
-    data = files.map(NAME)
+    data = files.map(name)
     header = data[: 8 * HEADER_WORDS].copy().view(np.int64).tolist() if data.shape[0] >= 32 else [0]
     if header[0] != MAGIC:
         raise DamagedError(f"{where} is no manifest of kpg", hint="the folder is damaged, or not kpg's")

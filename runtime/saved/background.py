@@ -1,0 +1,151 @@
+"""Checkpoints that are written while commits go on: by a child of this process, which sees one epoch.
+
+The child is a copy of the process as it is when it is made, so nothing that comes later is in what it writes,
+and nobody waits for longer than the copying takes. It ends when its parent has. Where processes cannot be
+copied, and where files are not those of a disk, this process writes.
+"""
+
+import gc
+import os
+import signal
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NoReturn
+
+import numpy as np
+
+from kpg.runtime.errors import OperationalError
+from kpg.runtime.saved.form import State
+from kpg.runtime.saved.keeper import Job, Keeper
+from kpg.runtime.storage.files import Disk, Files
+from kpg.runtime.storage.manifest import Manifest
+from kpg.runtime.storage.packs import BLOCK, sums_of
+
+MOST_TOLD: Final = 4096
+"""Bytes of what went wrong, as far as it is told."""
+
+
+class Writing:
+    """A checkpoint that is being written by a child, of which ``pipe`` tells what went wrong."""
+
+    def __init__(self, job: Job, pid: int, pipe: int) -> None:
+        self.job = job
+        self._pid = pid
+        self._pipe = pipe
+        self.error = ""
+
+    def finished(self, *, wait: bool) -> bool:
+        """Whether the child has ended, or, with ``wait``, once it has."""
+        told = self.error.encode()
+        if wait:
+            while part := os.read(self._pipe, MOST_TOLD):
+                told += part
+        pid, status = os.waitpid(self._pid, 0 if wait else os.WNOHANG)
+        if not pid:
+            return False
+        if not wait:
+            told = os.read(self._pipe, MOST_TOLD)
+        os.close(self._pipe)
+        failed = "" if os.waitstatus_to_exitcode(status) == 0 else "the process that wrote it was killed"
+        self.error = told.decode(errors="replace") or failed
+        return True
+
+
+class Background:
+    """The checkpoints of one database, one at a time."""
+
+    def __init__(self, keeper: Keeper, files: Files, done: Callable[[Manifest], None]) -> None:
+        """``done`` is called with the manifest of each checkpoint that has come to count."""
+        self._keeper = keeper
+        self._forks = isinstance(files, Disk) and hasattr(os, "fork")
+        self._done = done
+        self._writing: Writing | None = None
+        self.failure = ""
+        """Why the last one failed, if it did."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether one is being written."""
+        return self._writing is not None
+
+    def begin(self, state: State, epoch: int, segment: int, *, aside: bool) -> None:
+        """Write a state just captured, ``aside`` while this process goes on; the log goes on at a segment.
+
+        OperationalError if it is written here and fails: then all is as it was.
+        """
+        assert self._writing is None
+        try:
+            job = self._keeper.prepare(state, epoch, segment)
+            if aside and self._forks:
+                self._writing = self._forked(job)
+                return
+        except OSError as error:
+            self.failure = str(error)
+            raise self.error() from error
+        try:
+            self._keeper.write(job)
+            self._adopt()
+        except OSError as error:
+            self._failed(job, str(error))
+            raise self.error() from error
+
+    def poll(self, *, wait: bool = False) -> None:
+        """Have a checkpoint that is written come to count; with ``wait``, once it is."""
+        writing = self._writing
+        if writing is None or not writing.finished(wait=wait):
+            return
+        self._writing = None
+        if writing.error:
+            self._failed(writing.job, writing.error)
+            return
+        try:
+            self._adopt()
+        except OSError as error:
+            self._failed(writing.job, str(error))
+
+    def error(self) -> OperationalError:
+        """The error for a checkpoint that failed."""
+        return OperationalError(
+            f"no checkpoint could be made: {self.failure}",
+            hint="nothing is lost: what is committed is in the log",
+        )
+
+    def _adopt(self) -> None:
+        self._done(self._keeper.adopt())
+        self.failure = ""
+
+    def _failed(self, job: Job, why: str) -> None:
+        self.failure = why
+        self._keeper.give_up(job)
+
+    def _forked(self, job: Job) -> Writing:
+        sums_of(np.zeros(BLOCK, np.uint8))  # a kernel must not have to be found by the child
+        reading, telling = os.pipe()
+        parent = os.getpid()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # other threads hold nothing that it needs
+            pid = os.fork()
+        if pid:
+            os.close(telling)
+            # The state is the child's to write: arrays that are not used any more can go.
+            return Writing(Job(None, job.epoch, job.segment, job.number), pid, reading)
+        self._write(job, telling, parent)
+
+    def _write(self, job: Job, telling: int, parent: int) -> NoReturn:
+        """What the child does, and all that it does."""
+        try:
+            gc.disable()
+            with suppress(ValueError):
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+            def alive() -> None:
+                if os.getppid() != parent:
+                    os._exit(1)
+
+            self._keeper.write(job, alive)
+        except BaseException as error:
+            with suppress(BaseException):
+                os.write(telling, (str(error) or type(error).__name__).encode()[:MOST_TOLD])
+            os._exit(1)
+        os._exit(0)
