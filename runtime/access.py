@@ -96,11 +96,6 @@ class Access:
         self._open_epoch = epoch + 1
         self.scope.step = Step(epoch, epoch + 1)
 
-    def settle(self) -> None:
-        """Have all tables, none of which has pending changes, be as committed."""
-        for name, table in self.tables.items():
-            self._savepoints[name] = table.savepoint()
-
     def table_number(self, table: str) -> int:
         """A number that no other table, before or after this one, has, whatever it is called."""
         return self._numbers[table]

@@ -76,12 +76,17 @@ class Worker(Access):
         """Whether the past of tables is kept."""
 
     def create_table(self, name: str, schema: Schema, number: int | None = None) -> Table:
-        """A new, empty table; ``number`` is the one that it had before, if it had one (``table_number``)."""
+        """A new table; ``number`` is the one that it had before, if it had one (``table_number``).
+
+        It is empty, but for what is saved of the table of that number.
+        """
         table = Table(name, schema, self.dictionary, self._interrupt)
         number = self.tables_made + 1 if number is None else number
         self.tables_made = max(self.tables_made, number)
         if self.remembering:
             self._begin_past(table)
+        if self.saved is not None:
+            self.saved.fill(table, number)
         self.tables[name] = table
         self._numbers[name] = number
         self._savepoints[name] = table.savepoint()

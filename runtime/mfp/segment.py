@@ -68,11 +68,12 @@ class Segment:
 class Machine:
     """Code ready to run, with the arrays that it needs at hand."""
 
-    def __init__(self, sources: Sources, code: Code) -> None:
+    def __init__(self, sources: Sources, code: Code, *, constant: bool = False) -> None:
+        """``constant``: it reads no table."""
         self.code = code
         self.sources = sources
         self.status = np.zeros(3, dtype=np.int64)
-        self._reads_sources = bool(sources.entries)
+        self._reads_sources = bool(sources.entries) and not constant
 
     def run(self, data: Words) -> tuple[Words, Words, int]:
         """Outputs and positions of the rows that passed; flags: 1 an ERROR passed a filter, 2 one is stored.
@@ -142,5 +143,6 @@ def conjuncts(predicate: Scalar) -> list[Scalar]:
 
 def fold(lowering: Lowering, number: int) -> int:
     """The word of a node that depends on no input."""
-    out, _, _ = Machine(lowering.sources, assemble(lowering, (), (number,))).run(ONE_ROW)
+    code = assemble(lowering, (), (number,))
+    out, _, _ = Machine(lowering.sources, code, constant=not code.memos).run(ONE_ROW)
     return int(out[0, 0])

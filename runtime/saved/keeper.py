@@ -16,8 +16,8 @@ from kpg.runtime.saved.form import Array, State
 from kpg.runtime.saved.stored import Reader, Stored, Storer, arrays_at, read_state, stored_at
 from kpg.runtime.storage.files import Files
 from kpg.runtime.storage.manifest import (
-    NEW,
     NAME,
+    NEW,
     Checkpoint,
     Manifest,
     PackFacts,

@@ -21,7 +21,6 @@ from kpg.runtime.saved.tables import (
     restore_dictionary,
     restore_table,
 )
-from kpg.runtime.types import Schema
 
 
 class Holder(Protocol):
@@ -38,21 +37,26 @@ class Holder(Protocol):
     @property
     def has_pending(self) -> bool: ...
     def table_number(self, table: str) -> int: ...
-    def create_table(self, name: str, schema: Schema, number: int | None = None) -> Table: ...
     def start_at(self, epoch: int) -> None: ...
     def remember(self, installed: Installation) -> None: ...
-    def settle(self) -> None: ...
 
 
 class Saved:
-    """What the operators of a worker kept, on its way to another's."""
+    """What the tables and operators of a worker kept, on its way to another's."""
 
-    def __init__(self, operators: Any, pasts: Any, read: Read) -> None:
-        self._operators = operators
-        self._pasts = pasts
+    def __init__(self, state: Any, read: Read) -> None:
+        self._tables = state["tables"]
+        self._operators = state["operators"]
+        self._pasts = state["pasts"]
         self._read = read
         self.computed: list[str] = []
         """What was not found, and had to be computed."""
+
+    def fill(self, table: Table, number: int) -> None:
+        """Have a new table keep what the one of that number kept, if there was one."""
+        state = self._tables.get(str(number))
+        if state is not None:
+            restore_table(table, state, self._read)
 
     def restore(self, operators: tuple[Operator, ...]) -> tuple[Operator, ...]:
         """Have new operators keep what they kept before; those of which it is not known, to be computed."""
@@ -87,18 +91,15 @@ def capture(worker: Holder) -> State:
     }
 
 
-def restore(worker: Holder, state: Any, tables: dict[str, tuple[int, Schema]], read: Read) -> None:
-    """Have a new worker take on a state: ``tables`` are its tables by name, with number and schema.
+def restore(worker: Holder, state: Any, read: Read) -> None:
+    """Have a new worker take on a state: tables once they are created, operators once they are installed.
 
-    Set ``worker.saved`` to None when all views are installed that are to have their state.
+    Set ``worker.saved`` to None when all of them are there.
     """
     if worker.tables or worker.epoch:
         raise InternalError("only a new worker can take on a state")
     restore_dictionary(worker.dictionary, state["dictionary"], read)
     worker.start_at(state["epoch"])
-    for name, (number, schema) in tables.items():
-        restore_table(worker.create_table(name, schema, number), state["tables"][str(number)], read)
-    worker.settle()
-    worker.tables_made = max(worker.tables_made, state["tables made"])
+    worker.tables_made = state["tables made"]
     worker.remembering = bool(state["remembering"])
-    worker.saved = Saved(state["operators"], state["pasts"], read)
+    worker.saved = Saved(state, read)

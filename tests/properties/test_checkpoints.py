@@ -35,7 +35,9 @@ def opened(
     state = keeper.open(manifest.checkpoint)
     keeper.tidy()
     worker = Worker()
-    restore(worker, state, tables, keeper.read)
+    restore(worker, state, keeper.read)
+    for name, (number, schema) in tables.items():
+        worker.create_table(name, schema, number)
     for name, plan in plans.items():
         worker.watch(worker.install(name, plan))
     assert worker.saved is not None and not worker.saved.computed

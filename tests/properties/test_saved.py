@@ -33,8 +33,9 @@ def again(worker: Worker, plans: dict[str, Plan]) -> Worker:
     """Another worker with the state of this one, which may go on."""
     state = kept(capture(worker))
     other = Worker()
-    tables = {name: (worker.table_number(name), table.schema) for name, table in worker.tables.items()}
-    restore(other, state, tables, read)
+    restore(other, state, read)
+    for name, table in worker.tables.items():
+        other.create_table(name, table.schema, worker.table_number(name))
     for name, plan in plans.items():
         other.install(name, plan)
     assert other.saved is not None and not other.saved.computed
