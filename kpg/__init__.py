@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from datetime import timedelta as _timedelta
 
     from kpg import graph
+    from kpg.branching import Branch
     from kpg.collections import (
         Arranged,
         Batch,
@@ -64,6 +65,7 @@ __all__ = [
     "Answers",
     "Arranged",
     "Batch",
+    "Branch",
     "Captured",
     "Collection",
     "DataError",
@@ -106,6 +108,7 @@ _LAZY = {
     "Answers": "datalog",
     "Arranged": "collections",
     "Batch": "collections",
+    "Branch": "branching",
     "Captured": "collections",
     "Collection": "collections",
     "Database": "database",

@@ -36,6 +36,10 @@ class Clock:
         """The present time."""
         return time.time_ns() // 1000 if self.given is None else self.given
 
+    def follow(self, other: "Clock") -> None:
+        """Go on as the clock of a database does that has the same tables."""
+        self._given, self.kept = other._given, other.kept
+
     def keep(self) -> None:
         """Have a row that views may read, before the first of them is installed."""
         executor = self._engine.executor

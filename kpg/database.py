@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from pathlib import Path
 
+    from kpg.branching import Branch
     from kpg.collections.dataflow import Dataflow
     from kpg.datalog import Absence, Goal, Program, Proof
     from kpg.sessions.hub import Hub
@@ -228,6 +229,15 @@ class Database(Ingesting):
 
         functions.drop(self._engine, name)
         self._engine.keep()
+
+    def branch(self) -> "Branch":
+        """A database that begins as this one is, and goes on by itself: to be merged, or discarded.
+
+        Takes milliseconds; what is shared is copied when it is used. InterfaceError within a transaction.
+        """
+        from kpg.branching import Branch
+
+        return Branch(self)
 
     def step(self) -> None:
         """Take what the inputs of all dataflows hold, before the least of their times, through everything."""

@@ -76,14 +76,20 @@ class Engine(Kept):
         merge_effort: str = "default",
         memory_limit: int | str | None = None,
         history: "int | str | timedelta | None" = None,
+        trunk: "Engine | None" = None,
     ) -> None:
+        """With a ``trunk``, tables are as there, and ``kpg/branching.py`` does the rest."""
         self._interrupt = DeferredInterrupt()
         if memory_limit is not None:
             from kpg.memory import MemoryWatch, bytes_of
 
             self._interrupt.watch = MemoryWatch(bytes_of(memory_limit))
-        self.executor = local_executor(merge_effort, self._interrupt)
-        self.catalog = Catalog()
+        self.executor = (
+            local_executor(merge_effort, self._interrupt)
+            if trunk is None
+            else trunk.executor.fork(self._interrupt)
+        )
+        self.catalog = Catalog() if trunk is None else trunk.catalog.copy()
         self.views: dict[str, Maintained] = {}
         self._plans: dict[str, Plan] = {}
         self.statistics = LiveStatistics(self.executor, self._plans)

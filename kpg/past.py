@@ -86,6 +86,11 @@ class Past:
         self._forgotten = engine.executor.epoch
         engine.executor.keep_past()
 
+    def follow(self, other: "Past") -> None:
+        """Know the epochs that another database with the same past knows."""
+        self._epochs, self._moments = list(other._epochs), list(other._moments)
+        self._forgotten = other.first
+
     def _now(self) -> int:
         """The time of the database. Where the user has set it back, nothing was later."""
         now = self._engine.clock.read()

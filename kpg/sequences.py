@@ -21,6 +21,18 @@ class Sequences:
         self._given: dict[str, int] = {}
         self._last = ""
 
+    def follow(self, other: "Sequences") -> None:
+        """Go on as those of another database do that has the same sequences."""
+        self.next, self._given, self._last = dict(other.next), dict(other._given), other._last
+
+    def pass_by(self, other: "Sequences") -> None:
+        """Go on behind what another database has given of the same sequences, where it has come further."""
+        for name, value in other.next.items():
+            if self._catalog().find_sequence(name) is not None:
+                numbers = self._numbers(name)
+                here = self.next.get(numbers.name, numbers.start)
+                self.next[numbers.name] = max(here, value) if numbers.increment > 0 else min(here, value)
+
     def forget(self, name: str) -> None:
         """A sequence is gone, or starts anew."""
         self.next.pop(name, None)

@@ -270,6 +270,13 @@ class Access:
         past = self.tables[table].past
         return None if past is None else past.since
 
+    def changed(self, table: str, since: int) -> tuple[Words, Words]:
+        """Rowids of rows that were there after an epoch and are gone, and of those that came since."""
+        store = self.tables[table]
+        assert store.past is not None
+        count, gone = store.past.at(since)
+        return np.concatenate([np.empty(0, np.int64), *gone]), store.groups.live(count, store.count)
+
     def forget_past(self, epoch: int) -> None:
         """Forget what was before an epoch. Between steps."""
         from kpg.runtime import past

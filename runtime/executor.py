@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.plan import Mfp, Plan
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
@@ -359,6 +360,20 @@ class Executor(Protocol):
         DataError when an operation that counts fails.
         """
 
+    # Branches
+
+    def fork(self, interrupt: DeferredInterrupt) -> "Executor":
+        """Another executor with the same tables and strings; what changes in either does not in the other.
+
+        Until :meth:`complete` is called, it takes from this one what plans have computed that it installs.
+        """
+
+    def complete(self) -> None:
+        """All is installed that was installed in the executor that this one was forked of."""
+
+    def table_number(self, table: str) -> int:
+        """What tells a table from all others there have been, whatever it is called."""
+
     # The past, of which nothing is kept at first
 
     def keep_past(self) -> None:
@@ -369,6 +384,12 @@ class Executor(Protocol):
 
     def known_since(self, table: str) -> int | None:
         """The epoch since which a table is known; None if it is known as it is now only."""
+
+    def changed(self, table: str, since: int) -> tuple[Words, Words]:
+        """Rowids of rows that were there after an epoch and are gone, and of those that came since.
+
+        The table must be known since then.
+        """
 
     def forget_past(self, epoch: int) -> None:
         """Forget what was before an epoch."""

@@ -50,6 +50,13 @@ class Memory(Capture):
 
     since: int = field(kw_only=True)
 
+    def commit(self) -> None:
+        """Keep the step's changes, in few parts: each has more than the next."""
+        Capture.commit(self)
+        kept = self.changes
+        while len(kept) > 1 and len(kept[-2]) <= 2 * len(kept[-1]):
+            kept[-2:] = [Updates.concat(kept[-2:])]
+
     def after(self, epoch: int) -> list[Updates]:
         """The changes after an epoch, step by step."""
         first = next((i for i, part in enumerate(self.changes) if part.time[0].max() > epoch), None)

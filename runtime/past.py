@@ -88,8 +88,9 @@ def unknown(name: str, epoch: int, since: int | None) -> ProgrammingError:
 
 def begin(table: Table, epoch: int) -> None:
     """Keep what a table is, from the end of an epoch on."""
-    table.past = TablePast(epoch)
-    table.past.count = table.count
+    if table.past is None:
+        table.past = TablePast(epoch)
+        table.past.count = table.count
 
 
 def remember(worker: Keeper, view: Installed) -> None:

@@ -97,6 +97,22 @@ class Worker(Access):
         del self.tables[name], self._numbers[name], self._savepoints[name]
         self._compiled.clear()
 
+    def fork(self, interrupt: DeferredInterrupt) -> "Worker":
+        """A worker with the tables of this one, that installs what this one has without computing it.
+
+        Until :meth:`complete` is called. What either of them changes does not change in the other.
+        """
+        from kpg.runtime.saved.forking import fork
+
+        other = Worker(self.merge_effort, interrupt)
+        self._small_steps.forget()
+        fork(self, other)
+        return other
+
+    def complete(self) -> None:
+        """Everything is installed again that was; whatever comes is computed."""
+        self.saved = None
+
     def create_input(self, name: str, width: int) -> Input:
         """A new input of ``width`` columns, whose time is the next epoch."""
         position = self.next_position()

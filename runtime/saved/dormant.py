@@ -83,3 +83,15 @@ def _wake(one: Any, cls: Any) -> None:
         one.__class__ = _dormant(cls)
         attributes["_asleep"] = asleep
         raise
+
+
+def wake(one: object) -> None:
+    """Have a dormant object be in place now."""
+    if "_asleep" in vars(one):
+        _wake(one, type(one).__mro__[1])
+
+
+def filling(one: object) -> Fill | None:
+    """What puts a dormant object in place; None if it is awake."""
+    asleep = vars(one).get("_asleep")
+    return None if asleep is None else asleep.fill
