@@ -57,6 +57,7 @@ class Branch(Database):
             raise InterfaceError("a branch begins outside of transactions", hint="commit first")
         self._trunk = trunk
         self._open = forked(engine)
+        self._hub = None
         self._began = self._open.catalog.copy()
         self._epoch = engine.executor.epoch
 
@@ -170,6 +171,7 @@ def forked(engine: Engine) -> Engine:
     made._uses.update(engine._uses)
     made.settings.update(engine.settings)
     made.prepared.update(engine.prepared)
+    made.functions_given.update(engine.functions_given)
     made.clock.follow(engine.clock)
     for entry in made.catalog:
         if isinstance(entry, TableEntry):
