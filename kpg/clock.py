@@ -38,7 +38,7 @@ class Clock:
 
     def follow(self, other: "Clock") -> None:
         """Go on as the clock of a database does that has the same tables."""
-        self._given, self.kept = other._given, other.kept
+        self.given, self.kept = other.given, other.kept
 
     def keep(self) -> None:
         """Have a row that views may read, before the first of them is installed."""

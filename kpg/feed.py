@@ -11,7 +11,8 @@ from weakref import WeakSet
 
 from kpg.reading import Reader
 from kpg.result import Result, Row
-from kpg.runtime.executor import Executor, Installation
+from kpg.runtime.executor import Executor
+from kpg.runtime.handles import Installation
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 

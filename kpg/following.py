@@ -9,7 +9,7 @@ from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import TableEntry, ViewEntry, get_of
 from kpg.planning import plan_view_entry
 from kpg.runtime.errors import NotSupportedError
-from kpg.runtime.executor import Installation
+from kpg.runtime.handles import Installation
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import Schema
 from kpg.schemas import Schemas

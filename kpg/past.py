@@ -24,7 +24,7 @@ from kpg.compiler.sql.then import query_of
 from kpg.planning import Planned, bind, plan_bound
 from kpg.result import Result, listing
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError, Span
-from kpg.runtime.executor import Installation
+from kpg.runtime.handles import Installation
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, TIMESTAMPTZ
 from kpg.runtime.values import intervals, moments

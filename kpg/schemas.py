@@ -16,7 +16,8 @@ from kpg.feed import Feed
 from kpg.journal import Journal
 from kpg.planning import LiveStatistics, Planned
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
-from kpg.runtime.executor import Executor, Installation
+from kpg.runtime.executor import Executor
+from kpg.runtime.handles import Installation
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import Schema

@@ -7,7 +7,7 @@ from kpg.feed import Callback, Change, Feed, Mailbox, Subscription
 from kpg.reading import Reader
 from kpg.result import Result, Row, Rows
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.executor import Installation, Stats
+from kpg.runtime.handles import Installation, Stats
 from kpg.runtime.plan import Plan
 from kpg.runtime.types import Type
 

@@ -13,7 +13,7 @@ from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.executor import ArrangementInfo, Installation, OperatorInfo
+from kpg.runtime.handles import ArrangementInfo, Installation, OperatorInfo
 from kpg.runtime.inputs import Inputs
 from kpg.runtime.installed import Capture, Installed, operator_info
 from kpg.runtime.interrupts import DeferredInterrupt

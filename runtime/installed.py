@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.errors import InternalError
-from kpg.runtime.executor import OperatorInfo, Stats
+from kpg.runtime.handles import OperatorInfo, Stats
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Sink
 from kpg.runtime.operators.loop import everything

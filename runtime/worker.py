@@ -18,7 +18,8 @@ from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
-from kpg.runtime.executor import Installation, Recorder
+from kpg.runtime.executor import Recorder
+from kpg.runtime.handles import Installation
 from kpg.runtime.inputs import Inputs
 from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import DeferredInterrupt

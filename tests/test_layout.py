@@ -33,6 +33,7 @@ VOCABULARY = {
     "errors": "what everybody raises",
     "executor": "the protocol",
     "functions": "names and types of SQL's functions",
+    "handles": "what an executor is asked by",
     "interrupts": "Ctrl-C comes where the face is",
     "local": "makes an executor",
     "records": "dataclasses, in all layers",

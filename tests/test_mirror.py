@@ -54,6 +54,7 @@ PAST = "unit/kpg/test_past.py"
 ELSEWHERE: dict[str, str] = {
     "runtime/data/violations.py": ROW_STORE,
     "runtime/past.py": PAST,
+    "runtime/handles.py": "unit/runtime/test_local.py",
     "runtime/saved/forking.py": "unit/kpg/test_branching.py",
     "kpg/ingesting.py": "unit/kpg/test_positions.py",
     # A kernel is compared with a plain reference; its own file has what that cannot reach, such as growth.

@@ -29,7 +29,7 @@ from kpg.runtime import plan
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError
-from kpg.runtime.executor import Installation
+from kpg.runtime.handles import Installation
 from kpg.runtime.plan import Ref, user
 from kpg.runtime.types import NULL, Schema
 

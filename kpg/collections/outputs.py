@@ -11,7 +11,7 @@ from kpg.reading import Reader
 from kpg.result import Row
 from kpg.runtime.convert.foreign import to_arrays
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.executor import Installation
+from kpg.runtime.handles import Installation
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema, Type
 

@@ -11,7 +11,8 @@ from kpg.collections.term import Term
 from kpg.runtime import plan
 from kpg.runtime.convert.foreign import RowEncoder, from_arrays, from_rows
 from kpg.runtime.errors import DataError, InterfaceError
-from kpg.runtime.executor import MAX_TIME, InputHandle
+from kpg.runtime.executor import MAX_TIME
+from kpg.runtime.handles import InputHandle
 from kpg.runtime.plan import Ref, user
 from kpg.runtime.trace.updates import ONE, Updates, Words
 from kpg.runtime.types import Schema

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from kpg.runtime import plan
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.executor import InputHandle
+from kpg.runtime.handles import InputHandle
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 

@@ -16,7 +16,7 @@ from kpg.datalog.strata import InstalledStrata
 from kpg.engine import Engine
 from kpg.planning import Planned
 from kpg.runtime import plan as ir
-from kpg.runtime.executor import Installation
+from kpg.runtime.handles import Installation
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column
 from kpg.runtime.types import Schema

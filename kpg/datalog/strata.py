@@ -10,7 +10,7 @@ from kpg.compiler.rules.lowering import Lowering
 from kpg.datalog.planning import definition, planned, view_schema
 from kpg.engine import Engine
 from kpg.planning import Planned
-from kpg.runtime.executor import Installation
+from kpg.runtime.handles import Installation
 
 MOST_STRATA: Final = 24
 """Strata that are written out in one plan."""

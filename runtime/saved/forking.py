@@ -23,6 +23,7 @@ from kpg.runtime.saved.operators import STATELESS, capture_operator
 from kpg.runtime.saved.pasts import capture_memory
 from kpg.runtime.saved.tables import capture_table, restore_table
 from kpg.runtime.saved.worker import Holder, Saved
+from kpg.runtime.types import Schema
 
 TABLES = (Reduce, Distinct, Single, LoopReduce, LoopDistinct)
 """Operators that keep a table of groups."""
@@ -60,32 +61,38 @@ def lend(one: object, borrower: object, state: State) -> None:
     lent.borrowers.append(weakref.ref(borrower))
 
 
-def fork(trunk: "Trunk", branch: Holder) -> None:
+class Forkable(Holder, Protocol):
+    """What is needed of the workers."""
+
+    def create_table(self, name: str, schema: Schema, number: int | None = None) -> object: ...
+
+
+def fork(trunk: Forkable, branch: Forkable) -> None:
     """Have a new worker take on what another is, between steps; views are to be installed next."""
     if branch.tables or branch.epoch or trunk.has_pending:
         raise InternalError("only a new worker can go on from one without pending changes")
     branch.dictionary = trunk.dictionary
     branch.start_at(trunk.epoch)
+    branch.tables_made = trunk.tables_made
+    branch.saved = Forked(trunk)
     for name, table in trunk.tables.items():
-        _fork_table(table, branch.create_table(name, table.schema, trunk.table_number(name)))
-    branch.settle()
-    branch.tables_made = max(branch.tables_made, trunk.tables_made)
-    theirs = {one for view in trunk.views.values() for one in view.operators}
-    pasts = {name: capture_memory(view.past) for name, view in trunk.views.items() if view.past}
-    branch.saved = Forked({one.place.fingerprint: one for one in theirs}, pasts)
-
-
-class Trunk(Holder, Protocol):
-    """What is needed of the worker that is forked."""
+        branch.create_table(name, table.schema, trunk.table_number(name))
 
 
 class Forked(Saved):
-    """What operators keep, on its way from the worker where they are to another, which installs the same."""
+    """What tables and operators keep, on its way from the worker where they are to another."""
 
-    def __init__(self, operators: dict[str, Operator], pasts: State) -> None:
-        self._theirs = operators
-        states = {name: state for name, one in operators.items() if (state := _state(one))}
-        super().__init__(states, pasts, read)
+    def __init__(self, trunk: Forkable) -> None:
+        self._lenders = {trunk.table_number(name): table for name, table in trunk.tables.items()}
+        operators = {one for view in trunk.views.values() for one in view.operators}
+        self._theirs = {one.place.fingerprint: one for one in operators}
+        states = {name: state for name, one in self._theirs.items() if (state := _state(one))}
+        pasts = {name: capture_memory(view.past) for name, view in trunk.views.items() if view.past}
+        super().__init__({"tables": {}, "operators": states, "pasts": pasts}, read)
+
+    def fill(self, table: Table, number: int) -> None:
+        if number in self._lenders:
+            _fork_table(self._lenders[number], table)
 
     def restore(self, operators: tuple[Operator, ...]) -> tuple[Operator, ...]:
         left = super().restore(operators)

@@ -10,7 +10,7 @@ from kpg.runtime.data.table import Table
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
-from kpg.runtime.executor import Installation
+from kpg.runtime.handles import Installation
 from kpg.runtime.installed import Installed
 from kpg.runtime.saved.form import Read, State
 from kpg.runtime.saved.operators import captured, restore_known

@@ -14,7 +14,7 @@ from kpg.datalog.planning import plan_rows
 from kpg.datalog.proof.bindings import Evaluator
 from kpg.datalog.proof.rows import Places, Rows
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
-from kpg.runtime.executor import RankLookup
+from kpg.runtime.handles import RankLookup
 from kpg.runtime.scalar import Call, Column
 from kpg.runtime.types import NULL
 

@@ -3,7 +3,8 @@
 import pytest
 
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.executor import Executor, InputHandle, Installation, RankLookup
+from kpg.runtime.executor import Executor
+from kpg.runtime.handles import InputHandle, Installation, RankLookup
 from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.local import MERGE_EFFORTS, local_executor

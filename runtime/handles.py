@@ -1,0 +1,168 @@
+"""What an executor gives to ask it by: of what is installed, of inputs, of ranks; and figures of its work.
+
+Handles answer in words and numbers, as of the last step, and never lend out an operator or a table.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.records import dataclass
+from kpg.runtime.trace.updates import Updates
+
+Words = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a view cost: to install, and in the last step."""
+
+    install_seconds: float
+    arrangements_built: int
+    arrangements_reused: int
+    last_step_seconds: float
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangementInfo:
+    """One shared index: what it is of, its size, and the views that hold it."""
+
+    description: str
+    rows: int
+    bytes: int
+    batches: int
+    readers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    """One operator: its place, its work since it was made, and the views that hold it."""
+
+    position: int
+    description: str
+    inputs: tuple[int, ...]
+    updates_in: int
+    updates_out: int
+    rows: int
+    bytes: int
+    seconds: float
+    readers: tuple[str, ...]
+
+
+class RankLookup(Protocol):
+    """In which round of a recursion rows came: its state, to be asked between steps.
+
+    With ``gone``, rows count too that were there in some round and then no more.
+    """
+
+    @property
+    def width(self) -> int:
+        """The columns of a row."""
+
+    def __len__(self) -> int:
+        """The number of rows that the state tells of."""
+
+    def of(self, rows: Words, *, gone: bool = False) -> Words:
+        """The rank of each row ``int64[w, n]``, -1 where it is not there. O(n)."""
+
+    def every(self, *, gone: bool = False) -> tuple[Words, Words]:
+        """All rows ``int64[w, n]`` and their ranks ``int64[n]``."""
+
+
+class Installation(Protocol):
+    """A plan that is kept up to date. What is read is as of the last step."""
+
+    @property
+    def name(self) -> str:
+        """What the plan was installed as."""
+
+    @property
+    def stats(self) -> Stats:
+        """What it cost."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether changes are captured."""
+
+    def rows(self) -> tuple[Words, Words]:
+        """The contents: distinct rows ``int64[width, m]`` and their multiplicities ``int64[m]``."""
+
+    def matching(self, prefix: Sequence[int]) -> tuple[Words, Words]:
+        """The rows that begin with these words, and their multiplicities; the output must be arranged."""
+
+    def drain(self) -> list[Updates]:
+        """The consolidated changes of each step since the last call; it must be watched."""
+
+    @property
+    def remembers(self) -> int | None:
+        """The epoch since which all changes are kept; None if they are not."""
+
+    def changes(self, since: int) -> list[Updates]:
+        """The changes after an epoch since which they are kept: consolidated, step by step."""
+
+    def rows_then(self, epoch: int) -> tuple[Words, Words]:
+        """As :meth:`rows`, as of an epoch since which changes are kept."""
+
+    def heard(self, listener: int) -> list[Updates]:
+        """What the plan's sink of that number got, in committed steps since the last call."""
+
+    def ignore(self, listener: int) -> None:
+        """Have a sink keep nothing more; what it has kept can still be heard."""
+
+    def is_final(self) -> bool:
+        """Whether nothing in the plan can ever change again."""
+
+    def own_state(self, prefix: str) -> tuple[int, int]:
+        """Rows and bytes of what only installations hold whose names begin with ``prefix``."""
+
+    def ranks(self) -> RankLookup | None:
+        """The ranks of the rows, where the output is a recursive set; None if it is anything else."""
+
+    def first_rounds(self) -> tuple[Words, Words] | None:
+        """All rows that a least or greatest value in a loop was taken of, and the round that each came in.
+
+        None if the output is anything else.
+        """
+
+
+class InputHandle(Protocol):
+    """Updates that a program gives, at times of its own, buffered until a step takes them.
+
+    ``time`` is the first at which something may still come, ``asked`` the one that was asked for last: a
+    commit that closes an epoch moves ``time`` past it.
+    """
+
+    @property
+    def identity(self) -> str:
+        """What plans call the input."""
+
+    @property
+    def time(self) -> int: ...
+
+    @property
+    def asked(self) -> int: ...
+
+    @property
+    def open(self) -> bool:
+        """Whether something may still come."""
+
+    def stage(self, row: tuple[int, ...]) -> None:
+        """Buffer one update: the words of its row, its time, not before ``time``, and its diff."""
+
+    def add(self, updates: Updates) -> None:
+        """Buffer updates at times not before ``time``."""
+
+    def gather(self) -> None:
+        """Add up equal updates in the buffer. DataError if a sum of diffs does not fit 64 bits."""
+
+    def clear(self) -> int:
+        """Forget what is buffered; how many updates."""
+
+    def advance_to(self, time: int) -> None:
+        """Have nothing more come before ``time``."""
+
+    def close(self) -> None:
+        """Have nothing more come than what is buffered."""
