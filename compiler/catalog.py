@@ -55,6 +55,8 @@ class ViewEntry:
     """Whether only rows that it shows may be written through it: WITH CHECK OPTION."""
     below: str = ""
     """The view that it selects from, if it is of one alone."""
+    of_system: bool = False
+    """Whether it reads relations of the system: then its definition gives a new plan each time."""
 
     @property
     def rel(self) -> Rel | None:

@@ -75,6 +75,8 @@ def table_key(query: Plan, ref: Ref) -> tuple[str, tuple[int, ...]] | None:
         return None
     if below.mfp.predicates:
         return None
+    if not below.mfp.outputs:
+        return None  # only how many rows there are is asked for
     *keys, rowid = below.mfp.outputs
     stored = [key.column for key in keys if isinstance(key, Fetch) and isinstance(key.rowid, Column)]
     whole = isinstance(rowid, Column) and len(stored) == len(keys)

@@ -8,13 +8,13 @@ from typing import Final, assert_never
 import numpy as np
 
 from kpg.changing import change
-from kpg.compiler.algebra.rel import Get, LetRec
+from kpg.compiler.algebra.rel import Get, LetRec, Rel
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.compiler.clock import CLOCK
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definitions import AnyDefinition, Definition
-from kpg.compiler.sql.query import asks_system
+from kpg.compiler.sql.query import asks_system, lower_view
 from kpg.compiler.sql.session import Session
 from kpg.compiler.sql.through import below_of, refuse_unchecked
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
@@ -259,11 +259,12 @@ def _create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None
     old = engine.catalog.find(name)
     if statement.if_not_exists and isinstance(old, ViewEntry):
         return engine.views.get(old.name)
-    if asks_system(statement.query):
+    of_system = asks_system(statement.query, engine.catalog)
+    if of_system and statement.materialized:
         raise NotSupportedError(
-            "a view over the system's relations is not supported",
+            "a materialized view over the system's relations is not supported",
             span=statement.span,
-            hint="they are computed when they are asked for, and a view would not follow",
+            hint="they are computed when they are asked for, and it would not follow: write CREATE VIEW",
         )
     if has_calls(statement.query.query):
         raise NotSupportedError("a number of a sequence in a view is not supported", span=statement.span)
@@ -275,12 +276,13 @@ def _create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None
     entry = ViewEntry(
         name,
         planned.schema,
-        planned.rel,
+        partial(_asked_again, engine, statement) if of_system else planned.rel,
         statement.query.text,
         statement.materialized and not planned.has_hidden_columns,
         planned.order,
         checked=bool(statement.check),
         below=below_of(statement, engine.catalog),
+        of_system=of_system,
     )
     refuse_unchecked(statement, entry)
     uses = relations_of(planned.rel, statement.query, engine.catalog)
@@ -293,6 +295,11 @@ def _create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None
     later = partial(plan_view, statement, engine.catalog, engine.statistics)
     engine.create_later(entry, later, uses, replace_old=statement.or_replace)
     return None
+
+
+def _asked_again(engine: Engine, statement: ast.CreateView) -> Rel:
+    """What a view over relations of the system is now."""
+    return lower_view(statement, engine.reading_catalog).rel
 
 
 def drop_relations(engine: Engine, statement: ast.Drop) -> None:

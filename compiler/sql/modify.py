@@ -221,7 +221,7 @@ def _parts(value: exp.Expr, count: int, text: str) -> list[exp.Expr]:
         plain = isinstance(inner, exp.Select) and not any(part.find(exp.Star) for part in inner.expressions)
         if plain and len(inner.expressions) != count:
             wrong(f"SET has {len(inner.expressions)} values for {count} columns", value, text)
-        return [_part(value, place, count) for place in range(count)]
+        return [column_of(value, place, count) for place in range(count)]
     if isinstance(value, exp.Anonymous) and str(value.this).upper() == "ROW":
         parts = list(value.expressions)
     else:
@@ -233,7 +233,7 @@ def _parts(value: exp.Expr, count: int, text: str) -> list[exp.Expr]:
     return parts
 
 
-def _part(subquery: exp.Subquery, place: int, count: int) -> exp.Expr:
+def column_of(subquery: exp.Subquery, place: int, count: int) -> exp.Expr:
     """One column of a subquery, as a subquery."""
     columns = [exp.to_identifier(f"c{index}") for index in range(count)]
     alias = exp.TableAlias(this=exp.to_identifier("q"), columns=columns)

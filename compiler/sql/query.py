@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from kpg.compiler.algebra import facts
 from kpg.compiler.algebra.rel import OrderBy, Rel, types
-from kpg.compiler.catalog import Catalog
+from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import bind
 from kpg.compiler.sql.lower.query import lower_resolved
@@ -77,10 +77,12 @@ def _routines(tree: exp.Expr, catalog: Catalog) -> frozenset[str]:
     return frozenset(found)
 
 
-def asks_system(query: ast.Select) -> bool:
-    """Whether a query reads a relation of the system."""
-    names = (relation_name(table).lower() for table in query.query.find_all(exp.Table))
-    return any(name.startswith(("pg_catalog.", "information_schema.", "pg_")) for name in names)
+def asks_system(query: ast.Select, catalog: Catalog) -> bool:
+    """Whether a query reads a relation of the system, or a view that does."""
+    names = [relation_name(table).lower() for table in query.query.find_all(exp.Table)]
+    if any(name.startswith(("pg_catalog.", "information_schema.", "pg_")) for name in names):
+        return True
+    return any(isinstance(view := catalog.find(name), ViewEntry) and view.of_system for name in names)
 
 
 def lower_view(statement: ast.CreateView | ast.CreateTableAs, catalog: Catalog) -> Bound:

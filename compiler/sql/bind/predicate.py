@@ -4,7 +4,7 @@ from sqlglot import exp
 
 from kpg.compiler.sql.bind.calls import call, coerce, condition, unified
 from kpg.compiler.sql.bind.functions import COMPARISONS
-from kpg.compiler.sql.bind.rows import compared_rows, row_is_null, row_parts, rows_equal
+from kpg.compiler.sql.bind.rows import compared_rows, row_columns, row_is_null, row_parts, rows_equal
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.subquery import bind_in
 from kpg.compiler.sql.syntax import only
@@ -42,7 +42,10 @@ COMPARED = (*COMPARISONS, exp.NullSafeEQ, exp.NullSafeNEQ)
 
 
 def _are_rows(node: exp.Binary) -> bool:
-    return row_parts(node.this) is not None and row_parts(node.expression) is not None
+    sides = row_parts(node.this), row_parts(node.expression)
+    if sides == (None, None):
+        return False
+    return None not in sides or None not in (row_columns(node.this), row_columns(node.expression))
 
 
 def bind_condition(binding: Binding, scope: Scope, node: exp.Expr, clause: str) -> Scalar:

@@ -7,6 +7,7 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.calls import call, settled
 from kpg.compiler.sql.bind.functions import COMPARISONS
 from kpg.compiler.sql.bind.scope import Binding, Scope
+from kpg.compiler.sql.modify import column_of
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.scalar import Scalar
 
@@ -27,6 +28,15 @@ def row_parts(node: exp.Expr | None) -> list[exp.Expr] | None:
             return None
 
 
+def row_columns(node: exp.Expr | None) -> list[exp.Expr] | None:
+    """As :func:`row_parts`, and the columns of a subquery that has several, each a subquery."""
+    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select):
+        listed = node.this.expressions
+        if len(listed) > 1 and not any(part.is_star for part in listed):
+            return [column_of(node, place, len(listed)) for place in range(len(listed))]
+    return row_parts(node)
+
+
 def compared_rows(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     """``(a, b) < (c, d)`` and the like."""
     only(node, binding.source, "this", "expression")
@@ -35,7 +45,11 @@ def compared_rows(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         tests = [call(binding, "is_not_distinct", pair, node) for pair in sides]
         same = _all(binding, tests, node)
         return same if isinstance(node, exp.NullSafeEQ) else call(binding, "not", [same], node)
-    name = COMPARISONS[type(node)]
+    return compared_pairs(binding, COMPARISONS[type(node)], sides, node)
+
+
+def compared_pairs(binding: Binding, name: str, sides: Sequence[Sequence[Scalar]], node: exp.Expr) -> Scalar:
+    """A comparison of two rows, of which the columns are given pair by pair."""
     if name in ("eq", "ne"):
         equal = _all(binding, [call(binding, "eq", pair, node) for pair in sides], node)
         return equal if name == "eq" else call(binding, "not", [equal], node)
@@ -62,7 +76,7 @@ def row_is_null(binding: Binding, scope: Scope, parts: Sequence[exp.Expr], node:
 def _sides(
     binding: Binding, scope: Scope, left: exp.Expr, right: exp.Expr, node: exp.Expr
 ) -> list[list[Scalar]]:
-    first, second = row_parts(left), row_parts(right)
+    first, second = row_columns(left), row_columns(right)
     if first is None or second is None or len(first) != len(second) or not first:
         binding.wrong("rows of different sizes cannot be compared", node)
     pairs = zip(first, second, strict=True)

@@ -8,7 +8,7 @@ from kpg.compiler.sql.bind.calls import call
 from kpg.compiler.sql.bind.composite import bind_any_element
 from kpg.compiler.sql.bind.functions import COMPARISONS, OPPOSITE
 from kpg.compiler.sql.bind.output import settled_query
-from kpg.compiler.sql.bind.rows import row_parts
+from kpg.compiler.sql.bind.rows import compared_pairs, row_parts
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.syntax import only, span_of
 from kpg.compiler.sql.tree import Query, Subquery
@@ -94,7 +94,8 @@ def _any(
         message = f"the subquery returns {len(query.columns)} columns, to compare with {len(values)}"
         binding.wrong(message, node)
     if len(values) > 1 and comparison != "eq":
-        binding.refuse("a comparison of rows with ANY or ALL", node)
+        pairs = list(zip(values, query.columns, strict=True))
+        return _register(binding, "any", query, BOOLEAN, (compared_pairs(binding, comparison, pairs, node),))
     tests = tuple(
         call(binding, comparison, [value, column], node)
         for value, column in zip(values, query.columns, strict=True)

@@ -1,0 +1,21 @@
+-- Rows compared with rows, with rows of subqueries, with ANY and ALL.
+create table t (a int, b int, c text);
+create table u (x int, y int);
+select (1, 2) = (select 1, 2), (1, 3) > (select 1, 2), (1, null) = (select 1, 2);
+select * from t where (a, b) = (select x, y from u where x = 1);
+select * from t where (a, b) >= (select max(x), min(y) from u);
+select * from t where (a, b) <> all (select x, y from u);
+select * from t where (a, b) >= any (select x, y from u);
+select * from t where (a, b) < all (select x, y from u where y is not null);
+select a, (a, b) <= some (select x, y from u where x <> t.a) from t;
+select * from t where row(a, b) not in (select x, y from u);
+select a, (a, b) <> any (select x, y from u), (a, b) = all (select x, y from u) from t;
+select a, (a, c) > (select x, 'm' from u where x = t.a) from t;
+update t set c = 'hit' where (a, b) = (select x, y from u where x = 2);
+insert into t values (1, 10, 'x'), (2, 20, 'y'), (3, null, 'z'), (null, null, null);
+insert into u values (1, 10), (2, 5);
+insert into u values (3, 30), (0, null);
+update u set y = 20 where x = 2;
+delete from u where y is null;
+update t set b = b + 1;
+delete from u;
