@@ -1,4 +1,4 @@
-"""Bulk loads: files through Spark or pyarrow, data in memory through Arrow; COPY in and out.
+"""Bulk loads: files through Spark or pyarrow, data in memory through Arrow.
 
 A load only appends to the table; its caller commits it, or rolls all of it back.
 """
@@ -6,21 +6,17 @@ A load only appends to the table; its caller commits it, or rolls all of it back
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pyarrow
 from numpy.typing import NDArray
 
-from kpg.compiler.sql import statements as ast
 from kpg.runtime.convert import files
 from kpg.runtime.convert.arrow import encode, from_any
-from kpg.runtime.errors import InterfaceError, OperationalError, ProgrammingError
+from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.spark import load as load_spark
 from kpg.runtime.spark.session import unavailable
-from kpg.runtime.types import NULL, Schema, Type
 from kpg.table import Table
 
 Words = NDArray[np.int64]
@@ -56,70 +52,6 @@ def load_all(
         if table.name not in counts:
             counts[table.name] = _append(table, _chunks(table, source), progress)
     return counts
-
-
-def copy_from(table: Table, statement: ast.CopyFrom) -> int:
-    """COPY FROM: append a file's rows; columns that are not listed become NULL."""
-    schema, places = _chosen(table.schema, statement)
-    if statement.format == "parquet":
-        if statement.options:
-            raise ProgrammingError(
-                f'COPY option "{statement.options[0][0]}" is for CSV only', span=statement.span
-            )
-        chunks = files.read_parquet(statement.path, schema, table.dictionary)
-    else:
-        options = csv_options(statement)
-        if "header" not in dict(statement.options):
-            options = replace(options, header=_has_header(statement.path, schema, options))
-        chunks = files.read_csv(statement.path, schema, table.dictionary, options)
-    return _append(table, (_placed(chunk, places, len(table.schema.columns)) for chunk in chunks), None)
-
-
-def _has_header(path: str, schema: Schema, options: files.CsvOptions) -> bool:
-    """Whether a file's first line has the names of columns; if it cannot be read as it is, it has."""
-    try:
-        row = files.csv_names(files.expand(path, ".csv")[0], schema, replace(options, header=True))
-    except OperationalError:
-        return True
-    known = {name.lower() for name in schema.names}
-    return not row or any(field.strip().lower() in known for field in row)
-
-
-def copy_to(data: pyarrow.Table, statement: ast.CopyTo) -> None:
-    """COPY TO: write rows to a file."""
-    if statement.format == "parquet":
-        files.write_parquet(data, statement.path)
-    else:
-        files.write_csv(data, statement.path, csv_options(statement))
-
-
-def as_texts(data: pyarrow.Table, types: Sequence[Type]) -> pyarrow.Table:
-    """The rows with what CSV has no form for, such as arrays and intervals, as Postgres writes it."""
-    columns = [
-        files.shown(column, type_) if type_.kind in files.SHOWN else column
-        for column, type_ in zip(data.columns, types, strict=True)
-    ]
-    return pyarrow.Table.from_arrays(columns, names=data.column_names)
-
-
-def csv_options(statement: ast.CopyFrom | ast.CopyTo) -> files.CsvOptions:
-    """The CSV options of a COPY; a ``.tsv`` file has tabs unless told otherwise."""
-    given = dict(statement.options)
-    default = files.CsvOptions()
-    header = given.get("header", "true")
-    if header not in ("true", "false", "on", "off", "1", "0"):
-        raise ProgrammingError(f'COPY option header is "{header}"', span=statement.span, hint="true or false")
-    delimiter = given.get("delimiter", "\t" if statement.path.lower().endswith(".tsv") else default.delimiter)
-    delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
-    for name, value in (("delimiter", delimiter), ("quote", given.get("quote", default.quote))):
-        if len(value) != 1:
-            raise ProgrammingError(f'COPY option {name} is "{value}", not one character', span=statement.span)
-    return files.CsvOptions(
-        header=header in ("true", "on", "1"),
-        delimiter=delimiter,
-        quote=given.get("quote", default.quote),
-        null=given.get("null", default.null),
-    )
 
 
 def _goes_through_spark(source: Any, mode: str | None) -> bool:
@@ -197,27 +129,3 @@ def _append(table: Table, chunks: Iterator[Words], progress: Progress | None) ->
         if progress is not None:
             progress(table.name, rows)
     return rows
-
-
-def _chosen(schema: Schema, statement: ast.CopyFrom) -> tuple[Schema, tuple[int, ...] | None]:
-    """The schema of the listed columns and their places in the table; None if all are there, in order."""
-    if not statement.columns:
-        return schema, None
-    known = [name.lower() for name in schema.names]
-    places: list[int] = []
-    for name in statement.columns:
-        if name.lower() not in known or known.index(name.lower()) in places:
-            problem = "named twice" if name.lower() in known else "not in the table"
-            raise ProgrammingError(
-                f'column "{name}" is {problem}', span=statement.span, hint=f"it has {', '.join(schema.names)}"
-            )
-        places.append(known.index(name.lower()))
-    return Schema(tuple(schema.columns[place] for place in places)), tuple(places)
-
-
-def _placed(words: Words, places: tuple[int, ...] | None, width: int) -> Words:
-    if places is None:
-        return words
-    result = np.full((width, words.shape[1]), NULL, np.int64)
-    result[list(places)] = words
-    return result

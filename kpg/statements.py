@@ -116,9 +116,9 @@ def _define(engine: Engine, statement: Defining) -> Outcome:
 def _change(engine: Engine, statement: Changing) -> Result:
     match statement:
         case ast.CopyFrom():
-            from kpg.loading import copy_from
+            from kpg.copying import copy_from
 
-            return Affected(copy_from(engine.table(statement.table), statement))
+            return Affected(copy_from(engine, statement))
         case ast.Modifying():
             from kpg.modifying import run_modifying
 
@@ -134,12 +134,9 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
         case ast.Select():
             return select(engine, statement)
         case ast.CopyTo():
-            from kpg.loading import as_texts, copy_to
+            from kpg.copying import copy_to
 
-            result = _select(engine, statement.query)
-            data = result.arrow()
-            copy_to(as_texts(data, result.types) if statement.format == "csv" else data, statement)
-            return Affected(len(result))
+            return copy_to(engine, statement)
         case ast.Explain():
             return _explain(engine, statement)
         case ast.ShowTables():

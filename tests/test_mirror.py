@@ -255,6 +255,7 @@ ELSEWHERE: dict[str, str] = {
     "runtime/functions/sequences.py": AGGREGATES,
     "runtime/functions/statistics.py": AGGREGATES,
     **{f"runtime/mfp/{name}.py": MFP for name in ("assemble", "errors", "lower", "memo", "segment")},
+    "runtime/convert/copying.py": "unit/kpg/test_copying.py",
     "runtime/convert/texts.py": "unit/convert/test_arrow.py",
     "runtime/convert/interned.py": "unit/convert/test_arrow.py",
     **{f"runtime/values/{name}.py": "unit/values/test_codec.py" for name in VALUES},

@@ -14,7 +14,7 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl import dispatch
 from kpg.compiler.sql.ddl.reader import Reader, tree_of
 from kpg.compiler.sql.modify import change, is_modifying, modifying, overriding, target
-from kpg.compiler.sql.syntax import construct_name, only, refuse, span_of, wrong
+from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 
@@ -139,6 +139,10 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
             return dispatch.truncate(Reader(tokens, text))
         case ["comment", *_]:
             return dispatch.comment(Reader(tokens, text))
+        case ["copy", *_]:
+            from kpg.compiler.sql.ddl.copying import copy
+
+            return copy(Reader(tokens, text))
         case ["insert", *_]:
             given, tokens = overriding(tokens)
             inserted = _convert(_tree(tokens, text), text, span)
@@ -227,8 +231,6 @@ def _convert(tree: exp.Expr, text: str, span: Span) -> ast.Statement:
             raise NotSupportedError(f"{tree.key.upper()} {tree.args.get('kind')} is not supported", span=span)
         case exp.Insert() | exp.Update() | exp.Delete() | exp.Merge():
             return change(tree, text, span)
-        case exp.Copy():
-            return _copy(tree, text, span)
         case exp.Describe():
             only(tree, text, "this")
             return ast.Describe(target(tree.this, text)[0], span)
@@ -259,54 +261,3 @@ def _select_into(tree: exp.Expr, into: exp.Expr, text: str, span: Span) -> ast.C
     name = target(into.this, text)[0]
     temporary = bool(into.args.get("temporary"))
     return ast.CreateTableAs(name, (), ast.Select(query, span), False, span, temporary=temporary)
-
-
-def _copy(tree: exp.Copy, text: str, span: Span) -> ast.CopyFrom | ast.CopyTo:
-    only(tree, text, "this", "kind", "files", "params", "credentials")
-    if any(tree.args["credentials"].args.values()):
-        refuse("COPY with credentials", tree.args["credentials"], text)
-    files = tree.args["files"]
-    if len(files) != 1 or not isinstance(files[0], exp.Literal) or not files[0].is_string:
-        wrong("COPY needs one file name in quotes", tree, text)
-    options = dict(_option(param, text) for param in tree.args.get("params") or ())
-    path = files[0].name
-    form = options.pop("format", None) or _format_of(path, files[0], text)
-    if form not in ("csv", "parquet"):
-        wrong(f'unknown COPY format "{form}"', tree, text, hint="the formats are csv and parquet")
-    rest = tuple(options.items())
-    source = tree.this
-    if not tree.args["kind"]:
-        return ast.CopyTo(_copied(source, text, span), path, form, rest, span)
-    columns: tuple[str, ...] = ()
-    if isinstance(source, exp.Schema):
-        columns = tuple(column.name for column in source.expressions)
-        source = source.this
-    return ast.CopyFrom(target(source, text)[0], columns, path, form, rest, span)
-
-
-def _copied(source: exp.Expr, text: str, span: Span) -> ast.Select:
-    if isinstance(source, exp.Table):
-        only(source, text, "this", "db")
-        source = exp.Select(expressions=[exp.Star()], from_=exp.From(this=source.copy()))
-    return ast.Select(source, span_of(source, text) or span)
-
-
-def _option(param: exp.Expr, text: str) -> tuple[str, str]:
-    value = param.args.get("expression")
-    name = param.name.lower()
-    if name not in ("format", "header", "delimiter", "delim", "sep", "null", "quote"):
-        wrong(
-            f'unknown COPY option "{name}"', param, text, hint="known: format, header, delimiter, null, quote"
-        )
-    name = "delimiter" if name in ("delim", "sep") else name
-    return name, "true" if value is None else (
-        value.name or value.sql()
-    ).lower() if name != "null" else value.name
-
-
-def _format_of(path: str, node: exp.Expr, text: str) -> str:
-    suffix = path.lower().rpartition(".")[2]
-    formats = {"parquet": "parquet", "csv": "csv", "tbl": "csv", "tsv": "csv"}
-    if suffix not in formats:
-        wrong(f'cannot tell the format of "{path}"', node, text, hint="add (FORMAT csv) or (FORMAT parquet)")
-    return formats[suffix]

@@ -1,12 +1,13 @@
 """Statements that read rows which were made while they ran, under the names of WITH queries."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
 from sqlglot import exp
 
 from kpg.compiler.sql import statements as ast
+from kpg.runtime.types import BOOLEAN, Type
 
 
 def named_rows(name: str) -> str:
@@ -55,3 +56,21 @@ def returning_query(statement: ast.Insert, table: str) -> ast.Select:
     if statement.common is not None:
         query.set("with_", statement.common.copy())
     return ast.Select(query, statement.span)
+
+
+def shown_query(query: ast.Select, types: Sequence[Type]) -> ast.Select:
+    """A query, whose columns are of these types, with texts in their place, as COPY writes them."""
+    names = [exp.to_identifier(f"c{place}") for place in range(len(types))]
+    alias = exp.TableAlias(this=exp.to_identifier("copied"), columns=names)
+    source = exp.Subquery(this=query.query.copy(), alias=alias)
+    items: list[exp.Expr] = []
+    for place, type_ in enumerate(types):
+        column: exp.Expr = exp.column(f"c{place}")
+        if type_ == BOOLEAN:
+            told = [
+                exp.If(this=exp.Boolean(this=value), true=exp.Literal.string("t" if value else "f"))
+                for value in (True, False)
+            ]
+            column = exp.Case(this=column, ifs=told)
+        items.append(exp.Cast(this=column, to=exp.DataType.build("text")))
+    return ast.Select(exp.Select(expressions=items, from_=exp.From(this=source)), query.span)

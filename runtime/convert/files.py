@@ -37,6 +37,8 @@ INT96_UNIT: Final = "us"
 """What the timestamps of old writers are read in, Spark's among them; nanoseconds would wrap from 2262 on."""
 SHOWN: Final = VALUE_KINDS | {Kind.TIMESTAMPTZ, Kind.INTERVAL_DAY}
 """Kinds of types that CSV has as Postgres' texts."""
+BOOLEANS: Final = {"true": ("t", "yes", "y", "on"), "false": ("f", "no", "n", "off")}
+"""What Postgres takes for truth values besides what Arrow does."""
 INTERVALS: Final = (Kind.INTERVAL_MONTH, Kind.INTERVAL_DAY)
 
 
@@ -149,7 +151,7 @@ def read_csv(
     for path in files:
         row = 0
         for batch in _csv_batches(path, schema, options):
-            table = _typed(batch, targets, Origin(str(path), row))
+            table = typed(batch, targets, Origin(str(path), row))
             yield encode(table, schema, dictionary, Origin(str(path), row))
             row += batch.num_rows
 
@@ -212,7 +214,7 @@ def _csv_batches(path: Path, schema: Schema, options: CsvOptions) -> Iterator[pa
         raise OperationalError(f"cannot read {path}: {error}") from error
 
 
-def _typed(batch: pa.RecordBatch, targets: dict[str, Type], origin: Origin) -> pa.Table:
+def typed(batch: pa.RecordBatch, targets: dict[str, Type], origin: Origin) -> pa.Table:
     """The columns of strings cast to the Arrow types of the schema; raises DataError for the first misfit."""
     columns = []
     for name, text in zip(batch.schema.names, batch.columns, strict=True):
@@ -239,6 +241,10 @@ def _parsed(text: pa.Array, type_: Type) -> pa.Array:
         if pc.any(pc.and_(pc.is_inf(values), pc.invert(spelled))).as_py():
             raise pa.ArrowInvalid("overflow")
         return values
+    if type_.kind is Kind.BOOLEAN:
+        text = pc.utf8_lower(text)
+        for meant, words in BOOLEANS.items():
+            text = pc.if_else(pc.is_in(text, pa.array(words, text.type)), meant, text)
     return text.cast(pa.decimal128(38, type_.scale) if type_.kind is Kind.DECIMAL else arrow_type(type_))
 
 
