@@ -12,6 +12,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql.dialect import Dialect
+from kpg.compiler.sql.qualified import SCHEMA, unqualified
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.records import dataclass
 
@@ -96,6 +97,8 @@ def tokenize(text: str) -> list[Token]:
         raise ProgrammingError("a string, name or comment does not end", span=span) from None
     tokens = [_unmasked(text, token) for token in tokens] if PLACE.search(text) else tokens
     tokens = _with_numbers(text, tokens)
+    if SCHEMA in text:
+        tokens = unqualified(tokens)
     _check(text, tokens)
     return tokens
 

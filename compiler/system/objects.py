@@ -8,11 +8,16 @@ from kpg.compiler.constraints import Check, ForeignKey, Unique
 from kpg.compiler.system import relations
 from kpg.compiler.system.naming import modifier, number_of, schema_number, split, type_facts
 from kpg.compiler.system.relations import Row, System, columns, constraints, entries
+from kpg.compiler.system.widening import widened
 
+HEAP, BTREE = 2, 403
+"""Numbers of access methods."""
 ACTIONS: Final = {"NO ACTION": "a", "RESTRICT": "r", "CASCADE": "c", "SET NULL": "n", "SET DEFAULT": "d"}
 
 
 def _classes(catalog: Catalog) -> Iterator[Row]:
+    keys = [(entry.name, one.target) for _, entry, one in constraints(catalog) if isinstance(one, ForeignKey)]
+    keyed = {name for pair in keys for name in pair}
     for schema, name, entry in entries(catalog):
         kind = "r" if isinstance(entry, TableEntry) else "m" if entry.materialized else "v"
         width = len(entry.schema.columns)
@@ -20,14 +25,18 @@ def _classes(catalog: Catalog) -> Iterator[Row]:
         checks = len(entry.constraints.checks) if isinstance(entry, TableEntry) else 0
         indexed = isinstance(entry, TableEntry) and bool(entry.constraints.uniques)
         kept = "t" if schema == "pg_temp" else "p"
-        yield number, name, schema_number(schema), kind, width, 10, kept, -1, int(indexed), checks
+        method = 0 if kind == "v" else HEAP
+        # Postgres keeps foreign keys by triggers on both sides, and psql looks for keys where there are some.
+        linked = int(entry.name in keyed)
+        place = (number, name, schema_number(schema), kind, width, 10, kept, -1)
+        yield *place, int(indexed), checks, method, linked
     for one in catalog.sequences.values():
         schema, name = split(catalog, one.name)
-        yield number_of("relation", one.name), name, schema_number(schema), "S", 3, 10, "p", 1, 0, 0
+        yield number_of("relation", one.name), name, schema_number(schema), "S", 3, 10, "p", 1, 0, 0, 0, 0
     for name, _, names, _, _, _ in indexes(catalog):
         schema, plain = split(catalog, name)
         number = number_of("relation", name)
-        yield number, plain, schema_number(schema), "i", len(names), 10, "p", 0, 0, 0
+        yield number, plain, schema_number(schema), "i", len(names), 10, "p", 0, 0, 0, BTREE, 0
 
 
 def indexes(catalog: Catalog) -> Iterator[tuple[str, TableEntry, tuple[str, ...], bool, bool, str]]:
@@ -50,6 +59,12 @@ def _whole(catalog: Catalog, entry: TableEntry) -> str:
 
 
 def _attributes(catalog: Catalog) -> Iterator[Row]:
+    for name, entry, names, _, _, _ in indexes(catalog):
+        for place, column in enumerate(names):
+            type_ = entry.schema.types[entry.schema.names.index(column)]
+            facts = type_facts(type_)
+            head = (number_of("relation", name), column, facts[2], facts[3], place + 1, modifier(type_))
+            yield *head, 0, 0, "", "", 0
     for _, _, entry in entries(catalog):
         for place, column in enumerate(entry.schema.columns):
             rule = entry.constraints.rule(place) if isinstance(entry, TableEntry) else None
@@ -85,7 +100,14 @@ def _index_rows(catalog: Catalog) -> Iterator[Row]:
     for name, entry, names, unique, primary, _ in indexes(catalog):
         places = " ".join(str(entry.schema.names.index(one) + 1) for one in names)
         numbers = (number_of("relation", name), number_of("relation", entry.name))
-        yield *numbers, len(names), int(unique), int(primary), 1, 1, places
+        zeros = " ".join("0" for _ in names)
+        yield *numbers, len(names), len(names), int(unique), int(primary), 1, 1, places, zeros, zeros, zeros
+
+
+def _sequence_rows(catalog: Catalog) -> Iterator[Row]:
+    for row in relations.pg_sequences(catalog):
+        name = row[1] if row[0] == "public" else f"{row[0]}.{row[1]}"
+        yield number_of("relation", str(name)), 20, row[4], row[7], row[6], row[5], 1, row[8]
 
 
 def _pg_indexes(catalog: Catalog) -> Iterator[Row]:
@@ -179,7 +201,7 @@ POSTGRES: Final = {
     "pg_class": System(
         columns(
             "oid:o relname relnamespace:o relkind relnatts:i relowner:o relpersistence reltuples:i "
-            "relhasindex:b relchecks:i"
+            "relhasindex:b relchecks:i relam:o relhastriggers:b"
         ),
         _classes,
     ),
@@ -193,15 +215,20 @@ POSTGRES: Final = {
     "pg_attrdef": System(columns("oid:o adrelid:o adnum:i adbin"), _defaults),
     "pg_index": System(
         columns(
-            "indexrelid:o indrelid:o indnatts:i indisunique:b indisprimary:b indisvalid:b indisready:b indkey"
+            "indexrelid:o indrelid:o indnatts:i indnkeyatts:i indisunique:b indisprimary:b indisvalid:b "
+            "indisready:b indkey:a indclass:a indoption:a indcollation:a"
         ),
         _index_rows,
+    ),
+    "pg_sequence": System(
+        columns("seqrelid:o seqtypid:o seqstart:o seqincrement:o seqmax:o seqmin:o seqcache:o seqcycle:b"),
+        _sequence_rows,
     ),
     "pg_indexes": System(columns("schemaname tablename indexname tablespace indexdef"), _pg_indexes),
     "pg_constraint": System(
         columns(
             "oid:o conname connamespace:o contype condeferrable:b condeferred:b convalidated:b conrelid:o "
-            "conindid:o confrelid:o confupdtype confdeltype conkey confkey"
+            "conindid:o confrelid:o confupdtype confdeltype conkey:a confkey:a"
         ),
         _constraint_rows,
     ),
@@ -234,12 +261,6 @@ POSTGRES: Final = {
     "pg_roles": System(
         columns("oid:o rolname rolsuper:b rolinherit:b rolcreaterole:b rolcanlogin:b"), relations.roles
     ),
-    "pg_inherits": System(columns("inhrelid:o inhparent:o inhseqno:i"), relations.nothing),
-    "pg_trigger": System(columns("oid:o tgrelid:o tgname"), relations.nothing),
-    "pg_extension": System(columns("oid:o extname extversion"), relations.nothing),
-    "pg_enum": System(columns("oid:o enumtypid:o enumsortorder:i enumlabel"), relations.nothing),
-    "pg_policy": System(columns("oid:o polname polrelid:o"), relations.nothing),
-    "pg_depend": System(columns("classid:o objid:o objsubid:i refclassid:o refobjid:o"), relations.nothing),
 }
 
 
@@ -248,4 +269,4 @@ def find(name: str) -> System | None:
     schema, _, plain = name.lower().rpartition(".")
     if schema == "information_schema":
         return relations.INFORMATION.get(plain)
-    return POSTGRES.get(plain) if schema in ("", "pg_catalog") else None
+    return widened(plain, POSTGRES.get(plain)) if schema in ("", "pg_catalog") else None

@@ -293,7 +293,7 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
         only(node, binding.source, "this", "alias", "joins", "ordinality", "rows_from", "db")
         only_call(binding, node)
         calls = in_order(node)
-        if node.args.get("db") is not None:
+        if node.args.get("db") is not None and node.db.lower() != "pg_catalog":
             calls = [exp.Dot(this=node.args["db"].copy(), expression=calls[0].copy())]
         return _function(binding, scope, node, calls, numbered=bool(node.args.get("ordinality")))
     only(node, binding.source, "this", "alias", "joins", "db", "only", "sample")

@@ -50,7 +50,8 @@ SYSTEM: Final = (
 """Expressions that may be about the system."""
 SYSTEM_CALLS: Final = (
     *("version", "current_database", "current_user", "session_user", "current_schema", "obj_description"),
-    *("col_description", "format_type", "to_regclass"),
+    *("col_description", "format_type", "to_regclass", "to_regtype", "shobj_description"),
+    *("inet_server_addr", "inet_client_addr"),
 )
 USER: Final = "kpg"
 """Who asks: there is nobody else."""

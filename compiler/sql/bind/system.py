@@ -46,8 +46,45 @@ TRUE: Final = frozenset(
         "has_schema_privilege",
         "has_column_privilege",
         "has_database_privilege",
+        "has_any_column_privilege",
+        "has_function_privilege",
+        "has_sequence_privilege",
+        "has_type_privilege",
+        "pg_collation_is_visible",
+        "pg_has_role",
+        "pg_operator_is_visible",
+        "pg_opclass_is_visible",
+        "pg_statistics_obj_is_visible",
     }
 )
+ANSWERS: Final[dict[str, tuple[int | str | None, Type]]] = {
+    "inet_server_addr": (None, TEXT),
+    "inet_client_addr": (None, TEXT),
+    "pg_backend_pid": (1, INTEGER),
+    "pg_encoding_to_char": ("UTF8", TEXT),
+    "pg_get_function_arguments": ("", TEXT),
+    "pg_get_function_identity_arguments": ("", TEXT),
+    "pg_get_function_result": ("", TEXT),
+    "pg_get_partkeydef": (None, TEXT),
+    "pg_get_partition_constraintdef": (None, TEXT),
+    "pg_get_ruledef": (None, TEXT),
+    "pg_get_statisticsobjdef_columns": (None, TEXT),
+    "pg_get_triggerdef": (None, TEXT),
+    "pg_is_in_recovery": (0, BOOLEAN),
+    "pg_is_other_temp_schema": (0, BOOLEAN),
+    "pg_my_temp_schema": (0, BIGINT),
+    "pg_partition_ancestors": (None, BIGINT),
+    "pg_partition_root": (None, BIGINT),
+    "pg_relation_is_publishable": (0, BOOLEAN),
+    "pg_relation_size": (None, BIGINT),
+    "pg_stat_get_numscans": (0, BIGINT),
+    "pg_size_pretty": (None, TEXT),
+    "pg_table_size": (None, BIGINT),
+    "pg_tablespace_location": ("", TEXT),
+    "pg_total_relation_size": (None, BIGINT),
+    "shobj_description": (None, TEXT),
+}
+"""Functions of the system that give the same whatever they are asked about."""
 
 
 def system_rows(binding: Binding, system: System) -> Rows:
@@ -74,8 +111,8 @@ def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     args = [settled(binding.expression(scope, part)) for part in node.expressions]
     if name in TRUE:
         return Literal(1, BOOLEAN)
-    if name == "pg_backend_pid":
-        return Literal(1, INTEGER)
+    if name in ANSWERS:
+        return Literal(*ANSWERS[name])
     if name == "pg_typeof":
         return Literal(_type_name(node, args[0].type), TEXT)
     if not args:
@@ -115,14 +152,13 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
             )
             return _choice(binding, node, args[0], known)
         case "pg_get_indexdef":
-            texts = ((naming.number_of("relation", one[0]), one[5]) for one in objects.indexes(catalog))
-            return _choice(binding, node, _as_number(binding, args[0]), texts)
+            return _index_definition(binding, node, args)
+        case "to_regtype":
+            wanted = str(args[0].value).lower() if isinstance(args[0], Literal) else ""
+            every = (*naming.TYPES.values(), *naming.MORE_TYPES.values(), naming.TEXT_TYPE)
+            return Literal(next((one[2] for one in every if wanted in one[:2]), None), BIGINT)
         case "format_type":
-            types = {
-                facts[2]: facts[0]
-                for facts in (*naming.TYPES.values(), *naming.MORE_TYPES.values(), naming.TEXT_TYPE)
-            }
-            return _choice(binding, node, args[0], types.items())
+            return _formatted(binding, node, args)
         case "obj_description":
             comments = (
                 (naming.number_of("relation", key[1]), text)
@@ -132,8 +168,51 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
             return _choice(binding, node, _as_number(binding, args[0]), comments)
         case "col_description":
             return _column_comment(binding, node, args)
-        case _:
+        case "pg_get_serial_sequence":
             return _serial(binding, node, args)
+        case _:
+            binding.refuse(f"function {name}", node)
+
+
+def _index_definition(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
+    """The text of an index, or one of its columns."""
+    found = list(objects.indexes(binding.catalog))
+    number = _as_number(binding, args[0])
+    if len(args) < 2 or (isinstance(args[1], Literal) and args[1].value == 0):
+        return _choice(
+            binding, node, number, ((naming.number_of("relation", one[0]), one[5]) for one in found)
+        )
+    columns = {
+        naming.number_of("relation", one[0]) << 8 | place: column
+        for one in found
+        for place, column in enumerate(one[2], 1)
+    }
+    shifted = call(binding, "mul", [coerce(number, BIGINT), Literal(1 << 8, BIGINT)], node)
+    key = call(binding, "add", [shifted, coerce(args[1], BIGINT)], node)
+    return _searched(binding, node, key, sorted(columns.items()))
+
+
+def _formatted(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
+    """The name of a type by its number; what columns have of a length, or precision and scale, in it."""
+    every = (*naming.TYPES.values(), *naming.MORE_TYPES.values(), naming.TEXT_TYPE)
+    names = {number: name for name, _, number, _ in every}
+    names |= {naming.ARRAYS[number]: f"{name}[]" for number, name in names.items() if number in naming.ARRAYS}
+    plain = _choice(binding, node, args[0], names.items())
+    if len(args) < 2 or isinstance(args[1], Literal):
+        return plain
+    whole = {}
+    for entry in binding.catalog:
+        for type_ in entry.schema.types:
+            place = naming.modifier(type_)
+            if place >= 0:
+                name, _, number, _ = naming.type_facts(type_)
+                figures = f"{type_.precision},{type_.scale}" if type_.is_numeric else str(type_.precision)
+                whole[number << 32 | place] = f"{name}({figures})"
+    if not whole:
+        return plain
+    shifted = call(binding, "mul", [coerce(args[0], BIGINT), Literal(1 << 32, BIGINT)], node)
+    key = call(binding, "add", [shifted, coerce(args[1], BIGINT)], node)
+    return call(binding, "coalesce", [_searched(binding, node, key, sorted(whole.items())), plain], node)
 
 
 def _column_comment(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
@@ -152,15 +231,22 @@ def _column_comment(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -
 
 
 def _serial(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
-    values = [arg.value for arg in args if isinstance(arg, Literal)]
-    if len(values) != 2:
-        binding.refuse("pg_get_serial_sequence of anything but constants", node)
-    entry = binding.catalog.get(str(values[0]).replace('"', ""))
-    if isinstance(entry, TableEntry):
-        for column, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
-            if column.lower() == str(values[1]).lower() and rule.sequence:
-                return Literal(".".join(naming.split(binding.catalog, rule.sequence)), TEXT)
-    return Literal(None, TEXT)
+    """The sequence of a column, both by name."""
+    if len(args) != 2:
+        binding.wrong("pg_get_serial_sequence takes a table and a column", node)
+    table = args[0]
+    if isinstance(table, Literal):
+        table = Literal(binding.catalog.get(str(table.value).replace('"', "")).name, TEXT)
+    result: Scalar = Literal(None, TEXT)
+    for entry in binding.catalog:
+        if isinstance(entry, TableEntry):
+            for column, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
+                if rule.sequence:
+                    name = Literal(".".join(naming.split(binding.catalog, rule.sequence)), TEXT)
+                    own = call(binding, "eq", [table, Literal(entry.name, TEXT)], node)
+                    its = call(binding, "eq", [args[1], Literal(column, TEXT)], node)
+                    result = If(own, If(its, name, result, TEXT), result, TEXT)
+    return result
 
 
 def _as_number(binding: Binding, scalar: Scalar) -> Scalar:
@@ -204,6 +290,8 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
             if number is None:
                 raise ProgrammingError(f'relation "{constant}" does not exist')
             return Literal(number, BIGINT)
+        if operand.type.is_text:
+            return _numbers_by_name(binding, operand, node)
         return relation_names(binding, operand, node)
     if kind == "regtype":
         return _type(binding, operand, node)
@@ -214,6 +302,18 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
             return Literal(next((number for number, one in known if one == constant), None), BIGINT)
         return _choice(binding, node, operand, known)
     binding.refuse(f"a cast to {kind}", node)
+
+
+def _numbers_by_name(binding: Binding, name: Scalar, node: exp.Expr) -> Scalar:
+    """The number of a relation whose name is computed."""
+    catalog = binding.catalog
+    known = [*(entry.name for entry in catalog), *(one.name for one in catalog.sequences.values())]
+    names = {one: one for one in known} | {".".join(naming.split(catalog, one)): one for one in known}
+    result: Scalar = Literal(None, BIGINT)
+    for shown, one in names.items():
+        same = call(binding, "eq", [name, Literal(shown, TEXT)], node)
+        result = If(same, Literal(naming.number_of("relation", one), BIGINT), result, BIGINT)
+    return result
 
 
 def _type(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:

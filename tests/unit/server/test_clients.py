@@ -50,6 +50,102 @@ def test_psql_runs_a_script(running: Running) -> None:
     assert psql(running, "-c", "drop table ps") == "DROP TABLE\n"
 
 
+def test_psql_describes_relations(running: Running) -> None:
+    tables = """
+        create table owner (id int primary key, name varchar(20) not null default 'x');
+        create table pet (id bigint generated always as identity primary key,
+            owner int references owner on delete cascade, weight numeric(10,2) check (weight > 0), tags text[]);
+        create index by_owner on pet (owner);
+        create materialized view pets as select owner, count(*) as n from pet group by owner
+    """
+    assert "ERROR" not in psql(running, "-c", tables)
+    listed = psql(running, "-c", r"\d").splitlines()
+    assert listed == [
+        "public|owner|table|kpg",
+        "public|pet|table|kpg",
+        "public|pet_id_seq|sequence|kpg",
+        "public|pets|materialized view|kpg",
+    ]
+    assert psql(running, "-P", "tuples_only=off", "-c", r"\d pet").splitlines() == [
+        'Table "public.pet"',
+        "Column|Type|Collation|Nullable|Default",
+        "id|bigint||not null|generated always as identity",
+        "owner|integer|||",
+        "weight|numeric(10,2)|||",
+        "tags|text[]|||",
+        "Indexes:",
+        '    "pet_pkey" PRIMARY KEY, btree (id)',
+        '    "by_owner" btree (owner)',
+        "Check constraints:",
+        '    "pet_weight_check" CHECK ((weight > 0))',
+        "Foreign-key constraints:",
+        '    "pet_owner_fkey" FOREIGN KEY (owner) REFERENCES owner(id) ON DELETE CASCADE',
+    ]
+    assert 'TABLE "pet" CONSTRAINT "pet_owner_fkey"' in psql(running, "-c", r"\d owner")
+    assert "select owner, count(*) as n" in psql(running, "-c", r"\d+ pets")
+    for command in (
+        r"\dt+",
+        r"\dn+",
+        r"\du",
+        r"\l",
+        r"\di",
+        r"\ds",
+        r"\dv",
+        r"\dm",
+        r"\df",
+        r"\dp",
+        r"\dx",
+        r"\db",
+    ):
+        assert "ERROR" not in psql(running, "-c", command), command
+    psql(running, "-c", "drop table owner, pet cascade")
+
+
+def test_sqlalchemy_reflects_and_maps(running: Running) -> None:
+    import sqlalchemy as sa
+    from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Author(Base):
+        __tablename__ = "author"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        name: Mapped[str]
+        books: Mapped[list["Book"]] = relationship(back_populates="author")
+
+    class Book(Base):
+        __tablename__ = "book"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        author_id: Mapped[int] = mapped_column(sa.ForeignKey("author.id"))
+        title: Mapped[str | None]
+        author: Mapped[Author] = relationship(back_populates="books")
+
+    Base.registry.configure()
+    engine = sa.create_engine(f"postgresql+psycopg://kpg@127.0.0.1:{running.port}/kpg")
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add_all([Author(name="ann", books=[Book(title="a"), Book(title=None)]), Author(name="bob")])
+        session.commit()
+        counted = sa.select(Author.name, sa.func.count(Book.id)).outerjoin(Book).group_by(Author.name)
+        assert session.execute(counted.order_by(Author.name)).all() == [("ann", 2), ("bob", 0)]
+        ann = session.get(Author, 1)
+        assert ann is not None
+        ann.name = "anna"
+        session.delete(ann.books[0])
+        session.commit()
+        assert [book.title for book in ann.books] == [None]
+    found = sa.inspect(engine)
+    assert {"author", "book"} <= set(found.get_table_names())
+    columns = [(one["name"], str(one["type"]), one["nullable"]) for one in found.get_columns("book")]
+    assert columns == [("id", "INTEGER", False), ("author_id", "INTEGER", False), ("title", "VARCHAR", True)]
+    (key,) = found.get_foreign_keys("book")
+    assert (key["constrained_columns"], key["referred_table"]) == (["author_id"], "author")
+    assert found.get_pk_constraint("author")["constrained_columns"] == ["id"]
+    Base.metadata.drop_all(engine)
+    engine.dispose()
+
+
 def test_psycopg_sends_and_gets_values_of_all_types(connection: psycopg.Connection) -> None:
     connection.execute(
         "create table t (id int primary key, n numeric, at timestamptz, u uuid, j jsonb, a int[], b bytea, "
