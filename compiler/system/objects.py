@@ -59,11 +59,11 @@ def _whole(catalog: Catalog, entry: TableEntry) -> str:
 
 
 def _attributes(catalog: Catalog) -> Iterator[Row]:
-    for name, entry, names, _, _, _ in indexes(catalog):
-        for place, column in enumerate(names):
-            type_ = entry.schema.types[entry.schema.names.index(column)]
+    for index, table, names, _, _, _ in indexes(catalog):
+        for place, name in enumerate(names):
+            type_ = table.schema.types[table.schema.names.index(name)]
             facts = type_facts(type_)
-            head = (number_of("relation", name), column, facts[2], facts[3], place + 1, modifier(type_))
+            head = (number_of("relation", index), name, facts[2], facts[3], place + 1, modifier(type_))
             yield *head, 0, 0, "", "", 0
     for _, _, entry in entries(catalog):
         for place, column in enumerate(entry.schema.columns):

@@ -54,7 +54,8 @@ def test_psql_describes_relations(running: Running) -> None:
     tables = """
         create table owner (id int primary key, name varchar(20) not null default 'x');
         create table pet (id bigint generated always as identity primary key,
-            owner int references owner on delete cascade, weight numeric(10,2) check (weight > 0), tags text[]);
+            owner int references owner on delete cascade, weight numeric(10,2) check (weight > 0),
+            tags text[]);
         create index by_owner on pet (owner);
         create materialized view pets as select owner, count(*) as n from pet group by owner
     """
@@ -81,8 +82,10 @@ def test_psql_describes_relations(running: Running) -> None:
         "Foreign-key constraints:",
         '    "pet_owner_fkey" FOREIGN KEY (owner) REFERENCES owner(id) ON DELETE CASCADE',
     ]
-    assert 'TABLE "pet" CONSTRAINT "pet_owner_fkey"' in psql(running, "-c", r"\d owner")
-    assert "select owner, count(*) as n" in psql(running, "-c", r"\d+ pets")
+    assert 'TABLE "pet" CONSTRAINT "pet_owner_fkey"' in psql(
+        running, "-P", "tuples_only=off", "-c", r"\d owner"
+    )
+    assert "select owner, count(*) as n" in psql(running, "-P", "tuples_only=off", "-c", r"\d+ pets")
     for command in (
         r"\dt+",
         r"\dn+",
@@ -138,7 +141,7 @@ def test_sqlalchemy_reflects_and_maps(running: Running) -> None:
     found = sa.inspect(engine)
     assert {"author", "book"} <= set(found.get_table_names())
     columns = [(one["name"], str(one["type"]), one["nullable"]) for one in found.get_columns("book")]
-    assert columns == [("id", "INTEGER", False), ("author_id", "INTEGER", False), ("title", "VARCHAR", True)]
+    assert columns == [("id", "INTEGER", False), ("author_id", "INTEGER", False), ("title", "TEXT", True)]
     (key,) = found.get_foreign_keys("book")
     assert (key["constrained_columns"], key["referred_table"]) == (["author_id"], "author")
     assert found.get_pk_constraint("author")["constrained_columns"] == ["id"]
