@@ -92,6 +92,8 @@ class Catalog:
     """The present time of the statement that is run, in microseconds since 1970."""
     consulted: int = 0
     """How often statements have asked for what may be another at any time: the time, or what there is."""
+    version: int = 0
+    """How often relations have come, changed or gone."""
 
     def __contains__(self, name: str) -> bool:
         return self.find(name) is not None
@@ -209,11 +211,13 @@ class Catalog:
             raise ProgrammingError(
                 f'relation "{old.name}" already exists', hint="DROP it first, or choose another name"
             )
+        self.version += 1
         self._entries[entry.name.lower()] = entry
 
     def remove(self, name: str) -> Entry:
         """Forget an entry and return it; ProgrammingError if there is none."""
         entry = self.get(name)
+        self.version += 1
         del self._entries[entry.name.lower()]
         return entry
 
@@ -252,9 +256,11 @@ class Catalog:
             mine.clear()
             mine.update(theirs)  # type: ignore[arg-type]
         self.path = other.path
+        self.version += 1
 
     def replace(self, entry: Entry) -> None:
         """Put an entry in the place of the one of its name."""
+        self.version += 1
         self._entries[entry.name.lower()] = entry
 
 

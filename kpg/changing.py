@@ -18,7 +18,7 @@ from kpg.compiler.sql.through import through_view
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
 from kpg.modify import checked, distinct, merged, missing
-from kpg.planning import bind, constant_words, plan, plan_bound
+from kpg.planning import Planned, bind, constant_words, plan, plan_bound
 from kpg.reading import Decoded, expand, permutation
 from kpg.result import Affected, Result
 from kpg.runtime.errors import DataError, IntegrityError, NotSupportedError
@@ -198,6 +198,11 @@ def _numbered(engine: Engine, statement: ast.Insert) -> ast.Insert:
 def _delete(engine: Engine, table: Table, statement: ast.Delete) -> Changes:
     planned = plan(statement, engine.reading_catalog, engine.statistics)
     data, _ = engine.run(planned)
+    return deletion(table, statement, planned, data)
+
+
+def deletion(table: Table, statement: ast.Delete, planned: Planned, data: Words) -> Changes:
+    """What deleting changes, given the rows of its plan."""
     if not statement.returning:
         return Changes(table, deleted=data[0])
     rowids, first = np.unique(data[0], return_index=True)
@@ -206,9 +211,13 @@ def _delete(engine: Engine, table: Table, statement: ast.Delete) -> Changes:
 
 
 def _update(engine: Engine, table: Table, statement: ast.Update) -> Changes:
-    """The plan gives the rowid and all columns of the new row, and then what is returned."""
     planned = plan(statement, engine.reading_catalog, engine.statistics)
     data, _ = engine.run(planned)
+    return updating(table, statement, planned, data)
+
+
+def updating(table: Table, statement: ast.Update, planned: Planned, data: Words) -> Changes:
+    """What updating changes, given rowids, all columns of the new rows, and then what is returned."""
     width = 1 + len(table.schema.columns)
     returned: Returned | None = None
     if statement.returning:

@@ -154,6 +154,10 @@ class Engine(Kept):
         """The base table of that name, in exactly these letters, if there is one."""
         return self._tables.get(name)
 
+    def plan_of(self, view: str) -> Plan | None:
+        """The plan of a maintained view, by its name in exactly these letters."""
+        return self._plans.get(view)
+
     def view(self, name: str) -> Maintained:
         """A maintained view, by name in any case; ProgrammingError if it is none."""
         self.show_time()

@@ -67,6 +67,7 @@ def create(
         made = scalar_function(declared, function, kept, columns=columns, nulls=nulls)
     engine.catalog.functions[name.lower()] = made
     engine.functions_given[name.lower()] = (number, place, told, kept, columns, nulls)
+    engine.remembered.forget()
 
 
 def drop(engine: Engine, name: str) -> None:
@@ -80,6 +81,7 @@ def drop(engine: Engine, name: str) -> None:
         raise ProgrammingError(f'function "{name}" cannot be dropped: view "{users[0]}" uses it')
     del engine.catalog.functions[name.lower()]
     del engine.functions_given[name.lower()]
+    engine.remembered.forget()
 
 
 def _check_name(engine: Engine, name: str) -> None:

@@ -16,9 +16,10 @@ from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import Rule
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bulk import Rows, read
-from kpg.compiler.sql.constants import Beyond, Stored, column_values
+from kpg.compiler.sql.constants import Stored, column_values
 from kpg.compiler.sql.given import insert_places
 from kpg.compiler.sql.parse import parse
+from kpg.compiler.sql.slots import Beyond
 from kpg.engine import Engine
 from kpg.result import Result
 from kpg.runtime.dictionary import Dictionary

@@ -120,9 +120,9 @@ def _rows(words: Words, types: tuple[Type, ...], dictionary: Dictionary) -> list
 
 def expand(data: Words, diff: Words) -> Words:
     """Each row of ``data`` (int64[w, n]) as often as ``diff`` (int64[n] or [1]) says."""
-    counts = np.broadcast_to(diff, (data.shape[1],))
-    if (counts == 1).all():
+    if (diff == 1).all():
         return data
+    counts = np.broadcast_to(diff, (data.shape[1],))
     return np.repeat(data, np.maximum(counts, 0), axis=1)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 if TYPE_CHECKING:
     from kpg.compiler.sql.statements import Insert
     from kpg.inserting import Shape
+    from kpg.planned import Known
 
 MOST: Final = 512
 """Of each kind: what is used least lately is forgotten."""
@@ -53,7 +54,19 @@ class Remembered:
     def __init__(self) -> None:
         self.inserts: Latest[str, Insert] = Latest()
         self.shapes: Latest[tuple[str, tuple[int, ...]], Shape] = Latest()
+        self._seen: Latest[tuple[object, ...], bool] = Latest()
+        self.plans: Latest[tuple[object, ...], Known] = Latest()
+        self.used = 0
+        """How often a plan was used again."""
+
+    def comes_again(self, key: tuple[object, ...]) -> bool:
+        """Whether a statement has come before; from now on it has."""
+        if self._seen.get(key):
+            return True
+        self._seen.put(key, True)
+        return False
 
     def forget(self) -> None:
         """Names, types or settings mean something else from now on."""
         self.shapes.clear()
+        self.plans.clear()

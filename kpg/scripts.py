@@ -5,6 +5,7 @@ from typing import Final, TypeVar
 
 from kpg import outside
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.normal import asked, kinds
 from kpg.compiler.sql.parameters import Binder, Parameters, has_marks, numbered
 from kpg.compiler.sql.parse import parse
 from kpg.engine import Engine
@@ -27,8 +28,39 @@ def outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterat
                 return lambda: statements(engine, text, parameters)[place]
 
             return (insert(engine, one, at(place)) for place, one in enumerate(rows))
+    if engine.remembers:
+        again = _again(engine, text, parameters)
+        if again is not None:
+            return again
     found = statements(engine, text, parameters)
     return (reading(engine, statement, execute) for statement in found)
+
+
+def _again(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome] | None:
+    """What the one statement of a text gives by a plan that there is; None if there is none."""
+    statement = asked(text, parameters)
+    if statement is None:
+        return None
+    pending = engine.executor.has_pending
+    key = (statement.normal.text, kinds(statement.given), engine.catalog.path, pending)
+    if not engine.remembered.comes_again(key):
+        return None
+    from kpg.planned import run, template_of
+
+    template = template_of(engine, statement, key)
+    if template is None:
+        return None
+    version = engine.catalog.version
+
+    def otherwise() -> Outcome:
+        (found,) = statements(engine, text, parameters)
+        return reading(engine, found, execute)
+
+    def outcome() -> Iterator[Outcome]:
+        same = (version, pending) == (engine.catalog.version, engine.executor.has_pending)
+        yield run(engine, template, statement, otherwise) if same else otherwise()
+
+    return outcome()
 
 
 def statements(engine: Engine, text: str, parameters: Parameters | None) -> list[ast.Statement]:

@@ -15,7 +15,7 @@ from kpg.compiler.clock import CLOCK
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definitions import AnyDefinition, Definition
 from kpg.compiler.sql.query import asks_system, lower_view
-from kpg.compiler.sql.session import Session
+from kpg.compiler.sql.session import Execute, Session
 from kpg.compiler.sql.through import below_of, refuse_unchecked
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
@@ -71,6 +71,7 @@ def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
             with engine.transactions.statement(changes=True):
                 return _change(engine, statement)
         case ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition():
+            engine.remembered.forget()
             with engine.transactions.statement(changes=True), engine.journal.writing():
                 return _define(engine, with_known_types(statement, engine.catalog))
         case ast.Explain(analyze=True):
@@ -78,6 +79,8 @@ def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
         case Session():
             from kpg.settings import run_session
 
+            if not isinstance(statement, Execute):
+                engine.remembered.forget()
             return run_session(engine, statement, execute)
         case _:
             with engine.transactions.statement(changes=False):

@@ -87,6 +87,10 @@ class Installation(Protocol):
     def watched(self) -> bool:
         """Whether changes are captured."""
 
+    @property
+    def size(self) -> int:
+        """About how many rows the contents have."""
+
     def rows(self) -> tuple[Words, Words]:
         """The contents: distinct rows ``int64[width, m]`` and their multiplicities ``int64[m]``."""
 

@@ -108,6 +108,11 @@ class Installed:
         """Whether changes are captured."""
         return self.capture is not None
 
+    @property
+    def size(self) -> int:
+        """About how many rows the contents have."""
+        return self.output.size()
+
     def rows(self) -> tuple[Words, Words]:
         """The present contents: distinct rows ``int64[width, m]`` and their multiplicities ``int64[m]``."""
         parts = list(self.output.snapshot())

@@ -287,6 +287,7 @@ ELSEWHERE: dict[str, str] = {
             ]
         )
     },
+    "kpg/direct.py": "unit/kpg/test_planned.py",
     "kpg/collections/arranged.py": SHARING,
     "kpg/collections/joining.py": "unit/graph/test_conjunction.py",
     "kpg/collections/exporting.py": "unit/collections/test_sql.py",

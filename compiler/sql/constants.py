@@ -6,7 +6,8 @@ Only what a constant is at once: None stands for all else, what is wrong include
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kpg.compiler.sql.bind.literals import convert, from_text, negated, number, rounded
+from kpg.compiler.sql.bind.literals import convert, from_text, meant, negated, number, rounded
+from kpg.compiler.sql.slots import Beyond, Slot
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import (
     BOOLEAN,
@@ -22,10 +23,6 @@ from kpg.runtime.types import (
 LIMITS: Final = {Kind.SMALLINT: 2**15, Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
 Stored = int | str | None
 """A word, or the text of an interned value; None for NULL."""
-
-
-class Beyond(Exception):
-    """A constant that takes more than reading it."""
 
 
 def column_values(cells: Sequence[str], type_: Type) -> list[Stored]:
@@ -138,3 +135,25 @@ def constant(cell: str) -> Literal | None:
     quote = cell.index("'")
     type_ = DATE if cell[0] in "dD" else TIMESTAMP
     return from_text(cell[quote + 1 : -1].replace("''", "'"), type_)
+
+
+def valued(slot: Slot, given: Literal) -> Literal:
+    """The constant of a slot where ``given`` is written: what the binder did with the slot, done with it."""
+    literal: object = given
+    for how, type_ in slot.steps:
+        assert isinstance(literal, Literal)
+        match how:
+            case "text":
+                literal = meant(literal, type_)
+            case "converted":
+                literal = convert(literal, type_)
+            case "rounded":
+                literal = rounded(literal, type_)
+            case "negated":
+                literal = negated(literal)
+            case _:
+                literal = Literal(literal.value, type_)
+        if not isinstance(literal, Literal):
+            raise Beyond
+    assert isinstance(literal, Literal)
+    return literal

@@ -6,8 +6,9 @@ from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind.literals import COMPARISONS, convert, from_text, narrowed, rounded
+from kpg.compiler.sql.bind.literals import COMPARISONS, convert, meant, narrowed, rounded
 from kpg.compiler.sql.bind.scope import Binding
+from kpg.compiler.sql.slots import NAMED, slot_of, then
 from kpg.compiler.sql.syntax import span_of, whole
 from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import DataError, ProgrammingError
@@ -48,12 +49,13 @@ def user_type(binding: Binding, node: exp.Expr) -> Type:
 
 def brought(binding: Binding, scalar: Scalar, type_: Type, node: exp.Expr) -> Scalar:
     """The scalar as a value of ``type_``; ProgrammingError if it is a quoted string that means none."""
-    if isinstance(scalar, Literal) and scalar.type == UNKNOWN and isinstance(scalar.value, str):
+    if isinstance(scalar, Literal) and scalar.type == UNKNOWN and scalar.value is not None:
         unlimited = Type(type_.kind) if type_.is_text else type_
-        value = from_text(scalar.value, unlimited)
+        value = meant(scalar, unlimited)
         if value is None:
             binding.wrong(f"'{scalar.value}' is not of type {type_}", node)
-        return Literal(value.value, type_)
+        slot = slot_of(value)
+        return Literal(value.value, type_) if slot is None else then(slot, NAMED, type_)
     return coerce(scalar, type_)
 
 
@@ -110,7 +112,8 @@ def coerce(scalar: Scalar, type_: Type) -> Scalar:
 def settled(scalar: Scalar) -> Scalar:
     """The scalar with a type: a string or NULL that no context gave one is text."""
     if isinstance(scalar, Literal) and scalar.type == UNKNOWN:
-        return Literal(scalar.value, TEXT)
+        slot = slot_of(scalar)
+        return Literal(scalar.value, TEXT) if slot is None else then(slot, NAMED, TEXT)
     return scalar
 
 

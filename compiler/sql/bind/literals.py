@@ -10,6 +10,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Final
 
+from kpg.compiler.sql.slots import CONVERTED, NEGATED, ROUNDED, TEXT, Marker, opened, slot_of, then
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
@@ -45,6 +46,8 @@ FALSE_WORDS: Final = ("f", "false", "n", "no", "off", "0")
 
 def number(text: str) -> Literal | None:
     """An unsigned number of the SQL text: INTEGER, BIGINT, DECIMAL, or DOUBLE with an exponent."""
+    if isinstance(text, Marker):
+        return opened(text)
     if "e" in text.lower():
         double = float(text)
         return None if math.isinf(double) else Literal(float_to_word(double), DOUBLE)
@@ -72,6 +75,12 @@ def range_hint(text: str) -> str:
     if "e" in text.lower():
         return "a DOUBLE is at most 1.8e308"
     return f"a NUMERIC has {numeric.MOST_WHOLE} digits before the point at most"
+
+
+def meant(literal: Literal, type_: Type) -> Literal | None:
+    """As :func:`from_text`, of a constant that is a quoted string."""
+    slot = slot_of(literal)
+    return from_text(str(literal.value), type_) if slot is None else then(slot, TEXT, type_)
 
 
 def from_text(text: str, type_: Type) -> Literal | None:
@@ -136,6 +145,9 @@ def convert(literal: Literal, type_: Type) -> Scalar | None:
     value, source = literal.value, literal.type
     if value is None:
         return Literal(None, type_)
+    slot = slot_of(literal)
+    if slot is not None:
+        return then(slot, CONVERTED, type_) if _is_simple(source, type_) else None
     if source == UNKNOWN or (source.is_text and type_.is_text):
         return from_text(str(value), type_)
     if type_.kind is Kind.NUMERIC and isinstance(value, int) and source.is_exact:
@@ -151,6 +163,13 @@ def convert(literal: Literal, type_: Type) -> Scalar | None:
         return None
     word = _in_range(int(exact), type_) if type_.is_integer else _scaled(exact, type_)
     return None if word is None else Literal(word, type_)
+
+
+def _is_simple(source: Type, type_: Type) -> bool:
+    """Whether constants of a type may be constants of another."""
+    if source == UNKNOWN or (source.is_text and type_.is_text):
+        return True
+    return source.is_numeric and type_.is_numeric and not (source.is_float and not type_.is_float)
 
 
 def narrowed(args: Sequence[Scalar]) -> list[Scalar]:
@@ -200,6 +219,9 @@ def _as_numeric(value: Decimal, type_: Type) -> Literal | None:
 
 def rounded(literal: Literal, type_: Type) -> Literal | None:
     """An exact number as a value of another exact type, half away from zero; None if it is out of range."""
+    slot = slot_of(literal)
+    if slot is not None:
+        return then(slot, ROUNDED, type_)
     if not isinstance(literal.value, int):
         return Literal(None, type_)
     value = _exact(literal.value, literal.type)
@@ -235,6 +257,9 @@ def negated(literal: Literal) -> Literal | None:
     """Minus a numeric or interval constant; None if that is no value."""
     if literal.value is None:
         return literal
+    slot = slot_of(literal)
+    if slot is not None:
+        return then(slot, NEGATED, literal.type)
     if literal.type.kind is Kind.NUMERIC and isinstance(literal.value, str):
         return Literal(numeric.encode(numeric.decode(literal.value).copy_negate()), literal.type)
     if not isinstance(literal.value, int) or not (literal.type.is_numeric or literal.type in INTERVALS):

@@ -2,14 +2,14 @@
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind.calls import call, coerce, condition, unified
+from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified
 from kpg.compiler.sql.bind.functions import COMPARISONS
 from kpg.compiler.sql.bind.rows import compared_rows, row_columns, row_is_null, row_parts, rows_equal
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.subquery import bind_in
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, UNKNOWN, Kind
+from kpg.runtime.types import BOOLEAN, INTEGER, UNKNOWN, Kind
 
 
 def bind_predicate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
@@ -129,7 +129,7 @@ def _is(binding: Binding, scope: Scope, node: exp.Is) -> Scalar:
             return Call(name, (operand,), BOOLEAN)
         case exp.Null():
             if operand.type == UNKNOWN and isinstance(operand, Literal):
-                operand = Literal(operand.value, TEXT)
+                operand = settled(operand)
             found = call(binding, "is_null", [operand], node)
             return call(binding, "is_not_null", [operand], node) if node.args.get("negate") else found
         case exp.Boolean(this=value):

@@ -16,6 +16,7 @@ from kpg.compiler.sql.bind.functions import aggregate_of, function_of, in_their_
 from kpg.compiler.sql.bind.intervals import bind_interval
 from kpg.compiler.sql.bind.literals import (
     from_text,
+    meant,
     negated,
     number,
     range_hint,
@@ -27,13 +28,14 @@ from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
 from kpg.compiler.sql.bind.whole_rows import bind_whole_row
 from kpg.compiler.sql.bind.window import bind_window
+from kpg.compiler.sql.slots import Beyond, Marker, opened, slot_of
 from kpg.compiler.sql.syntax import construct_name, only, span_of
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, is_function, window_function
 from kpg.runtime.functions.tables import RowFunction
 from kpg.runtime.functions.text import shown
 from kpg.runtime.scalar import Call, If, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, DATE, INTERVAL, JSONB, TEXT, TIMESTAMP, UNKNOWN, Kind, decimal
+from kpg.runtime.types import BOOLEAN, DATE, INTERVAL, JSONB, TEXT, TIMESTAMP, UNKNOWN, Kind, Type, decimal
 
 COLLATIONS: Final = frozenset({"c", "posix", "ucs_basic", "default"})
 """Orders by code point, which is the one that there is."""
@@ -163,6 +165,8 @@ def _constant(binding: Binding, node: exp.Expr) -> Scalar:
             return Literal(int(node.this), BOOLEAN)
         case exp.Interval():
             return bind_interval(binding, node)
+        case _ if isinstance(node.name, Marker):
+            return opened(node.name)
         case _ if node.is_string:
             return Literal(node.name, UNKNOWN)
         case _:
@@ -222,6 +226,8 @@ def _cast(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
         return made
     operand = binding.expression(scope, node.this)
     is_text = operand.type.is_text or operand.type == UNKNOWN
+    if isinstance(operand, Literal) and slot_of(operand) is not None and is_text:
+        return _cast_slot(operand, type_)
     if isinstance(operand, Literal) and isinstance(operand.value, str) and is_text:
         text = operand.value[: type_.precision] if type_.is_text and type_.precision else operand.value
         value = from_text(text, type_)
@@ -231,6 +237,14 @@ def _cast(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     if operand.type != type_ and not castable(operand.type, type_):
         binding.wrong(f"cannot cast {operand.type} to {type_}", node)
     return coerce(operand, type_)
+
+
+def _cast_slot(operand: Literal, type_: Type) -> Scalar:
+    """The cast of a text that is not known yet; one that would be cut has to be known."""
+    value = None if type_.is_text and type_.precision else meant(operand, type_)
+    if value is None:
+        raise Beyond
+    return value
 
 
 def _sum(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
