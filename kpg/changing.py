@@ -213,10 +213,10 @@ def deletion(table: Table, statement: ast.Delete, planned: Planned, data: Words)
 def _update(engine: Engine, table: Table, statement: ast.Update) -> Changes:
     planned = plan(statement, engine.reading_catalog, engine.statistics)
     data, _ = engine.run(planned)
-    return updating(table, statement, planned, data)
+    return updating(engine, table, statement, planned, data)
 
 
-def updating(table: Table, statement: ast.Update, planned: Planned, data: Words) -> Changes:
+def updating(engine: Engine, table: Table, statement: ast.Update, planned: Planned, data: Words) -> Changes:
     """What updating changes, given rowids, all columns of the new rows, and then what is returned."""
     width = 1 + len(table.schema.columns)
     returned: Returned | None = None

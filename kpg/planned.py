@@ -214,6 +214,6 @@ def _answer(engine: Engine, template: Template, asked: Asked) -> Result | Change
         table = engine.table(statement.table)
         if isinstance(statement, ast.Delete):
             return deletion(table, statement, template.planned, found[0])
-        return updating(table, statement, template.planned, found[0])
+        return updating(engine, table, statement, template.planned, found[0])
     except (Beyond, Error):
         return None

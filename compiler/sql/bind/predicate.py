@@ -9,7 +9,7 @@ from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.subquery import bind_in
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, INTEGER, UNKNOWN, Kind
+from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, UNKNOWN, Kind
 
 
 def bind_predicate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
