@@ -73,15 +73,20 @@ def fill_directory(column: Words, bounds: Words, offsets: Offsets, state: Words,
     row = state[0]
     filled = state[1]
     stop = min(state[2], row + limit)
-    while row < stop:
-        bucket = np.int64((np.uint64(column[row]) - origin) >> shift)
-        while filled <= bucket:
-            offsets[filled] = row
-            filled += 1
-        row += 1
+    if row < stop:
+        # Each row says where its bucket ends so far, and empty ones end where those before do: no branches.
+        last = np.int64((np.uint64(column[stop - 1]) - origin) >> shift)
+        offsets[filled : last + 1] = row
+        for i in range(row, stop):
+            offsets[((np.uint64(column[i]) - origin) >> shift) + np.uint64(1)] = i + 1
+        reached = np.int32(row)
+        for bucket in range(filled, last + 1):
+            reached = max(reached, offsets[bucket])
+            offsets[bucket] = reached
+        filled = last + 1
+        row = stop
     if row == state[2]:
-        while filled < offsets.shape[0]:
-            offsets[filled] = row
-            filled += 1
+        offsets[filled:] = row
+        filled = offsets.shape[0]
     state[0] = row
     state[1] = filled

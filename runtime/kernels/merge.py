@@ -111,6 +111,55 @@ def merge_block(a: Words, i: int, b: Words, j: int, out: Words, at: int, count: 
     return done
 
 
+@device
+def split(a: Words, i: int, b: Words, j: int, count: int) -> int:
+    """How many of the next ``count`` rows are from a, where neither side has fewer."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) >> 1
+        if compare_rows(a, i + middle, b, j + count - 1 - middle) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@device
+def merge_pairs(a: Words, i: int, b: Words, j: int, out: Words, at: int, count: int) -> int:
+    """Merge the next ``2 * count`` rows of two columns: how many were from a, -1 if two may be equal.
+
+    Neither side may have fewer. Which row is next depends on the one before; so the second half is merged
+    beside the first, from where it begins, and nothing branches. Indices are unsigned: a signed one is tested
+    for being negative.
+    """
+    a_first, b_first, out_first = a[0], b[0], out[0]
+    a_second, b_second, out_second = a[1], b[1], out[1]
+    here = split(a, i, b, j, count)
+    ia, ja = np.uint64(i), np.uint64(j)
+    ib, jb = np.uint64(i + here), np.uint64(j + count - here)
+    to, too = np.uint64(at), np.uint64(at + count)
+    one = np.uint64(1)
+    equal = False
+    for _ in range(count):
+        x, y, x2, y2 = a_first[ia], b_first[ja], a_second[ia], b_second[ja]
+        less = (x < y) | ((x == y) & (x2 < y2))
+        equal |= (x == y) & (x2 == y2)
+        out_first[to] = x if less else y
+        out_second[to] = x2 if less else y2
+        ia += np.uint64(less)
+        ja += np.uint64(not less)
+        to += one
+        x, y, x2, y2 = a_first[ib], b_first[jb], a_second[ib], b_second[jb]
+        less = (x < y) | ((x == y) & (x2 < y2))
+        equal |= (x == y) & (x2 == y2)
+        out_first[too] = x if less else y
+        out_second[too] = x2 if less else y2
+        ib += np.uint64(less)
+        jb += np.uint64(not less)
+        too += one
+    return -1 if equal else int(np.int64(ib) - i)
+
+
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64)")
 def merge_distinct(a: Words, b: Words, out: Words, state: Words, limit: int) -> int:
     """Merge rows that are distinct within a and within b; times and diffs are all equal, so not merged.
@@ -126,6 +175,14 @@ def merge_distinct(a: Words, b: Words, out: Words, state: Words, limit: int) -> 
     gallop = True
     while i < a_rows and j < b_rows and i + j - start < limit:
         count = min(BLOCK, a_rows - i, b_rows - j)
+        if not gallop and a.shape[0] == 2 and min(a_rows - i, b_rows - j) >= 2 * BLOCK:
+            taken = merge_pairs(a, i, b, j, out, at, BLOCK)
+            if taken >= 0:
+                i += taken
+                j += 2 * BLOCK - taken
+                at += 2 * BLOCK
+                gallop = taken == 0 or taken == 2 * BLOCK
+                continue
         if not gallop and count >= SHORT_BLOCK:
             done = merge_block(a, i, b, j, out, at, count, from_a)
             taken = from_a[:done].sum()

@@ -30,6 +30,9 @@ SHORT = 24
 STRICT = 2
 """What ``pack`` says of words that ascend, each above the one before."""
 
+LAST = -1
+"""What it says of words that do not ascend where the last column does, strictly, as new rowids do."""
+
 COUNTED = 13
 """In buckets whose words differ in no more bits, equal words are counted instead of sorted."""
 
@@ -61,25 +64,41 @@ def measure(data: Words, time: Words, fields: Words) -> int:
     return total
 
 
+@device
+def ascends(column: Words) -> bool:
+    """Whether each value is above the one before."""
+    for i in range(1, column.shape[0]):
+        if column[i] <= column[i - 1]:
+            return False
+    return True
+
+
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], uint64[::1])")
 def pack(data: Words, time: Words, fields: Words, words: Keys) -> int:
-    """Fill ``words``; ``STRICT``, or 1 if they ascend with equal ones, or 0. All fields fit ``ROOM`` bits."""
+    """Fill ``words``; ``STRICT``, 1 if they ascend with equal ones, ``LAST``, or 0. All fit ``ROOM`` bits."""
     count = words.shape[0]
-    for column in range(fields.shape[0]):
+    first = 0
+    if data.shape[0] > 1:
+        first = 2  # nearly all rows have two columns or more: these at once
+        least, second = np.uint64(fields[0, 0]), np.uint64(fields[1, 0])
+        width = np.uint64(fields[1, 1])
+        for i in range(count):
+            words[i] = ((np.uint64(data[0, i]) - least) << width) | (np.uint64(data[1, i]) - second)
+    else:
+        words[:] = np.uint64(0)
+    for column in range(first, fields.shape[0]):
         values = data[column] if column < data.shape[0] else time[column - data.shape[0]]
         least = np.uint64(fields[column, 0])
         width = np.uint64(fields[column, 1])
-        if column == 0:
-            for i in range(count):
-                words[i] = np.uint64(values[i]) - least
-        else:
-            for i in range(count):
-                words[i] = (words[i] << width) | (np.uint64(values[i]) - least)
+        for i in range(count):
+            words[i] = (words[i] << width) | (np.uint64(values[i]) - least)
     result = STRICT
     for i in range(1, count):
         if words[i] <= words[i - 1]:
             if words[i] < words[i - 1]:
-                return 0
+                last = fields.shape[0] - 1
+                column = data[last] if last < data.shape[0] else time[last - data.shape[0]]
+                return LAST if ascends(column) else 0
             result = 1
     return result
 
@@ -268,3 +287,36 @@ def combine(words: Keys, spare: Keys, diff: Words, spare_diff: Words, sums: Word
             return -1
         low = high
     return kept
+
+
+@kernel("void(uint64[::1], uint64[::1], int64, int64)")
+def sort_stably(words: Keys, spare: Keys, bits: int, settled: int) -> None:
+    """Sort words of so many bits that differ in the last ``settled``, by which they are in order already."""
+    count = words.shape[0]
+    cut = min(bits - settled, max(0, bit_length(np.uint64(count)) - BUCKET), MOST_BUCKETS)
+    rest = bits - cut
+    starts = np.empty(1 << MOST_BUCKETS, np.uint64)
+    digits = np.empty(1 << MOST_BUCKETS, np.uint64)
+    none = np.empty(1, np.int64)
+    scatter(words, none, 0, count, np.uint64(rest), np.uint64(cut), starts, spare, none, False)
+    low = np.int64(0)
+    for bucket in range(1 << cut):
+        high = np.int64(starts[bucket])
+        source, target = spare, words
+        passes = 0
+        if high - low <= SHORT:
+            insertion_sort(source, none, low, high, False)
+        else:
+            widest = 8 if high - low < 4096 else MOST_BUCKETS
+            passes = (rest - settled + widest - 1) // widest
+            place = settled
+            for turn in range(passes):
+                digit = (rest - place + passes - turn - 1) // (passes - turn)
+                scatter(
+                    source, none, low, high, np.uint64(place), np.uint64(digit), digits, target, none, False
+                )
+                source, target = target, source
+                place += digit
+        if passes & 1 == 0:
+            words[low:high] = spare[low:high]
+        low = high

@@ -51,9 +51,14 @@ COMPARED = 4  # rows compared while galloping
 LATE = 5  # whether a match may be later than the earliest of the stream
 COUNTED = 6  # whether a match may have a diff other than 1
 PATIENCE = 7
-EARLIEST = 8  # the earliest of the stream's times, coordinate by coordinate
+LEAST = 8  # the least and the largest value in the first column of the stream's key
+MOST = 9
+EARLIEST = 10  # the earliest of the stream's times, coordinate by coordinate
 
 BLOCK = 64  # stream rows whose places are found together, so that their cache misses overlap
+
+WINDOW = 8  # rows of a batch that are compared at once, without branching, where keys ascend
+CLOSE = 4  # rows of a batch for each stream row up to which they are
 
 MOST_WORK = 1 << 24
 """Units of work, one for each pair tried, after which matching lets its caller look up."""
@@ -106,6 +111,52 @@ def first_positions(
         if size == one:
             base += np.uint64(column[base] < value)
         low[k] = base
+
+
+@device
+def walk(wanted: Words, row: int, count: int, column: Words, low: Words) -> None:
+    """Fill in low[k] for k > 0 from low[0], for ascending keys that are close together: see ``WINDOW``."""
+    position = low[0]
+    end = column.shape[0]
+    for k in range(1, count):
+        value = wanted[row + k]
+        passed = WINDOW
+        while passed == WINDOW and position + WINDOW <= end:
+            passed = 0
+            for i in range(WINDOW):
+                passed += int(column[position + i] < value)
+            position += passed
+        if passed == WINDOW:
+            while position < end and column[position] < value:
+                position += 1
+        low[k] = position
+
+
+@device
+def find_positions(
+    stream: Words,
+    key: Words,
+    row: int,
+    count: int,
+    batch: Words,
+    offsets: Offsets,
+    bounds: Words,
+    low: Words,
+    high: Words,
+) -> None:
+    """As :func:`first_positions`; keys that ascend and are close together are found one from the other."""
+    wanted = stream[key[0]]
+    descents = 0
+    for k in range(1, count):
+        descents += int(wanted[row + k] < wanted[row + k - 1])
+    if descents == 0 and count == BLOCK:
+        first_positions(stream, key, row + count - 1, 1, batch, offsets, bounds, low, high)
+        last = low[0]
+        first_positions(stream, key, row, 1, batch, offsets, bounds, low, high)
+        if last - low[0] <= CLOSE * BLOCK:
+            walk(wanted, row, count, batch[0], low)
+            return
+    first_positions(stream, key, row, count, batch, offsets, bounds, low, high)
 
 
 @device
@@ -237,7 +288,7 @@ def match_rows(
                 if row >= block_end:
                     block = row
                     block_end = min(rows, row + BLOCK)
-                    first_positions(stream, key, row, block_end - row, batch, offsets, bounds, low, high)
+                    find_positions(stream, key, row, block_end - row, batch, offsets, bounds, low, high)
                 position = low[row - block]
                 if key.shape[0] > 1:
                     position = first_position(stream, key, row, batch, position)
@@ -464,8 +515,14 @@ def note_match(stream_depth: int, batch: Words, state: Words) -> None:
 
 
 @device
-def begin(stream_time: Words, state: Words) -> None:
-    """Note the earliest of the stream's times."""
+def begin(stream: Words, key: Words, stream_time: Words, state: Words) -> None:
+    """Note the earliest of the stream's times, and between which values its keys are."""
+    if key.shape[0] > 0 and stream.shape[1] > 0:
+        least = most = stream[key[0], 0]
+        for row in range(stream.shape[1]):
+            least = min(least, stream[key[0], row])
+            most = max(most, stream[key[0], row])
+        state[LEAST], state[MOST] = least, most
     for d in range(stream_time.shape[0]):
         earliest = stream_time[d, 0]
         for row in range(1, stream_time.shape[1]):
@@ -474,6 +531,17 @@ def begin(stream_time: Words, state: Words) -> None:
     state[LAYER] = 0
     state[ROW] = 0
     state[POSITION] = -1
+
+
+@device
+def may_meet(batch: Words, key: Words, state: Words) -> bool:
+    """Whether a layer has rows, and, sorted, a key between those of the stream: tables grow at one end."""
+    if batch[ROWS] == 0:
+        return False
+    if key.shape[0] == 0 or batch[SLOTS] != 0:
+        return True
+    column = view(batch[DATA], 1, batch[ROWS])[0]
+    return column[0] <= state[MOST] and column[batch[ROWS] - 1] >= state[LEAST]
 
 
 @device
@@ -505,14 +573,14 @@ def match_layers(
     rows = stream.shape[1]
     count = 0
     if state[LAYER] < 0:
-        begin(stream_time, state)
+        begin(stream, key, stream_time, state)
     state[PATIENCE] = MOST_WORK
     layer = state[LAYER]
     starts[: layer + 1] = 0
     while layer < layers.shape[0]:
         batch = view(layers[layer], 1, LATEST + stream_time.shape[0])[0]
         test = test_of(stream_time, origin, batch, order, closed, floor, state)
-        if test != NONE and batch[ROWS] > 0:
+        if test != NONE and may_meet(batch, key, state):
             data = view(batch[DATA], batch[WIDTH], batch[STRIDE])
             time = view(batch[TIME], batch[DEPTH], batch[STRIDE] if batch[TIME_STRIDE] > 0 else 1)
             found = count

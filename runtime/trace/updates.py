@@ -169,6 +169,8 @@ class Updates:
         if order == packed.STRICT and self.diff.all():
             self.ordered = True
             return self
+        if order == packed.LAST and self.constant_diff and self.diff.all():
+            return self._reordered(words, fields)
         sums, spare = np.empty(n, np.int64), np.empty(n, np.uint64)
         other = self.diff if self.constant_diff else np.empty(n, np.int64)
         kept = packed.combine(words, spare, self.diff, other, sums, int(fields[:, 1].sum()))
@@ -181,6 +183,14 @@ class Updates:
         packed.unpack(words, fields, data, time)
         uniform = bool((sums[:kept] == sums[0]).all())
         return Updates(data, time, sums[: 1 if uniform else kept].copy(), ordered=True)
+
+    def _reordered(self, words: NDArray[np.uint64], fields: Words) -> "Updates":
+        """These updates sorted: packed words whose last field ascends, so that no two are equal."""
+        packed.sort_stably(words, np.empty_like(words), int(fields[:, 1].sum()), int(fields[-1, 1]))
+        data = np.empty_like(self.data)
+        time = self.time if self.constant_time else np.empty_like(self.time)
+        packed.unpack(words, fields, data, time)
+        return Updates(data, time, self.diff, ordered=True)
 
     def _at_once(self, consolidate: Callable[..., int]) -> "Updates":
         """Consolidated by one of the kernels that do all of it in a call."""

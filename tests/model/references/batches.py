@@ -153,6 +153,8 @@ def match(
     parts = []
     for updates, batch in zip(known.updates, known.layers, strict=True):
         searched = not batch.has_directory and len(batch) > 64 and not (ordered and n >= len(batch))
+        if searched and not meets(updates, [row[column] for row in rows for column in key.tolist()[:1]]):
+            searched = False
         if searched and n * 128 >= len(batch) and tested(known, batch, time[origin:], order, closed, floor):
             return "wants a directory"
         part = []
@@ -164,6 +166,12 @@ def match(
                 part.append((i, j))
         parts.append(part)
     return sum(map(len, parts)), parts, len(parts)
+
+
+def meets(updates: list[Update], values: list[int]) -> bool:
+    """Whether the first words of a batch and the first of stream keys may have one in common."""
+    words = [row[0] for row, _, _ in updates if row]
+    return not values or not words or (min(words) <= max(values) and min(values) <= max(words))
 
 
 def tested(known: Known, batch: Batch, time: Words, order: int, closed: int, floor: int) -> bool:

@@ -1,6 +1,7 @@
 """``packed``: rows as words of less than 64 bits."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -38,6 +39,8 @@ def packed_rows(random: Random) -> tuple:
     data = low + random.integers(0, reach, (width, n))
     if random.random() < 0.3:
         data = np.ascontiguousarray(data[:, np.lexsort(data[::-1])])
+    if random.random() < 0.3:
+        data[-1] = low + np.arange(n)
     time = random.integers(0, 9, (2, n if timed else 1))
     return data, time, np.array(measured(data, time, timed), np.int64).reshape(-1, 2), timed
 
@@ -64,6 +67,9 @@ def pack(data, time, fields, out) -> object:
     found = as_words(data, time, fields)
     ascending = found == sorted(found)
     strict = ascending and len(set(found)) == len(found)
+    last = [word & ((1 << int(fields[-1, 1])) - 1) for word in found]
+    if not ascending and all(a < b for a, b in pairwise(last)):
+        return packed.LAST, found
     return packed.STRICT if strict else int(ascending), found
 
 
@@ -116,3 +122,17 @@ def combine(given, spare, diff, spare_diff, sums, bits) -> object:
             return -1, [], []
     kept = sorted((word, total) for word, total in found.items() if total)
     return len(kept), [word for word, _ in kept], [total for _, total in kept]
+
+
+def settled_cases(random: Random) -> Iterator[Arguments]:
+    n = int(random.choice([0, 1, 20, 30, 300, 9000, 40_000], p=[0.1, 0.2, 0.2, 0.2, 0.2, 0.05, 0.05]))
+    settled = n.bit_length()
+    bits = settled + int(random.choice([0, 1, 5, 12, 17, 40]))
+    first = random.integers(0, 2 ** (bits - settled), n, dtype=np.uint64)
+    given = (first << np.uint64(settled)) | np.arange(n, dtype=np.uint64)
+    yield given, np.empty_like(given), bits, settled
+
+
+@reference("packed.sort_stably", settled_cases, lambda result, given, spare, bits, settled: given.tolist())
+def sort_stably(given, spare, bits, settled) -> object:
+    return sorted(given.tolist())
