@@ -1,6 +1,6 @@
 """A checked program as tables and views of the database, all of it or nothing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import field, replace
 from functools import cache, partial
@@ -95,16 +95,20 @@ class Relations:
                     facts.insert(self.engine.table(name), words)
                 if folder is not None:
                     load(self.program, self.engine, folder)
-            self._add_views(self.outputs())
+            self._add_views(self.outputs(), self.ordered())
             undo.pop_all()
 
-    def adopt(self, kept: Iterable[str]) -> None:
-        """Add views over tables that are there already; those of ``kept`` are maintained."""
+    def adopt(self, views: Iterable[str], kept: Iterable[str]) -> None:
+        """Add views over tables that are there already; those of ``kept`` are maintained.
+
+        Nobody has dropped those of ``views``.
+        """
         with placed(self.program):
             relations = self.program.relations.values()
             self.tables += [one.name for one in relations if one.kind is core.Kind.INPUT]
             self.engine.note_uses(self.label, self.uses)
-            self._add_views(kept)
+            there = frozenset(views)
+            self._add_views(kept, [name for name in self.ordered() if name in there])
 
     def _add_tables(self) -> None:
         for relation in self.program.relations.values():
@@ -113,9 +117,8 @@ class Relations:
                 self.tables.append(relation.name)
         self.engine.note_uses(self.label, self.uses)
 
-    def _add_views(self, kept: Iterable[str]) -> None:
+    def _add_views(self, kept: Iterable[str], names: Sequence[str]) -> None:
         wanted = set(kept)
-        names = self.ordered()
         rounds(self.program)
         for name in names:
             relation = self.program.relations[name]

@@ -10,14 +10,15 @@ from kpg.datalog.texts import Reading, Text
 from kpg.engine import Engine
 from kpg.runtime.errors import InterfaceError
 
-Told = tuple[tuple[Text, ...], str, tuple[str, ...], tuple[str, ...]]
-"""A program's texts, its mark, its tables, and the derived relations that are maintained."""
+Told = tuple[tuple[Text, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+"""A program's texts, its mark, its tables, its views, and those of them that are maintained."""
 
 
 def told(program: Program) -> Told:
     """What a program can be made of again."""
     tables, kept = program.installed.tables, program.installed.kept
-    return program.texts, program.checked.mark, tuple(tables), tuple(sorted(kept))
+    views = tuple(name for name in program.installed.views if program.installed.is_there(name))
+    return program.texts, program.checked.mark, tuple(tables), views, tuple(sorted(kept))
 
 
 def restored(engine: Engine, label: str, told: Told, find: Callable[[str, str], Any]) -> Program:
@@ -30,7 +31,7 @@ def restored(engine: Engine, label: str, told: Told, find: Callable[[str, str], 
         if engine.closed:
             raise InterfaceError("the database is closed", hint="open another one with kpg.connect()")
 
-    texts, mark, tables, kept = told
+    texts, mark, tables, views, kept = told
     text, filename, folders, macros, files, places = texts[0]
     catalog = engine.catalog.copy()
     for name in tables:
@@ -43,7 +44,7 @@ def restored(engine: Engine, label: str, told: Told, find: Callable[[str, str], 
         checked = check(more, catalog, file=name, read=Reading(included), after=checked)
     program = Program(engine, label, checked, open_still)
     program.texts = texts
-    program.installed.adopt(kept)
+    program.installed.adopt(views, kept)
     engine.dataflows[label] = program
     if len(texts) == 1:
         program.get_ready()

@@ -1,11 +1,11 @@
 """The log: records one after the other in a segment, a file of its own, each whole or not there.
 
 A segment begins with a header, then records: their header of six words (a mark, kind and length, number, how
-far the log was synced, checksums of what comes behind and of itself), then bytes. Behind the last
-record are zeros, room that was made in advance: syncing a small record need not change the file's length.
+far the log was synced, checksums of what comes behind and of itself), then bytes, then a word that only tells
+that the record has been written to its end. Behind the last record are zeros, room that was made in advance: syncing a small record need not change the file's length.
 
-What a crash leaves behind the last whole record is no error: a record is torn if a sector of it never came,
-and sectors that never came are zeros, because nothing else was ever there. Anything else that is no record
+What a crash leaves behind the last whole record is no error: a record is torn if its end or a sector of it
+never came, and what never came is zeros, because nothing else was ever there. Anything else that is no record
 was one, and so is what is missing before a record that was written after a sync: that is damage.
 """
 
@@ -126,7 +126,7 @@ class Segment:
         if payload.nbytes != length or _sum(payload) != header[4]:
             return None
         kind = header[1] >> LENGTH_BITS
-        return Record(kind, header[2], at, start + length, payload.view(np.uint8).data)
+        return Record(kind, header[2], at, start + length + 8, payload.view(np.uint8).data)
 
     def _check_end(self, at: int, number: int) -> None:
         """DamagedError if what is no record there was one that had been synced, or cannot be torn."""
@@ -146,11 +146,15 @@ class Segment:
         """Whether some sector of the record there, if it is one, may never have come."""
         header = self._words[at // 8 : at // 8 + RECORD_WORDS]
         end = at + 8 * RECORD_WORDS
+        expected = None
         if self._header(at) is not None:
-            end += int(header[1]) & (1 << LENGTH_BITS) - 1
-        elif header[0] != RECORD ^ self.salt and header[0]:
-            return False
+            end += (int(header[1]) & (1 << LENGTH_BITS) - 1) + 8
+            expected = ~RECORD ^ self.salt
         if end > 8 * self._words.shape[0]:
+            return True
+        if expected is None and not self._words[end // 8 :].any():
+            return True
+        if expected is not None and self._words[end // 8 - 1] != expected:
             return True
         while at < end:
             beyond = min(end, at - at % SECTOR + SECTOR)
@@ -212,12 +216,13 @@ class Log:
             np.int64,
         )
         header[-1] = checksum_of([header[:-1].tobytes()])
-        end = self.end + header.nbytes + length
+        last = np.array([~RECORD ^ self._salt], np.int64).tobytes()
+        end = self.end + header.nbytes + length + len(last)
         zeros = b""
         if end > self._room:
             zeros = bytes(ROOM) if length <= SMALL else b""
             self._room = end + len(zeros)
-        self._file.write(self.end, [header.tobytes(), *pieces, zeros])
+        self._file.write(self.end, [header.tobytes(), *pieces, last, zeros])
         self.end = end
         self.number += 1
         return self.number - 1

@@ -125,11 +125,15 @@ class Sim:
         self.fails: Callable[[int, str], int] = lambda count, what: 0
         """An errno for an operation that fails, by its number and what it does."""
         self.holder: str | None = None
+        self.look: Callable[[str], None] | None = None
+        """Called before each operation, when the power might go."""
 
     def operation(self, what: str) -> int:
         """Count an operation; the error that it ends in, or 0."""
         self.count += 1
         self.done.append(what)
+        if self.look is not None:
+            self.look(what)
         if self.cut_at is not None and self.count > self.cut_at:
             raise PowerCut(what)
         return self.fails(self.count, what)

@@ -1,0 +1,128 @@
+"""Databases whose power goes, whose disk fails, whose process is killed: nothing acknowledged is lost."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kpg
+from tests.model.durable import contents
+from tests.properties.crashes import Life
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_power_goes(seed: int) -> None:
+    life = Life(seed, views=False, cuts=60)
+    life.run(40)
+    assert len(life.found) > 10
+
+
+@pytest.mark.parametrize("seed", range(100, 106))
+def test_the_power_goes_with_views_loops_and_programs(seed: int) -> None:
+    Life(seed, views=True, cuts=20).run(40)
+
+
+@pytest.mark.parametrize("seed", range(200, 208))
+def test_operations_fail(seed: int) -> None:
+    """What a failed operation was part of never was; the rest goes on, or says that it does not."""
+    life = Life(seed, views=seed % 4 == 0, failing=0.12, cuts=20)
+    life.run(40)
+    assert life.failed > 0
+
+
+@pytest.mark.parametrize("seed", range(300, 306))
+@pytest.mark.parametrize("mode", ["normal", "off"])
+def test_other_modes_may_lose_the_end_and_nothing_else(seed: int, mode: str) -> None:
+    Life(seed, views=False, mode=mode, cuts=20, failing=0.05 * (seed % 2)).run(30)
+
+
+WRITER = """
+import sys
+import kpg
+db = kpg.connect(sys.argv[1])
+if not db.tables().fetchall():
+    db.sql("create table t (k int primary key, v int); create table log (n int)")
+    db.sql("create materialized view sums as select v % 5 g, count(*) n, sum(v) s from t group by v % 5")
+(last,) = db.query("select coalesce(max(k), 0) from t").fetchone()
+print(last, flush=True)
+while True:
+    last += 1
+    with db.transaction():
+        db.sql(f"insert into t values ({last}, {last * 7 % 100})")
+        db.sql(f"delete from log; insert into log values ({last})")
+    if last % 5 == 0:
+        db.sql(f"update t set v = v + 1 where k % 10 = {last % 10}")
+    print(last, flush=True)
+"""
+
+
+def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
+    """Killed at instants that nobody chose, again and again, by a signal that it cannot notice."""
+    random = np.random.default_rng(7)
+    folder, told = tmp_path / "db", 0
+    command = [sys.executable, "-c", WRITER, str(folder)]
+    for _ in range(8):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            first = int(writer.stdout.readline())
+            assert first >= told
+            for _ in range(int(random.integers(1, 40))):
+                told = int(writer.stdout.readline())
+            time.sleep(float(random.random()) / 200)
+            writer.send_signal(signal.SIGKILL)
+            told = max([told, *(int(line) for line in writer.stdout.read().split())])
+        with kpg.connect(folder, read_only=True) as db:
+            ((count, last),) = db.query("select count(*), max(k) from t").fetchall()
+            assert last in (told, told + 1)
+            assert count == last
+            assert db.query("select n from log").fetchall() == [(last,)]
+            db.verify("sums")
+
+
+def fill(folder: str, limit: int) -> None:
+    """Insert until the folder's files may not grow any more; say what was acknowledged, and what then."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    db = kpg.connect(folder)
+    db.sql("create table t (k int primary key, word text)")
+    db.sql("create materialized view n as select count(*) n from t")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    last = 0
+    try:
+        while True:
+            db.sql(f"insert into t values ({last}, '{'x' * (last % 3000)}')")
+            last += 1
+    except kpg.OperationalError as error:
+        print(last, str(error).splitlines()[0])
+    print(db.query("select n from n").fetchall() == [(last,)], db.query("select max(k) from t").fetchall())
+    try:
+        db.sql(f"create table more as select '{'y' * 10**6}' word")
+    except kpg.OperationalError as error:
+        print(str(error).splitlines()[0])
+    print(db.tables().fetchall())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    db.sql(f"insert into t values ({last}, 'room again')")
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("limit", [1_100_000, 1_500_001, 2_345_678])
+def test_a_full_disk_refuses_a_commit_and_nothing_more(tmp_path: Path, limit: int) -> None:
+    folder = str(tmp_path / "db")
+    code = f"from tests.properties.test_crashes import fill; fill({folder!r}, {limit})"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    lines = found.stdout.splitlines()
+    assert found.returncode == -signal.SIGKILL, found.stderr
+    last, message = lines[0].split(" ", 1)
+    refused = f"the commit was refused: {folder} could not be written to: File too large"
+    assert message == refused
+    assert lines[1] == f"True [({int(last) - 1},)]"
+    assert lines[2:] == [refused, f"[('t', {last})]"]
+    with kpg.connect(folder) as db:
+        assert db.query("select count(*) from t").fetchall() == [(int(last) + 1,)]
+        assert contents(db)["kept"] == ["n"]
