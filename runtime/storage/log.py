@@ -2,11 +2,12 @@
 
 A segment begins with a header, then records: their header of six words (a mark, kind and length, number, how
 far the log was synced, checksums of what comes behind and of itself), then bytes, then a word that only tells
-that the record has been written to its end. Behind the last record are zeros, room that was made in advance: syncing a small record need not change the file's length.
+that the record has been written to its end. Behind the last record are zeros, room that was made in advance:
+syncing a small record need not change the file's length.
 
 What a crash leaves behind the last whole record is no error: a record is torn if its end or a sector of it
-never came, and what never came is zeros, because nothing else was ever there. Anything else that is no record
-was one, and so is what is missing before a record that was written after a sync: that is damage.
+never came, and what never came is zeros, because nothing else was ever there. Anything else that is no
+record was one, and so is what is missing before a record that was written after a sync: that is damage.
 """
 
 import os
