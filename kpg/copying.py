@@ -16,7 +16,7 @@ from kpg.engine import Engine
 from kpg.result import Affected, Listed, Result
 from kpg.runtime.convert import copying, files
 from kpg.runtime.convert.arrow import Origin, encode
-from kpg.runtime.errors import OperationalError, ProgrammingError
+from kpg.runtime.errors import NotSupportedError, OperationalError, ProgrammingError
 from kpg.runtime.types import NULL, TEXT, Schema, Type
 from kpg.table import Table
 
@@ -30,6 +30,9 @@ CHUNK_ROWS: Final = 1 << 16
 def copy_from(engine: Engine, statement: ast.CopyFrom) -> int:
     """COPY FROM: append a file's rows; columns that are not listed take their DEFAULTs."""
     table = engine.table(statement.table)
+    if not statement.path and statement.text is None:
+        hint = "give a file, or rows: db.load, db.insert"
+        raise NotSupportedError("COPY FROM STDIN needs a client", span=statement.span, hint=hint)
     schema, places = _chosen(engine, table, statement)
     rows = 0
     for words, defaulted in _chunks(table, schema, statement):
@@ -63,6 +66,8 @@ def _chunks(
 
 def _is_own(statement: ast.CopyFrom | ast.CopyTo) -> bool:
     given = dict(statement.options)
+    if not statement.path:
+        return True
     return statement.format == "text" or bool(given.keys() & OWN) or given.get("header") == "match"
 
 
@@ -70,12 +75,8 @@ def _own_chunks(
     table: Table, schema: Schema, statement: ast.CopyFrom
 ) -> Iterator[tuple[Words, NDArray[np.bool_] | None]]:
     form = _form(statement, schema)
-    path = files.expand(statement.path, ".txt")[0]
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OperationalError(f"cannot read {path}: {error}", hint="is it a UTF-8 file?") from error
-    rows = list(copying.rows_of(text, form, schema.names, str(path)))
+    path, text = _text_of(statement)
+    rows = list(copying.rows_of(text, form, schema.names, path))
     for start in range(0, len(rows), CHUNK_ROWS):
         part = rows[start : start + CHUNK_ROWS]
         columns = list(zip(*part, strict=True))
@@ -84,12 +85,23 @@ def _own_chunks(
             for column in columns
         ]
         batch = pyarrow.RecordBatch.from_arrays(values, names=list(schema.names))
-        origin = Origin(str(path), start)
+        origin = Origin(path, start)
         typed = files.typed(batch, {one.name.lower(): one.type for one in schema.columns}, origin)
         nullable = Schema(tuple(replace(one, nullable=True) for one in schema.columns))
         absent = np.array([[field is copying.Absent.DEFAULT for field in column] for column in columns])
         known = nullable if form.default is not None else schema
         yield encode(typed, known, table.dictionary, origin), absent if form.default is not None else None
+
+
+def _text_of(statement: ast.CopyFrom) -> tuple[str, str]:
+    """What is copied, and where it is from."""
+    if statement.text is not None:
+        return "COPY", statement.text
+    path = files.expand(statement.path, ".txt")[0]
+    try:
+        return str(path), path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperationalError(f"cannot read {path}: {error}", hint="is it a UTF-8 file?") from error
 
 
 def _has_header(path: str, schema: Schema, options: files.CsvOptions) -> bool:

@@ -213,7 +213,10 @@ class Modifying:
 
 @dataclass(frozen=True, slots=True)
 class CopyFrom:
-    """COPY table [(columns)] FROM 'path'; option names are lower case."""
+    """COPY table [(columns)] FROM 'path'; option names are lower case.
+
+    Without a path the rows are STDIN's: ``text``, which a client of a server has sent.
+    """
 
     table: str
     columns: tuple[str, ...]
@@ -221,6 +224,7 @@ class CopyFrom:
     format: str
     options: tuple[tuple[str, str], ...]
     span: Span
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

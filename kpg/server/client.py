@@ -11,12 +11,14 @@ from pygwire import ConnectionPhase as Phase
 from pygwire import FrontendMessageDecoder, PygwireError
 from pygwire import messages as wire
 
+from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import highest_place
 from kpg.compiler.sql.parse import parse
 from kpg.runtime.errors import Error, InterfaceError, NotSupportedError
-from kpg.server import replies
+from kpg.server import replies, streams, subscribing
 from kpg.server.login import Login
 from kpg.server.portal import Portal, Prepared, Shape, gives_rows, shape_of, shape_of_result, spread
+from kpg.server.subscribing import Subscribe
 from kpg.server.tags import tag_of
 from kpg.sessions.session import Session, how
 from kpg.transaction import State
@@ -49,6 +51,8 @@ class Client:
         self.secret = secrets.token_bytes(4)
         self.session: Session | None = None
         self.busy = False
+        self.canceled = asyncio.Event()
+        """Set when the client wants a subscription to end."""
         self._reader = reader
         self._writer = writer
         self._decoder = FrontendMessageDecoder()
@@ -87,6 +91,11 @@ class Client:
     async def flush(self) -> None:
         """Wait until the client has taken most of what was sent."""
         await self._writer.drain()
+
+    def check_there(self) -> None:
+        """Gone if the client has closed its end."""
+        if self._reader.at_eof() or self._writer.is_closing():
+            raise Gone
 
     async def secure(self) -> None:
         """Go on with TLS."""
@@ -192,12 +201,17 @@ class Client:
             self.busy = False
 
     async def _query(self, text: str) -> None:
+        subscription = subscribing.read(text)
+        if subscription is not None:
+            await streams.subscribe(self, subscription, 0, describe=True)
         statements = parse(text)
         if not statements:
             self.send(replies.EMPTY)
         for statement in statements:
             portal = Portal(statement, ())
             await self._perform(portal)
+            if await self._copied_out(portal):
+                continue
             if portal.shape is not None:
                 names, types = portal.shape
                 self.send(replies.description(names, types, [0] * len(types)))
@@ -211,10 +225,24 @@ class Client:
         if portal.ran or statement is None:
             return
         assert session is not None
+        assert not isinstance(statement, Subscribe)
+        if isinstance(statement, ast.CopyFrom) and not statement.path:
+            statement = await streams.copy_in(self, statement)
         portal.ran = True
         portal.outcome = await self.engine(
             lambda engine: session.perform(engine, statement), **how(statement)
         )
+
+    async def _copied_out(self, portal: Portal) -> bool:
+        """Send what a COPY TO STDOUT gives; whether it was one."""
+        statement, outcome = portal.statement, portal.outcome
+        if not isinstance(statement, ast.CopyTo) or statement.path or outcome is None:
+            return False
+        query = statement.query
+        shape = await self.engine(lambda engine: shape_of(engine, query))
+        columns = 0 if shape is None else len(shape[0])
+        self.send(replies.complete(f"COPY {await streams.copy_out(self, columns, outcome)}"))
+        return True
 
     async def _send_rows(self, portal: Portal, most: int) -> int:
         """Send up to ``most`` rows, 0: all; how many."""
@@ -231,7 +259,8 @@ class Client:
     def _parse(self, message: wire.Parse) -> None:
         if message.statement and message.statement in self._prepared:
             raise InterfaceError(f'prepared statement "{message.statement}" already exists')
-        parsed = parse(message.query)
+        subscription = subscribing.read(message.query)
+        parsed = parse(message.query) if subscription is None else [subscription]
         if len(parsed) > 1:
             raise InterfaceError("cannot insert multiple commands into a prepared statement")
         statement = parsed[0] if parsed else None
@@ -267,6 +296,8 @@ class Client:
         statement = portal.statement
         if gives_rows(statement):
             await self._perform(portal)
+        if isinstance(statement, Subscribe):
+            return await self.engine(lambda engine: subscribing.shape_of(engine, statement))
         if portal.ran:
             return shape_of_result(portal.outcome)
         return await self.engine(lambda engine: shape_of(engine, statement))
@@ -286,15 +317,22 @@ class Client:
 
     async def _execute(self, message: wire.Execute) -> None:
         portal = self._portal(message.portal)
-        if portal.statement is None:
+        statement = portal.statement
+        if statement is None:
             self.send(replies.EMPTY)
             return
+        if isinstance(statement, Subscribe):
+            form = portal.formats[0] if portal.formats else 0
+            await streams.subscribe(self, statement, form, describe=False)
+            return
         await self._perform(portal)
+        if await self._copied_out(portal):
+            return
         sent = await self._send_rows(portal, message.max_rows)
         if not portal.done:
             self.send(replies.SUSPENDED)
             return
-        tag = tag_of(portal.statement, portal.outcome)
+        tag = tag_of(statement, portal.outcome)
         self.send(replies.complete(f"SELECT {sent}" if tag.startswith("SELECT") else tag))
 
 

@@ -114,5 +114,6 @@ class Server:
         client = self.clients.get(number)
         if client is None or not hmac.compare_digest(client.secret, secret):
             return
+        client.canceled.set()
         if client.busy and client.session is not None:
             client.session.cancel()

@@ -17,6 +17,7 @@ from kpg.runtime.types import Type
 from kpg.runtime.values import codec_of
 from kpg.server import binary
 from kpg.server.formats import rows_of, text_writer
+from kpg.server.subscribing import Subscribe
 
 Row = tuple[bytes | None, ...]
 Shape = tuple[tuple[str, ...], tuple[Type, ...]]
@@ -59,10 +60,12 @@ NAMES: Final = {
 class Prepared:
     """A statement that waits for its values; None is the empty one."""
 
-    statement: ast.Statement | None
+    statement: ast.Statement | Subscribe | None
     parameters: tuple[int, ...]
 
-    def bind(self, values: Sequence[bytes | None], formats: Sequence[int]) -> "ast.Statement | None":
+    def bind(
+        self, values: Sequence[bytes | None], formats: Sequence[int]
+    ) -> "ast.Statement | Subscribe | None":
         """The statement with values; DataError for one that is malformed."""
         if len(values) != len(self.parameters):
             raise InterfaceError(
@@ -118,7 +121,7 @@ def shape_of(engine: Engine, statement: ast.Statement | None) -> Shape | None:
     return tuple(bound.names[skip:]), tuple(bound.types[skip:])
 
 
-def gives_rows(statement: ast.Statement | None) -> bool:
+def gives_rows(statement: ast.Statement | Subscribe | None) -> bool:
     """Whether a statement that changes nothing has to run before it is known what columns it gives."""
     return isinstance(
         statement,
@@ -129,7 +132,7 @@ def gives_rows(statement: ast.Statement | None) -> bool:
 class Portal:
     """A statement with values. It runs once, when its rows or their columns are first asked for."""
 
-    def __init__(self, statement: ast.Statement | None, formats: Sequence[int]) -> None:
+    def __init__(self, statement: ast.Statement | Subscribe | None, formats: Sequence[int]) -> None:
         self.statement = statement
         self.formats = formats
         self.outcome: Result | None = None

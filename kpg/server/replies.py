@@ -56,6 +56,11 @@ def data(rows: Iterable[tuple[bytes | None, ...]]) -> bytes:
     return b"".join(out)
 
 
+def copy_data(line: bytes) -> bytes:
+    """CopyData."""
+    return b"d" + _length(len(line) + 4) + line
+
+
 def complete(tag: str) -> bytes:
     """CommandComplete."""
     return wire.CommandComplete(tag=tag).to_wire()

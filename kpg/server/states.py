@@ -26,7 +26,7 @@ BY_MESSAGE: Final = tuple(
         (DataError, r"division by zero|by zero", "22012"),
         (DataError, r"overflow|out of range|does not fit", "22003"),
         (DataError, r"more than one row|two rows", "21000"),
-        (DataError, r"cannot be cast|invalid|no such value|is no |cannot be read", "22P02"),
+        (DataError, r"cannot be cast|invalid|no such value|is no |is not a|cannot be read", "22P02"),
         (DataError, r"", "22000"),
         (ProgrammingError, r"column .* (does not exist|is unknown)|unknown column", "42703"),
         (ProgrammingError, r"function .* does not exist|unknown function|no function", "42883"),

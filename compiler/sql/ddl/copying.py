@@ -30,10 +30,8 @@ def copy(reader: Reader) -> ast.CopyFrom | ast.CopyTo:
     direction = reader.choice("FROM", "TO")
     if reader.at("PROGRAM"):
         reader.refuse("COPY with a PROGRAM")
-    if direction == "FROM" and reader.at("STDIN"):
-        reader.refuse("COPY FROM STDIN", "give a file, or rows: db.load, db.insert")
     place = reader.here()
-    path = "" if direction == "TO" and reader.take("STDOUT") else reader.string()
+    path = "" if reader.take("STDOUT" if direction == "TO" else "STDIN") else reader.string()
     options = _options(reader)
     if direction == "FROM" and reader.at("WHERE"):
         reader.refuse("WHERE in COPY", "copy into a table of its own, and INSERT ... SELECT from it")

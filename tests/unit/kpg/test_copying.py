@@ -88,7 +88,7 @@ def test_older_ways_to_write_options(db: Database, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("copy t from stdin", "COPY FROM STDIN is not supported"),
+        ("copy t from stdin", "COPY FROM STDIN needs a client"),
         ("copy t from program 'ls'", "COPY with a PROGRAM is not supported"),
         ("copy t from 'x.csv' where a > 1", "WHERE in COPY is not supported"),
         ("copy t to 'x.csv' (format xml)", 'unknown COPY format "xml"'),

@@ -300,3 +300,87 @@ def test_asyncpg_reads(running: Running) -> None:
 
     expected = (1, "x", decimal.Decimal("2.5"), datetime.date(2020, 1, 2))
     assert asyncio.run(read()) == [expected]
+
+
+def test_copy_in_and_out(connection: psycopg.Connection) -> None:
+    connection.execute("create table t (id int primary key, s text default 'none')")
+    with connection.cursor() as cursor:
+        with cursor.copy("copy t from stdin") as copy:
+            for row in ((1, "a\tb"), (2, None), (3, "\\")):
+                copy.write_row(row)
+        with cursor.copy("copy t (id) from stdin (format csv)") as copy:
+            copy.write("4\n5\n")
+        assert cursor.execute("select * from t order by id").fetchall() == [
+            (1, "a\tb"),
+            (2, None),
+            (3, "\\"),
+            (4, "none"),
+            (5, "none"),
+        ]
+        with cursor.copy("copy (select id, s from t where id < 4 order by id) to stdout") as copy:
+            assert list(copy.rows()) == [("1", "a\tb"), ("2", None), ("3", "\\")]
+        with (
+            pytest.raises(psycopg.errors.InvalidTextRepresentation),
+            cursor.copy("copy t from stdin") as copy,
+        ):
+            copy.write("x\ty\n")
+        with pytest.raises(psycopg.Error, match="no more"), cursor.copy("copy t from stdin") as copy:
+            raise psycopg.DataError("no more")
+        assert cursor.execute("select count(*) from t").fetchone() == (5,)
+
+
+def test_subscribing(running: Running, connection: psycopg.Connection) -> None:
+    connection.execute("create table t (id int primary key, x int)")
+    connection.execute("create materialized view v as select x, count(*) as n from t group by x")
+    connection.execute("insert into t values (1, 7), (2, 7)")
+    with psycopg.connect(running.dsn, autocommit=True) as listener:
+        stream = listener.cursor().stream("subscribe v")
+        first = next(stream)
+        assert first[1:] == (1, 7, 2)
+        connection.execute("insert into t values (3, 7)")
+        changes = sorted(next(stream)[1:] for _ in range(2))
+        assert changes == [(-1, 7, 2), (1, 7, 3)]
+        connection.execute("insert into t values (4, 8)")
+        later = next(stream)
+        assert later[1:] == (1, 8, 1)
+        assert later[0] > first[0]
+        listener.cancel_safe()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            next(stream)
+        assert listener.execute("select count(*) from t").fetchone() == (4,)
+
+
+def test_subscribing_by_copy_with_progress(running: Running, connection: psycopg.Connection) -> None:
+    connection.execute("create table t (id int primary key, x text)")
+    connection.execute("create materialized view v as select id, x from t")
+    connection.execute("insert into t values (1, 'old')")
+    with (
+        psycopg.connect(running.dsn, autocommit=True) as listener,
+        listener.cursor() as cursor,
+        pytest.raises(psycopg.errors.QueryCanceled),
+        cursor.copy("copy (subscribe v with (snapshot = false, progress)) to stdout") as copy,
+    ):
+        rows = copy.rows()
+        begun = next(rows)
+        assert begun[1:] == ("t", None, None, None)
+        connection.execute("insert into t values (2, 'a\\b')")
+        changed = next(row for row in rows if row[1] == "f")
+        assert changed[2:] == ("1", "2", "a\\b")
+        assert int(changed[0] or 0) >= int(begun[0] or 0)
+        assert next(rows)[1] == "t"
+        listener.cancel_safe()
+        list(rows)
+
+
+def test_who_subscribes_to_nothing_is_told(connection: psycopg.Connection) -> None:
+    connection.execute("create table t (id int)")
+    states = {
+        "subscribe nope": "42P01",
+        "subscribe t": "42809",
+        "subscribe t with (fast)": "42601",
+        "subscribe t sometimes": "42601",
+    }
+    for text, state in states.items():
+        with pytest.raises(psycopg.Error) as caught:
+            connection.execute(text.encode())
+        assert (text, caught.value.sqlstate) == (text, state)

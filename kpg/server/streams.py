@@ -1,0 +1,115 @@
+"""What flows for longer than a reply: COPY in and out, and subscriptions."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pygwire import ConnectionPhase as Phase
+from pygwire import messages as wire
+
+from kpg.compiler.sql import statements as ast
+from kpg.result import Result
+from kpg.runtime.errors import DataError, OperationalError
+from kpg.server import replies
+from kpg.server.subscribing import Stream, Subscribe, copied
+from kpg.sessions.cancel import CanceledError
+
+if TYPE_CHECKING:
+    from kpg.server.client import Client
+
+MOST_COPIED: Final = 1 << 30
+"""Bytes that one COPY may bring: they are in memory until all of them have come."""
+HEARTBEAT: Final = 1.0
+"""Seconds after which a subscription with PROGRESS says how far it is, and any looks for its client."""
+COPY_DONE: Final = wire.CopyDone().to_wire()
+
+
+async def copy_in(client: "Client", statement: ast.CopyFrom) -> ast.CopyFrom:
+    """The statement with what the client sends for it; DataError if the client gives up."""
+    columns = len(statement.columns) or await client.engine(
+        lambda engine: len(engine.table(statement.table).schema.columns)
+    )
+    client.send(wire.CopyInResponse(overall_format=0, col_formats=[0] * columns).to_wire())
+    client.phase(Phase.COPY_IN)
+    await client.flush()
+    data = bytearray()
+    try:
+        while True:
+            match await client.receive():
+                case wire.CopyData(data=part):
+                    data += part
+                    if len(data) > MOST_COPIED:
+                        raise OperationalError(
+                            f"COPY brings more than {MOST_COPIED >> 30} GB", hint="copy it in portions"
+                        )
+                case wire.CopyDone():
+                    break
+                case wire.CopyFail(error_message=reason):
+                    raise DataError(f"COPY from stdin failed: {reason}")
+                case wire.Flush() | wire.Sync():
+                    pass
+                case _:
+                    raise DataError("COPY from stdin was interrupted by another message")
+    finally:
+        client.phase(Phase.READY)
+    try:
+        return replace(statement, text=data.decode())
+    except UnicodeDecodeError as error:
+        raise DataError(f"COPY brings bytes that are no UTF-8: {error}") from None
+
+
+async def copy_out(client: "Client", columns: int, outcome: Result) -> int:
+    """Send the lines of a COPY TO STDOUT; how many rows."""
+    client.send(wire.CopyOutResponse(overall_format=0, col_formats=[0] * columns).to_wire())
+    count = 0
+    for lines in _portions(outcome):
+        client.send(b"".join(replies.copy_data(f"{line}\n".encode()) for line in lines))
+        await client.flush()
+        count += len(lines)
+    client.send(COPY_DONE)
+    return count
+
+
+def _portions(outcome: Result) -> Iterator[list[Any]]:
+    lines = [row[0] for row in outcome.part()]
+    for start in range(0, len(lines), 5000):
+        yield lines[start : start + 5000]
+
+
+async def subscribe(client: "Client", statement: Subscribe, form: int, *, describe: bool) -> None:
+    """Send a view's changes until the client cancels, which ends it with an error, or goes."""
+    stream = Stream(statement, form, asyncio.get_running_loop())
+    await client.engine(stream.open)
+    try:
+        if statement.copies:
+            client.send(wire.CopyOutResponse(overall_format=0, col_formats=[0] * len(stream.types)).to_wire())
+        elif describe:
+            client.send(replies.description(stream.names, stream.types, [form] * len(stream.types)))
+        await client.flush()
+        await _forward(client, stream, statement)
+    finally:
+        await client.engine(stream.close)
+
+
+async def _forward(client: "Client", stream: Stream, statement: Subscribe) -> None:
+    client.canceled.clear()
+    waiting = asyncio.ensure_future(client.canceled.wait())
+    coming = asyncio.ensure_future(stream.next())
+    try:
+        while not waiting.done():
+            await asyncio.wait((waiting, coming), timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                rows = coming.result()
+                coming = asyncio.ensure_future(stream.next())
+                lines = b"".join(replies.copy_data(copied(row)) for row in rows)
+                client.send(lines if statement.copies else replies.data(rows))
+                await client.flush()
+            elif not waiting.done():
+                client.check_there()
+                if statement.progress:
+                    await client.engine(stream.progress)
+    finally:
+        waiting.cancel()
+        coming.cancel()
+    raise CanceledError("canceling statement due to user request")

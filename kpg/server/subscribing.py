@@ -1,0 +1,177 @@
+"""SUBSCRIBE: a view's changes, as they are committed, for as long as the client wants them.
+
+    SUBSCRIBE [TO] view [WITH (SNAPSHOT [= true], PROGRESS [= false])] [AS OF epoch]
+
+Rows are ``(epoch, diff, columns...)``; with PROGRESS ``(epoch, progressed, diff, columns...)``, and some only
+say that everything before their epoch has been sent. Without AS OF the view's contents come first, unless
+SNAPSHOT is false; with it what has changed after that epoch, if the database keeps its history.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from kpg.engine import Engine
+from kpg.feed import Change, Feed, Subscription
+from kpg.runtime.errors import OperationalError, ProgrammingError, Span
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import BIGINT, BOOLEAN, Type
+from kpg.runtime.values import codec_of
+from kpg.server.binary import writer_of
+from kpg.server.formats import Writer, text_writer
+
+NAME: Final = r'(?:"(?:[^"]|"")+"|[\w$]+)(?:\.(?:"(?:[^"]|"")+"|[\w$]+))?'
+FORM: Final = re.compile(
+    rf"""\s*(?P<copy>copy\s*\(\s*)?subscribe\s+(?:to\s+)?(?P<view>{NAME})
+    (?:\s+with\s*\((?P<options>[^)]*)\))?(?:\s+as\s+of\s+(?P<epoch>\d+))?\s*
+    (?(copy)\)\s*to\s+stdout\s*)(?:;\s*)?""",
+    re.IGNORECASE | re.VERBOSE,
+)
+OPTION: Final = re.compile(r"\s*(\w+)\s*(?:=\s*)?(true|false|on|off)?\s*", re.IGNORECASE)
+MOST_WAITING: Final = 1 << 26
+"""Bytes that may wait for a client before it is cut off; what its connection takes comes on top."""
+Row = tuple[bytes | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """A SUBSCRIBE; ``copies`` if it stands in a COPY."""
+
+    view: str
+    snapshot: bool
+    progress: bool
+    epoch: int | None
+    copies: bool
+    span: Span
+
+
+def read(text: str) -> Subscribe | None:
+    """The SUBSCRIBE that a text is; None if it is another statement."""
+    if "subscribe" not in text.lower():
+        return None
+    found = FORM.fullmatch(text)
+    if found is None:
+        if re.match(r"\s*(copy\s*\(\s*)?subscribe\b", text, re.IGNORECASE) is None:
+            return None
+        hint = "SUBSCRIBE view [WITH (SNAPSHOT, PROGRESS)] [AS OF epoch]"
+        raise ProgrammingError("SUBSCRIBE cannot be read", span=Span(text, 0, len(text)), hint=hint)
+    options = _options(text, found)
+    epoch = None if found["epoch"] is None else int(found["epoch"])
+    view = re.sub(r'"((?:[^"]|"")*)"', lambda part: part[1].replace('""', '"'), found["view"])
+    span = Span(text, 0, len(text.rstrip().rstrip(";")))
+    snapshot, progress = options.get("snapshot", True), options.get("progress", False)
+    return Subscribe(view, snapshot, progress, epoch, found["copy"] is not None, span)
+
+
+def _options(text: str, found: "re.Match[str]") -> dict[str, bool]:
+    options: dict[str, bool] = {}
+    given = found["options"]
+    for part in given.split(",") if given else ():
+        option = OPTION.fullmatch(part)
+        if option is None or option[1].lower() not in ("snapshot", "progress"):
+            span = Span(text, found.start("options"), found.end("options"))
+            raise ProgrammingError(
+                f"SUBSCRIBE has no option {part.strip()}", span=span, hint="SNAPSHOT and PROGRESS"
+            )
+        options[option[1].lower()] = (option[2] or "true").lower() in ("true", "on")
+    return options
+
+
+def shape_of(engine: Engine, statement: Subscribe) -> tuple[tuple[str, ...], tuple[Type, ...]] | None:
+    """The columns that a SUBSCRIBE gives; None for one in a COPY."""
+    if statement.copies:
+        return None
+    view = engine.view(statement.view)
+    head = {"epoch": BIGINT, "progressed": BOOLEAN, "diff": BIGINT}
+    if not statement.progress:
+        del head["progressed"]
+    return (*head, *view.reader.names), (*head.values(), *view.reader.visible_types)
+
+
+class Stream:
+    """The changes of one view on their way to one client: told on the engine's thread, sent on the loop's."""
+
+    def __init__(self, statement: Subscribe, formats: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._statement = statement
+        self._format = formats
+        self._loop = loop
+        self._queue: asyncio.Queue[list[Row] | BaseException] = asyncio.Queue()
+        self._waiting = 0
+        self._subscription: Subscription | None = None
+        self._feed: Feed | None = None
+        self._writers: list[tuple[Any, Writer]] = []
+        self.names: tuple[str, ...] = ()
+        self.types: tuple[Type, ...] = ()
+
+    def open(self, engine: Engine) -> None:
+        """Begin to listen, on the engine's thread."""
+        view = engine.view(self._statement.view)
+        shape = shape_of(engine, replace(self._statement, copies=False))
+        assert shape is not None
+        self.names, self.types = shape
+        make = writer_of if self._format else text_writer
+        self._writers = [(codec_of(type_).from_python, make(type_)) for type_ in self.types]
+        self._feed = view.feed
+        if self._statement.epoch is not None:
+            self._tell(view.feed.since(view.name, self._statement.epoch))
+        elif self._statement.snapshot:
+            self._tell(view.feed.snapshot())
+        if self._statement.progress:
+            self.progress(engine)
+        self._subscription = view.feed.subscribe(self._tell)
+
+    def close(self, _: Engine) -> None:
+        """Listen no more, on the engine's thread."""
+        if self._subscription is not None:
+            self._subscription.close()
+
+    def progress(self, engine: Engine) -> None:
+        """Say that everything up to now has been told, on the engine's thread."""
+        blank = [None] * (len(self.types) - 2)
+        self._put([self._row((engine.executor.epoch + 1, True, *blank))])
+
+    async def next(self) -> list[Row]:
+        """Rows to send, once there are some; OperationalError for a client that is too slow."""
+        rows = await self._queue.get()
+        if isinstance(rows, BaseException):
+            raise rows
+        self._waiting -= size_of(rows)
+        return rows
+
+    def _tell(self, changes: list[Change]) -> None:
+        if not changes:
+            return
+        marks = (False,) if self._statement.progress else ()
+        self._put([self._row((time, *marks, diff, *row)) for row, time, diff in changes])
+
+    def _row(self, values: Iterable[Any]) -> Row:
+        pairs = zip(values, self._writers, strict=True)
+        return tuple(None if value is None else write(take(value)) for value, (take, write) in pairs)
+
+    def _put(self, rows: list[Row]) -> None:
+        self._waiting += size_of(rows)
+        item: list[Row] | BaseException = rows
+        if self._waiting > MOST_WAITING:
+            message = f"the subscription is cut off: {MOST_WAITING >> 20} MB of changes wait for the client"
+            item = OperationalError(message, hint="SUBSCRIBE again, AS OF the last epoch that came")
+            if self._subscription is not None:
+                self._subscription.close()
+        self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
+
+
+def size_of(rows: list[Row]) -> int:
+    """About how many bytes rows take."""
+    return sum(8 * len(row) + sum(len(field) for field in row if field is not None) for row in rows)
+
+
+def copied(row: Row) -> bytes:
+    """A row as a line of COPY's text format."""
+    return b"\t".join(rb"\N" if field is None else _escaped(field) for field in row) + b"\n"
+
+
+def _escaped(field: bytes) -> bytes:
+    for raw, written in ((b"\\", rb"\\"), (b"\t", rb"\t"), (b"\n", rb"\n"), (b"\r", rb"\r")):
+        field = field.replace(raw, written)
+    return field
