@@ -15,7 +15,7 @@ from kpg.compiler.routines import Routine
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import ROWID, Kind, Schema, Type
+from kpg.runtime.types import ROWID, Kind, Schema, Type, record
 
 if TYPE_CHECKING:
     from kpg.runtime.functions.own import Own
@@ -131,7 +131,7 @@ class Catalog:
     def known_type(self, type_: Type, span: Span | None) -> Type:
         """The type with what its name stands for; ProgrammingError if that is nothing."""
         if type_.kind is Kind.ENUM and not type_.labels:
-            found = self.types.get(type_.name.lower())
+            found = self.types.get(type_.name.lower()) or self._row_type(type_.name)
             if found is None:
                 hint = did_you_mean(type_.name, self.types)
                 raise ProgrammingError(f'type "{type_.name}" does not exist', span=span, hint=hint)
@@ -146,6 +146,13 @@ class Catalog:
         return self._on_path(self.routines, whole.lower(), self.routines.get(whole.lower())) or (
             self.routines.get(whole.lower(), ()) if schema else ()
         )
+
+    def _row_type(self, name: str) -> Type | None:
+        """The type of a relation's rows; None if there is no such relation."""
+        entry = self.find(name)
+        if entry is None:
+            return None
+        return replace(record(list(entry.schema.types), list(entry.schema.names)), name=entry.name)
 
     @property
     def has_one_schema(self) -> bool:

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.change import arbiters, lower_conflict, lower_returning
+from kpg.compiler.sql.change import arbiters, lower_returning
+from kpg.compiler.sql.conflict import OverPairs, lower_conflict
 from kpg.compiler.sql.given import given_insert, insert_places
 from kpg.compiler.sql.through import through_view
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
-from kpg.modify import checked, distinct, merged, missing
+from kpg.modify import Evaluate, checked, distinct, merged, missing
 from kpg.planning import Planned, bind, constant_words, plan, plan_bound
 from kpg.reading import Decoded, expand, permutation
 from kpg.result import Affected, Result
@@ -138,7 +139,7 @@ def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words)
         if update is None:
             words = missing(table, words, keys)
         else:
-            words, updated = merged(table, words, keys[0], partial(engine.executor.evaluate, update))
+            words, updated = merged(table, words, keys[0], _evaluation(engine, table, update))
             if table.guard is not None:
                 updated = updated[0], table.guard.fitting(updated[1])
             _check_shown(engine, statement, updated[1])
@@ -147,6 +148,14 @@ def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words)
         return changes
     rows = words if updated is None else np.concatenate((updated[1], words), axis=1)
     return replace(changes, returned=_returned(engine, table, statement, np.ascontiguousarray(rows)))
+
+
+def _evaluation(engine: Engine, table: Table, update: Mfp | OverPairs) -> Evaluate:
+    if isinstance(update, Mfp):
+        return partial(engine.executor.evaluate, update)
+    from kpg.modifying import updated_by_query
+
+    return partial(updated_by_query, engine, table, update)
 
 
 def _check_shown(engine: Engine, statement: ast.Insert | ast.Update, words: Words) -> None:

@@ -7,13 +7,14 @@ from numpy.typing import NDArray
 
 from kpg.changing import Changes, Returned, prepared
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.conflict import OverPairs
 from kpg.compiler.sql.related import named_rows, returning_query, with_rows
 from kpg.engine import Engine
-from kpg.planning import plan
+from kpg.planning import plan, plan_bound
 from kpg.reading import expand
 from kpg.result import Result
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.types import ColumnDef, Schema
+from kpg.runtime.types import BIGINT, ColumnDef, Schema
 from kpg.table import Table
 
 Words = NDArray[np.int64]
@@ -69,3 +70,22 @@ def returned_by_query(engine: Engine, table: Table, statement: ast.Insert, rows:
     planned = plan(query, engine.reading_catalog, engine.statistics)
     words = expand(*engine.run(planned))[: len(planned.schema.columns)]
     return Returned(planned.schema.names, planned.schema.types, words)
+
+
+def updated_by_query(
+    engine: Engine, table: Table, over_pairs: OverPairs, pairs: Words
+) -> tuple[Words, Words]:
+    """The rows that ON CONFLICT puts in the place of others, and of which pairs they are."""
+    count = pairs.shape[1]
+    columns = [
+        ColumnDef(f"{side} {place}", column.type)
+        for side in ("old", "new")
+        for place, column in enumerate(table.schema.columns)
+    ]
+    attached = engine.attach_table(named_rows("conflicts"), Schema((*columns, ColumnDef("number", BIGINT))))
+    numbered = np.concatenate((pairs, np.arange(count, dtype=np.int64)[None, :]))
+    engine.table(attached).insert(np.ascontiguousarray(numbered))
+    planned = plan_bound(over_pairs(attached), engine.reading_catalog, engine.statistics)
+    words = expand(*engine.run(planned))
+    words = words[:, np.argsort(words[0], kind="stable")]
+    return np.ascontiguousarray(words[1:]), np.ascontiguousarray(words[0])

@@ -147,6 +147,7 @@ ELSEWHERE: dict[str, str] = {
         f"runtime/functions/{name}.py": "oracle/test_postgres.py"
         for name in (
             "array_parts",
+            "assigned_parts",
             "bits",
             "byte_strings",
             "digits",

@@ -102,47 +102,6 @@ def _constant_rows(
     return Query(Rows(whole, ids, types), columns, schema.names)
 
 
-def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | None:
-    """What ON CONFLICT does to a row that is there already; None for DO NOTHING.
-
-    The input are the columns of the row that is there, then those of the row to insert; the output is the
-    row to put in their place, if the condition holds.
-    """
-    conflict = statement.conflict
-    assert conflict is not None
-    entry = catalog.table(statement.table, statement.span)
-    schema = entry.schema
-    binding = new_binding(statement.span.source, catalog)
-    arbiters(statement, entry)
-    if not conflict.assignments:
-        return None
-    ids = [[binding.fresh() for _ in schema.columns] for _ in range(2)]
-    fields = [
-        Field(relation, name, Column(own[place], schema.types[place]))
-        for relation, own in zip((statement.alias, "excluded"), ids, strict=True)
-        for name, place in _shown_columns(statement, schema)
-    ]
-    scope = Scope(fields=fields)
-    assignments = given_assignments(conflict.assignments, entry, statement.span.source, catalog)
-    new = assigned_values(binding, scope, schema, assignments)
-    kept: tuple[Scalar, ...] = ()
-    if conflict.where is not None:
-        kept = conjuncts(bind_condition(binding, scope.without_aggregates("WHERE"), conflict.where, "WHERE"))
-    if binding.subqueries:
-        binding.refuse("a subquery in ON CONFLICT", conflict.assignments[0][1])
-    old = [Column(id_, type_) for id_, type_ in zip(ids[0], schema.types, strict=True)]
-    return Mfp(kept, tuple(new.get(place, column) for place, column in enumerate(old)))
-
-
-def _shown_columns(statement: ast.Insert, schema: Schema) -> list[tuple[str, int]]:
-    """The names by which a statement knows the table's columns, and these by their positions."""
-    found = statement.through
-    if found is None:
-        return [(name, place) for place, name in enumerate(schema.names)]
-    shown = zip(found.names, found.columns, strict=True)
-    return [(name, column.index) for name, column in shown if isinstance(column, Column)]
-
-
 def arbiters(statement: ast.Insert, entry: TableEntry) -> tuple[tuple[int, ...], ...]:
     """The columns in which ON CONFLICT looks for rows that are there: those of one key, or of any.
 

@@ -6,6 +6,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.assigning import again, parted
 from kpg.compiler.sql.syntax import construct_name, only, refuse, relation_name, span_of, wrong
 from kpg.runtime.errors import Span
 
@@ -207,11 +208,29 @@ def _assignments(parts: list[exp.Expr], text: str) -> tuple[tuple[exp.Identifier
             assignments += zip(targets, _parts(assignment.expression, len(targets), text), strict=True)
         else:
             assignments.append((target, assignment.expression))
-    for target, _ in assignments:
-        if not isinstance(target, exp.Column):
-            refuse("SET of anything but a column", target, text)
-        only(target, text, "this")
-    return tuple((target.this, value) for target, value in assignments)
+    return tuple((target.this, value) for target, value in _whole(assignments, text))
+
+
+def _whole(assignments: list[tuple[exp.Expr, exp.Expr]], text: str) -> list[tuple[exp.Expr, exp.Expr]]:
+    """The assignments with whole columns in the place of their parts."""
+    found: dict[str, tuple[exp.Expr, exp.Expr]] = {}
+    result: list[tuple[exp.Expr, exp.Expr]] = []
+    for target, value in assignments:
+        part = parted(target, value)
+        if part is None:
+            if not isinstance(target, exp.Column):
+                refuse("SET of anything but a column", target, text)
+            only(target, text, "this")
+            result.append((target, value))
+            continue
+        column, made = part
+        before = found.get(column.name.lower())
+        if before is not None:
+            made = again(made, before[1])
+            result.remove(before)
+        found[column.name.lower()] = (column, made)
+        result.append(found[column.name.lower()])
+    return result
 
 
 def _parts(value: exp.Expr, count: int, text: str) -> list[exp.Expr]:

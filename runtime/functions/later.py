@@ -42,6 +42,7 @@ SCALARS: Final[Mapping[str, str]] = {
 PRIMITIVES: Final[Mapping[str, str]] = {
     "arrays": """$array $element $slice $slice_marks $any_eq $any_ne $any_lt $any_le $any_gt $any_ge
         $all_eq $all_ne $all_lt $all_le $all_gt $all_ge""",
+    "assigned_parts": "$with_element $with_slice",
     "rows": "$row $whole_row $row_field $row_is_null $row_is_not_null",
 }
 """The names of building blocks that binders make calls of, by module."""

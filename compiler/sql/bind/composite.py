@@ -4,6 +4,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from kpg.compiler.sql.assigning import Assigned
 from kpg.compiler.sql.bind.array_query import as_aggregate
 from kpg.compiler.sql.bind.calls import brought, call, coerce, unified
 from kpg.compiler.sql.bind.functions import COMPARISONS
@@ -32,6 +33,10 @@ def bind_composite(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | N
         case exp.Anonymous() if str(node.this).lower() == "row":
             only(node, binding.source, "this", "expressions")
             return made_row(binding, scope, node.expressions)
+        case Assigned():
+            from kpg.compiler.sql.bind.assigned_parts import bind_assigned
+
+            return bind_assigned(binding, scope, node)
         case exp.Dot():
             return bind_field(binding, scope, node)
         case exp.AtTimeZone():
@@ -50,6 +55,10 @@ def bind_composite(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | N
 def _array(binding: Binding, scope: Scope, node: exp.Array) -> Scalar:
     only(node, binding.source, "expressions", "value_constructor")
     parts = node.expressions
+    if len(parts) == 1 and isinstance(parts[0], exp.Values):
+        parts = [
+            exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=parts[0].copy())))
+        ]
     if len(parts) == 1 and isinstance(parts[0], exp.Query):
         made = binding.expression(scope, as_aggregate(binding, parts[0], node))
         return call(binding, "coalesce", [made, Literal(arrays.NOTHING, made.type)], node)
