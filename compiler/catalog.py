@@ -68,6 +68,13 @@ Entry = TableEntry | ViewEntry
 
 
 @dataclass(slots=True)
+class Consulted:
+    """How often statements have asked for what may be another at any time: the time, or what there is."""
+
+    times: int = 0
+
+
+@dataclass(slots=True)
 class Catalog:
     """Tables and views by case-insensitive name, that of a schema other than public with a dot behind it;
     and the functions that users have made, in lower case.
@@ -90,8 +97,8 @@ class Catalog:
     in their arguments."""
     moment: int = 0
     """The present time of the statement that is run, in microseconds since 1970."""
-    consulted: int = 0
-    """How often statements have asked for what may be another at any time: the time, or what there is."""
+    consulted: Consulted = field(default_factory=Consulted)
+    """Shared by copies."""
     version: int = 0
     """How often relations have come, changed or gone."""
 
@@ -247,6 +254,7 @@ class Catalog:
             dict(self.types),
             dict(self.routines),
             self.moment,
+            self.consulted,
         )
 
     def become(self, other: "Catalog") -> None:

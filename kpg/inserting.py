@@ -123,9 +123,9 @@ def _shape(engine: Engine, rows: Inserting) -> Shape | None:
     known = engine.remembered.shapes.get(key)
     if known is not None and known.entry is entry:
         return known
-    before = catalog.consulted
+    before = catalog.consulted.times
     known = _made(rows.statement, len(rows.columns), absent, entry, catalog)
-    if known is not None and catalog.consulted == before:
+    if known is not None and catalog.consulted.times == before:
         engine.remembered.shapes.put(key, known)
     return known
 

@@ -138,7 +138,7 @@ def _built(engine: Engine, statement: Asked, pins: tuple[int, ...]) -> Template 
 
 def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | None:
     catalog = engine.reading_catalog
-    before = catalog.consulted
+    before = catalog.consulted.times
     marked = marked_statement(asked, pins)
     (written,) = parse(asked.text)
     written = Binder(asked.parameters or ()).bind(written) if has_marks(asked.text) else written
@@ -149,7 +149,7 @@ def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | Non
         return None
     planned = plan(marked, catalog, engine.statistics)
     exact = plan(written, catalog, engine.statistics)
-    if catalog.consulted != before or any(isinstance(node, LetRec) for node in walk(planned.rel)):
+    if catalog.consulted.times != before or any(isinstance(node, LetRec) for node in walk(planned.rel)):
         return None
     slots = slots_in(planned.plan)
     expected = {place for place, one in enumerate(asked.constants) if one is not None and place not in pins}

@@ -5,6 +5,7 @@ from typing import Final, TypeVar
 
 from kpg import outside
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.bulk import SHORT
 from kpg.compiler.sql.normal import asked, kinds
 from kpg.compiler.sql.parameters import Binder, Parameters, has_marks, numbered
 from kpg.compiler.sql.parse import parse
@@ -68,11 +69,20 @@ def statements(engine: Engine, text: str, parameters: Parameters | None) -> list
     with engine.transactions.undoing():
         by_position = parameters is not None and not hasattr(parameters, "keys")
         binder = Binder(() if parameters is None else parameters)
-        parsed = parse(numbered(text) if by_position else text)
+        parsed = parsed_script(numbered(text) if by_position else text)
         bound = [binder.bind(statement) for statement in parsed] if has_marks(text) else parsed
         binder.finish()
         _refuse_views_with_parameters(parsed, bound)
         return bound
+
+
+def parsed_script(text: str) -> list[ast.Statement]:
+    """The statements of a script, which may have long lists of constants."""
+    if len(text) <= SHORT:
+        return parse(text)
+    from kpg.compiler.sql.lists import parsed
+
+    return parsed(text)
 
 
 def reading(engine: Engine, statement: ast.Statement, run: Callable[[Engine, ast.Statement], Given]) -> Given:

@@ -33,7 +33,12 @@ _FIRST: Final = re.compile(rf"\({_S}*+{_CELL}(?:{_AND}{_CELL})*+{_S}*+\)", _FLAG
 _CELLS: Final = re.compile(_CELL, _FLAGS)
 _BLANK: Final = re.compile(r"[ \t\r\n;]*+")
 _TAIL: Final = re.compile(rf"{_S}*+(?:on{_S}++conflict|returning)\b[^?:$;]*+;?+{_S}*+\Z", _FLAGS)
+_LIST: Final = re.compile(rf"(?:\A|\(){_S}*+values{_S}*+(?=\()", _FLAGS)
+_END: Final = re.compile(rf"{_S}*+(?:[);]|\Z)")
 MOST_COLUMNS: Final = 400
+SHORT: Final = 500
+LONG: Final = 32
+"""Rows of a list that is not left to the parser, and letters of a text that cannot have one."""
 LONGEST_TAIL: Final = 2000
 
 
@@ -56,6 +61,40 @@ def _rows(width: int) -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile(rf"{plain}(?:{_AND}{plain})*+", _FLAGS), re.compile(single, _FLAGS)
 
 
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A list of rows of plain cells: where it stands in a text, and its cells by columns."""
+
+    start: int
+    stop: int
+    columns: tuple[tuple[str, ...], ...]
+
+
+def long_lists(text: str) -> list[Plain]:
+    """The long lists of VALUES in FROM, in brackets or alone, whose cells are plain constants."""
+    found = []
+    for head in _LIST.finditer(text) if len(text) > SHORT else ():
+        cells, stop = _cells(text, head.end())
+        if len(cells) >= LONG and _END.match(text, stop):
+            columns = tuple(zip(*cells, strict=True))
+            if not any(cell[0] in "?$" for column in columns for cell in column):
+                found.append(Plain(head.end(), stop, columns))
+    return found
+
+
+def _cells(text: str, start: int) -> tuple[list[tuple[str, ...]], int]:
+    """The rows that begin at a place, each a tuple of cells, and where they end."""
+    first = _FIRST.match(text, start)
+    width = 0 if first is None else len(_CELLS.findall(first[0]))
+    if not 0 < width <= MOST_COLUMNS:
+        return [], start
+    many, single = _rows(width)
+    rows = many.match(text, start)
+    assert rows is not None
+    cells = single.findall(text, start, rows.end())
+    return (cells if width > 1 else [(cell,) for cell in cells]), rows.end()
+
+
 def read(text: str, parameters: "Sequence[Any] | Mapping[str, Any] | None" = None) -> list[Rows] | None:
     """The INSERTs of a script that has nothing else; None if it has, or if there is more to a constant."""
     found: list[Rows] = []
@@ -65,33 +104,25 @@ def read(text: str, parameters: "Sequence[Any] | Mapping[str, Any] | None" = Non
         head = _HEAD.match(text, place)
         if head is None:
             return None
-        first = _FIRST.match(text, head.end())
-        if first is None:
+        cells, stop = _cells(text, head.end())
+        if not cells:
             return None
-        width = len(_CELLS.findall(first[0]))
-        if width > MOST_COLUMNS:
-            return None
-        many, single = _rows(width)
-        rows = many.match(text, first.start())
-        if rows is None:
-            return None
-        blank = _BLANK.match(text, rows.end())
+        blank = _BLANK.match(text, stop)
         assert blank is not None
         tail = ""
         place = blank.end()
         if place < end and ";" not in blank[0]:
-            rest = _TAIL.match(text, rows.end())
+            rest = _TAIL.match(text, stop)
             if rest is None or end - rest.start() > LONGEST_TAIL:
                 return None
             tail, place = rest[0], end
             if "select" in tail.lower():
                 return None
-        cells = single.findall(text, first.start(), rows.end())
-        columns = tuple(zip(*cells, strict=True)) if width > 1 else (tuple(cells),)
+        columns = tuple(zip(*cells, strict=True))
         bound = given.bound(columns)
         if bound is None:
             return None
-        short = f"{head[0]}({', '.join(['NULL'] * width)}){tail}"
+        short = f"{head[0]}({', '.join(['NULL'] * len(columns))}){tail}"
         found.append(Rows(short, bound))
     return found if found and given.finished() else None
 

@@ -80,7 +80,12 @@ SESSION: Final = frozenset(
 
 def parse(text: str) -> list[ast.Statement]:
     """The statements of a script; ProgrammingError on a syntax error, NotSupportedError by construct."""
-    return [_statement(tokens, text) for tokens in _split(text)]
+    return parse_as(text, text)
+
+
+def parse_as(written: str, text: str) -> list[ast.Statement]:
+    """As :func:`parse`, of a text that stands for another of the same length, whose places are told."""
+    return [_statement(tokens, text) for tokens in _split(written)]
 
 
 def parse_query(text: str) -> ast.Select:

@@ -153,15 +153,12 @@ def _distinct(site: Site, source: Operator, *, only: bool) -> Operator:
 
 
 def _constant(node: plan.Constant, dictionary: Dictionary) -> NDArray[np.int64]:
-    def word(value: int | str | None) -> int:
-        if value is None:
-            return NULL
-        return dictionary.code(value) if isinstance(value, str) else value
-
     data = np.empty((len(node.types), len(node.rows)), np.int64)
-    for i, row in enumerate(node.rows):
-        for c, value in enumerate(row):
-            data[c, i] = word(value)
+    for place, values in enumerate(zip(*node.rows, strict=True)):
+        if any(isinstance(value, str) for value in values):
+            data[place] = dictionary.intern([None if value is None else str(value) for value in values])
+        else:
+            data[place] = [NULL if value is None else int(value) for value in values]
     return data
 
 

@@ -44,7 +44,7 @@ def bind_moment(binding: Binding, scope: Scope, node: exp.Expr, type_: Type) -> 
     if isinstance(digits, exp.Literal):
         unit = 10 ** max(MICROSECOND_DIGITS - int(digits.name), 0)
     if not binding.kept:
-        binding.catalog.consulted += 1
+        binding.catalog.consulted.times += 1
         now: Scalar = Literal((binding.catalog.moment + unit // 2) // unit * unit, TIMESTAMPTZ)
     elif not scope.clocked or unit > 1:
         binding.refuse("the present time in this place of a view", node, HINT)

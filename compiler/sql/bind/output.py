@@ -133,8 +133,11 @@ def _retyped(query: Query, id_: int, type_: Type, binding: Binding | None, node:
 
 def _retype_rows(rows: Rows, place: int, constant: Callable[[Scalar], Scalar]) -> Rows:
     changed = []
+    known: dict[Literal, Scalar] = {}
     for row in rows.rows:
-        value = constant(row[place])
+        value = known.get(row[place])
+        if value is None:
+            value = known[row[place]] = constant(row[place])
         assert isinstance(value, Literal)
         changed.append((*row[:place], value, *row[place + 1 :]))
     types = (*rows.types[:place], changed[0][place].type, *rows.types[place + 1 :])

@@ -89,7 +89,7 @@ ANSWERS: Final[dict[str, tuple[int | str | None, Type]]] = {
 
 def system_rows(binding: Binding, system: System) -> Rows:
     """The rows of a system relation, as constants."""
-    binding.catalog.consulted += 1
+    binding.catalog.consulted.times += 1
     types = tuple(type_ for _, type_ in system.columns)
     rows = tuple(
         tuple(Literal(value, type_) for value, type_ in zip(row, types, strict=True))
@@ -100,7 +100,7 @@ def system_rows(binding: Binding, system: System) -> Rows:
 
 def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     """The scalar of an expression that asks the system."""
-    binding.catalog.consulted += 1
+    binding.catalog.consulted.times += 1
     if isinstance(node, exp.Cast):
         return _reg(binding, scope, node)
     if not isinstance(node, exp.Anonymous):

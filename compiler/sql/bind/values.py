@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Final
 
 from sqlglot import exp
 
@@ -14,10 +15,15 @@ from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import UNKNOWN, ColumnDef
 
 Cells = list[list[Scalar]]
+ROWS: Final = "rows"
+"""Where a tree has the rows that stand for those of a long list."""
 
 
 def bind_values(binding: Binding, around: Scope, node: exp.Values) -> Query:
     """VALUES as a query, each column of a type that all its cells can have."""
+    known = node.meta.get(ROWS)
+    if known is not None:
+        return _query(binding, [list(row) for row in zip(*known.columns, strict=True)])
     syntax = _syntax(binding, node)
     rows = _bound(binding, around, syntax)
     for (first, second), row in zip(pairwise(rows), syntax[1:], strict=True):
