@@ -147,6 +147,8 @@ def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | Non
             return None
     if not isinstance(marked, ast.Select | ast.Update | ast.Delete) or type(written) is not type(marked):
         return None
+    if isinstance(marked, ast.Select) and marked != ast.Select(marked.query, marked.span):
+        return None  # AS OF, and whatever else is not in the plan
     planned = plan(marked, catalog, engine.statistics)
     exact = plan(written, catalog, engine.statistics)
     if catalog.consulted.times != before or any(isinstance(node, LetRec) for node in walk(planned.rel)):

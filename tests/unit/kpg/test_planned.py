@@ -363,6 +363,25 @@ def test_rows_of_an_open_transaction_are_seen(db: Database) -> None:
         assert db.query(point).fetchall() == []
 
 
+def test_what_was_is_asked_of_the_past() -> None:
+    with kpg.connect(history=100) as db:
+        db.sql("create table t (a int)")
+        start = db.epoch
+        for n in range(3):
+            db.sql(f"insert into t values ({n})")
+        for _ in range(3):
+            for n in range(4):
+                assert db.query(f"select count(*) from t as of {start + n}").fetchall() == [(n,)]
+
+
+def test_functions_written_in_sql_may_be_replaced(db: Database) -> None:
+    for added in (1, 2):
+        db.sql(f"create or replace function more(int) returns int language sql as 'select $1 + {added}'")
+        assert [db.query(f"select more({n})").fetchall() for n in range(3)] == [
+            [(n + added,)] for n in range(3)
+        ]
+
+
 def test_a_name_of_the_callers_is_not_taken_for_a_table(db: Database) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1, 2]})
