@@ -21,6 +21,9 @@ from kpg.view import Maintained
 class Keeper(Protocol):
     """Who keeps what is committed in a folder."""
 
+    moment: tuple[int, int]
+    """The epoch that was recorded last, and when that was."""
+
     @property
     def refuses(self) -> str | None:
         """Why no more changes are taken, if so."""

@@ -7,7 +7,9 @@ they mean now: of a table is known what it was since it is as it is, a view not 
 
 import datetime
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -86,6 +88,24 @@ class Past:
         self._forgotten = engine.executor.epoch
         engine.executor.keep_past()
 
+    def told(self) -> bytes:
+        """The epochs that it knows and their moments, for :meth:`learn`."""
+        return np.array([self._epochs, self._moments], np.int64).tobytes()
+
+    def learn(self, told: bytes | None, commits: Sequence[tuple[int, int]]) -> None:
+        """Know what an earlier life of the database has told, and the moments of commits since."""
+        known = np.frombuffer(told or b"", np.int64).reshape(2, -1).T.tolist()
+        moments: dict[int, int] = {}
+        for epoch, moment in (*known, *commits):
+            moments.setdefault(epoch, moment)
+        now = self._engine.executor.epoch
+        moments.setdefault(now, max(moments.values(), default=self._engine.clock.read()))
+        self._epochs = sorted(epoch for epoch in moments if epoch <= now)
+        self._moments = list(accumulate((moments[epoch] for epoch in self._epochs), max))
+        self._forgotten = self._epochs[0]
+        self._engine.executor.keep_past()
+        self._forget(self.first)
+
     def follow(self, other: "Past") -> None:
         """Know the epochs that another database with the same past knows."""
         self._epochs, self._moments = list(other._epochs), list(other._moments)
@@ -117,7 +137,9 @@ class Past:
         """A step is over: its epochs are part of the past, and earlier ones may be no more."""
         now = self._engine.executor.epoch
         if now != self._epochs[-1]:
-            moment = self._now()
+            moment, keeper = self._now(), self._engine.keeper
+            if keeper is not None and keeper.moment[0] == now:
+                moment = max(keeper.moment[1], self._moments[-1])
             self._epochs.append(now)
             self._moments.append(moment)
             first = self.first

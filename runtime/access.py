@@ -277,6 +277,23 @@ class Access:
         count, gone = store.past.at(since)
         return np.concatenate([np.empty(0, np.int64), *gone]), store.groups.live(count, store.count)
 
+    def known_from(self, table: str, epoch: int) -> None:
+        """What was known of a table before an epoch is not of what it is now."""
+        past = self.tables[table].past
+        if past is not None:
+            past.since = past.born = max(past.since, epoch)
+
+    def drop_past(self) -> None:
+        """Keep nothing of the past any more. Between steps."""
+        self.remembering = False
+        for table in self.tables.values():
+            table.forget(self.epoch)
+            table.past = None
+        for view in self.views.values():
+            if view.past is not None:
+                disconnect((view.past,))
+                view.past = None
+
     def forget_past(self, epoch: int) -> None:
         """Forget what was before an epoch. Between steps."""
         from kpg.runtime import past
@@ -304,6 +321,16 @@ class Access:
         from kpg.runtime import past
 
         past.note(self, self._closed)
+
+    def table_bytes(self, table: str) -> int:
+        """The memory that a table and its indexes take."""
+        return self.tables[table].bytes
+
+    def check(self, table: str) -> list[str]:
+        """What is wrong with the indexes of a table."""
+        from kpg.runtime.data.checking import wrong
+
+        return list(wrong(self.tables[table]))
 
     def arrangements(self) -> list[ArrangementInfo]:
         """Every index there is, in order of making."""

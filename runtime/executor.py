@@ -235,6 +235,12 @@ class Executor(Protocol):
         The table must be known since then.
         """
 
+    def known_from(self, table: str, epoch: int) -> None:
+        """What was known of a table before an epoch is not of what it is now."""
+
+    def drop_past(self) -> None:
+        """Keep nothing of the past any more."""
+
     def forget_past(self, epoch: int) -> None:
         """Forget what was before an epoch."""
 
@@ -252,7 +258,13 @@ class Executor(Protocol):
     def retire(self) -> None:
         """Free what only made contents that can never change again."""
 
-    # Profiles
+    # Profiles, and whether all is as it should be
+
+    def table_bytes(self, table: str) -> int:
+        """The memory that a table and its indexes take."""
+
+    def check(self, table: str) -> list[str]:
+        """What is wrong with the indexes of a table: nothing, unless memory or files were damaged."""
 
     def arrangements(self) -> list[ArrangementInfo]:
         """Every index there is, in order of making."""

@@ -54,6 +54,9 @@ PAST = "unit/kpg/test_past.py"
 ELSEWHERE: dict[str, str] = {
     "runtime/data/violations.py": ROW_STORE,
     "runtime/past.py": PAST,
+    "runtime/data/checking.py": "unit/durable/test_inspecting.py",
+    "kpg/durable/checking.py": "unit/durable/test_inspecting.py",
+    "kpg/cli/folders.py": "unit/durable/test_inspecting.py",
     "runtime/handles.py": "unit/runtime/test_local.py",
     "runtime/saved/forking.py": "unit/kpg/test_branching.py",
     "kpg/ingesting.py": "unit/kpg/test_positions.py",

@@ -74,6 +74,27 @@ Examples:
 [green]$ psql -h 127.0.0.1 -p 5433 -U kpg[/green]    in another terminal
 """
 
+INSPECT_HELP = """
+Show what is in the folder of a database: its files, what they are and their bytes, its tables and views.
+
+Nothing is written, and another process may have it open.
+
+Examples:
+
+[green]$ kpg inspect shop[/green]
+"""
+
+CHECK_HELP = """
+Check a database to the last bit: files by their checksums, indexes by their tables, views by their queries.
+
+Nothing is written. The exit code is 1 if anything is wrong. Beside a process that has the database open
+this is about its last checkpoint.
+
+Examples:
+
+[green]$ kpg check shop[/green]
+"""
+
 FUNCTIONS_HELP = """
 List the functions that SQL can call: argument types, meaning and an example.
 
@@ -207,6 +228,28 @@ def serve(
     with needing("server", "pygwire"):
         from kpg.cli.serve import run_serve
     run_serve(listen, trust=trust, user=user, certificate=certificate, key=key, memory_limit=memory_limit)
+
+
+@app.command("inspect", help=INSPECT_HELP)
+def inspect(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder of a database.", show_default=False)
+    ],
+) -> None:
+    from kpg.cli.folders import run_inspect
+
+    raise typer.Exit(run_inspect(folder))
+
+
+@app.command("check", help=CHECK_HELP)
+def check(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder of a database.", show_default=False)
+    ],
+) -> None:
+    from kpg.cli.folders import run_check
+
+    raise typer.Exit(run_check(folder))
 
 
 @app.command("functions", help=FUNCTIONS_HELP)

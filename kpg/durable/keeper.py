@@ -1,8 +1,9 @@
 """Who keeps what a database commits: each commit is a record of the log, there before it is final.
 
-A record is ``(epoch, strings, rows, changes)``: the strings that are new in the dictionary, with the code of
-the first; of each table that changed its number, the rowids that went, those that came and their words; and
-:class:`Changes` of the state. If it cannot be written, it never was, and neither was the commit.
+A record is ``(epoch, strings, rows, changes, moment)``: the strings that are new in the dictionary, with the
+code of the first; of each table that changed its number, the rowids that went, those that came and their
+words; :class:`Changes` of the state; and the time of the database. If it cannot be written, it never was, and
+neither was the commit.
 """
 
 import os
@@ -47,6 +48,8 @@ class Keeper:
         self.codec = codec
         self.mode = mode
         self.refuses: str | None = None
+        self.moment = (0, 0)
+        """The epoch that was recorded last, and when that was."""
         self._lock = lock
         self._log: Log | None = None
         self._watch = Watch(engine)
@@ -93,18 +96,24 @@ class Keeper:
             return
         strings = self._new_strings()
         quiet = not found and all(number == self._clock_number() for _, number, *_ in rows)
-        self._write((epoch, strings, rows, _plain(found)), sync=not quiet)
+        self._write((epoch, strings, rows, _plain(found), self._now(epoch)), sync=not quiet)
         self._epoch = epoch
         self._strings += 0 if strings is None else len(strings[1]) - 1
         if state is not self._state:
             self._learn(state)
+
+    def _now(self, epoch: int) -> int:
+        """The moment of a commit."""
+        self.moment = epoch, self.engine.clock.read()
+        return self.moment[1]
 
     def _record_last(self, epoch: int) -> None:
         """Keep what no commit has: numbers that sequences gave, and epochs without changes."""
         state = state_of(self.engine)
         found = changes(self._state, state)
         if found or epoch > self._epoch:
-            self._write((epoch, self._new_strings(), self._rows(epoch, (), state), _plain(found)), sync=False)
+            rows = self._rows(epoch, (), state)
+            self._write((epoch, self._new_strings(), rows, _plain(found), self._now(epoch)), sync=False)
 
     def _clock_number(self) -> int | None:
         number: int | None = self._state.get(("clock",), (None, None))[0]
@@ -213,7 +222,7 @@ class Keeper:
             strings = self._new_strings()
             epoch = self.engine.executor.epoch
             try:
-                self._write((epoch, strings, [*rows, *fresh], _plain(found)), sync=True)
+                self._write((epoch, strings, [*rows, *fresh], _plain(found), self._now(epoch)), sync=True)
             except BaseException:
                 if rows and self.refuses is None:
                     self.refuses = (

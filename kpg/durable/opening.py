@@ -15,6 +15,7 @@ from kpg.durable.keeper import COMMIT, MODES, Keeper, rowids_of
 from kpg.durable.known import codec
 from kpg.durable.restoring import Restoring
 from kpg.durable.state import Changes, State
+from kpg.durable.times import Times
 from kpg.runtime.errors import InterfaceError, InternalError, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.codec import Codec, DamagedError
@@ -137,6 +138,7 @@ class _Opening:
         self.state: State = {}
         self.commits: list[tuple[int, Any, Any]] = []
         self.epoch = 0
+        self.times = Times()
 
     def run(self, lock: Lock | None) -> None:
         mode = self.wanted.synchronous
@@ -202,7 +204,8 @@ class _Opening:
 
     def _note(self, value: Any, where: str, start: int) -> None:
         try:
-            epoch, strings, rows, (gone, now) = value
+            epoch, strings, rows, (gone, now), moment = value
+            self.times.note(epoch, moment, self.state, now, len(self.commits))
             Changes(gone, now).onto(self.state)
         except (TypeError, ValueError) as error:
             raise DamagedError(f"{where} is damaged at byte {start}: it has no commit there") from error
@@ -215,17 +218,24 @@ class _Opening:
         engine, restoring = self.engine, self.restoring
         restoring.begin(self.state)
         waiting = 0
-        for epoch, strings, rows in self.commits:
+        finished = False
+        for place, (epoch, strings, rows) in enumerate(self.commits):
             if strings is not None:
                 _intern(engine, *strings)
             for one in rows:
                 waiting += self._replay(*one)
-            if waiting > ROWS_AT_ONCE:
+            # With history, views are there from the last definition on, to know what has changed since.
+            finished = finished or (engine.past is not None and place == self.times.defined)
+            if waiting > ROWS_AT_ONCE or (finished and place == self.times.defined):
                 engine.executor.replayed(epoch)
                 waiting = 0
+            if finished and place == self.times.defined:
+                restoring.finish()
         self.commits.clear()
         engine.executor.replayed(self.epoch)
-        restoring.finish()
+        if not finished:
+            restoring.finish()
+        self.times.tell(engine, restoring.tables)
 
     def _replay(self, epoch: int, number: int, gone: Any, came: Any, words: Any) -> int:
         name = self.restoring.tables.get(number)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from kpg.engine import Engine
 
 Key = tuple[str, ...]
+PAST = "past"
+"""The extra that has the moments of epochs."""
 State = dict[Key, Any]
 
 
@@ -114,6 +116,8 @@ def _small(engine: "Engine", left_out: set[str]) -> Iterator[tuple[Key, Any]]:
         yield ("clock",), (clock, engine.clock.given)
     for name, value in engine.extras.items():
         yield ("extra", name), value
+    if engine.past is not None:
+        yield ("extra", PAST), engine.past.told()
 
 
 def programs(engine: "Engine") -> "list[Program]":

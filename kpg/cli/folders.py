@@ -1,0 +1,54 @@
+"""``kpg inspect`` and ``kpg check``: what is in the folder of a database, and whether it is right."""
+
+import sys
+from pathlib import Path
+
+import kpg
+from kpg.durable.inspecting import inspected
+from kpg.runtime.errors import Error
+from kpg.runtime.executor import Executor
+
+
+def run_inspect(folder: Path) -> int:
+    """Print the files of a database, and its tables and views; 1 if there is none, or it is damaged."""
+    try:
+        files = inspected(folder)
+    except Error as error:
+        print(error, file=sys.stderr)
+        return 1
+    width = max(len(one.name) for one in files)
+    for one in files:
+        print(f"{one.name:{width}}  {one.kind:10} {one.bytes:>14,}  {one.details}".rstrip())
+    if any(one.kind == "damaged" for one in files):
+        return 1
+    try:
+        with kpg.connect(folder, read_only=True) as database:
+            _print_contents(database._engine.executor, database)
+    except Error as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _print_contents(executor: Executor, database: "kpg.Database") -> None:
+    print(f"\nepoch {database.epoch}")
+    tables = database.tables().fetchall()
+    views = database.views().fetchall()
+    width = max((len(row[0]) for row in (*tables, *views)), default=0)
+    for name, rows in tables:
+        print(f"{name:{width}}  {'table':18} {rows:>12,} rows {executor.table_bytes(name):>14,} bytes")
+    for name, kind, rows in views:
+        counted = "" if rows is None else f"{rows:>12,} rows"
+        print(f"{name:{width}}  {kind:18} {counted}".rstrip())
+
+
+def run_check(folder: Path) -> int:
+    """Print what is wrong with a database; 1 if anything is."""
+    from kpg.durable.checking import check
+
+    wrong = 0
+    for line in check(folder):
+        wrong += 1
+        print(line)
+    print(f"{folder}: {f'{wrong} things are wrong' if wrong else 'all is as it should be'}")
+    return 1 if wrong else 0

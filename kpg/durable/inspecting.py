@@ -1,0 +1,138 @@
+"""What is in the folder of a database, by its files alone: nothing is opened, locked or written."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from kpg.durable.keeper import CLOSED, COMMIT
+from kpg.runtime.errors import Error, OperationalError
+from kpg.runtime.records import dataclass
+from kpg.runtime.storage.files import Disk, Files
+from kpg.runtime.storage.log import Segment, segment_number
+from kpg.runtime.storage.manifest import NAME, Manifest, read_manifest
+from kpg.runtime.storage.packs import BLOCK, Pack, pack_name, pack_number
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """A file: its name, what it is, its bytes, and what else there is to say."""
+
+    name: str
+    kind: str
+    bytes: int
+    details: str
+
+
+def files_of(folder: str | Path) -> tuple[Files, Manifest]:
+    """The files of a database, and its manifest; OperationalError if the folder is none."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise OperationalError(f"{path} {'is a file' if path.exists() else 'does not exist'}")
+    files = Disk(path)
+    manifest = read_manifest(files)
+    if manifest is None:
+        raise OperationalError(f"{path} is no database of kpg", hint="it has no manifest")
+    return files, manifest
+
+
+def inspected(folder: str | Path) -> list[FileFacts]:
+    """Every file of a database. What is damaged says so, and does not keep the others from being told."""
+    files, manifest = files_of(folder)
+    return [_facts(files, manifest, name) for name in files.list()]
+
+
+def _facts(files: Files, manifest: Manifest, name: str) -> FileFacts:
+    size = _size(files, name)
+    try:
+        if name == NAME:
+            return FileFacts(name, "manifest", size, _of_manifest(manifest))
+        if (segment := segment_number(name)) is not None:
+            return FileFacts(name, "log", size, _of_segment(files, manifest, segment))
+        if (pack := pack_number(name)) is not None:
+            return FileFacts(name, "pack", size, _of_pack(files, manifest, pack))
+    except Error as error:
+        return FileFacts(name, "damaged", size, error.message)
+    return FileFacts(name, "lock" if name == "lock" else "left over", size, "")
+
+
+def _size(files: Files, name: str) -> int:
+    file = files.open(name)
+    try:
+        return file.size()
+    finally:
+        file.close()
+
+
+def _of_manifest(manifest: Manifest) -> str:
+    checkpoint = manifest.checkpoint
+    made = "no checkpoint" if checkpoint is None else f"a checkpoint of epoch {checkpoint.epoch}"
+    return (
+        f"database {manifest.database & (1 << 64) - 1:016x}, {made}, log from segment {manifest.segment} on"
+    )
+
+
+def _of_segment(files: Files, manifest: Manifest, number: int) -> str:
+    if number < manifest.segment:
+        return "left over"
+    found = Segment(files, number, manifest.database)
+    kinds: Counter[int] = Counter()
+    end = 0
+    for record in found.records():
+        kinds[record.kind] += 1
+        end = record.end
+    closed = ", closed" if kinds[CLOSED] else ""
+    return f"{kinds[COMMIT]} commits in {end} bytes{closed}"
+
+
+def _of_pack(files: Files, manifest: Manifest, number: int) -> str:
+    packs = () if manifest.checkpoint is None else manifest.checkpoint.packs
+    facts = next((one for one in packs if one.number == number), None)
+    if facts is None:
+        return "left over"
+    pack = Pack(files, number, manifest.database)
+    return f"{facts.live * BLOCK} bytes live of {pack.blocks * BLOCK}"
+
+
+def damage(folder: str | Path) -> Iterator[str]:
+    """What is wrong with the files, read to their last bit: a line for each thing."""
+    try:
+        files, manifest = files_of(folder)
+    except OperationalError as error:
+        yield error.message
+        return
+    packs = () if manifest.checkpoint is None else manifest.checkpoint.packs
+    for facts in packs:
+        yield from _damage_of_pack(files, manifest, facts.number)
+    numbers = sorted(n for name in files.list() if (n := segment_number(name)) is not None)
+    found = [number for number in numbers if number >= manifest.segment]
+    for place, number in enumerate(found or [manifest.segment]):
+        if number != manifest.segment + place:
+            yield f"{files.where}/log-{manifest.segment + place:08} is missing"
+            return
+    if not found:
+        yield f"{files.where}/log-{manifest.segment:08} is missing"
+    for number in found:
+        try:
+            for _ in Segment(files, number, manifest.database).records():
+                pass
+        except Error as error:
+            yield error.message
+
+
+def _damage_of_pack(files: Files, manifest: Manifest, number: int) -> Iterator[str]:
+    if pack_name(number) not in files.list():
+        yield f"{files.where}/{pack_name(number)} is missing"
+        return
+    try:
+        pack = Pack(files, number, manifest.database)
+    except Error as error:
+        yield error.message
+        return
+    at = 0
+    while at < pack.blocks:
+        end = min(pack.blocks, at + 4096)
+        try:
+            pack.verify(at, end)
+        except Error as error:
+            yield error.message
+        at = end

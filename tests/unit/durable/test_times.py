@@ -1,0 +1,120 @@
+"""The past and positions of a database in a folder: what was kept is there when it is opened again."""
+
+import datetime
+import shutil
+from pathlib import Path
+
+import pytest
+
+import kpg
+
+UTC = datetime.UTC
+START = datetime.datetime(2024, 1, 1, 12, tzinfo=UTC)
+MINUTE = datetime.timedelta(minutes=1)
+
+
+def opened(path: Path, history: "int | str | None" = 100) -> "kpg.Database":
+    return kpg.connect(path, history=history)
+
+
+def after_a_kill(db: "kpg.Database", path: Path) -> "kpg.Database":
+    """What another process finds if this one is killed now."""
+    copy = path.with_name(path.name + "_killed")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(path, copy)
+    db.close()
+    return opened(copy)
+
+
+def after_closing(db: "kpg.Database", path: Path) -> "kpg.Database":
+    db.close()
+    return opened(path)
+
+
+def made(path: Path) -> "kpg.Database":
+    db = opened(path)
+    db.advance_to(START)
+    db.sql("create table t (id int primary key, name text)")
+    db.sql("create materialized view names as select name, count(*) n from t group by name")
+    for number in range(1, 6):
+        db.advance_to(START + number * MINUTE)
+        db.sql(
+            f"begin; insert into t values ({number}, 'n{number % 2}'); set position 's' = {number}; commit"
+        )
+    db.sql("delete from t where id = 1")
+    return db
+
+
+@pytest.mark.parametrize("again", [after_closing, after_a_kill])
+def test_a_reader_of_changes_goes_on_after_a_restart(again: object, tmp_path: Path) -> None:
+    db = made(tmp_path / "db")
+    assert callable(again)
+    changes = {since: list(db.view("names").changes(since=since)) for since in range(7)}
+    tables = [db.query(f"select * from t order by id as of {epoch}").fetchall() for epoch in range(1, 7)]
+    views = [sorted(db.view("names").as_of(epoch).fetchall()) for epoch in range(1, 7)]
+    moments = db.epochs().fetchall()[1:]
+    for folder in ("db", "db" if again is after_closing else "db_killed"):
+        db = again(db, tmp_path / folder)
+        assert {since: list(db.view("names").changes(since=since)) for since in range(7)} == changes
+        assert [db.query(f"select * from t order by id as of {e}").fetchall() for e in range(1, 7)] == tables
+        assert [sorted(db.view("names").as_of(epoch).fetchall()) for epoch in range(1, 7)] == views
+        assert db.epochs().fetchall()[1:] == moments
+        assert db.query("select count(*) from t as of timestamp '2024-01-01 12:03:30'").fetchall() == [(3,)]
+        assert db.positions() == {"s": 5}
+    db.sql("insert into t values (100, 'new')")
+    assert list(db.view("names").changes(since=6)) == [(("new", 1), 7, 1)]
+    db.close()
+
+
+def test_what_a_table_was_before_it_was_as_it_is_stays_unknown(tmp_path: Path) -> None:
+    db = made(tmp_path / "db")
+    db.sql("create table u (a int); alter table t alter name set not null")
+    db.sql("insert into u values (1)")
+    for _ in range(2):
+        with pytest.raises(kpg.ProgrammingError, match='what "t" was at epoch 5 is not known'):
+            db.query("select * from t as of 5")
+        with pytest.raises(kpg.ProgrammingError, match='what "u" was at epoch 5 is not known'):
+            db.query("select * from u as of 5")
+        assert db.query("select count(*) from t as of 6").fetchall() == [(4,)]
+        db = after_closing(db, tmp_path / "db")
+    db.close()
+
+
+def test_history_can_come_and_go(tmp_path: Path) -> None:
+    db = made(tmp_path / "db")
+    db.close()
+    with opened(tmp_path / "db", None) as db:
+        db.sql("insert into t values (50, 'x')")
+        with pytest.raises(kpg.InterfaceError, match="nothing of the past is kept"):
+            db.query("select * from t as of 3")
+        with pytest.raises(kpg.InterfaceError, match="nothing of the past is kept"):
+            db.view("names").changes(since=3)
+    with opened(tmp_path / "db") as db:
+        now = db.epoch
+        db.sql("insert into t values (51, 'x')")
+        assert list(db.view("names").changes(since=now)) == [(("x", 1), 8, -1), (("x", 2), 8, 1)]
+        assert db.query(f"select count(*) from t as of {now}").fetchall() == [(5,)]
+
+
+def test_a_shorter_history_forgets(tmp_path: Path) -> None:
+    db = made(tmp_path / "db")
+    db.close()
+    with opened(tmp_path / "db", 2) as db:
+        assert [epoch for epoch, _ in db.epochs().fetchall()] == [4, 5, 6]
+        with pytest.raises(kpg.ProgrammingError, match="epoch 3 is not kept: the past begins with epoch 4"):
+            db.query("select * from t as of 3")
+        assert db.query("select count(*) from t as of 4").fetchall() == [(4,)]
+
+
+def test_positions_are_those_of_the_rows_that_are_there(tmp_path: Path) -> None:
+    db = opened(tmp_path / "db", None)
+    db.sql("create table t (a int)")
+    for number in range(20):
+        db.insert("t", [(number,)], position=("s", number))
+        copy = tmp_path / f"killed{number}"
+        if number % 5 == 0:
+            shutil.copytree(tmp_path / "db", copy)
+            with opened(copy, None) as other:
+                assert other.positions() == {"s": number}
+                assert other.query("select count(*) from t").fetchall() == [(number + 1,)]
+    db.close()
