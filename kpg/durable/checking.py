@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from kpg.compiler.catalog import TableEntry
-from kpg.database import Database
 from kpg.durable.inspecting import damage
+from kpg.durable.opening import open_folder
 from kpg.engine import Engine
 from kpg.runtime.errors import Error
 from kpg.runtime.handles import Installation
@@ -25,13 +25,16 @@ def check(folder: str | Path) -> Iterator[str]:
         yield line
     if found:
         return
+    engine = Engine()
     try:
-        database = Database(folder=folder, read_only=True)
+        open_folder(engine, folder, read_only=True)
     except Error as error:
         yield f"{folder} cannot be opened: {error.message}"
         return
-    with database:
-        yield from check_contents(database._engine)
+    try:
+        yield from check_contents(engine)
+    finally:
+        engine.close()
 
 
 def check_contents(engine: Engine) -> Iterator[str]:

@@ -113,8 +113,10 @@ def damage(folder: str | Path) -> Iterator[str]:
         yield f"{files.where}/log-{manifest.segment:08} is missing"
     for number in found:
         try:
-            for _ in Segment(files, number, manifest.database).records():
-                pass
+            segment = Segment(files, number, manifest.database)
+            for record in segment.records():
+                if not segment.is_ended(record):
+                    yield f"{segment.where} is damaged at byte {record.end - 8}: a record has another end"
         except Error as error:
             yield error.message
 

@@ -111,6 +111,10 @@ class Segment:
             yield record
             at, number = record.end, number + 1
 
+    def is_ended(self, record: Record) -> bool:
+        """Whether the word at a record's end is the one that was written; without it, the rest still is."""
+        return int(self._words[record.end // 8 - 1]) == ~RECORD ^ self.salt
+
     def _header(self, at: int) -> list[int] | None:
         words = self._words[at // 8 : at // 8 + RECORD_WORDS]
         if words.shape[0] < RECORD_WORDS or words[0] != RECORD ^ self.salt:
