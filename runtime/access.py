@@ -202,6 +202,12 @@ class Access:
         """The rows with these rowids."""
         return self.tables[table].read(rowids)
 
+    def view(self, table: str, rowids: Words) -> Words:
+        """The rows with these rowids, where they are if they lie beside each other."""
+        store = self.tables[table]
+        found = store.groups.stretch(int(rowids[0]), int(rowids[-1]) + 1, rowids.shape[0])
+        return store.read(rowids) if found is None else found
+
     def scan(self, table: str, columns: Sequence[int] | None = None, *, committed: bool = False) -> Words:
         """All rows, or of all rows some columns; ``committed``: without pending changes."""
         store = self.tables[table]

@@ -43,6 +43,12 @@ class Changed(Protocol):
 class Recorder(Protocol):
     """Who keeps what is committed."""
 
+    def expect(self, changed: Sequence[Changed]) -> None:
+        """Changes are going through everything installed, to be recorded or cancelled afterwards."""
+
+    def cancel(self) -> None:
+        """They never were."""
+
     def record(self, epoch: int, changed: Sequence[Changed]) -> None:
         """Keep the changes that lead to an epoch; if this raises, they never were."""
 
@@ -157,6 +163,9 @@ class Executor(Protocol):
 
     def fetch(self, table: str, rowids: Words) -> Words:
         """The rows with these rowids."""
+
+    def view(self, table: str, rowids: Words) -> Words:
+        """As :meth:`fetch`, of rows that are there; not to be written to, and good until the next commit."""
 
     def scan(self, table: str, columns: Sequence[int] | None = None, *, committed: bool = False) -> Words:
         """All rows, or of all rows some columns; ``committed``: without pending changes."""

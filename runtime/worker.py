@@ -269,6 +269,8 @@ class Worker(Access):
         with self._interrupt:
             chain = self._chain_for(step)
             try:
+                if self.recorder is not None:
+                    self.recorder.expect(self._closed)
                 self._feed(step, chain)
                 self.inputs.release(step.upper)
                 self._run(step, chain)
@@ -279,6 +281,8 @@ class Worker(Access):
                 if chain is not None:
                     chain.settle(step)
                     chain.renew()
+                if self.recorder is not None:
+                    self.recorder.cancel()
                 self._undo(step)
                 raise
             self.epoch = epoch

@@ -9,19 +9,22 @@ neither was the commit.
 import os
 import time
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.clock import CLOCK
+from kpg.durable.ahead import Ahead
 from kpg.durable.state import Changes, State, Watch, changes, state_of
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.executor import Changed
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.storage.columns import pack
 from kpg.runtime.storage.files import Files, Lock
-from kpg.runtime.storage.log import Log
+from kpg.runtime.storage.log import Log, Mark
 
 if TYPE_CHECKING:
     from kpg.engine import Engine
@@ -30,6 +33,10 @@ Words = NDArray[np.int64]
 
 COMMIT: Final = 1
 """The kind of a commit's record."""
+ROWS: Final = 3
+"""The kind of rows that were written before the commit's record, which follows."""
+BULK: Final = 8192
+"""So many rows are written by a thread of its own, while views take them."""
 CLOSED: Final = 2
 """The kind of the record behind which a database was closed: what is before it was synced."""
 MODES: Final = ("full", "normal", "off")
@@ -59,6 +66,8 @@ class Keeper:
         self._epoch = 0
         self._synced_at = 0.0
         self._held: list[Any] | None = None
+        self._ahead: Ahead | None = None
+        self._mark: Mark | None = None
 
     @property
     def where(self) -> str:
@@ -83,19 +92,50 @@ class Keeper:
 
     # Recording
 
+    def expect(self, changed: Sequence[Changed]) -> None:
+        """Write many rows while views take them; they count once the commit's record is behind them."""
+        rows = sum(rowids.shape[0] for one in changed for rowids, _ in one.changes)
+        if rows >= BULK and self._held is None and self.refuses is None and self._log is not None:
+            self._mark = self._log.mark()
+            self._ahead = Ahead(partial(self._write_ahead, self._log, list(changed)))
+
+    def _write_ahead(self, log: Log, changed: list[Changed]) -> None:
+        log.write(ROWS, self.codec.encode(self._rows(0, changed, self._state)))
+        if self.mode == "full":
+            log.sync()
+
+    def cancel(self) -> None:
+        """What was expected is not to be."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and self._mark is not None:
+            ahead.wait()
+            self._cut(self._mark)
+
     def record(self, epoch: int, changed: Sequence[Changed]) -> None:
         """Keep a commit; OperationalError, and nothing has happened, if that fails."""
         if self._held is not None:
-            self._held += self._rows(epoch, changed, self._state)
+            # Rows may have been given up until they are written.
+            self._held += deepcopy(self._rows(epoch, changed, self._state))
             return
+        error = None if self._ahead is None else self._ahead.wait()
+        if error is not None:
+            ahead, self._ahead = self._ahead, None
+            assert ahead is not None and self._mark is not None
+            if isinstance(error, OSError):
+                raise self._failed(error, self._mark) from error
+            self._cut(self._mark)
+            raise error
+        if self._ahead is not None:
+            changed = ()
         state = state_of(self.engine) if self._watch.differs() else self._state
         found = NOTHING if state is self._state else changes(self._state, state)
         rows = self._rows(epoch, changed, state)
-        if not (rows or found):
+        if not (rows or found or self._ahead):
             # Queries may have brought strings: the next commit has them.
             return
         strings = self._new_strings()
-        quiet = not found and all(number == self._clock_number() for _, number, *_ in rows)
+        clock = self._clock_number()
+        quiet = not (found or self._ahead) and all(number == clock for _, number, *_ in rows)
         self._write((epoch, strings, rows, _plain(found), self._now(epoch)), sync=not quiet)
         self._epoch = epoch
         self._strings += 0 if strings is None else len(strings[1]) - 1
@@ -138,7 +178,7 @@ class Keeper:
         return found
 
     def _table(self, epoch: int, number: int, name: str, gone: Words, came: Words) -> Any:
-        words = pack(self.engine.executor.fetch(name, came)) if came.shape[0] else None
+        words = pack(self.engine.executor.view(name, came)) if came.shape[0] else None
         return (epoch, number, _rowids(gone), _rowids(came), words)
 
     def _new_strings(self) -> tuple[int, Words, NDArray[np.uint8]] | None:
@@ -156,7 +196,8 @@ class Keeper:
             pieces = self.codec.encode(value)
         except TypeError as error:
             raise InterfaceError(f"a durable database cannot keep this: {error}") from error
-        mark = self._log.mark()
+        mark = self._log.mark() if self._ahead is None or self._mark is None else self._mark
+        self._ahead = None
         try:
             self._log.write(kind, pieces)
             if sync:

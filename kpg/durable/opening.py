@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.durable.keeper import COMMIT, MODES, Keeper, rowids_of
+from kpg.durable.keeper import COMMIT, MODES, ROWS, Keeper, rowids_of
 from kpg.durable.known import codec
 from kpg.durable.restoring import Restoring
 from kpg.durable.state import Changes, State
@@ -191,25 +191,29 @@ class _Opening:
             found.pop()
         end, number = 64, segments[0].first
         for segment in segments:
-            end = 64
+            end, ahead = 64, list[Any]()
             if segment.empty or segment.first != number:
                 raise DamagedError(f"{segment.where} does not follow the segment before it")
             for record in segment.records():
+                if record.kind == ROWS:
+                    ahead += self.codec.decode(record.payload)
+                    continue
                 end, number = record.end, record.number + 1
                 if record.kind == COMMIT:
-                    self._note(self.codec.decode(record.payload), segment.where, record.start)
+                    self._note(self.codec.decode(record.payload), ahead, segment.where, record.start)
+                    ahead = []
         if self.wanted.read_only:
             return None
         return Log.resume(self.files, segments[-1], found[-1], end, number)
 
-    def _note(self, value: Any, where: str, start: int) -> None:
+    def _note(self, value: Any, ahead: list[Any], where: str, start: int) -> None:
         try:
             epoch, strings, rows, (gone, now), moment = value
             self.times.note(epoch, moment, self.state, now, len(self.commits))
             Changes(gone, now).onto(self.state)
         except (TypeError, ValueError) as error:
             raise DamagedError(f"{where} is damaged at byte {start}: it has no commit there") from error
-        self.commits.append((epoch, strings, rows))
+        self.commits.append((epoch, strings, [*ahead, *rows]))
         self.epoch = epoch
 
     # Doing it again

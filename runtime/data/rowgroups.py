@@ -104,6 +104,14 @@ class RowGroups:
         kernels.gather(self.directory, columns, rowids, out)
         return out
 
+    def stretch(self, start: int, end: int, count: int) -> Words | None:
+        """The rows ``start .. end`` if they are ``count`` and all in one place, else None."""
+        group = self._groups[start >> self.bits]
+        if end - start != count or (end - 1) >> self.bits != start >> self.bits or group is None:
+            return None
+        first = start & ((1 << self.bits) - 1)
+        return None if group.chart is not None else group.columns[:, first : first + count]
+
     def reserve(self, end: int, used: int) -> None:
         """Make room for the rows below ``end``; those below ``used`` are in use and stay."""
         size = 1 << self.bits

@@ -219,6 +219,8 @@ class Life:
                 del self.found[before:]
                 found = difference(comparable(contents(db)), comparable(self.states[-1]))
                 assert not found, (self.seed, len(self.states), str(error), found)
+                # As after any statement that fails, numbers of sequences are gone.
+                beside._engine.sequences.next.update(db._engine.sequences.next)
                 return True
             self.refusing = True
             _outcome(step, beside)

@@ -36,6 +36,12 @@ def test_operations_fail(seed: int) -> None:
     assert life.failed > 0
 
 
+@pytest.mark.parametrize("seed", range(400, 406))
+def test_rows_that_are_written_while_views_take_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kpg.durable.keeper.BULK", 2)
+    Life(seed, views=seed % 2 == 0, failing=0.1 * (seed % 3 == 0), cuts=30).run(40)
+
+
 @pytest.mark.parametrize("seed", range(300, 306))
 @pytest.mark.parametrize("mode", ["normal", "off"])
 def test_other_modes_may_lose_the_end_and_nothing_else(seed: int, mode: str) -> None:
