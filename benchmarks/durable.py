@@ -27,7 +27,8 @@ MODES = ("memory", "off", "normal", "full")
 TABLE = """
 create table lineitem (orderkey bigint, line int, part bigint, supplier bigint, quantity decimal(12, 2),
     price decimal(12, 2), discount decimal(12, 2), tax decimal(12, 2), returnflag text, status text,
-    shipped date, committed date, received date, instruct text, mode text, comment text, primary key (orderkey, line));
+    shipped date, committed date, received date, instruct text, mode text, comment text,
+    primary key (orderkey, line));
 create materialized view q1 as select returnflag, status, sum(quantity) q, sum(price) p,
     sum(price * (1 - discount)) d, count(*) n from lineitem where shipped <= date '1998-09-02'
     group by returnflag, status;

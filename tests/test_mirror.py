@@ -100,7 +100,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/server/run.py": LOGIN,
     "kpg/cli/serve.py": COMMANDS,
     # A database in a folder is compared with what it was, whatever of it is kept how.
-    **{f"kpg/durable/{name}.py": DURABLE for name in ("keeper", "known", "restoring", "state")},
+    **{f"kpg/durable/{name}.py": DURABLE for name in ("ahead", "keeper", "known", "restoring", "state")},
     **{f"kpg/datalog/{name}.py": DURABLE for name in ("restoring", "texts")},
     "kpg/kept.py": DURABLE,
     # What runs in a chain is compared with operators that run one by one.
@@ -132,7 +132,6 @@ ELSEWHERE: dict[str, str] = {
     "runtime/saved/tables.py": "properties/test_saved.py",
     "runtime/saved/traces.py": "properties/test_saved.py",
     "runtime/saved/worker.py": "properties/test_saved.py",
-    "runtime/data/rowgroups.py": "unit/data/test_vacuum.py",
     "runtime/data/rowindex.py": ROW_STORE,
     "runtime/data/unique.py": "unit/kpg/test_references.py",
     # An operator is compared with its definition on the accumulated input, inside of dataflows.
