@@ -47,6 +47,8 @@ def _append(table: Table, rowids: Words, words: Words) -> None:
     table.count = end
     table.dead += dead.shape[0]
     table._deletions.append(dead)
+    if dead.shape[0]:
+        table._untold.append(dead)  # what is told next is not all that came
     for one in table._unique:
         one.insert(rowids, start, table.rows)
     if table._bag:

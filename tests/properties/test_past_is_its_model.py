@@ -4,7 +4,9 @@ The model is plain Python over lists of rows, and knows nothing of epochs but th
 """
 
 import random
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -56,10 +58,12 @@ MODEL = {"joined": joined, "grouped": grouped, "top": top, "reached": reached, "
 class History:
     """A database with two tables, one of them with a key, and every version of them."""
 
-    def __init__(self, seed: int, keep: int) -> None:
+    def __init__(self, seed: int, keep: int, folder: Path | None = None) -> None:
         self.rng = random.Random(seed)
         self.keep = keep
-        self.db = kpg.connect(history=keep)
+        self.folder = folder
+        self.lives = 0
+        self.db = kpg.connect(folder, history=keep)
         self.db.sql("create table t (k int, v int); create table u (k int primary key, w int)")
         for name, text in VIEWS.items():
             if self.rng.random() < 0.7:
@@ -135,6 +139,19 @@ class History:
                 self.db.sql("commit")
         self.note()
 
+    def again(self) -> None:
+        """Close the database and open it again, or have another process find what a killed one has left."""
+        if self.folder is None:
+            return
+        if self.rng.random() < 0.5:
+            self.lives += 1
+            copy = self.folder.with_name(f"{self.folder.name}_{self.lives}")
+            shutil.copytree(self.folder, copy)
+            self.folder = copy
+        self.db.close()
+        self.db = kpg.connect(self.folder, history=self.keep)
+        assert self.db.epoch == max(self.versions)
+
     def check(self) -> None:
         """Every epoch that is kept is as the model says, every other is refused."""
         db, now = self.db, self.db.epoch
@@ -165,6 +182,19 @@ class History:
 def kept(db: "kpg.Database") -> set[str]:
     """The views that are kept up to date."""
     return {name for name, kind, _ in db.views().fetchall() if kind == "materialized view"}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_database_in_a_folder_knows_its_past_in_its_next_life(seed: int, tmp_path: Path) -> None:
+    history = History(seed, random.Random(seed).choice([3, 1000]), tmp_path / "db")
+    for _ in range(12):
+        history.step()
+        if history.rng.random() < 0.4:
+            history.again()
+            history.check()
+    history.again()
+    history.check()
+    history.db.close()
 
 
 @pytest.mark.parametrize("seed", range(6))
