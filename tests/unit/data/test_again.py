@@ -63,7 +63,7 @@ def test_what_is_there_is_not_overwritten() -> None:
 
 
 def test_rows_that_came_and_went_in_one_commit_are_told_to_nobody() -> None:
-    table = Table("t", Schema((ColumnDef("a", BIGINT),)), Dictionary())
+    table = Table("t", Schema((ColumnDef("a", INTEGER),)), Dictionary())
     replay(table, np.empty(0, np.int64), np.array([2, 5]), np.array([[7, 8]]))
     assert [(change.rowids.tolist(), change.diff) for change in table.drain()] == [([2, 5], 1)]
     assert table.live().tolist() == [2, 5]
