@@ -185,5 +185,7 @@ def _words(rows: Inserting, shape: Shape, dictionary: Dictionary) -> Words:
 
 def _column(values: list[Stored], type_: Type, dictionary: Dictionary) -> "list[int] | Words":
     if type_.is_interned:
+        if len(values) == 1 and isinstance(values[0], str):
+            return [dictionary.code(values[0])]
         return dictionary.intern([None if value is None else str(value) for value in values])
     return [NULL if value is None else int(value) for value in values]

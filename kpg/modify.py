@@ -127,9 +127,10 @@ def checked(words: Words, table: Table) -> Words:
 
     Texts that are too long by blanks are cut.
     """
+    failed = bool((words == ERROR).any())
     for index, column in enumerate(table.schema.columns):
         values = words[index]
-        if (values == ERROR).any():
+        if failed and (values == ERROR).any():
             raise DataError(f"the value for column {column.name} of table {table.name} failed to compute")
         if column.type.is_text and column.type.precision:
             cut = _cut(values, column, table)

@@ -19,7 +19,7 @@ from kpg.compiler.sql.constants import valued
 from kpg.compiler.sql.marking import marked_statement
 from kpg.compiler.sql.normal import Asked
 from kpg.compiler.sql.outside import Mention, attached
-from kpg.compiler.sql.parameters import Binder, has_marks
+from kpg.compiler.sql.parameters import Binder
 from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.slots import Beyond, Filler, Slot, slots_in
 from kpg.compiler.sql.volatile import MENTIONS
@@ -141,7 +141,7 @@ def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | Non
     before = catalog.consulted.times
     marked = marked_statement(asked, pins)
     (written,) = parse(asked.text)
-    written = Binder(asked.parameters or ()).bind(written) if has_marks(asked.text) else written
+    written = Binder(asked.parameters()).bind(written) if asked.given else written
     for one in (marked, written):
         if attached(one, engine.catalog.__contains__, _refuse) is not one or MENTIONS.search(asked.text):
             return None

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kpg.compiler.sql.statements import Insert
     from kpg.inserting import Shape
     from kpg.planned import Known
+    from kpg.runtime.types import Type
 
 MOST: Final = 512
 """Of each kind: what is used least lately is forgotten."""
@@ -56,6 +57,8 @@ class Remembered:
         self.shapes: Latest[tuple[str, tuple[int, ...]], Shape] = Latest()
         self._seen: Latest[tuple[object, ...], bool] = Latest()
         self.plans: Latest[tuple[object, ...], Known] = Latest()
+        self.types: Latest[str, Type] = Latest()
+        """Of declared parameters."""
         self.used = 0
         """How often a plan was used again."""
 
@@ -70,3 +73,4 @@ class Remembered:
         """Names, types or settings mean something else from now on."""
         self.shapes.clear()
         self.plans.clear()
+        self.types.clear()

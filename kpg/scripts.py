@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 from kpg import outside
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bulk import SHORT
-from kpg.compiler.sql.normal import asked, kinds
+from kpg.compiler.sql.normal import Asked, asked, kinds
 from kpg.compiler.sql.parameters import Binder, Parameters, has_marks, numbered
 from kpg.compiler.sql.parse import parse
 from kpg.engine import Engine
@@ -15,8 +15,9 @@ from kpg.runtime.errors import InterfaceError
 from kpg.statements import Outcome, execute
 
 Given = TypeVar("Given")
+EXECUTE: Final = "execute"
 BEGINNING: Final = 30
-"""So many letters tell whether a text begins with INSERT."""
+"""So many letters tell what a text begins with."""
 
 
 def outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
@@ -39,7 +40,8 @@ def outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterat
 
 def _again(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome] | None:
     """What the one statement of a text gives by a plan that there is; None if there is none."""
-    statement = asked(text, parameters)
+    statement = _executed(engine, text) if engine.prepared and not parameters else None
+    statement = statement or asked(text, parameters)
     if statement is None:
         return None
     pending = engine.executor.has_pending
@@ -62,6 +64,15 @@ def _again(engine: Engine, text: str, parameters: Parameters | None) -> Iterator
         yield run(engine, template, statement, otherwise) if same else otherwise()
 
     return outcome()
+
+
+def _executed(engine: Engine, text: str) -> Asked | None:
+    """An EXECUTE of constants as the statement that was prepared."""
+    if text[:BEGINNING].lstrip()[: len(EXECUTE)].lower() != EXECUTE:
+        return None
+    from kpg.executing import asked_by_name
+
+    return asked_by_name(engine, text)
 
 
 def statements(engine: Engine, text: str, parameters: Parameters | None) -> list[ast.Statement]:

@@ -15,7 +15,7 @@ from kpg.compiler.clock import CLOCK
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definitions import AnyDefinition, Definition
 from kpg.compiler.sql.query import asks_system, lower_view
-from kpg.compiler.sql.session import Execute, Session
+from kpg.compiler.sql.session import Session
 from kpg.compiler.sql.through import below_of, refuse_unchecked
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
@@ -79,8 +79,6 @@ def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
         case Session():
             from kpg.settings import run_session
 
-            if not isinstance(statement, Execute):
-                engine.remembered.forget()
             return run_session(engine, statement, execute)
         case _:
             with engine.transactions.statement(changes=False):

@@ -34,6 +34,11 @@ _CELLS: Final = re.compile(_CELL, _FLAGS)
 _BLANK: Final = re.compile(r"[ \t\r\n;]*+")
 _TAIL: Final = re.compile(rf"{_S}*+(?:on{_S}++conflict|returning)\b[^?:$;]*+;?+{_S}*+\Z", _FLAGS)
 _LIST: Final = re.compile(rf"(?:\A|\(){_S}*+values{_S}*+(?=\()", _FLAGS)
+_EXECUTE: Final = re.compile(
+    rf"{_S}*+execute{_S}++(?P<name>[a-z_]\w*+){_S}*+"
+    rf"(?P<values>\({_S}*+{_CELL}(?:{_AND}{_CELL})*+{_S}*+\))?+{_S}*+;?+{_S}*+\Z",
+    _FLAGS,
+)
 _END: Final = re.compile(rf"{_S}*+(?:[);]|\Z)")
 MOST_COLUMNS: Final = 400
 SHORT: Final = 500
@@ -125,6 +130,15 @@ def read(text: str, parameters: "Sequence[Any] | Mapping[str, Any] | None" = Non
         short = f"{head[0]}({', '.join(['NULL'] * len(columns))}){tail}"
         found.append(Rows(short, bound))
     return found if found and given.finished() else None
+
+
+def executed(text: str) -> tuple[str, tuple[str, ...]] | None:
+    """The name and the constants of an EXECUTE; None if the text is none, or has more than constants."""
+    found = _EXECUTE.match(text)
+    if found is None:
+        return None
+    cells = tuple(_CELLS.findall(found["values"] or ""))
+    return None if any(cell[0] in "?$" for cell in cells) else (found["name"], cells)
 
 
 class _Given:

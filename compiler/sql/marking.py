@@ -9,7 +9,7 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.normal import Asked, Given
 from kpg.compiler.sql.parameters import Binder, has_marks, rewritten
 from kpg.compiler.sql.parse import parse
-from kpg.compiler.sql.slots import Marker
+from kpg.compiler.sql.slots import Beyond, Marker
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import UNKNOWN
 
@@ -32,12 +32,14 @@ def marked_statement(asked: Asked, pins: tuple[int, ...]) -> ast.Statement:
 
     (statement,) = parse(asked.text)
     statement = rewritten(statement, lambda tree: tree.transform(mark))
-    if not has_marks(asked.text):
+    if not asked.given:
         return statement
+    if not has_marks(asked.text):
+        raise Beyond
     first = len(normal.constants)
     names = [name for name, _ in asked.given]
     values = [_marker(place, one) for place, (_, one) in enumerate(asked.given, first)]
-    by_name = isinstance(asked.parameters, Mapping)
+    by_name = isinstance(asked.parameters(), Mapping)
     binder = Binder(dict(zip(map(str, names), values, strict=True)) if by_name else values)
     bound = binder.bind(statement)
     binder.finish()

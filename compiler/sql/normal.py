@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -129,7 +129,8 @@ class Asked:
     """A statement as it is asked: its text without constants, and these."""
 
     text: str
-    parameters: Parameters | None
+    parameters: Callable[[], Parameters]
+    """Values, or syntax of values."""
     normal: Normal
     given: tuple[tuple[str | int, Given], ...]
 
@@ -145,4 +146,4 @@ def asked(text: str, parameters: Parameters | None) -> Asked | None:
     text = numbered(text) if by_position and "?" in text else text
     found = normal(text)
     values = () if parameters is None else given(parameters)
-    return None if found is None or values is None else Asked(text, parameters, found, values)
+    return None if found is None or values is None else Asked(text, lambda: parameters or (), found, values)
