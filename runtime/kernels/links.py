@@ -128,7 +128,7 @@ NOBODY = 2**62  # a position behind all operators
 
 SMALL_STEP = 1 << 11  # updates that go to a head: more are sorted at once as cheaply
 MOST_IN_TAIL = 1 << 12  # updates
-FEW_IN_TAIL = 1 << 10  # updates: to copy half as many takes half a microsecond a column
+FEW_IN_TAIL = 1 << 11  # updates: to copy half as many takes half a microsecond a column
 STEPS_IN_TAIL = 4  # so many have room, if they bring more: sealing costs more than what is copied besides
 SMALL_FOR_TAIL = MOST_IN_TAIL // STEPS_IN_TAIL  # updates of a step
 MANY = 1 << 13  # from so many rows on it pays to pack them into words, or to ask how many matches there are

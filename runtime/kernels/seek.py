@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.kernels import device, kernel, small_view_intrinsic, view_intrinsic
+from kpg.runtime.kernels.head import NEAR
 from kpg.runtime.kernels.layout import (
     BOUNDS,
     COUNTS,
@@ -318,16 +319,19 @@ def newest(
 ) -> None:
     """For each of ``count`` stream rows the newest head row of its slot, or -1; without a key, of all."""
     columns = head[HASHED]
+    near = (np.uint64(1) << NEAR) - np.uint64(1)
     if key.shape[0] == 0:
         for k in range(count):
             found[k] = head[ROWS] - 1
         return
     for k in range(count):
-        h = np.uint64(0x9E3779B97F4A7C15)  # as kernels.head.slot_of
-        for c in range(columns):
+        first = np.uint64(stream[key[0], row + k])  # as kernels.head.slot_of
+        h = ((first >> NEAR) ^ np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xFF51AFD7ED558CCD)
+        h ^= h >> np.uint64(32)
+        for c in range(1, columns):
             h = (h ^ np.uint64(stream[key[c], row + k])) * np.uint64(0xFF51AFD7ED558CCD)
             h ^= h >> np.uint64(32)
-        found[k] = slots[h & np.uint64(head[MASK])] - 1
+        found[k] = slots[(h ^ (first & near)) & np.uint64(head[MASK])] - 1
 
 
 @device

@@ -24,9 +24,10 @@ CHURN: Final = 64
 """A head of more rows is sealed once it outweighs all batches, if rows went: they may cancel. So is a loop's
 tail."""
 
-OUTWEIGHING: Final = 3
-"""So many times the rows of the batches. With as many as they have, a thousand rows all of which change in
-fourteen steps took a tenth longer. As many will do in loops: a group is read there at many times."""
+OUTWEIGHING: Final = 6
+"""So many times the rows of the batches: a thousand rows all of which change in fourteen steps take a tenth
+longer with as many as they have, and a twentieth with three times. As many will do in loops: a group is read
+there at many times."""
 
 
 def room_in_tail(count: int) -> int:

@@ -31,10 +31,11 @@ def array_at(address: int, kind: type[np.signedinteger[Any]], *shape: int) -> Wo
 def hash_of(row: Row) -> int:
     """A word for some columns of a row, of which the lowest bits tell its slot."""
     found = 0x9E3779B97F4A7C15
-    for word in row:
-        found = (found ^ (word & MASK)) * 0xFF51AFD7ED558CCD & MASK
+    near = int(kernels.NEAR)
+    for place, word in enumerate(row):
+        found = (found ^ ((word & MASK) >> (0 if place else near))) * 0xFF51AFD7ED558CCD & MASK
         found ^= found >> 32
-    return found
+    return found ^ (row[0] & ((1 << near) - 1)) if row else 0
 
 
 def chained(rows: list[Row], hashed: int, mask: int) -> dict[int, list[int]]:
