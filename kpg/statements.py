@@ -19,10 +19,11 @@ from kpg.compiler.sql.session import Session
 from kpg.compiler.sql.through import below_of, refuse_unchecked
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
+from kpg.once import settled
 from kpg.planning import bind, explain, plan_bound, plan_view, relations_of
 from kpg.reading import expand
 from kpg.result import Affected, Explanation, Result, listing
-from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Schema
 from kpg.transaction import State
 from kpg.user_types import with_known_types
@@ -64,9 +65,9 @@ def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
             if engine.transactions.state is not State.OPEN:
                 engine.transactions.begin()
         case ast.Commit():
-            end(engine, commit=True)
+            end(engine, commit=True, chain=statement.chain)
         case ast.Rollback():
-            end(engine, commit=False)
+            end(engine, commit=False, chain=statement.chain)
         case ast.Insert() | ast.Delete() | ast.Update() | ast.Merge() | ast.Modifying() | ast.CopyFrom():
             with engine.transactions.statement(changes=True):
                 return _change(engine, statement)
@@ -86,13 +87,20 @@ def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
     return None
 
 
-def end(engine: Engine, *, commit: bool) -> None:
-    """End a transaction as Postgres does: without one nothing is done, a failed one is rolled back."""
+def end(engine: Engine, *, commit: bool, chain: bool = False) -> None:
+    """End a transaction as Postgres does: without one nothing is done, a failed one is rolled back.
+
+    With ``chain`` another one begins.
+    """
+    if chain and engine.transactions.state is State.NONE:
+        raise InterfaceError("AND CHAIN needs a transaction", hint="start one with BEGIN")
     transactions = engine.transactions
     if transactions.state is State.OPEN and commit:
         transactions.commit()
     elif transactions.state is not State.NONE:
         transactions.rollback()
+    if chain:
+        transactions.begin()
 
 
 def _define(engine: Engine, statement: Defining) -> Outcome:
@@ -179,7 +187,7 @@ def _explain_analyze(engine: Engine, statement: ast.Explain) -> Explanation:
 
 def select(engine: Engine, statement: ast.Select) -> Result:
     """The rows of a query that is asked once."""
-    return _select(engine, _evaluated(engine, statement))
+    return _select(engine, settled(engine, _evaluated(engine, statement)))
 
 
 def _select(engine: Engine, statement: ast.Select) -> Result:

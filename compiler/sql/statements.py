@@ -257,16 +257,18 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """COMMIT or END."""
+    """COMMIT or END; with AND CHAIN another transaction begins."""
 
     span: Span
+    chain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """ROLLBACK or ABORT."""
+    """ROLLBACK or ABORT; with AND CHAIN another transaction begins."""
 
     span: Span
+    chain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

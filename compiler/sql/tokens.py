@@ -12,6 +12,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql.dialect import Dialect
+from kpg.compiler.sql.escapes import unicode
 from kpg.compiler.sql.qualified import SCHEMA, unqualified
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.records import dataclass
@@ -97,6 +98,8 @@ def tokenize(text: str) -> list[Token]:
         raise ProgrammingError("a string, name or comment does not end", span=span) from None
     tokens = [_unmasked(text, token) for token in tokens] if PLACE.search(text) else tokens
     tokens = _with_numbers(text, tokens)
+    if 'u&"' in text or 'U&"' in text:
+        tokens = _with_escaped_names(text, tokens)
     if SCHEMA in text:
         tokens = unqualified(tokens)
     _check(text, tokens)
@@ -146,6 +149,32 @@ def _with_numbers(text: str, tokens: Sequence[Token]) -> list[Token]:
         result.append(
             Token(TokenType.NUMBER, value, token.line, column, token.start, stop - 1, token.comments)
         )
+    return result
+
+
+def _with_escaped_names(text: str, tokens: Sequence[Token]) -> list[Token]:
+    """The tokens with ``U&"d\\0061ta"``, which are three, as the name that they stand for."""
+    result: list[Token] = []
+    rest = deque(tokens)
+    while rest:
+        token = rest.popleft()
+        three = token.text.lower() == "u" and len(rest) > 1 and rest[0].token_type is TokenType.AMP
+        if not three or rest[1].token_type is not TokenType.IDENTIFIER or rest[1].start != token.start + 2:
+            result.append(token)
+            continue
+        rest.popleft()
+        name = rest.popleft()
+        sign = "\\"
+        if len(rest) > 1 and rest[0].text.lower() == "uescape":
+            rest.popleft()
+            sign = rest.popleft().text
+        written = text[token.start : name.end + 1]
+        try:
+            value = unicode(written.replace('""', '"'), sign)
+        except ValueError as error:
+            raise ProgrammingError(str(error), span=Span(text, token.start, name.end + 1)) from None
+        made = Token(TokenType.IDENTIFIER, value, name.line, name.col, token.start, name.end, token.comments)
+        result.append(made)
     return result
 
 

@@ -84,8 +84,7 @@ def transaction(reader: Reader) -> statements.Statement | None:
     elif reader.take("COMMIT") or reader.take("END"):
         _noise(reader)
         _prepared(reader)
-        _chain(reader)
-        found = statements.Commit(span)
+        found = statements.Commit(span, _chain(reader))
     elif reader.take("ROLLBACK") or reader.take("ABORT"):
         _noise(reader)
         _prepared(reader)
@@ -93,8 +92,7 @@ def transaction(reader: Reader) -> statements.Statement | None:
             reader.take("SAVEPOINT")
             found = ast.Savepoint("RETURN", reader.name(), span)
         else:
-            _chain(reader)
-            found = statements.Rollback(span)
+            found = statements.Rollback(span, _chain(reader))
     else:
         return None
     reader.end()
@@ -111,10 +109,9 @@ def _prepared(reader: Reader) -> None:
         reader.refuse("a prepared transaction")
 
 
-def _chain(reader: Reader) -> None:
-    if reader.at("AND", "CHAIN"):
-        reader.refuse("AND CHAIN", "write BEGIN afterwards")
-    reader.take("AND", "NO", "CHAIN")
+def _chain(reader: Reader) -> bool:
+    """Whether another transaction is to begin."""
+    return reader.take("AND", "CHAIN") or (reader.take("AND", "NO", "CHAIN") and False)
 
 
 def setting(reader: Reader) -> statements.Statement | None:

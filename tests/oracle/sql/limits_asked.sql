@@ -1,0 +1,22 @@
+-- LIMIT and OFFSET that are queries, names with escapes, transactions in chains.
+create table t (a int, b int);
+insert into t values (1, 1), (2, 1), (3, 2), (4, null);
+/* once */ select a from t order by a limit (select 2) offset (select 1);
+/* once */ select a from t order by a limit (select count(*) from t where b = 1) + 1;
+/* once */ with w as (select 2 as n) select a from t order by a limit (select n from w);
+/* once */ select * from (select a from t order by a desc limit (select max(b) from t)) s order by a;
+/* once */ select a from t order by a limit (select null::int) offset (select 3);
+/* once */ select a from t order by a offset (select 1) rows fetch next (select 2) rows only;
+select U&"\0061", t.U&"!0062" uescape '!' from t;
+select 1 as U&"d\0061t\+000061", U&'d\0061t';
+begin;
+insert into t values (5, 5);
+commit and chain;
+insert into t values (6, 6);
+rollback and chain;
+insert into t values (7, 7);
+commit and no chain;
+/* once */ select a from t order by a;
+/* once */ select current_setting('search_path') is not null, current_setting('no.such', true) is null;
+/* once */ select set_config('work_mem', '8MB', false), current_setting('work_mem');
+delete from t where a = 7;
