@@ -85,6 +85,10 @@ def change(engine: Engine, statement: ast.Change) -> Result:
 
 def prepared(engine: Engine, statement: ast.Change) -> Changes:
     """What a statement is going to change."""
+    if isinstance(statement, ast.Insert) and statement.alternative:
+        from kpg.compiler.sql.alternatives import with_conflict
+
+        statement = with_conflict(statement, engine.catalog)
     if not isinstance(engine.catalog.find(statement.table), TableEntry):
         statement = through_view(statement, engine.catalog)
     table = engine.table(statement.table)

@@ -77,7 +77,9 @@ def _statement(engine: Engine, rows: Rows) -> ast.Insert | None:
             parsed = parse(rows.text)
         except Error:
             return None
-        if len(parsed) != 1 or not isinstance(parsed[0], ast.Insert) or parsed[0].common is not None:
+        if len(parsed) != 1 or not isinstance(parsed[0], ast.Insert):
+            return None
+        if parsed[0].common is not None or parsed[0].alternative:
             return None
         known = parsed[0]
         engine.remembered.inserts.put(rows.text, known)

@@ -225,6 +225,7 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
     name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
     if statement.if_not_exists and name in engine.catalog:
         return
+    _make_room(engine, statement, name)
     if statement.constraints is ast.NOTHING and not statement.likes:
         engine.create_table(name, statement.schema)
         return
@@ -238,6 +239,12 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
         check_rules(entry, engine.catalog)
 
 
+def _make_room(engine: Engine, statement: ast.CreateTable | ast.CreateTableAs, name: str) -> None:
+    """Drop the table that CREATE OR REPLACE takes the place of."""
+    if statement.or_replace and name in engine.catalog:
+        drop_relations(engine, ast.Drop("TABLE", (name,), False, False, statement.span))
+
+
 def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
     name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
     if statement.if_not_exists and name in engine.catalog:
@@ -246,6 +253,7 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
     schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
     engine.check_defining("CREATE TABLE")
     rows = expand(*engine.run(planned)) if statement.data else np.empty((len(planned.types), 0), np.int64)
+    _make_room(engine, statement, name)
     engine.create_table(name, schema)
     engine.table(name).insert(np.ascontiguousarray(rows[: len(schema.columns)]))
     return Affected(int(rows.shape[1]))

@@ -15,6 +15,7 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokenizer_core import TokenType
 
 from kpg.compiler.sql.call_syntax import WHOLE_QUOTIENT, Calls, plain
+from kpg.compiler.sql.foreign_calls import FOREIGN_CALLS
 from kpg.runtime.functions import aggregate_names, function_names, window_functions
 from kpg.runtime.functions.tables import row_function_names
 
@@ -104,6 +105,7 @@ class Dialect(Postgres):
             **Calls.FUNCTIONS,
             **PLAIN,
             "DIV": lambda args: plain(WHOLE_QUOTIENT, *args),
+            **FOREIGN_CALLS,
         }
         FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr | None]]] = {
             name: parser
@@ -215,6 +217,8 @@ class Dialect(Postgres):
             signs: list[TokenType] = []
 
             def key() -> exp.Expr | None:
+                if self._match_text_seq("ALL"):
+                    return exp.var("ALL")
                 found: exp.Expr | None = parse_method() if parse_method else self._parse_disjunction()
                 if found is not None and self._match(TokenType.USING):
                     if not self._match_set((TokenType.LT, TokenType.GT)):

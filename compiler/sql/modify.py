@@ -138,8 +138,16 @@ def target(table: exp.Expr, text: str) -> tuple[str, str]:
 
 
 def _insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
-    only(tree, text, "this", "expression", "conflict", "default", "returning", "with_")
-    table, columns = tree.this, ()
+    only(
+        tree,
+        text,
+        *("this", "expression", "conflict", "default", "returning", "with_", "alternative", "by_name"),
+    )
+    alternative = str(tree.args.get("alternative") or "").upper()
+    if alternative not in ("", "REPLACE", "IGNORE"):
+        refuse(f"INSERT OR {alternative}", tree, text, "write ON CONFLICT")
+    table = tree.this
+    columns: tuple[str, ...] = ()
     if isinstance(table, exp.Schema):
         only(table, text, "this", "expressions")
         columns = tuple(column.name for column in table.expressions)
@@ -152,6 +160,8 @@ def _insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
     if query is None:
         refuse("INSERT without VALUES or a query", table, text)
     place = span_of(query, text) or span
+    if tree.args.get("by_name"):
+        columns = _by_name(query, columns, text)
     if query.args.get("alias") is not None:
         wrong("the rows of an INSERT have no name", query.args["alias"], text)
     clause = tree.args.get("conflict")
@@ -163,7 +173,19 @@ def _insert(tree: exp.Insert, text: str, span: Span) -> ast.Insert:
         query.set("with_", common.copy())
     select = ast.Select(query, place)
     returning = _returning(tree, text)
-    return ast.Insert(name, alias, columns, select, conflict, span, "", returning, common)
+    return ast.Insert(
+        name, alias, columns, select, conflict, span, "", returning, common, alternative=alternative
+    )
+
+
+def _by_name(query: exp.Expr, columns: tuple[str, ...], text: str) -> tuple[str, ...]:
+    """The columns that a query's columns are for: those of their names."""
+    listed = query.expressions if isinstance(query, exp.Select) else []
+    names = [part.alias or (part.name if isinstance(part, exp.Column) else "") for part in listed]
+    if columns or not names or not all(names) or any(part.is_star for part in query.expressions):
+        hint = "its columns need names"
+        wrong("INSERT BY NAME takes a SELECT, and no list of columns", query, text, hint)
+    return tuple(names)
 
 
 def _conflict(clause: exp.Expr, text: str, span: Span) -> ast.Conflict:

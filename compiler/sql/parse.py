@@ -144,6 +144,12 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
             return dispatch.truncate(Reader(tokens, text))
         case ["comment", *_]:
             return dispatch.comment(Reader(tokens, text))
+        case ["replace", "into", *_]:
+            # MySQL's way to write it.
+            first = tokens[0]
+            made = [Token(TokenType.INSERT, "INSERT", first.line, first.col, first.start, first.end)]
+            inserted = _convert(_tree([*made, *tokens[1:]], text), text, span)
+            return replace(inserted, alternative="REPLACE") if isinstance(inserted, ast.Insert) else inserted
         case ["copy", *_]:
             from kpg.compiler.sql.ddl.copying import copy
 

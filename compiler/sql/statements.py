@@ -66,6 +66,7 @@ class CreateTable:
     likes: tuple[Like, ...] = ()
     temporary: bool = False
     on_commit: str = ""
+    or_replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class CreateTableAs:
     data: bool = True
     temporary: bool = False
     on_commit: str = ""
+    or_replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,8 @@ class Insert:
     returning: tuple[exp.Expr, ...] = ()
     common: exp.Expr | None = None
     through: Through | None = None
+    alternative: str = ""
+    """REPLACE or IGNORE of INSERT OR."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ NUMBER: Final = re.compile(
 )
 BASES: Final = {"x": 16, "o": 8, "b": 2}
 NUMERIC: Final = frozenset((TokenType.NUMBER, TokenType.HEX_STRING, TokenType.BIT_STRING))
-FOREIGN: Final = frozenset(("==", "<=>", "`", "?::", "->>>", "|>"))
+FOREIGN: Final = frozenset(("`", "?::", "->>>", "|>"))
 """What sqlglot takes for operators, and Postgres does not."""
 CLAUSES: Final = (
     *("from", "where", "group", "having", "window", "order", "limit", "offset", "fetch", "for", "union"),

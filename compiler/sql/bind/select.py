@@ -166,7 +166,7 @@ def _shown(node: exp.Cast) -> exp.Expr:
 
 def _star(binding: Binding, scope: Scope, node: exp.Expr) -> list[Item]:
     star = node.this if isinstance(node, exp.Column) else node
-    only(star, binding.source)
+    only(star, binding.source, "except_", "replace", "rename")
     if isinstance(node, exp.Column):
         only(node, binding.source, "this", "table")
         fields = [known for known in scope.fields if known.relation.lower() == node.table.lower()]
@@ -176,7 +176,12 @@ def _star(binding: Binding, scope: Scope, node: exp.Expr) -> list[Item]:
         fields = scope.visible()
         if not fields:
             binding.wrong("SELECT * needs a FROM", node)
-    return [Item(known.name, known.column, node) for known in fields]
+    if not any(star.args.get(part) for part in ("except_", "replace", "rename")):
+        return [Item(known.name, known.column, node) for known in fields]
+    from kpg.compiler.sql.bind.stars import shown
+
+    made = shown(binding, star, fields, lambda part: binding.expression(scope, part))
+    return [Item(name, scalar, node) for name, scalar in made]
 
 
 def _alias(node: exp.Expr) -> str:
@@ -244,10 +249,21 @@ def _order_scalars(
         return []
     only(clause, binding.source, "expressions")
     result: list[tuple[Scalar, exp.Expr]] = []
+    if _is_all(clause):
+        return [(item.scalar, clause.expressions[0]) for item in items]
     for ordered in clause.expressions:
         scalar = _output_scalar(binding, items, ordered.this)
         result.append((scalar or binding.expression(scope, ordered.this), ordered))
     return result
+
+
+def _is_all(clause: exp.Expr) -> bool:
+    """Whether it is ORDER BY ALL: by all columns, in their order."""
+    match clause.expressions:
+        case [exp.Ordered(this=exp.Var() as word)]:
+            return str(word.name).upper() == "ALL"
+        case _:
+            return False
 
 
 def _distinct_on(

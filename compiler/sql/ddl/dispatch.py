@@ -1,5 +1,6 @@
 """The statements that are read token by token, by their first words."""
 
+from dataclasses import replace
 from typing import Final
 
 from kpg.compiler.sql import definitions as ast
@@ -71,10 +72,8 @@ def create(reader: Reader) -> statements.Statement | None:
         words.add(word)
     temporary = bool(words & {"TEMP", "TEMPORARY"})
     if reader.take("TABLE"):
-        if "REPLACE" in words:
-            reader.skip(-1)
-            reader.refuse("CREATE OR REPLACE TABLE")
-        return create_table(reader, temporary=temporary)
+        made = create_table(reader, temporary=temporary)
+        return replace(made, or_replace=True) if "REPLACE" in words else made
     if reader.take("VIEW"):
         from kpg.compiler.sql.ddl.views import create_view
 

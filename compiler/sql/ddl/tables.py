@@ -141,6 +141,8 @@ class _Column:
                 if reader.done or reader.tokens[reader.place].text.lower() not in BY_CODE_POINT:
                     reader.refuse("COLLATE", 'texts are compared by code point, as by COLLATE "C"')
                 reader.skip(1)
+            elif reader.take("AUTOINCREMENT") or reader.take("AUTO_INCREMENT"):
+                self._identity("BY DEFAULT")
             elif reader.take("STORAGE") or reader.take("COMPRESSION"):
                 reader.name()
             else:
@@ -163,6 +165,10 @@ class _Column:
                 reader.refuse("a VIRTUAL generated column", "write STORED")
             reader.need("STORED")
             return
+        self._identity(kind)
+
+    def _identity(self, kind: str) -> None:
+        reader = self.reader
         if self.type not in SEQUENCES:
             reader.wrong(f'identity column "{self.name}" must be smallint, integer or bigint')
         given: Options = ()
@@ -205,7 +211,7 @@ def _options(reader: Reader) -> str:
         reader.refuse("PARTITION BY")
     if reader.take("USING"):
         reader.name()
-    if reader.take("WITHOUT", "OIDS"):
+    if reader.take("STRICT") or reader.take("WITHOUT", "ROWID") or reader.take("WITHOUT", "OIDS"):
         pass
     elif reader.take("WITH"):
         reader.skip_enclosed()
