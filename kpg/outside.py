@@ -34,6 +34,11 @@ def readable(engine: Engine, statement: ast.Statement) -> ast.Statement:
             error.span = error.span or mention.span
             raise
 
+    if isinstance(statement, ast.Insert | ast.CreateTableAs) and statement.query.then is not None:
+        from kpg.past import settled
+
+        with engine.transactions.undoing():
+            return settled(engine, statement)
     # As a part of the statement: what goes wrong here ends a transaction as everywhere.
     with engine.transactions.undoing():
         return attached(statement, engine.catalog.__contains__, attach)

@@ -21,14 +21,16 @@ from kpg.compiler.algebra.traverse import transform_up, walk
 from kpg.compiler.catalog import TableEntry, get_of
 from kpg.compiler.clock import CLOCK, CLOCK_SCHEMA
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import Bound
 from kpg.compiler.sql.then import query_of
 from kpg.planning import Planned, bind, plan_bound
+from kpg.reading import Decoded
 from kpg.result import Result, listing
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError, Span
 from kpg.runtime.handles import Installation
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import BIGINT, TIMESTAMPTZ
+from kpg.runtime.types import BIGINT, TIMESTAMPTZ, ColumnDef, Schema
 from kpg.runtime.values import intervals, moments
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from kpg.engine import Engine
 
 Words = NDArray[np.int64]
+Settled = ast.Insert | ast.CreateTableAs
 Epoch = int | str | datetime.datetime
 HOW: Final = 'it is kept by kpg.connect(history="1 hour"), or history=1000 for as many epochs'
 PATIENCE: Final = 8
@@ -283,6 +286,23 @@ def select_then(engine: "Engine", statement: ast.Select) -> "Result":
         error.span = error.span or statement.then.span
         raise
     return past.select(present, epoch)
+
+
+def settled(engine: "Engine", statement: Settled) -> Settled:
+    """A statement with a table of the rows that its query has AS OF an epoch, in the query's place.
+
+    ``engine.release_attached`` is to be called when it has run.
+    """
+    rows = select_then(engine, statement.query)
+    columns = zip(rows.columns, rows.types, strict=True)
+    schema = Schema(tuple(ColumnDef(name, type_, True) for name, type_ in columns))
+    name = engine.attach_table("rows as of an epoch", schema)
+    contents = rows.contents
+    assert isinstance(contents, Decoded)
+    with engine.transactions.statement(changes=True):
+        engine.table(name).insert(np.ascontiguousarray(contents.words))
+    tree = parse_query(f'select * from "{name}"').query
+    return replace(statement, query=replace(statement.query, query=tree, then=None))
 
 
 def past_of(engine: "Engine", span: Span | None = None) -> Past:

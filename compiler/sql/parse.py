@@ -172,9 +172,15 @@ def _then(tokens: list[Token], text: str) -> ast.Statement | None:
     if then is None:
         return None
     statement = _statement(before, text)
-    if not isinstance(statement, ast.Select):
-        raise NotSupportedError("AS OF of anything but a query is not supported", span=then.span, hint=HINT)
-    return replace(statement, then=then)
+    match statement:
+        case ast.Select():
+            return replace(statement, then=then)
+        case ast.CreateTableAs() | ast.Insert(conflict=None, returning=()):
+            return replace(statement, query=replace(statement.query, then=then))
+        case _:
+            raise NotSupportedError(
+                "AS OF of anything but a query is not supported", span=then.span, hint=HINT
+            )
 
 
 def _session(word: str, reader: Reader) -> ast.Statement | None:

@@ -31,7 +31,7 @@ WORDS: Final = frozenset(
     )
 )
 """What a value begins with behind AS OF; with ``epoch`` and ``system time`` what is said without need."""
-HINT: Final = "AS OF stands at the end of a query; behind a table of FROM it is FOR SYSTEM_TIME AS OF"
+HINT: Final = "AS OF stands at the end of a query, of INSERT with one, or of CREATE TABLE AS"
 
 
 def split(tokens: list[Token], text: str) -> tuple[list[Token], ast.Then | None]:

@@ -122,6 +122,19 @@ def test_what_a_view_was_before_it_was_made_is_computed() -> None:
     assert db.view("late").as_of(4).fetchall() == [("ada", 2)]
 
 
+def test_rows_of_the_past_are_put_back() -> None:
+    db = database()
+    db.sql("insert into t select * from t where name = 'bob' as of 3")
+    assert db.query("select id, name from t order by id").fetchall() == [(1, "ada"), (2, "bob"), (3, "ada")]
+    db.sql("create table was as select name, count(*) n from t group by name as of 1")
+    assert db.query("select * from was order by name").fetchall() == [("ada", 1), ("bob", 1)]
+    db.sql("begin; delete from t")
+    db.sql("insert into t (id, name) select id + 100, name from t as of $1", [2])
+    db.sql("commit")
+    assert db.query("select id from t order by id").fetchall() == [(101,), (102,), (103,)]
+    assert [name for name, _ in db.tables().fetchall()] == ["t", "was"]
+
+
 def test_a_transaction_sees_the_past_without_its_own_changes() -> None:
     db = database()
     db.sql("begin")
@@ -212,7 +225,9 @@ def test_places_of_rows_are_given_up_when_they_are_out_of_the_retention() -> Non
         ("select * from t as of 1 2", 'syntax error at "2"'),
         ("as of 5", "syntax error"),
         ("select * from (select * from t as of 1) u", "AS OF within a query is not supported"),
-        ("create table u as select * from t as of 1", "AS OF of anything but a query is not supported"),
+        ("insert into t select * from t as of 1 on conflict do nothing", 'syntax error at "on"'),
+        ("insert into t select * from t as of 99", "epoch 99 has not come"),
+        ("create table u as select * from t as of null", "NULL is neither an epoch nor a moment"),
         ("create view u as select * from t as of 1", "AS OF of anything but a query is not supported"),
         ("delete from t as of 1", "AS OF of anything but a query is not supported"),
         ("select * from t as of nothing", 'syntax error at "nothing"'),
