@@ -344,6 +344,7 @@ ELSEWHERE: dict[str, str] = {
             "filling",
             "following",
             "indexes",
+            "once",
             "sequences",
             "settings",
         ]
@@ -357,6 +358,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/user_types.py": "oracle/test_postgres.py",
     "kpg/planning.py": "unit/kpg/test_statements.py",
     "kpg/verify.py": VIEWS,
+    "kpg/viewing.py": "unit/kpg/test_statements.py",
 }
 """Modules that have no file of tests of their own, and where they are tested."""
 

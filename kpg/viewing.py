@@ -1,0 +1,65 @@
+"""CREATE VIEW: what is kept, and what is asked again each time."""
+
+from functools import partial
+
+from kpg.compiler.algebra.rel import Get, Rel
+from kpg.compiler.algebra.traverse import walk
+from kpg.compiler.catalog import ViewEntry
+from kpg.compiler.clock import CLOCK
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.query import asks_system, lower_view
+from kpg.compiler.sql.through import below_of, refuse_unchecked
+from kpg.compiler.sql.volatile import has_calls
+from kpg.engine import Engine
+from kpg.planning import plan_view, relations_of
+from kpg.runtime.errors import NotSupportedError
+from kpg.view import Maintained
+
+
+def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
+    """Run the statement; the view, if it is kept from now on."""
+    name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
+    old = engine.catalog.find(name)
+    if statement.if_not_exists and isinstance(old, ViewEntry):
+        return engine.views.get(old.name)
+    of_system = asks_system(statement.query, engine.catalog)
+    if of_system and statement.materialized:
+        raise NotSupportedError(
+            "a materialized view over the system's relations is not supported",
+            span=statement.span,
+            hint="they are computed when they are asked for, and it would not follow: write CREATE VIEW",
+        )
+    if has_calls(statement.query.query):
+        raise NotSupportedError("a number of a sequence in a view is not supported", span=statement.span)
+    catalog = engine.reading_catalog
+    planned = plan_view(statement, catalog, engine.statistics)
+    if any(isinstance(node, Get) and node.name == CLOCK for node in walk(planned.rel)):
+        engine.clock.keep()
+    # Hidden columns, which only sort, are not for others to read: then others expand the view.
+    entry = ViewEntry(
+        name,
+        planned.schema,
+        partial(_asked_again, engine, statement) if of_system else planned.rel,
+        statement.query.text,
+        statement.materialized and not planned.has_hidden_columns,
+        planned.order,
+        checked=bool(statement.check),
+        below=below_of(statement, engine.catalog),
+        of_system=of_system,
+    )
+    refuse_unchecked(statement, entry)
+    uses = relations_of(planned.rel, statement.query, engine.catalog)
+    if not statement.materialized:
+        engine.create_view(entry, uses, replace_old=statement.or_replace)
+        return None
+    if engine.transactions.idle:
+        return engine.create_materialized_view(entry, planned, uses, replace_old=statement.or_replace)
+    engine.run(planned)
+    later = partial(plan_view, statement, engine.catalog, engine.statistics)
+    engine.create_later(entry, later, uses, replace_old=statement.or_replace)
+    return None
+
+
+def _asked_again(engine: Engine, statement: ast.CreateView) -> Rel:
+    """What a view over relations of the system is now."""
+    return lower_view(statement, engine.reading_catalog).rel
