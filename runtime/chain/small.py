@@ -1,5 +1,6 @@
 """When a step goes through a chain, and when there is one."""
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -21,8 +22,11 @@ FEW: Final = SMALL_STEP
 USUAL: Final = 8
 """After so many small steps since operators came or went, a chain is made for those that follow.
 
-Making one takes 50 to 90 us an operator, what a dozen steps or two save: a program of a few statements need
-not begin."""
+The first one waits for its modules and kernels: a program of a few statements need not begin."""
+
+AGAIN: Final = 3
+"""As many where others have been made in the process: one takes 20 us an operator, what two or three steps
+save."""
 
 PATIENCE: Final = 256
 """Small steps after which kernels that were not compiled are looked for again: a look costs as one does."""
@@ -69,7 +73,7 @@ class SmallSteps:
             self.forget()
         if self._chain is None:
             self._seen += 1
-            if self._seen < USUAL:
+            if self._seen < (min(AGAIN, USUAL) if "kpg.runtime.chain.chain" in sys.modules else USUAL):
                 return None
             if not ready():
                 self._seen = USUAL - PATIENCE
