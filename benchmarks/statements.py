@@ -2,9 +2,18 @@
 
     python benchmarks/statements.py --json statements.json
 
-One INSERT of a row, one SELECT of a small view, a constant of a long VALUES list; and a recursion that
+One INSERT, UPDATE and DELETE of a row, one SELECT of a small view and one of a row by its key, as texts and
+with parameters, and each again by a plan made anew; a constant of a long VALUES list; and a recursion that
 follows a path of ``--path`` nodes, one round for each.
+
+    python benchmarks/statements.py --json statements.json
+
+One INSERT, UPDATE and DELETE of a row, one SELECT of a small view and one of a row by its key, as texts and with
+parameters, and each again by a plan made anew; a constant of a long VALUES list; and a recursion that follows a
+path of ``--path`` nodes, one round for each.
 """
+
+from collections.abc import Iterable, Iterator
 
 from _common import Measurement, arguments, report, timed
 
@@ -29,6 +38,31 @@ def insert(db: Database, start: int) -> None:
         db.sql(f"insert into t values ({number}, 'x{number % 7}', {number}.5)")
 
 
+def update(db: Database, start: int) -> None:
+    for number in range(start, start + STATEMENTS):
+        db.sql(f"update t set c = c + 1 where a = {number}")
+
+
+def delete(db: Database, start: int) -> None:
+    for number in range(start, start + STATEMENTS):
+        db.sql(f"delete from t where a = {number}")
+
+
+def point(db: Database) -> None:
+    for number in range(STATEMENTS):
+        db.query(f"select b, c from t where a = {number}").fetchall()
+
+
+def with_parameters(db: Database) -> None:
+    for number in range(STATEMENTS):
+        db.query("select b, c from t where a = $1", [number]).fetchall()
+
+
+def api(db: Database, start: int) -> None:
+    for number in range(start, start + STATEMENTS):
+        db.insert("t", [(number, f"x{number % 7}", 1.5)])
+
+
 def select(db: Database) -> None:
     for number in range(STATEMENTS):
         db.query(f"select s from v where b = 'x{number % 7}'").fetchall()
@@ -37,6 +71,11 @@ def select(db: Database) -> None:
 def values(db: Database, start: int) -> None:
     rows = ", ".join(f"({number}, 'y', 1.25)" for number in range(start, start + CONSTANTS // 3))
     db.sql(f"insert into t values {rows}")
+
+
+def from_values(db: Database) -> None:
+    rows = ", ".join(f"({number}, 'y', 1.25)" for number in range(CONSTANTS // 3))
+    db.query(f"select count(*) from (values {rows}) v (a, b, c)").fetchall()
 
 
 def follow(db: Database) -> None:
@@ -55,13 +94,35 @@ def main() -> None:
     insert(db, next(starts))
     select(db)
     runs = range(options.runs)
-    measured = [
-        _each("one INSERT", [timed(lambda: insert(db, next(starts))) for _ in runs], STATEMENTS),
-        _each("one SELECT of a view", [timed(lambda: select(db)) for _ in runs], STATEMENTS),
-        _each("a constant of VALUES", [timed(lambda: values(db, next(starts))) for _ in runs], CONSTANTS),
-        _each("a round of a path", [timed(lambda: follow(db)) for _ in runs], options.path),
+    measured = [*_small(db, starts, runs, "")]
+    measured += [
+        _each("a constant of INSERT", [timed(lambda: values(db, next(starts))) for _ in runs], CONSTANTS),
+        _each("a constant of VALUES in FROM", [timed(lambda: from_values(db)) for _ in runs], CONSTANTS),
+        _each("a row by insert()", [timed(lambda: api(db, next(starts))) for _ in runs], STATEMENTS),
     ]
+    db.sql("set plan_cache_mode = force_custom_plan")
+    measured += _small(db, starts, runs, ", planned anew")
+    measured.append(_each("a round of a path", [timed(lambda: follow(db)) for _ in runs], options.path))
     report("statements", measured, options.json)
+
+
+def _small(db: Database, starts: Iterator[int], runs: Iterable[int], how: str) -> list[Measurement]:
+    """Statements about one row."""
+    inserted, made, changed, gone = [], [], [], []
+    for _ in runs:
+        start = next(starts)
+        inserted.append(start)
+        made.append(timed(lambda: insert(db, inserted[-1])))
+        changed.append(timed(lambda: update(db, inserted[-1])))
+        gone.append(timed(lambda: delete(db, inserted[-1])))
+    return [
+        _each(f"one INSERT{how}", made, STATEMENTS),
+        _each(f"one UPDATE by key{how}", changed, STATEMENTS),
+        _each(f"one DELETE by key{how}", gone, STATEMENTS),
+        _each(f"one SELECT of a view{how}", [timed(lambda: select(db)) for _ in runs], STATEMENTS),
+        _each(f"one SELECT by key{how}", [timed(lambda: point(db)) for _ in runs], STATEMENTS),
+        _each(f"the same with $1{how}", [timed(lambda: with_parameters(db)) for _ in runs], STATEMENTS),
+    ]
 
 
 def _each(name: str, seconds: list[float], times: int) -> Measurement:
