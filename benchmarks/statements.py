@@ -5,12 +5,6 @@
 One INSERT, UPDATE and DELETE of a row, one SELECT of a small view and one of a row by its key, as texts and
 with parameters, and each again by a plan made anew; a constant of a long VALUES list; and a recursion that
 follows a path of ``--path`` nodes, one round for each.
-
-    python benchmarks/statements.py --json statements.json
-
-One INSERT, UPDATE and DELETE of a row, one SELECT of a small view and one of a row by its key, as texts and with
-parameters, and each again by a plan made anew; a constant of a long VALUES list; and a recursion that follows a
-path of ``--path`` nodes, one round for each.
 """
 
 from collections.abc import Iterable, Iterator
