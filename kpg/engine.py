@@ -105,6 +105,7 @@ class Engine(Kept):
         self._aside = count()
         self._indexes = {}
         self.settings: dict[str, str] = {}
+        self.catalog.shown = self._setting
         self.functions_given = {}
         self.keeping = set()
         self.prepared: dict[str, object] = {}
@@ -130,6 +131,11 @@ class Engine(Kept):
     def interrupt(self) -> DeferredInterrupt:
         """Who is asked, while the engine runs, whether to go on."""
         return self._interrupt
+
+    def _setting(self, name: str) -> str | None:
+        from kpg.settings import SETTINGS, shown
+
+        return shown(self, name) if name in SETTINGS or name in self.settings else None
 
     def close(self) -> None:
         """Give up all views, once and for all."""

@@ -94,7 +94,18 @@ ELSEWHERE: dict[str, str] = {
     "kpg/server/binary.py": "unit/server/test_formats.py",
     **{
         f"kpg/server/{name}.py": CLIENTS
-        for name in ("client", "listen", "portal", "replies", "states", "streams", "subscribing", "tags")
+        for name in (
+            "client",
+            "inference",
+            "listen",
+            "portal",
+            "quick",
+            "replies",
+            "states",
+            "streams",
+            "subscribing",
+            "tags",
+        )
     },
     "kpg/server/passwords.py": LOGIN,
     "kpg/server/run.py": LOGIN,

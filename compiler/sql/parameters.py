@@ -125,6 +125,19 @@ def highest_place(part: object) -> int:
     return 0
 
 
+def rows_of_places(query: exp.Expr) -> list[list[int | None]]:
+    """For each row of VALUES the numbers of its placeholders, None for another expression."""
+    if not isinstance(query, exp.Values):
+        return []
+    return [
+        [_place(item) for item in getattr(row, "expressions", None) or [row]] for row in query.expressions
+    ]
+
+
+def _place(node: exp.Expr) -> int | None:
+    return int(node.name) if isinstance(node, exp.Parameter) and node.name.isdigit() else None
+
+
 def is_values(query: exp.Expr) -> bool:
     """Whether a query is a list of rows, VALUES."""
     return isinstance(query, exp.Values)

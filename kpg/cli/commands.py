@@ -69,6 +69,8 @@ Examples:
 
 [green]$ kpg serve --trust[/green]    for everybody on this machine, in memory
 
+[green]$ kpg serve --trust FOLDER[/green]    a durable database
+
 [green]$ KPG_PASSWORD=... kpg serve --listen 0.0.0.0:5433 --certificate server.crt --key server.key[/green]
 
 [green]$ psql -h 127.0.0.1 -p 5433 -U kpg[/green]    in another terminal
@@ -210,6 +212,10 @@ def tpch(
 
 @app.command("serve", help=SERVE_HELP)
 def serve(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FOLDER]", help="A durable database; without one it is in memory."),
+    ] = None,
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")
     ] = "127.0.0.1:5433",
@@ -227,7 +233,9 @@ def serve(
 
     with needing("server", "pygwire"):
         from kpg.cli.serve import run_serve
-    run_serve(listen, trust=trust, user=user, certificate=certificate, key=key, memory_limit=memory_limit)
+    run_serve(
+        folder, listen, trust=trust, user=user, certificate=certificate, key=key, memory_limit=memory_limit
+    )
 
 
 @app.command("inspect", help=INSPECT_HELP)

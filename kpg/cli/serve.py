@@ -8,6 +8,7 @@ from kpg.server.run import Options, address_of, serve
 
 
 def run_serve(
+    folder: Path | None,
     listen: str,
     *,
     trust: bool,
@@ -16,12 +17,12 @@ def run_serve(
     key: Path | None,
     memory_limit: str | None,
 ) -> None:
-    """Serve a database in memory until the process is told to stop."""
+    """Serve a database until the process is told to stop."""
     host, port = address_of(listen)
     options = Options(host, port, trust, user, certificate, key)
 
     def started(host: str, port: int) -> None:
         print(f"kpg serves on {host}:{port}; Ctrl-C ends it", file=sys.stderr, flush=True)
 
-    with kpg.connect(memory_limit=memory_limit) as db:
+    with kpg.connect(folder, memory_limit=memory_limit) as db:
         serve(db, options, started)

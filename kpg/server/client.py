@@ -15,7 +15,8 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import highest_place
 from kpg.compiler.sql.parse import parse
 from kpg.runtime.errors import Error, InterfaceError, NotSupportedError
-from kpg.server import replies, streams, subscribing
+from kpg.server import quick, replies, streams, subscribing
+from kpg.server.inference import numbers_of
 from kpg.server.login import Login
 from kpg.server.portal import Portal, Prepared, Shape, gives_rows, shape_of, shape_of_result, spread
 from kpg.server.subscribing import Subscribe
@@ -204,6 +205,10 @@ class Client:
         subscription = subscribing.read(text)
         if subscription is not None:
             await streams.subscribe(self, subscription, 0, describe=True)
+        word = quick.word_of(text)
+        if word is not None:
+            await self._query_quickly(word, text)
+            return
         statements = parse(text)
         if not statements:
             self.send(replies.EMPTY)
@@ -219,12 +224,28 @@ class Client:
             self.send(replies.complete(tag_of(statement, portal.outcome)))
         self._ready()
 
+    async def _query_quickly(self, word: str, text: str) -> None:
+        portal = Portal(None, (), (text, None))
+        await self._perform(portal)
+        if portal.shape is not None:
+            names, types = portal.shape
+            self.send(replies.description(names, types, [0] * len(types)))
+            await self._send_rows(portal, 0)
+        self.send(replies.complete(quick.tag_of(word, portal.outcome)))
+        self._ready()
+
     async def _perform(self, portal: Portal) -> None:
         """Run a portal's statement, if it has not run."""
         statement, session = portal.statement, self.session
+        assert session is not None
+        if portal.quick is not None and not portal.ran:
+            text, values = portal.quick
+            portal.ran = True
+            portal.outcome = await self.engine(
+                lambda engine: session.answer(engine, text, values), **quick.how(text)
+            )
         if portal.ran or statement is None:
             return
-        assert session is not None
         assert not isinstance(statement, Subscribe)
         if isinstance(statement, ast.CopyFrom) and not statement.path:
             statement = await streams.copy_in(self, statement)
@@ -259,21 +280,37 @@ class Client:
     def _parse(self, message: wire.Parse) -> None:
         if message.statement and message.statement in self._prepared:
             raise InterfaceError(f'prepared statement "{message.statement}" already exists')
+        known = quick.parsed(message.query)
+        if known is not None:
+            statement, count = known
+            self._prepare(message, statement, count)
+            return
         subscription = subscribing.read(message.query)
         parsed = parse(message.query) if subscription is None else [subscription]
         if len(parsed) > 1:
             raise InterfaceError("cannot insert multiple commands into a prepared statement")
-        statement = parsed[0] if parsed else None
-        count = max(highest_place(statement), len(message.param_types))
+        first = parsed[0] if parsed else None
+        self._prepare(message, first, highest_place(first))
+
+    def _prepare(self, message: wire.Parse, statement: ast.Statement | Subscribe | None, count: int) -> None:
+        count = max(count, len(message.param_types))
         numbers = (*message.param_types, *[0] * (count - len(message.param_types)))
-        self._prepared[message.statement] = Prepared(statement, numbers)
+        self._prepared[message.statement] = Prepared(message.query, statement, numbers)
         self.send(replies.PARSED)
 
     def _bind(self, message: wire.Bind) -> None:
         prepared = self._named(message.statement)
         statement = prepared.bind(message.param_values, message.param_formats)
-        self._portals[message.portal] = Portal(statement, tuple(message.result_formats))
+        form = tuple(message.result_formats)
+        self._portals[message.portal] = Portal(statement, form, self._quick(prepared, message))
         self.send(replies.BOUND)
+
+    def _quick(self, prepared: Prepared, message: wire.Bind) -> tuple[str, list[Any] | None] | None:
+        if quick.word_of(prepared.text) is None:
+            return None
+        forms = spread(message.param_formats, len(message.param_values))
+        values = quick.values_of(message.param_values, forms, prepared.parameters)
+        return None if values is None else (prepared.text, values or None)
 
     def _named(self, name: str) -> Prepared:
         found = self._prepared.get(name)
@@ -284,17 +321,28 @@ class Client:
     async def _describe(self, message: wire.Describe) -> None:
         if message.kind == "S":
             prepared = self._named(message.name)
-            numbers = [number or 25 for number in prepared.parameters]
-            self.send(wire.ParameterDescription(type_oids=numbers).to_wire())
+            prepared = await self._typed(prepared, message.name)
+            numbers = prepared.parameters
+            self.send(wire.ParameterDescription(type_oids=list(numbers)).to_wire())
             nothing = prepared.bind([None] * len(numbers), ())
             self._send_shape(await self._shape(Portal(nothing, ())), ())
             return
         portal = self._portal(message.name)
         self._send_shape(await self._shape(portal), portal.formats)
 
+    async def _typed(self, prepared: Prepared, name: str) -> Prepared:
+        """The statement with the types of all its parameters, which its values are then read by."""
+        statement, given = prepared.statement, prepared.parameters
+        if isinstance(statement, Subscribe) or all(given):
+            return prepared
+        numbers = await self.engine(lambda engine: numbers_of(engine, prepared.text, statement, given))
+        found = self._prepared[name] = Prepared(prepared.text, statement, tuple(numbers))
+        return found
+
     async def _shape(self, portal: Portal) -> Shape | None:
         statement = portal.statement
-        if gives_rows(statement):
+        reads = portal.quick is not None and isinstance(statement, ast.Select)
+        if reads or gives_rows(statement):
             await self._perform(portal)
         if isinstance(statement, Subscribe):
             return await self.engine(lambda engine: subscribing.shape_of(engine, statement))

@@ -1,7 +1,7 @@
 """Statements of the extended protocol: prepared, bound to values, run, and read in portions."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from kpg.compiler.sql import session as session_statements
 from kpg.compiler.sql import statements as ast
@@ -60,6 +60,7 @@ NAMES: Final = {
 class Prepared:
     """A statement that waits for its values; None is the empty one."""
 
+    text: str
     statement: ast.Statement | Subscribe | None
     parameters: tuple[int, ...]
 
@@ -132,8 +133,15 @@ def gives_rows(statement: ast.Statement | Subscribe | None) -> bool:
 class Portal:
     """A statement with values. It runs once, when its rows or their columns are first asked for."""
 
-    def __init__(self, statement: ast.Statement | Subscribe | None, formats: Sequence[int]) -> None:
+    def __init__(
+        self,
+        statement: ast.Statement | Subscribe | None,
+        formats: Sequence[int],
+        quick: tuple[str, list[Any] | None] | None = None,
+    ) -> None:
+        """``quick``: it is run from this text and these values, not as the statement."""
         self.statement = statement
+        self.quick = quick
         self.formats = formats
         self.outcome: Result | None = None
         self.ran = False

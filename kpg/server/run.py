@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import ssl
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from kpg.database import Database
 
 PASSWORD: Final = "KPG_PASSWORD"  # the name of an environment variable
+SWITCH: Final = 0.0005
+"""Seconds after which the engine's thread lets that of the connections go on; Python has ten times that."""
 LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -75,6 +78,7 @@ def tls_of(options: Options) -> ssl.SSLContext | None:
 def serve(db: "Database", options: Options, started: Callable[[str, int], object]) -> None:
     """Serve a database until SIGTERM or Ctrl-C; ``started`` is told the address once clients can come."""
     users, tls = users_of(options), tls_of(options)
+    sys.setswitchinterval(SWITCH)
     asyncio.run(_serve(db, options, users, tls, started))
 
 

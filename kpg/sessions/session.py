@@ -10,6 +10,7 @@ from kpg.compiler.sql.parameters import Binder, Parameters, has_marks, is_values
 from kpg.compiler.sql.parse import parse
 from kpg.result import Result
 from kpg.runtime.errors import InterfaceError
+from kpg.scripts import outcomes
 from kpg.sessions.cancel import Token
 from kpg.sessions.hub import Hub
 from kpg.sessions.transactions import SessionTransactions
@@ -88,6 +89,13 @@ class Session:
         """Have one statement run when somebody serves what waits (``Hub.serve``)."""
         engine = self.hub.engine
         return self.hub.submit(self, lambda: self.perform(engine, statement), **how(statement))
+
+    def answer(self, engine: "Engine", text: str, parameters: Parameters | None = None) -> Result | None:
+        """Run a text now, by plans that there are already: the engine is this session's."""
+        last: object = None
+        for outcome in outcomes(engine, text, parameters):
+            last = outcome
+        return last if isinstance(last, Result) else None
 
     def perform(self, engine: "Engine", statement: ast.Statement) -> Result | None:
         """Run one statement now: the engine is this session's."""

@@ -384,3 +384,32 @@ def test_who_subscribes_to_nothing_is_told(connection: psycopg.Connection) -> No
         with pytest.raises(psycopg.Error) as caught:
             connection.execute(text.encode())
         assert (text, caught.value.sqlstate) == (text, state)
+
+
+def test_asyncpg_prepares_by_the_types_of_what_parameters_meet(running: Running) -> None:
+    import asyncpg
+
+    async def work() -> list[object]:
+        one = await asyncpg.connect(host="127.0.0.1", port=running.port, user="kpg", database="kpg")
+        try:
+            await one.execute("create table ap (id int primary key, s text, n numeric, at timestamptz)")
+            at = datetime.datetime(2024, 5, 6, 7, 8, 9, tzinfo=datetime.UTC)
+            insert = "insert into ap (id, s, n, at) values ($1, $2, $3, $4)"
+            await one.execute(insert, 1, "x", decimal.Decimal("1.5"), at)
+            await one.executemany(insert, [(i, None, None, at) for i in range(2, 10)])
+            found: list[object] = [tuple(await one.fetchrow("select * from ap where id = $1", 1))]
+            found.append(await one.fetchval("select count(*) from ap where at = $1 and id > $2", at, 3))
+            found.append(await one.fetch("select id from ap order by id limit $1 offset $2", 2, 1))
+            found.append(await one.execute("update ap set s = $2 where id = $1", 2, "y"))
+            async with one.transaction():
+                found.append(await one.fetchval("select s from ap where id = $1", 2))
+                found.append([row["id"] async for row in one.cursor("select id from ap where id < $1", 4)])
+            await one.execute("drop table ap")
+            return found
+        finally:
+            await one.close()
+
+    at = datetime.datetime(2024, 5, 6, 7, 8, 9, tzinfo=datetime.UTC)
+    found = asyncio.run(work())
+    assert found[0] == (1, "x", decimal.Decimal("1.5"), at)
+    assert found[1:] == [6, [(2,), (3,)], "UPDATE 1", "y", [1, 2, 3]]

@@ -1,0 +1,86 @@
+"""The types of parameters that a client has given none for, from where they stand, as Postgres finds them.
+
+A slot (``compiler/sql/slots.py``) stands for each value while the statement is planned, and remembers what
+the binder makes of it: the column it is compared with makes it one of the column's type.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.marking import marked_statement
+from kpg.compiler.sql.normal import Asked, asked
+from kpg.compiler.sql.parameters import rows_of_places
+from kpg.compiler.sql.slots import slots_in
+from kpg.compiler.system.naming import type_facts
+from kpg.engine import Engine
+from kpg.planning import plan
+
+TEXT: Final = 25
+BIGINT: Final = 20
+COUNT: Final = re.compile(r"\b(?:limit|offset|first|next)\s+\$(\d+)", re.IGNORECASE)
+
+
+def numbers_of(engine: Engine, text: str, statement: ast.Statement | None, given: Sequence[int]) -> list[int]:
+    """The numbers of the types of all parameters; those of text where nothing tells more."""
+    if all(given):
+        return list(given)
+    if isinstance(statement, ast.Insert):
+        found = _of_insert(engine, statement, len(given))
+    else:
+        found = _of_others(engine, text, len(given))
+    for place in COUNT.finditer(text):
+        found[int(place[1]) - 1] = BIGINT
+    return [number or found.get(place, TEXT) for place, number in enumerate(given)]
+
+
+def _of_insert(engine: Engine, statement: ast.Insert, count: int) -> dict[int, int]:
+    """By the columns that the values of an INSERT are for."""
+    schema = engine.catalog.table(statement.table).schema
+    names = [name.lower() for name in schema.names]
+    listed = statement.columns or schema.names
+    places = [names.index(name.lower()) for name in listed]
+    found: dict[int, int] = {}
+    for row in rows_of_places(statement.query.query):
+        for column, parameter in zip(places, row, strict=False):
+            if parameter is not None and parameter <= count:
+                found.setdefault(parameter - 1, type_facts(schema.types[column])[2])
+    return found
+
+
+def _of_others(engine: Engine, text: str, count: int) -> dict[int, int]:
+    """By the plan with slots for all, or, where that has none, for one after the other."""
+    found = _slotted(engine, text, [""] * count)
+    if found is None:
+        found = {}
+        for place in range(count):
+            values: list[Any] = [None] * count
+            values[place] = ""
+            found |= _slotted(engine, text, values) or {}
+    return found
+
+
+def _slotted(engine: Engine, text: str, values: list[Any]) -> dict[int, int] | None:
+    question = asked(text, values)
+    if question is None:
+        return None
+    try:
+        return _converted(engine, question)
+    except Exception:
+        # A slot is unlike any constant: whatever looks at it raises what it likes.
+        return None
+
+
+def _converted(engine: Engine, question: Asked) -> dict[int, int]:
+    constants = len(question.normal.constants)
+    statement = marked_statement(question, tuple(range(constants)))
+    if not isinstance(statement, ast.Select | ast.Update | ast.Delete):
+        return {}
+    planned = plan(statement, engine.reading_catalog, engine.statistics)
+    found: dict[int, int] = {}
+    for slot in slots_in(planned.plan):
+        if slot.steps:
+            # What the text is first read as is what Postgres would have the parameter be.
+            found.setdefault(slot.number - constants, type_facts(slot.steps[0][1])[2])
+    return found

@@ -1,0 +1,96 @@
+"""Statements that come again: run from their text and values, by plans that there are."""
+
+import datetime
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parameters import highest_place
+from kpg.compiler.sql.parse import parse
+from kpg.result import Result
+from kpg.server import binary
+
+WORD: Final = re.compile(r"\s*(select|insert|update|delete)\b", re.IGNORECASE)
+ADDS: Final = re.compile(
+    r"\s*insert\b(?!.*\b(?:select|returning|conflict|default|with)\b).*\bvalues\b", re.I | re.S
+)
+TAGS: Final = {"select": "SELECT", "insert": "INSERT 0", "update": "UPDATE", "delete": "DELETE"}
+MOST_TEXTS: Final = 1024
+"""So many texts are known to be statements."""
+LONGEST: Final = 10_000
+TAKERS: Final[dict[int, Callable[[str], Any]]] = {
+    0: str,
+    16: lambda text: {"true": True, "t": True, "false": False, "f": False}[text],
+    20: lambda text: _large(int(text)),
+    21: int,
+    23: int,
+    25: str,
+    705: str,
+    1042: str,
+    1043: str,
+    1082: datetime.date.fromisoformat,
+    1700: lambda text: _finite(Decimal(text)),
+}
+"""From a parameter's text to the value that means the same in SQL, by the number of its type."""
+
+
+def _large(value: int) -> int:
+    """A number that is a BIGINT as a constant, too; a smaller one would be an INTEGER."""
+    if -(2**31) <= value < 2**31:
+        raise ValueError
+    return value
+
+
+def _finite(value: Decimal) -> Decimal:
+    if not value.is_finite():
+        raise ValueError
+    return value
+
+
+def word_of(text: str) -> str | None:
+    """The word that a statement begins with, if the text is one statement that may have a plan already."""
+    found = WORD.match(text)
+    if found is None or ";" in text.rstrip().rstrip(";"):
+        return None
+    return found[1].lower()
+
+
+def tag_of(word: str, outcome: Result | None) -> str:
+    """The tag of such a statement."""
+    return f"{TAGS[word]} {0 if outcome is None else outcome.rowcount}"
+
+
+def how(text: str) -> dict[str, bool]:
+    """How the hub may treat it: an INSERT that reads nothing shares its step with others."""
+    return {"gathers": ADDS.match(text) is not None}
+
+
+@lru_cache(MOST_TEXTS)
+def _known(text: str) -> tuple[ast.Statement, int]:
+    (statement,) = parse(text)
+    return statement, highest_place(statement)
+
+
+def parsed(text: str) -> tuple[ast.Statement, int] | None:
+    """The statement of a text, and how many parameters it has; None if the text is more than one."""
+    return _known(text) if len(text) <= LONGEST and word_of(text) is not None else None
+
+
+def values_of(
+    values: Sequence[bytes | None], formats: Sequence[int], numbers: Sequence[int]
+) -> list[Any] | None:
+    """Parameters as Python values; None if one is of a type that has none that means the same."""
+    found: list[Any] = []
+    for value, form, number in zip(values, formats, numbers, strict=True):
+        take = TAKERS.get(number)
+        if take is None:
+            return None
+        try:
+            text = None if value is None else binary.text_of(value, number) if form else value.decode()
+            found.append(None if text is None else take(text))
+        except (ValueError, ArithmeticError, KeyError):
+            return None
+    return found
