@@ -151,8 +151,8 @@ def connect(
     ``synchronous`` says when what is committed is on the disk: ``"full"``, when the commit returns;
     ``"normal"``, within about a second, so that a power cut may take the last commits; ``"off"``, when the
     operating system likes. In every mode the end of the process takes nothing, and what comes back is as it
-    was after some commit. ``read_only`` opens it beside another process. ``functions`` are functions of views
-    that have no module to be imported from. What is not yet a database becomes one.
+    was after some commit. ``read_only`` opens it beside another process. ``functions`` are what views
+    call, by name; without, functions are imported from the modules that they were in.
 
     ``merge_effort`` is how its indexes are kept in few pieces: ``"eager"`` merges pieces as soon as they are
     there, for the fastest reading of data that seldom changes; ``"lazy"`` in the smallest steps, for the

@@ -35,7 +35,7 @@ ROWS_AT_ONCE: Final = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How a folder is to be opened: ``functions`` are those that have no module to be imported from."""
+    """How a folder is to be opened: with ``functions``, views call these, and none that could be imported."""
 
     synchronous: str = "full"
     read_only: bool = False
@@ -133,7 +133,7 @@ class _Opening:
         self.engine = engine
         self.files = files
         self.wanted = wanted
-        self.restoring = Restoring(engine, wanted.functions or {})
+        self.restoring = Restoring(engine, wanted.functions)
         self.codec: Codec = codec(self.restoring.function)
         self.state: State = {}
         self.commits: list[tuple[int, Any, Any]] = []

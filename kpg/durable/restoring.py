@@ -22,9 +22,10 @@ LOG: Final = logging.getLogger("kpg")
 class Restoring:
     """One engine that gets its definitions back. ``tables`` are their names by number."""
 
-    def __init__(self, engine: "Engine", functions: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, engine: "Engine", functions: Mapping[str, Callable[..., Any]] | None) -> None:
         self._engine = engine
-        self._given = {name.lower(): function for name, function in functions.items()}
+        self._imports = functions is None
+        self._given = {name.lower(): function for name, function in (functions or {}).items()}
         engine.given_anew = frozenset(self._given)
         self._functions: dict[str, Named[Any]] = {}
         self._state: State = {}
@@ -104,7 +105,7 @@ class Restoring:
 
         number, place, args, returns, columns, nulls = given
         function = self._given.get(name)
-        if function is None and place is not None:
+        if function is None and place is not None and self._imports:
             function = _imported(name, place)
         if function is None:
             users = [key[1] for key, value in self._state.items() if key[0] == "view" and _calls(value, name)]
@@ -160,7 +161,15 @@ class Restoring:
         restored(self._engine, label, value, self._functor)
 
     def _functor(self, name: str, place: str) -> Any:
-        return self._given.get(name.lower()) or _imported(name, place)
+        found = self._given.get(name.lower())
+        if found is not None:
+            return found
+        if not place or not self._imports:
+            raise OperationalError(
+                f"functor {name} has to be given again",
+                hint=f"kpg.connect(folder, functions={{{name!r}: ...}})",
+            )
+        return _imported(name, place)
 
 
 def _calls(value: Any, name: str) -> bool:

@@ -372,6 +372,17 @@ def test_functions_of_modules_are_imported_again() -> None:
         db.query("select never(1)")
 
 
+def test_nothing_is_imported_where_functions_are_given() -> None:
+    sim = Sim()
+    with opened(sim) as db:
+        db.create_function("triple", triple)
+        db.sql("create materialized view v as select triple(2) x")
+    with pytest.raises(kpg.OperationalError, match="function triple, which v uses, has to be given again"):
+        opened(sim, functions={})
+    with opened(sim, functions={"triple": lambda x: 30 * x}) as db:
+        assert db.query("select x from v").fetchall() == [(60,)]
+
+
 def test_functions_without_a_module_are_given_each_time() -> None:
     sim = Sim()
     db = opened(sim)
@@ -385,6 +396,7 @@ def test_functions_without_a_module_are_given_each_time() -> None:
     db.close()
     with pytest.raises(kpg.OperationalError) as caught:
         opened(sim)
+    sim.holder = None
     assert str(caught.value).splitlines() == [
         "function plus, which v uses, has to be given again",
         "hint: kpg.connect(folder, functions={'plus': ...})",
