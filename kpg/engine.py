@@ -194,6 +194,8 @@ class Engine(Kept):
             self.keeping.clear()
         if self.journal:
             self.journal.finish()
+        if self.keeper is not None:
+            self.keeper.tend()
 
     def show_time(self) -> None:
         """Have views that compare with the present time follow it; not within a transaction."""

@@ -34,6 +34,12 @@ class Keeper(Protocol):
     def release(self) -> None:
         """Keep that commit."""
 
+    def tend(self) -> None:
+        """Between commits: do what is to be done now and then."""
+
+    def checkpoint(self) -> None:
+        """Have opening begin with what there is now."""
+
     def close(self) -> None:
         """Keep what there is, and let others have the folder."""
 

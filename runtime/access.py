@@ -27,6 +27,8 @@ from kpg.runtime.types import Schema
 
 if TYPE_CHECKING:
     from kpg.runtime.past import Then
+    from kpg.runtime.saved.form import Read
+    from kpg.runtime.saved.worker import Saved
 
 Words = NDArray[np.int64]
 MOST_COMPILED = 256
@@ -53,6 +55,8 @@ class Access:
     _numbers: dict[str, int]
     _sources: dict[str, Source]
     remembering: bool
+    saved: "Saved | None"
+    tables_made: int
     _interrupt: DeferredInterrupt
     _compiled: dict[Mfp, CompiledMfp]
     _closed: list[Closed]
@@ -124,6 +128,32 @@ class Access:
                 found.append((table.name, deleted, inserted, table.read(inserted)))
         return found
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether some table has changes that no step has taken."""
+        return bool(self._closed) or any(table.pending for table in self.tables.values())
+
+    def capture(self) -> object:
+        """All that tables and views keep, as data."""
+        from kpg.runtime.saved.worker import capture
+
+        return capture(self)
+
+    def restore(self, state: object, read: "Read") -> None:
+        """Have tables that are then made, and what is installed, keep what they kept (:meth:`capture`)."""
+        from kpg.runtime.saved.worker import restore
+
+        restore(self, state, read)
+
+    def restored(self) -> list[str]:
+        """All is there that is to keep what it kept; what had to be computed."""
+        saved, self.saved = self.saved, None
+        return [] if saved is None else saved.computed
+
+    def keeps(self, table: str, uniques: Sequence[str]) -> bool:
+        """Whether a table has kept what it kept, and is unique in nothing but these from now on."""
+        return self.saved is not None and self.saved.keeps(self.tables[table], uniques)
+
     def replay(self, epoch: int, table: str, gone: Words, rowids: Words, words: Words) -> None:
         """Do again what an epoch did to a table; :meth:`replayed` takes it through every view."""
         store = self.tables[table]
@@ -161,7 +191,9 @@ class Access:
         return self.tables[table].match(rows)
 
     def add_unique(self, table: str, name: str, columns: tuple[int, ...], *, nulls_distinct: bool) -> None:
-        """Have no two rows of a table be the same in some columns."""
+        """Have no two rows of a table be the same in some columns; that it keeps may be said again."""
+        if self.saved is not None and self.saved.is_unique(self.tables[table], name):
+            return
         self.tables[table].add_unique(name, columns, nulls_distinct=nulls_distinct)
 
     def drop_unique(self, table: str, name: str) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.handles import ArrangementInfo, InputHandle, Installation, OperatorInfo
 from kpg.runtime.interrupts import DeferredInterrupt
+from kpg.runtime.lasting import Lasting
 from kpg.runtime.plan import Mfp, Plan
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
@@ -27,33 +28,7 @@ MAX_TIME: Final = 2**62
 """Times are below it: two of them can be added up in 64 bits."""
 
 
-class Changed(Protocol):
-    """What one epoch changed in one table: rowids that went (-1), then rowids that came (+1)."""
-
-    @property
-    def epoch(self) -> int: ...
-
-    @property
-    def table(self) -> str: ...
-
-    @property
-    def changes(self) -> Sequence[tuple[Words, int]]: ...
-
-
-class Recorder(Protocol):
-    """Who keeps what is committed."""
-
-    def expect(self, changed: Sequence[Changed]) -> None:
-        """Changes are going through everything installed, to be recorded or cancelled afterwards."""
-
-    def cancel(self) -> None:
-        """They never were."""
-
-    def record(self, epoch: int, changed: Sequence[Changed]) -> None:
-        """Keep the changes that lead to an epoch; if this raises, they never were."""
-
-
-class Executor(Protocol):
+class Executor(Lasting, Protocol):
     """Tables, installed plans, inputs, and one clock for all of them. For one thread at a time.
 
     Tables are changed at any time; a change is pending until a step has taken it, and in tables only. A step
@@ -172,19 +147,6 @@ class Executor(Protocol):
 
     def count(self, table: str) -> int:
         """The number of rows, pending changes included."""
-
-    # What outlives the process
-
-    recorder: Recorder | None
-    """Asked at the end of each step, before anything is final."""
-    tables_made: int
-    """The highest number that a table has had."""
-
-    def replay(self, epoch: int, table: str, gone: Words, rowids: Words, words: Words) -> None:
-        """Do again what an epoch did to a table: rows that went, and ``words[ncols, n]`` that came."""
-
-    def replayed(self, epoch: int) -> None:
-        """Take all that was done again through everything installed: it is as of an epoch."""
 
     # Plans
 

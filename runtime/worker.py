@@ -18,11 +18,11 @@ from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
-from kpg.runtime.executor import Recorder
 from kpg.runtime.handles import Installation
 from kpg.runtime.inputs import Inputs
 from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import DeferredInterrupt
+from kpg.runtime.lasting import Recorder
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Input
@@ -84,10 +84,10 @@ class Worker(Access):
         table = Table(name, schema, self.dictionary, self._interrupt)
         number = self.tables_made + 1 if number is None else number
         self.tables_made = max(self.tables_made, number)
-        if self.remembering:
-            self._begin_past(table)
         if self.saved is not None:
-            self.saved.fill(table, number)
+            self.saved.fill(table, number, past=self.remembering)
+        if self.remembering and table.past is None:
+            self._begin_past(table)
         self.tables[name] = table
         self._numbers[name] = number
         self._savepoints[name] = table.savepoint()
@@ -119,11 +119,6 @@ class Worker(Access):
         position = self.next_position()
         place = Place(f"{name}#{position}", f"Input {name}", position, (), self.scope, width)
         return self.inputs.create(name, place, self._open_epoch)
-
-    @property
-    def has_pending(self) -> bool:
-        """Whether some table has changes that no step has taken."""
-        return bool(self._closed) or any(table.pending for table in self.tables.values())
 
     def install(self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None) -> Installed:
         """Build what of the plan is not there yet, fill it from what is, and keep it up to date.

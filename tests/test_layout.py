@@ -35,6 +35,7 @@ VOCABULARY = {
     "functions": "names and types of SQL's functions",
     "handles": "what an executor is asked by",
     "interrupts": "Ctrl-C comes where the face is",
+    "lasting": "a part of the protocol",
     "local": "makes an executor",
     "records": "dataclasses, in all layers",
     "plan": "what is asked of an executor, users' functions in it",

@@ -20,13 +20,14 @@ from kpg.compiler.clock import CLOCK
 from kpg.durable.ahead import Ahead
 from kpg.durable.state import Changes, State, Watch, changes, state_of
 from kpg.runtime.errors import InterfaceError, OperationalError
-from kpg.runtime.executor import Changed
+from kpg.runtime.lasting import Changed
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.storage.columns import pack
 from kpg.runtime.storage.files import Files, Lock
-from kpg.runtime.storage.log import Log, Mark
+from kpg.runtime.storage.log import Log, Mark, segment_name
 
 if TYPE_CHECKING:
+    from kpg.durable.checkpoints import Checkpoints
     from kpg.engine import Engine
 
 Words = NDArray[np.int64]
@@ -68,15 +69,18 @@ class Keeper:
         self._held: list[Any] | None = None
         self._ahead: Ahead | None = None
         self._mark: Mark | None = None
+        self.checkpoints: Checkpoints | None = None
+        self._database = 0
 
     @property
     def where(self) -> str:
         """The folder."""
         return self.files.where
 
-    def begin(self, log: Log | None, state: State) -> None:
+    def begin(self, log: Log | None, state: State, database: int) -> None:
         """Keep what is committed from now on: a state, and the rows there are, have been kept."""
         self._log = log
+        self._database = database
         self._learn(state)
         self._strings = len(self.engine.executor.dictionary)
         self._epoch = self.engine.executor.epoch
@@ -202,6 +206,8 @@ class Keeper:
             self._log.write(kind, pieces)
             if sync:
                 self._sync()
+            if self.checkpoints is not None:
+                self.checkpoints.written(self._log.end - mark.end)
         except OSError as error:
             raise self._failed(error, mark) from error
         except BaseException:
@@ -274,6 +280,33 @@ class Keeper:
             self._strings = len(self.engine.executor.dictionary)
             self._learn(state)
 
+    # Checkpoints
+
+    def next_segment(self) -> int:
+        """Have the log go on in a new segment; its number."""
+        assert self._log is not None
+        self._log.sync()
+        number = self._log.segment + 1
+        if segment_name(number) in self.files.list():
+            self.files.remove(segment_name(number))
+        log = Log.create(self.files, number, self._database, self._log.number)
+        self._log.close()
+        self._log = log
+        return number
+
+    def tend(self) -> None:
+        """Between commits: see to checkpoints."""
+        if self.checkpoints is not None and self.refuses is None and self._held is None:
+            self.checkpoints.tend()
+
+    def checkpoint(self) -> None:
+        """Make a checkpoint; OperationalError if it cannot be made."""
+        if self.refuses is not None:
+            raise OperationalError(self.refuses)
+        if self.checkpoints is not None:
+            self._record_last(self.engine.executor.epoch)
+            self.checkpoints.make()
+
     # The end
 
     def close(self) -> None:
@@ -282,6 +315,8 @@ class Keeper:
         try:
             if self._log is not None and self.refuses is None:
                 self._record_last(self.engine.executor.epoch)
+                if self.checkpoints is not None:
+                    self.checkpoints.close()
                 self._log.write(CLOSED, [])
                 self._log.sync()
         finally:

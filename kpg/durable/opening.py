@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.durable.checkpoints import Checkpoints
 from kpg.durable.keeper import COMMIT, MODES, ROWS, Keeper, rowids_of
 from kpg.durable.known import codec
 from kpg.durable.restoring import Restoring
@@ -139,6 +140,10 @@ class _Opening:
         self.commits: list[tuple[int, Any, Any]] = []
         self.epoch = 0
         self.times = Times()
+        self.before: State | None = None
+        """The catalog of the checkpoint, if there is one."""
+        self.size = 0
+        """Bytes of log behind it."""
 
     def run(self, lock: Lock | None) -> None:
         mode = self.wanted.synchronous
@@ -146,27 +151,44 @@ class _Opening:
         manifest = read_manifest(self.files)
         log: Log | None = None
         if manifest is None:
-            log = self._create()
+            log, manifest = self._create()
+            checkpoints = self._checkpoints(keeper, manifest, lock)
         else:
+            checkpoints = self._checkpoints(keeper, manifest, lock)
+            if manifest.checkpoint is not None:
+                self.before = checkpoints.open(manifest.checkpoint, whole=self.wanted.read_only)
+                self.state, self.epoch = dict(self.before), manifest.checkpoint.epoch
             log = self._read(manifest)
             self._again()
+            if not self.wanted.read_only:
+                checkpoints.tidy(manifest.segment)
+            checkpoints.written(self.size)
         self.engine.keeper = keeper
-        keeper.begin(log, self.state)
+        keeper.begin(log, self.state, manifest.database)
+        if not self.wanted.read_only:
+            keeper.checkpoints = checkpoints
         if self.wanted.read_only:
             keeper.refuses = f"{self.files.where} was opened with read_only=True"
 
-    def _create(self) -> Log:
+    def _checkpoints(self, keeper: Keeper, manifest: Manifest, lock: Lock | None) -> Checkpoints:
+        release = (lambda: None) if lock is None else lock.release
+        return Checkpoints(
+            self.engine, self.files, self.codec, manifest.database, keeper.next_segment, release
+        )
+
+    def _create(self) -> tuple[Log, Manifest]:
         for name in _first(self.files.list()):
             self.files.remove(name)
         database = int.from_bytes(os.urandom(8), "little", signed=True)
         log = Log.create(self.files, 1, database, 1)
+        manifest = Manifest(database, 1)
         try:
-            write_beside(self.files, Manifest(database, 1))
+            write_beside(self.files, manifest)
             swap(self.files)
         except BaseException:
             log.close()
             raise
-        return log
+        return log, manifest
 
     # Reading
 
@@ -195,6 +217,8 @@ class _Opening:
             if segment.empty or segment.first != number:
                 raise DamagedError(f"{segment.where} does not follow the segment before it")
             for record in segment.records():
+                if record.kind in (ROWS, COMMIT):
+                    self.size += record.end - record.start
                 if record.kind == ROWS:
                     ahead += self.codec.decode(record.payload)
                     continue
@@ -221,6 +245,8 @@ class _Opening:
     def _again(self) -> None:
         engine, restoring = self.engine, self.restoring
         restoring.begin(self.state)
+        if self.before is not None:
+            restoring.restore(self.before)
         waiting = 0
         finished = False
         for place, (epoch, strings, rows) in enumerate(self.commits):
@@ -239,6 +265,7 @@ class _Opening:
         engine.executor.replayed(self.epoch)
         if not finished:
             restoring.finish()
+        engine.executor.restored()
         self.times.tell(engine, restoring.tables)
 
     def _replay(self, epoch: int, number: int, gone: Any, came: Any, words: Any) -> int:
@@ -255,6 +282,9 @@ class _Opening:
 
 def _intern(engine: "Engine", first: int, bounds: Words, data: "NDArray[np.uint8]") -> None:
     dictionary = engine.executor.dictionary
-    if len(dictionary) != first:
+    known = len(dictionary) - first
+    if 0 < known < len(bounds):  # a checkpoint has strings of queries, which no commit had yet
+        bounds, data = bounds[known:] - bounds[known], data[bounds[known] :]
+    elif known:
         raise InternalError(f"the dictionary has {len(dictionary)} strings where the log has {first}")
     dictionary.restore(bounds, data)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kpg.compiler.catalog import PUBLIC
 from kpg.compiler.clock import CLOCK, CLOCK_SCHEMA
-from kpg.durable.state import State
+from kpg.durable.state import Key, State
 from kpg.runtime.errors import Error, OperationalError
 from kpg.runtime.functions.named import Named
 from kpg.runtime.types import Schema
@@ -28,6 +28,7 @@ class Restoring:
         self._given = {name.lower(): function for name, function in (functions or {}).items()}
         engine.given_anew = frozenset(self._given)
         self._functions: dict[str, Named[Any]] = {}
+        self._done: set[Key] = set()
         self._state: State = {}
         self.tables: dict[int, str] = {}
         self.widths: dict[int, int] = {}
@@ -75,18 +76,30 @@ class Restoring:
         self.tables[number] = name
         self.widths[number] = len(schema.columns)
 
+    def restore(self, before: State) -> None:
+        """Make what was so in a checkpoint, with the rows and contents that it had there."""
+        engine = self._engine
+        for key, value in self._state.items():
+            if key[0] == "table":
+                uniques = [one.name for one in value[1].constraints.uniques]
+                engine.executor.keeps(value[1].name, uniques)
+                if before.get(key) == value:
+                    engine.adopt_table(value[1])
+                    self._done.add(key)
+        self._functions_again()
+        same = {key: value for key, value in self._relations_left().items() if before.get(key) == value}
+        self._relations(same, all_of_them=False)
+
     def finish(self) -> None:
         """Make the rest, now that rows are there."""
         engine, state = self._engine, self._state
         for key, value in state.items():
-            if key[0] == "table":
+            if key[0] == "table" and key not in self._done:
                 engine.adopt_table(value[1])
         if any(key[0] == "table" and is_guarded(value[1].constraints) for key, value in state.items()):
             engine.refresh_rules()
-        for key, value in state.items():
-            if key[0] == "function":
-                self._function(key[1], value)
-        self._relations()
+        self._functions_again()
+        self._relations(self._relations_left(), all_of_them=True)
         for key, value in state.items():
             if key[0] == "index":
                 engine.catalog.indexes[key[1]] = value
@@ -120,9 +133,18 @@ class Restoring:
         made = self._engine.catalog.functions[name]
         self.function(str(made)).definition = made.definition
 
-    def _relations(self) -> None:
-        """Views and programs, each after what it uses."""
-        waiting = {key: value for key, value in self._state.items() if key[0] in ("view", "program")}
+    def _functions_again(self) -> None:
+        for key, value in self._state.items():
+            if key[0] == "function" and key not in self._done:
+                self._function(key[1], value)
+                self._done.add(key)
+
+    def _relations_left(self) -> State:
+        kinds = ("view", "program")
+        return {key: value for key, value in self._state.items() if key[0] in kinds and key not in self._done}
+
+    def _relations(self, waiting: State, *, all_of_them: bool) -> None:
+        """Views and programs, each after what it uses; or as many of them as can be made."""
         while waiting:
             before = len(waiting)
             for key, value in list(waiting.items()):
@@ -134,12 +156,18 @@ class Restoring:
                     else:
                         self._program(key[1], value)
                 except Error as error:
+                    if not all_of_them:
+                        del waiting[key]
+                        continue
                     raise OperationalError(
                         f"{key[0]} {key[1]} cannot be made again: {error}",
                         hint="see the error that it came from",
                     ) from error
+                self._done.add(key)
                 del waiting[key]
             if len(waiting) == before:
+                if not all_of_them:
+                    return
                 name = next(iter(waiting))[1]
                 raise OperationalError(f'"{name}" cannot be made again: something that it uses is missing')
 

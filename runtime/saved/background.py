@@ -55,11 +55,21 @@ class Writing:
 class Background:
     """The checkpoints of one database, one at a time."""
 
-    def __init__(self, keeper: Keeper, files: Files, done: Callable[[Manifest], None]) -> None:
-        """``done`` is called with the manifest of each checkpoint that has come to count."""
+    def __init__(
+        self,
+        keeper: Keeper,
+        files: Files,
+        done: Callable[[Manifest], None],
+        release: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``done`` is called with the manifest of each checkpoint that has come to count.
+
+        ``release`` is called by a child, to give up what only its parent is to hold.
+        """
         self._keeper = keeper
         self._forks = isinstance(files, Disk) and hasattr(os, "fork")
         self._done = done
+        self._release = release
         self._writing: Writing | None = None
         self.failure = ""
         """Why the last one failed, if it did."""
@@ -136,6 +146,7 @@ class Background:
         """What the child does, and all that it does."""
         try:
             gc.disable()
+            self._release()
             with suppress(ValueError):
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
 

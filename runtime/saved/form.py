@@ -39,6 +39,13 @@ class UnsavedError(Exception):
     """Something keeps what cannot be data: it is to be computed anew."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Later:
+    """Bytes that whoever writes the state makes: of values that nobody changes."""
+
+    make: Callable[[], bytes]
+
+
 State = Any
 """A dict of states by name, a tuple of them, an int, a string, None, a Part, or what stands for one."""
 

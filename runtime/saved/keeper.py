@@ -24,7 +24,7 @@ from kpg.runtime.storage.manifest import (
     read_manifest,
     write_beside,
 )
-from kpg.runtime.storage.packs import Packs, PackWriter, pack_name, pack_number
+from kpg.runtime.storage.packs import BLOCK, Packs, PackWriter, pack_name, pack_number
 
 MOST_PACKS: Final = 32
 """Of more packs the smaller half is written into one."""
@@ -56,6 +56,16 @@ class Keeper:
         """The state of a checkpoint. DamagedError if what describes it is not what was written."""
         self.checkpoint = checkpoint
         return read_state(self._packs, checkpoint.packs[-1].number, checkpoint.block, checkpoint.size)
+
+    def map_all(self) -> None:
+        """Have all packs at hand from now on, whether they stay or not."""
+        for number in self._numbers():
+            self._packs.get(number)
+
+    @property
+    def bytes(self) -> int:
+        """What the checkpoint has, in bytes."""
+        return 0 if self.checkpoint is None else BLOCK * sum(one.live for one in self.checkpoint.packs)
 
     def prepare(self, state: State, epoch: int, segment: int) -> Job:
         """What is to be written of a state just captured, as of ``epoch``."""

@@ -14,7 +14,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from kpg.runtime.records import dataclass
-from kpg.runtime.saved.form import Array, Life, Part, State, mapped
+from kpg.runtime.saved.form import Array, Later, Life, Part, State, changing, mapped
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.storage.files import Bytes
 from kpg.runtime.storage.packs import BLOCK, Packs, PackWriter, Words, blocks_of, sums_of
@@ -169,6 +169,8 @@ class Storer:
         return block, len(described)
 
     def _stored(self, path: str, found: Any) -> Stored | Small:
+        if isinstance(found, Later):
+            found = changing(np.frombuffer(bytearray(found.make()), np.uint8))
         stored = self._part(path, found) if isinstance(found, Part) else self._again(path, found)
         self._poll()
         if isinstance(stored, Stored):

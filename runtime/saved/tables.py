@@ -12,7 +12,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.saved.dormant import lull, state_of
 from kpg.runtime.saved.form import Read, State, changing, fixed, growing
-from kpg.runtime.saved.pasts import capture_table_past, restored_table_past
+from kpg.runtime.saved.pasts import capture_table_past
 from kpg.runtime.saved.rowgroups import capture_groups, restore_groups
 
 
@@ -25,7 +25,6 @@ def capture_table(table: Table) -> State:
         "count": table.count,
         "dead": table.dead,
         "reclaimed": table.reclaimed,
-        "required": tuple(table._required.tolist()),
         "groups": capture_groups(table.groups, table.count),
         "key": None if table._key is None else _capture_key(table._key),
         "bag": None if table._bag is None else _capture_slots(table._bag),
@@ -44,10 +43,9 @@ def capture_table(table: Table) -> State:
 
 
 def restore_table(table: Table, state: Any, read: Read) -> None:
-    """Have a new table take on a state, its arrays once they are needed."""
+    """Have a new table take on a state, its arrays once they are needed; not its past."""
     table.count, table.dead, table.reclaimed = state["count"], state["dead"], state["reclaimed"]
     table._told = table.count
-    table._required[:] = state["required"]
     groups = restore_groups(table.groups, state["groups"], read)
     if state["key"] is not None:
         assert table._key is not None
@@ -64,8 +62,6 @@ def restore_table(table: Table, state: Any, read: Read) -> None:
         table._lookups[one["columns"]] = lull(
             lookup, one, lambda index, found: _fill_lookup(index, found, read)
         )
-    if state["past"] is not None:
-        table.past = restored_table_past(state["past"], read)
     vacuum, found = table._vacuum, state["vacuum"]
     vacuum.copied, vacuum.rewritten = found["copied"], found["rewritten"]
     vacuum._full, vacuum._credit = found["full"], found["credit"]

@@ -4,6 +4,7 @@ Operators are known by what they compute. A restored worker has tables and no vi
 installed takes from the state what its operators kept, and computes what is not there.
 """
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from kpg.runtime.data.table import Table
@@ -14,7 +15,7 @@ from kpg.runtime.handles import Installation
 from kpg.runtime.installed import Installed
 from kpg.runtime.saved.form import Read, State
 from kpg.runtime.saved.operators import captured, restore_known
-from kpg.runtime.saved.pasts import capture_memory, restore_memory
+from kpg.runtime.saved.pasts import capture_memory, restore_memory, restored_table_past
 from kpg.runtime.saved.tables import (
     capture_dictionary,
     capture_table,
@@ -49,14 +50,28 @@ class Saved:
         self._operators = state["operators"]
         self._pasts = state["pasts"]
         self._read = read
+        self._filled: set[Table] = set()
         self.computed: list[str] = []
         """What was not found, and had to be computed."""
 
-    def fill(self, table: Table, number: int) -> None:
-        """Have a new table keep what the one of that number kept, if there was one."""
+    def fill(self, table: Table, number: int, *, past: bool) -> None:
+        """Have a new table keep what the one of that number kept, if there was one, its past too if asked."""
         state = self._tables.get(str(number))
         if state is not None:
             restore_table(table, state, self._read)
+            self._filled.add(table)
+            if past and state["past"] is not None:
+                table.past = restored_table_past(state["past"], self._read)
+
+    def keeps(self, table: Table, uniques: Sequence[str]) -> bool:
+        """Whether a table was filled: then it is unique in nothing but what has these names from now on."""
+        if table in self._filled:
+            table._unique = [index for index in table._unique if index.name in uniques]
+        return table in self._filled
+
+    def is_unique(self, table: Table, name: str) -> bool:
+        """Whether a table was filled that was unique in what has a name."""
+        return table in self._filled and any(index.name == name for index in table._unique)
 
     def restore(self, operators: tuple[Operator, ...]) -> tuple[Operator, ...]:
         """Have new operators keep what they kept before; those of which it is not known, to be computed."""
@@ -67,7 +82,7 @@ class Saved:
     def remember(self, worker: Holder, view: Installed) -> None:
         """Have a view that was remembered be so again."""
         state = self._pasts.get(view.name)
-        if state is not None:
+        if state is not None and worker.remembering:
             worker.remember(view)
             assert view.past is not None
             restore_memory(view.past, state, self._read)
@@ -87,7 +102,6 @@ def capture(worker: Holder) -> State:
         },
         "operators": captured(tuple(sorted(operators))),
         "pasts": {name: capture_memory(view.past) for name, view in worker.views.items() if view.past},
-        "remembering": int(worker.remembering),
     }
 
 
@@ -101,5 +115,4 @@ def restore(worker: Holder, state: Any, read: Read) -> None:
     restore_dictionary(worker.dictionary, state["dictionary"], read)
     worker.start_at(state["epoch"])
     worker.tables_made = state["tables made"]
-    worker.remembering = bool(state["remembering"])
     worker.saved = Saved(state, read)

@@ -34,6 +34,7 @@ def again(worker: Worker, plans: dict[str, Plan]) -> Worker:
     state = kept(capture(worker))
     other = Worker()
     restore(other, state, read)
+    other.remembering = worker.remembering
     for name, table in worker.tables.items():
         other.create_table(name, table.schema, worker.table_number(name))
     for name, plan in plans.items():

@@ -1,0 +1,143 @@
+"""When checkpoints are made of a database, and what they are of: its executor's state, and the catalog's.
+
+The log goes on in a new segment where a checkpoint begins, so that the one before can go once it counts. What
+triggers one: the log has become large, or old; somebody asks; the database is closed.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from kpg.durable.state import State, state_of
+from kpg.runtime.errors import OperationalError
+from kpg.runtime.saved.background import Background
+from kpg.runtime.saved.form import Later
+from kpg.runtime.saved.keeper import Keeper as Packer
+from kpg.runtime.storage.codec import Codec
+from kpg.runtime.storage.files import Files
+from kpg.runtime.storage.log import segment_name, segment_number
+from kpg.runtime.storage.manifest import Checkpoint, Manifest
+
+if TYPE_CHECKING:
+    from kpg.engine import Engine
+
+LARGE: Final = 1 << 26
+"""Bytes of log after which a checkpoint is made, if that is also a part of what the last one has."""
+SHARE: Final = 4
+"""A log is large if it is a fourth of the last checkpoint."""
+SECONDS: Final = 300.0
+"""A log is old when its first record is: opening does it all again."""
+
+
+class Checkpoints:
+    """The checkpoints of a database."""
+
+    def __init__(
+        self,
+        engine: "Engine",
+        files: Files,
+        codec: Codec,
+        database: int,
+        next_segment: Callable[[], int],
+        release: Callable[[], None],
+    ) -> None:
+        """``next_segment`` has the log go on in a new segment, of which it gives the number.
+
+        ``release`` gives up, in a child of this process, what only this one is to hold.
+        """
+        self._engine = engine
+        self._files = files
+        self._codec = codec
+        self._next_segment = next_segment
+        self._packer = Packer(files, database)
+        self._background = Background(self._packer, files, self._done, release)
+        self._bytes = 0
+        self._since: float | None = None
+
+    # Opening
+
+    def open(self, checkpoint: Checkpoint, *, whole: bool) -> State:
+        """Have the executor, which is new, take on the state of a checkpoint; the catalog's, decoded.
+
+        ``whole``: find all files now, since they may be gone later.
+        """
+        state = self._packer.open(checkpoint)
+        if whole:
+            self._packer.map_all()
+        self._engine.executor.restore(state["executor"], self._packer.read)
+        return self.catalog(state)
+
+    def catalog(self, state: Any) -> State:
+        """The catalog in a state that was stored."""
+        found: State = self._codec.decode(self._packer.read(state["catalog"]))
+        return found
+
+    def tidy(self, first: int) -> None:
+        """Remove what a crash has left behind: packs that do not count, segments before the first."""
+        self._packer.tidy()
+        self._drop(first)
+
+    # Making them
+
+    def written(self, size: int) -> None:
+        """So many bytes of log have been written."""
+        self._bytes += size
+        if self._since is None:
+            self._since = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """Whether a checkpoint is to be made."""
+        if not self._bytes or self._background.busy:
+            return False
+        old = self._since is not None and time.monotonic() - self._since > SECONDS
+        return old or self._bytes > max(LARGE, self._packer.bytes // SHARE)
+
+    def tend(self) -> None:
+        """Between commits: let a checkpoint count that is written, and begin one if it is due."""
+        if self._background.busy:
+            self._background.poll()
+        elif self.due:
+            # What is wrong is told when somebody asks for one; until then the log has everything.
+            with suppress(OperationalError):
+                self.begin(aside=True)
+
+    def begin(self, *, aside: bool) -> None:
+        """Make a checkpoint of the database as it is; OperationalError if it cannot be made here."""
+        executor, catalog = self._engine.executor, state_of(self._engine)
+        if executor.has_pending:
+            raise OperationalError("no checkpoint can be made while changes are pending")
+        state = {
+            "executor": executor.capture(),
+            "catalog": Later(lambda: self._codec.dumps(catalog)),
+        }
+        try:
+            segment = self._next_segment()
+        except OSError as error:
+            raise OperationalError(f"no checkpoint could be made: {error}") from error
+        self._bytes, self._since = 0, None
+        self._background.begin(state, executor.epoch, segment, aside=aside)
+
+    def make(self) -> None:
+        """Make a checkpoint that counts when this returns; OperationalError if it cannot be made."""
+        self._background.poll(wait=True)
+        if self._bytes or self._packer.checkpoint is None:
+            self.begin(aside=False)
+
+    def close(self) -> None:
+        """Make one if there is anything new; if that fails, the log has everything."""
+        with suppress(OSError, OperationalError):
+            self._background.poll(wait=True)
+            if self._bytes:
+                self.begin(aside=False)
+
+    def _done(self, manifest: Manifest) -> None:
+        self._drop(manifest.segment)
+
+    def _drop(self, first: int) -> None:
+        for name in self._files.list():
+            number = segment_number(name)
+            if number is not None and number < first:
+                with suppress(OSError):
+                    self._files.remove(segment_name(number))

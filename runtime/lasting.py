@@ -1,0 +1,65 @@
+"""What one may ask of an executor whose tables and views outlive its process: a part of its protocol."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.int64]
+
+
+class Changed(Protocol):
+    """What one epoch changed in one table: rowids that went (-1), then rowids that came (+1)."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def table(self) -> str: ...
+
+    @property
+    def changes(self) -> Sequence[tuple[Words, int]]: ...
+
+
+class Recorder(Protocol):
+    """Who keeps what is committed."""
+
+    def expect(self, changed: Sequence[Changed]) -> None:
+        """Changes are going through everything installed, to be recorded or cancelled afterwards."""
+
+    def cancel(self) -> None:
+        """They never were."""
+
+    def record(self, epoch: int, changed: Sequence[Changed]) -> None:
+        """Keep the changes that lead to an epoch; if this raises, they never were."""
+
+
+class Lasting(Protocol):
+    """See the module."""
+
+    recorder: Recorder | None
+    """Asked at the end of each step, before anything is final."""
+    tables_made: int
+    """The highest number that a table has had."""
+
+    def capture(self) -> object:
+        """All that tables and installations keep, as data (``runtime/saved``); not with pending changes."""
+
+    def restore(self, state: object, read: Callable[[Any], Any]) -> None:
+        """Have tables and installations that are then made keep what they kept where it was captured.
+
+        The executor must be new; ``read`` gives the arrays of what stands for them in the state.
+        """
+
+    def restored(self) -> list[str]:
+        """All is there that is to keep what it kept; what of it had to be computed."""
+
+    def keeps(self, table: str, uniques: Sequence[str]) -> bool:
+        """Whether a table keeps what it kept, unique in nothing but what was added under these names."""
+
+    def replay(self, epoch: int, table: str, gone: Words, rowids: Words, words: Words) -> None:
+        """Do again what an epoch did to a table: rows that went, and ``words[ncols, n]`` that came."""
+
+    def replayed(self, epoch: int) -> None:
+        """Take all that was done again through everything installed: it is as of an epoch."""
