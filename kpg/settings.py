@@ -153,6 +153,9 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
         case ast.Accepted():
             for relation in statement.relations:
                 engine.catalog.get(relation, statement.span)
+            if statement.what == "CHECKPOINT" and engine.keeper is not None:
+                engine.refuse_in_transaction("CHECKPOINT")
+                engine.keeper.checkpoint()
         case ast.Prepare():
             _prepare(engine, statement)
         case ast.Deallocate(name=""):

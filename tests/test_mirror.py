@@ -112,6 +112,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/cli/serve.py": COMMANDS,
     # A database in a folder is compared with what it was, whatever of it is kept how.
     **{f"kpg/durable/{name}.py": DURABLE for name in ("ahead", "keeper", "known", "restoring", "state")},
+    "runtime/lasting.py": DURABLE,
     **{f"kpg/datalog/{name}.py": DURABLE for name in ("restoring", "texts")},
     "kpg/kept.py": DURABLE,
     # What runs in a chain is compared with operators that run one by one.

@@ -59,7 +59,7 @@ class Show(Session):
 
 @dataclass(frozen=True, slots=True)
 class Accepted(Session):
-    """What has nothing to do here, such as VACUUM: the relations it names have to be there."""
+    """What has little to do here, such as VACUUM: the relations it names have to be there."""
 
     what: str
     relations: tuple[str, ...]

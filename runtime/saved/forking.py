@@ -20,7 +20,7 @@ from kpg.runtime.operators.reduce import Distinct, Reduce, Single
 from kpg.runtime.saved.dormant import filling, lull, state_of, wake
 from kpg.runtime.saved.form import State, UnsavedError, kept, read
 from kpg.runtime.saved.operators import STATELESS, capture_operator
-from kpg.runtime.saved.pasts import capture_memory
+from kpg.runtime.saved.pasts import capture_memory, capture_table_past, restored_table_past
 from kpg.runtime.saved.tables import capture_table, restore_table
 from kpg.runtime.saved.worker import Holder, Saved
 from kpg.runtime.types import Schema
@@ -90,7 +90,7 @@ class Forked(Saved):
         pasts = {name: capture_memory(view.past) for name, view in trunk.views.items() if view.past}
         super().__init__({"tables": {}, "operators": states, "pasts": pasts}, read)
 
-    def fill(self, table: Table, number: int) -> None:
+    def fill(self, table: Table, number: int, *, past: bool) -> None:
         if number in self._lenders:
             _fork_table(self._lenders[number], table)
 
@@ -110,6 +110,8 @@ def _fork_table(table: Table, other: Table) -> None:
         settled(one)
     state = capture_table(table)
     restore_table(other, state, read)
+    if table.past is not None:
+        other.past = restored_table_past(capture_table_past(table.past), read)
     theirs = [other.groups, *_indexes(other)]
     for one, borrower in zip(mine, theirs, strict=True):
         if state_of(borrower) is not None:

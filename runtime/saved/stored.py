@@ -193,8 +193,9 @@ class Storer:
 
     def _part(self, path: str, part: Part) -> Stored | Small:
         array, used = part.array, part.array.shape[0] if part.used is None else part.used
+        rows = array.shape[0] if part.used is None else min(array.shape[0], max(2 * used, ROOM))
+        shape = (rows, *array.shape[1:])
         if prod(array.shape[1:]) * used * array.itemsize <= INLINE:
-            shape = array.shape if part.used is None else (min(array.shape[0], 2 * ROOM), *array.shape[1:])
             return Small(array[:used], shape)
         known = self._fixed.get(id(array)) if part.life is Life.FIXED else None
         if known is not None and self._is_kept(known):
@@ -204,8 +205,7 @@ class Storer:
             changed = self._changed(part, used, before)
             if changed is not None:
                 return changed
-        rows = array.shape[0] if part.used is None else min(array.shape[0], max(2 * used, ROOM))
-        return self._whole(array, used, (rows, *array.shape[1:]))
+        return self._whole(array, used, shape)
 
     def _whole(self, array: Array, used: int, shape: tuple[int, ...]) -> Stored:
         data = bytes_of(array, used)

@@ -82,7 +82,7 @@ class Saved:
     def remember(self, worker: Holder, view: Installed) -> None:
         """Have a view that was remembered be so again."""
         state = self._pasts.get(view.name)
-        if state is not None and worker.remembering:
+        if state is not None:
             worker.remember(view)
             assert view.past is not None
             restore_memory(view.past, state, self._read)
@@ -115,4 +115,4 @@ def restore(worker: Holder, state: Any, read: Read) -> None:
     restore_dictionary(worker.dictionary, state["dictionary"], read)
     worker.start_at(state["epoch"])
     worker.tables_made = state["tables made"]
-    worker.saved = Saved(state, read)
+    worker.saved = Saved(state if worker.remembering else {**state, "pasts": {}}, read)

@@ -33,8 +33,8 @@ def again(worker: Worker, plans: dict[str, Plan]) -> Worker:
     """Another worker with the state of this one, which may go on."""
     state = kept(capture(worker))
     other = Worker()
-    restore(other, state, read)
     other.remembering = worker.remembering
+    restore(other, state, read)
     for name, table in worker.tables.items():
         other.create_table(name, table.schema, worker.table_number(name))
     for name, plan in plans.items():

@@ -298,13 +298,14 @@ def test_a_missing_or_foreign_log() -> None:
     with opened(sim) as db:
         db.sql("create table t (a int)")
     missing = sim.after_kill()
-    missing.remove(segment_name(1))
-    with pytest.raises(kpg.OperationalError, match="sim/log-00000001 is missing"):
+    missing.remove(segment_name(2))
+    with pytest.raises(kpg.OperationalError, match="sim/log-00000002 is missing"):
         opened(missing)
     other = Sim()
-    opened(other).close()
+    with opened(other) as db:
+        db.sql("create table t (a int)")
     foreign = sim.after_kill()
-    foreign.names[segment_name(1)].now[:] = other.names[segment_name(1)].now
+    foreign.names[segment_name(2)].now[:] = other.names[segment_name(2)].now
     with pytest.raises(kpg.OperationalError, match="is a log of another database"):
         opened(foreign)
 
