@@ -172,15 +172,12 @@ def _then(tokens: list[Token], text: str) -> ast.Statement | None:
     if then is None:
         return None
     statement = _statement(before, text)
-    match statement:
-        case ast.Select():
-            return replace(statement, then=then)
-        case ast.CreateTableAs() | ast.Insert(conflict=None, returning=()):
-            return replace(statement, query=replace(statement.query, then=then))
-        case _:
-            raise NotSupportedError(
-                "AS OF of anything but a query is not supported", span=then.span, hint=HINT
-            )
+    if isinstance(statement, ast.Select):
+        return replace(statement, then=then)
+    plain = isinstance(statement, ast.Insert) and statement.conflict is None and not statement.returning
+    if isinstance(statement, ast.CreateTableAs) or (isinstance(statement, ast.Insert) and plain):
+        return replace(statement, query=replace(statement.query, then=then))
+    raise NotSupportedError("AS OF of anything but a query is not supported", span=then.span, hint=HINT)
 
 
 def _session(word: str, reader: Reader) -> ast.Statement | None:

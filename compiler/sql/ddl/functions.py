@@ -58,13 +58,26 @@ def create_function(reader: Reader, *, or_replace: bool) -> ast.CreateFunction:
         parts.result = type_name(reader)
     while not reader.done:
         _option(reader, parts)
-    if parts.language not in ("", "sql"):
+    if parts.language == "plpgsql":
+        parts.body = _of_plpgsql(reader, parts.body)
+    elif parts.language not in ("", "sql"):
         reader.skip(-1)
         hint = "write it in SQL, or in Python: db.create_function"
         reader.refuse(f"a function in {parts.language}", hint)
     if not parts.body:
         reader.unexpected("AS and the body of the function")
     return _built(reader, name, parts, or_replace)
+
+
+def _of_plpgsql(reader: Reader, body: str) -> str:
+    from kpg.compiler.sql.ddl.plpgsql import query_of
+
+    query = query_of(body)
+    if query is None:
+        reader.skip(-1)
+        hint = "write it in SQL, or in Python: db.create_function"
+        reader.refuse("a function in plpgsql with more than RETURN and IF", hint)
+    return query
 
 
 def _built(reader: Reader, name: str, parts: _Parts, or_replace: bool) -> ast.CreateFunction:

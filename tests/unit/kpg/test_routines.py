@@ -20,8 +20,8 @@ def db() -> Database:
     ("text", "message"),
     [
         (
-            "create function f() returns int language plpgsql as $$ begin return 1; end $$",
-            "a function in plpgsql",
+            "create function f() returns int language plpgsql as $$ declare i int; begin return 1; end $$",
+            "a function in plpgsql with more than RETURN and IF",
         ),
         (
             "create function f() returns int language sql as 'delete from t'",
