@@ -13,7 +13,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.types import ERROR, NULL, Kind, Type
+from kpg.runtime.types import ERROR, NULL, Kind, Type, is_loose
 
 if TYPE_CHECKING:
     import pyarrow
@@ -131,16 +131,25 @@ def permutation(data: Words, order: Sequence[OrderBy], types: Sequence[Type], st
     keys: list[Words] = []
     for item in order:
         words = data[item.column]
-        ranks = _text_ranks(words, strings) if types[item.column].is_interned else words
+        type_ = types[item.column]
+        ranks = _text_ranks(words, strings, type_) if type_.is_interned else words
         null = words == NULL
         keys.append((null != item.nulls_first).astype(np.int64))
         keys.append(np.where(null, 0, ~ranks if item.descending else ranks))
     return np.lexsort(keys[::-1]) if keys else np.arange(data.shape[1])
 
 
-def _text_ranks(words: Words, strings: Strings) -> Words:
+def _text_ranks(words: Words, strings: Strings, type_: Type) -> Words:
+    """For each word the rank of its string; the same for those of values that are equal."""
     codes, positions = np.unique(words, return_inverse=True)
     texts = strings.decode(codes)
+    if is_loose(type_):
+        from kpg.runtime.functions.keys import key_string
+
+        of_key = key_string(type_)
+        texts = [None if text is None else of_key(text) for text in texts]
+        ranking = {text: rank for rank, text in enumerate(sorted({text or "" for text in texts}))}
+        return np.array([ranking[text or ""] for text in texts], np.int64)[positions]
     ranks = np.empty(len(codes), np.int64)
     ranks[sorted(range(len(codes)), key=lambda index: texts[index] or "")] = np.arange(len(codes))
     return ranks[positions]

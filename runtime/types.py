@@ -235,6 +235,13 @@ def rowid(table: str) -> Type:
     return Type(Kind.ROWID, table=table)
 
 
+def is_loose(type_: Type) -> bool:
+    """Whether equal values may be different words, as 1.0 and 1.00 are: see ``functions.keys``."""
+    if type_.kind is Kind.NUMERIC:
+        return not type_.precision
+    return type_.kind in (Kind.INTERVAL, Kind.JSONB) or any(map(is_loose, type_.parts))
+
+
 def same_words(left: Type, right: Type) -> bool:
     """Whether equal values of the two types are equal words."""
     if left.is_text and right.is_text:

@@ -26,11 +26,12 @@ from kpg.runtime.functions import (
     Trend,
     aggregate_named,
 )
+from kpg.runtime.functions.keys import key
 from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.plan import Mfp, Ref
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, remap
-from kpg.runtime.types import BIGINT, BOOLEAN
+from kpg.runtime.types import BIGINT, BOOLEAN, is_loose
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def _basic(planning: Planning, rows: Rows, calls: Sequence[AggregateCall], place
     chosen = (*rows.keys, *map(rows.place, operands))
     ref = builder.linear(rows.ref, Mfp((), chosen))
     if call.distinct:
-        ref = builder.add(plan.Distinct(ref))
+        ref = _different(planning, ref, chosen)
     arguments = tuple(rows.group + operands.index(arg) for arg in call.args)
     types = tuple(arg.type for arg in call.args)
     basic = plan.BasicAggregate(call.function, arguments, types, call.type, call.order)
@@ -191,6 +192,21 @@ def _basic(planning: Planning, rows: Rows, calls: Sequence[AggregateCall], place
         return Piece(builder.add(plan.Fold(ref, rows.group, (basic,))), tuple(places))
     ref = builder.add(plan.BasicReduce(builder.arrange(ref, rows.group), rows.group, (basic,)))
     return Piece(ref, tuple(places))
+
+
+def _different(planning: Planning, ref: Ref, columns: Sequence[Scalar]) -> Ref:
+    """The rows of which no two are equal; of those that are and look different, the first in their order."""
+    own = [Column(index, column.type) for index, column in enumerate(columns)]
+    keys = tuple(map(key, own))
+    loose = [column for column in own if is_loose(column.type)]
+    builder = planning.builder
+    if not loose:
+        return builder.add(plan.Distinct(ref))
+    ordered = ordered_rows(keys, [SortKey(column, False, False, True) for column in loose], own)
+    ref = builder.arrange(builder.linear(ref, Mfp((), ordered.outputs)), len(keys))
+    ref = builder.add(plan.TopK(ref, len(keys), 1, 0, ordered.exact))
+    outputs = tuple(Column(ordered.outputs.index(column), column.type) for column in own)
+    return builder.linear(ref, Mfp((), outputs))
 
 
 def _placed(reduce: algebra.Reduce, calls: Sequence[int]) -> list[Scalar]:

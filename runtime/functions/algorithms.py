@@ -13,7 +13,7 @@ from kpg.runtime.functions.aggregation import AccumulatorKind, Algorithm, Types,
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import MAX_WORD, MIN_WORD, Type
 from kpg.runtime.values import intervals
-from kpg.runtime.values.numeric import EXACT, checked
+from kpg.runtime.values.numeric import EXACT, checked, rounded, shown_scale
 from kpg.runtime.values.text import limits
 
 Operands = tuple[Value, ...]
@@ -110,12 +110,15 @@ class NumericTotal:
     count: int = 0
     finite: Decimal = Decimal(0)
     others: Counter[str] = field(default_factory=Counter)
+    scales: Counter[int] = field(default_factory=Counter)
+    """How many of the finite ones have so many digits behind the point: the sum has as many as any."""
 
     def add(self, value: Decimal, times: int) -> "NumericTotal":
         """This one with a value ``times`` times more; negative ``times`` takes it away."""
         self.count += times
         if value.is_finite():
             self.finite = EXACT.add(self.finite, EXACT.multiply(value, Decimal(times)))
+            self.scales[shown_scale(value)] += times
         else:
             self.others[str(value)] += times
         return self
@@ -125,6 +128,7 @@ class NumericTotal:
         self.count += other.count
         self.finite = EXACT.add(self.finite, other.finite)
         self.others.update(other.others)
+        self.scales.update(other.scales)
         return self
 
     def value(self) -> Decimal:
@@ -132,7 +136,9 @@ class NumericTotal:
         present = {name for name, times in self.others.items() if times}
         if len(present) > 1 or "NaN" in present:
             return Decimal("NaN")
-        return Decimal(present.pop()) if present else self.finite
+        if present:
+            return Decimal(present.pop())
+        return rounded(self.finite, max((scale for scale, times in self.scales.items() if times), default=0))
 
 
 def numeric_total(state: NumericTotal) -> Value:

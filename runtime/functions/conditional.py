@@ -2,6 +2,7 @@
 
 from functools import reduce
 
+from kpg.runtime.functions.keys import key
 from kpg.runtime.functions.registry import (
     Composition,
     NullRule,
@@ -98,7 +99,7 @@ scalar(
 
 def _extreme(comparison: str) -> Composition:
     def choose(left: Scalar, right: Scalar) -> Scalar:
-        right_wins = Call(comparison, (left, right), BOOLEAN)
+        right_wins = Call(comparison, (key(left), key(right)), BOOLEAN)
         best = If(right_wins, right, left, left.type)
         return If(Call("is_null", (left,), BOOLEAN), right, best, left.type)
 
@@ -125,7 +126,7 @@ scalar(
 
 def _null_if(call: Call) -> Scalar:
     left, _ = call.args
-    return If(Call("eq", call.args, BOOLEAN), Literal(None, left.type), left, left.type)
+    return If(Call("eq", tuple(map(key, call.args)), BOOLEAN), Literal(None, left.type), left, left.type)
 
 
 def _null_if_types(types: tuple[Type, ...]) -> Signature | None:

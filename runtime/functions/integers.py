@@ -9,7 +9,7 @@ from kpg.runtime.functions.numerics import careful
 from kpg.runtime.functions.registry import Memoized, Overload, Rule, Signature, scalar
 from kpg.runtime.functions.rules import common_type, fixed, is_exact_or_numeric, is_unknown
 from kpg.runtime.types import BIGINT, DOUBLE, INTEGER, NUMERIC, Type
-from kpg.runtime.values.numeric import EXACT, scale_of
+from kpg.runtime.values.numeric import EXACT, rounded, scale_of, shown_scale, trimmed
 
 LARGEST: Final = 32_177
 """The factorials of numbers above it are beyond NUMERIC."""
@@ -37,7 +37,7 @@ def gcd_of(left: Decimal, right: Decimal) -> Decimal:
     """The largest number that divides both."""
     if left.is_infinite() or right.is_infinite():
         return Decimal("NaN")
-    scale = max(scale_of(left), scale_of(right))
+    scale = max(shown_scale(left), shown_scale(right))
     whole = math.gcd(int(left.scaleb(scale, EXACT)), int(right.scaleb(scale, EXACT)))
     return Decimal(whole).scaleb(-scale, EXACT)
 
@@ -46,7 +46,7 @@ def lcm_of(left: Decimal, right: Decimal) -> Decimal:
     """The smallest number that both divide."""
     if left.is_infinite() or right.is_infinite():
         return Decimal("NaN")
-    scale = max(scale_of(left), scale_of(right))
+    scale = max(shown_scale(left), shown_scale(right))
     whole = math.lcm(int(left.scaleb(scale, EXACT)), int(right.scaleb(scale, EXACT)))
     return Decimal(whole).scaleb(-scale, EXACT)
 
@@ -93,7 +93,7 @@ def quotient(left: Decimal, right: Decimal) -> Decimal:
         raise ZeroDivisionError
     if left.is_infinite():
         return Decimal("NaN") if right.is_infinite() else left * int(Decimal(1).copy_sign(right))
-    return Decimal(0) if right.is_infinite() else EXACT.divide_int(left, right)
+    return Decimal(0) if right.is_infinite() else rounded(EXACT.divide_int(left, right), 0)
 
 
 scalar(
@@ -166,13 +166,13 @@ scalar(
     "How many digits behind the point it has: of a DECIMAL as many as its type says.",
     {"scale(8.4100)": "4", "scale(8)": "0"},
     Overload(_decimal(INTEGER), Memoized(lambda call: lambda value: call.args[0].type.scale)),
-    Overload(numerics(1, INTEGER), Memoized(lambda call: lambda value: scale_of(value))),
+    Overload(numerics(1, INTEGER), Memoized(lambda call: shown_scale)),
 )
 
 
 def least_scale(value: Decimal) -> int:
     """How many digits behind the point are needed for the number."""
-    return scale_of(value.normalize(EXACT))
+    return scale_of(value)
 
 
 scalar(
@@ -187,5 +187,5 @@ scalar(
     "an exact number",
     "The number without zeros at the end.",
     {"trim_scale(8.4100)": "8.41"},
-    Overload(numerics(1), Memoized(lambda call: lambda value: value)),
+    Overload(numerics(1), Memoized(lambda call: trimmed)),
 )

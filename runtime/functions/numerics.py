@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Final
 
 from kpg.runtime.functions.registry import Memoized
-from kpg.runtime.values.numeric import EXACT, checked, rounded, scale_of
+from kpg.runtime.values.numeric import EXACT, MOST_SCALE, checked, rounded, shown_scale
 
 SIGNIFICANT: Final = 16
 """Digits that a quotient or a root has at least."""
@@ -52,20 +52,20 @@ def _quotient(left: Decimal, right: Decimal) -> Decimal:
         raise ZeroDivisionError
     if left.is_infinite():
         return NAN if right.is_infinite() else left * int(Decimal(1).copy_sign(right))
-    if right.is_infinite() or not left:
+    if right.is_infinite():
         return Decimal(0)
     places, context = quotient_scale(left, right), EXACT.copy()
-    context.prec = max(left.adjusted() - right.adjusted() + 1, 0) + places + 2
+    context.prec = max(left.adjusted() - right.adjusted() + 1, 0) + places + 2 if left else 1
     context.rounding = decimal.ROUND_DOWN
     return rounded(context.divide(left, right), places)
 
 
 def quotient_scale(left: Decimal, right: Decimal) -> int:
     """How many digits behind the point a quotient has: Postgres counts in groups of four digits."""
-    weights = [value.adjusted() // 4 for value in (left, right)]
+    weights = [value.adjusted() // 4 if value else 0 for value in (left, right)]
     firsts = [int(abs(v).scaleb(-4 * w, EXACT)) for v, w in zip((left, right), weights, strict=True)]
     weight = weights[0] - weights[1] - (firsts[0] <= firsts[1])
-    return min(max(SIGNIFICANT - 4 * weight, scale_of(left), scale_of(right), 0), MOST_SHOWN)
+    return min(max(SIGNIFICANT - 4 * weight, shown_scale(left), shown_scale(right), 0), MOST_SHOWN)
 
 
 def _remainder(left: Decimal, right: Decimal) -> Decimal:
@@ -80,9 +80,12 @@ def root(value: Decimal) -> Decimal:
     """The square root."""
     if value < 0:
         raise ValueError("root of a negative number")
-    if not value or value.is_infinite():
+    if value.is_infinite():
         return value
-    places = max(SIGNIFICANT - ((value.adjusted() // 4 + 1) * 4 // 2 - 1), scale_of(value), 0)
+    weight = value.adjusted() // 4 if value else 0
+    places = max(SIGNIFICANT - ((weight + 1) * 4 // 2 - 1), shown_scale(value), 0)
+    if not value:
+        return rounded(value, places)
     context = EXACT.copy()
     context.prec = max(value.adjusted() // 2 + 1, 0) + min(places, MOST_SHOWN) + 3
     return rounded(context.sqrt(value), min(places, MOST_SHOWN))
@@ -119,9 +122,8 @@ def _to_places(value: Decimal, places: int, rounding: str) -> Decimal:
     if not value.is_finite():
         return value
     places = min(max(places, -200_000), MOST_SHOWN * 20)
-    if places >= scale_of(value):
-        return value
-    return checked(value.quantize(Decimal(1).scaleb(-places), rounding, EXACT))
+    result = checked(value.quantize(Decimal(1).scaleb(-min(places, MOST_SCALE)), rounding, EXACT))
+    return rounded(result, max(places, 0))
 
 
 def sign(value: Decimal) -> Decimal:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Final
 
 from kpg.runtime.functions.numerics import MOST_SHOWN, SIGNIFICANT, careful
-from kpg.runtime.values.numeric import EXACT, MOST_WHOLE, rounded, scale_of
+from kpg.runtime.values.numeric import EXACT, MOST_WHOLE, rounded, shown_scale
 
 LOG_E: Final = 0.434294481903252
 LARGEST: Final = 2**31
@@ -18,7 +18,7 @@ LEAST_CLOSE, MOST_CLOSE = Decimal("0.9"), Decimal("1.1")
 
 def _places(digits: float, *values: Decimal) -> int:
     """The digits behind the point of a result that has about so many before it."""
-    return min(max(SIGNIFICANT - int(digits), 0, *map(scale_of, values)), MOST_SHOWN)
+    return min(max(SIGNIFICANT - int(digits), 0, *map(shown_scale, values)), MOST_SHOWN)
 
 
 def _context(whole: float, places: int) -> decimal.Context:
@@ -85,7 +85,7 @@ def _power(base: Decimal, exponent: Decimal) -> Decimal:
     if base.is_infinite() or exponent.is_infinite():
         return _power_of_infinity(base, exponent)
     if not base:
-        return Decimal(1) if not exponent else Decimal(0)
+        return rounded(Decimal(0), max(SIGNIFICANT, shown_scale(base), shown_scale(exponent)))
     digits = _power_digits(base, exponent)
     if digits > MOST_WHOLE:
         raise ValueError("value overflows numeric format")
@@ -126,5 +126,6 @@ log10 = careful(lambda value: _log(Decimal(10), value))
 def power(base: Decimal, exponent: Decimal) -> Decimal:
     """One number to the power of another; NaN but for 1 to any, and any to 0."""
     if base == 1 or exponent == 0:
-        return Decimal(1)
+        places = max(SIGNIFICANT, shown_scale(base), shown_scale(exponent))
+        return rounded(Decimal(1), min(places, MOST_SHOWN))
     return careful(_power)(base, exponent)

@@ -121,7 +121,7 @@ def _encoded(value: Any) -> str:
         case bool():
             return f"{BOOLEAN}{int(value)}"
         case Decimal():
-            return f"{NUMBER}{numeric.encode(value)}{parts.END}{shown_scale(value)}{parts.END}"
+            return f"{NUMBER}{numeric.encode(value)}{parts.END}"
         case str():
             return f"{STRING}{parts.escaped(value)}{parts.END}"
         case list():
@@ -129,12 +129,6 @@ def _encoded(value: Any) -> str:
         case _:
             members = "".join(f"{parts.escaped(key)}{parts.END}{_encoded(v)}" for key, v in value.items())
             return f"{OBJECT}{ordered(len(value))}{parts.END}{members}"
-
-
-def shown_scale(value: Decimal) -> int:
-    """Digits behind the point, zeros at the end too: JSONB keeps them."""
-    exponent = value.as_tuple().exponent
-    return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
 def decode(string: str) -> Json:
@@ -153,8 +147,7 @@ def _decoded(string: str, place: int) -> tuple[Any, int]:
     if kind == STRING:
         return parts.plain(body), place
     if kind == NUMBER:
-        end = string.index(parts.END, place)
-        return numeric.rounded(numeric.decode(body), int(string[place:end])), end + 1
+        return numeric.decode(body), place
     items: list[Any] = []
     keys: list[str] = []
     for _ in range(unordered(body)):

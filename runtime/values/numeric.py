@@ -1,8 +1,8 @@
 """NUMERIC: decimals of any number of digits, NaN and the infinities. A value is a ``decimal.Decimal``.
 
 The string that stands for one is a sign, the exponent, and the digits without zeros at the end; of a
-negative number all of that is the other way round. So 1.0 and 1.00 are one value, and zeros at the end are
-shown by types that have a scale.
+negative number all of that is the other way round. Where a number has zeros at the end behind the point, which
+are shown, its scale follows: so 1.0 and 1.00 are two strings, of which ``trimmed`` makes one.
 """
 
 import decimal
@@ -33,6 +33,8 @@ EXACT: Final = decimal.Context(
 OFFSET: Final = 200_000
 """Added to exponents, so that all have six digits."""
 NAN, INFINITY, NEGATIVE_INFINITY, ZERO = "z", "y", "a", "o"
+SCALE: Final = "!"
+"""What comes before a scale: it is less than any digit."""
 
 
 def codec(type_: Type) -> Codec:
@@ -42,8 +44,8 @@ def codec(type_: Type) -> Codec:
         encode=encode,
         decode=decode,
         parse=lambda text: fit(parse(text)),
-        show=functools.partial(shown, type_),
-        to_python=functools.partial(_scaled, type_),
+        show=shown,
+        to_python=_scaled,
         from_python=functools.partial(_from_python, type_),
         expected="a Decimal, an int, a float, or a text such as '2.50'",
     )
@@ -55,12 +57,16 @@ def encode(value: Decimal) -> str:
         return NAN
     if value.is_infinite():
         return INFINITY if value > 0 else NEGATIVE_INFINITY
-    sign, digits, _ = value.as_tuple()
-    text = "".join(map(str, digits)).lstrip("0").rstrip("0")
-    if not text:
-        return ZERO
-    exponent = f"{value.adjusted() + OFFSET:06d}"
-    return f"n{(exponent + text).translate(COMPLEMENT)}~" if sign else f"p{exponent}{text}"
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits)).lstrip("0")
+    short = text.rstrip("0")
+    if not short:
+        return f"{ZERO}{SCALE}{-exponent:05d}" if exponent < 0 else ZERO
+    least = max(0, len(short) - len(text) - exponent)
+    shown = f"{SCALE}{-exponent:05d}" if -exponent > least else ""
+    order = f"{value.adjusted() + OFFSET:06d}"
+    return f"n{(order + short).translate(COMPLEMENT)}~{shown}" if sign else f"p{order}{short}{shown}"
 
 
 def decode(string: str) -> Decimal:
@@ -72,12 +78,20 @@ def decode(string: str) -> Decimal:
             return Decimal("Infinity")
         case "a":
             return Decimal("-Infinity")
-        case "o":
-            return Decimal(0)
+    string, _, scale = string.partition(SCALE)
+    if string == ZERO:
+        return Decimal((0, (0,), -int(scale or 0)))
     body = string[1:] if string[0] == "p" else string[1:-1].translate(COMPLEMENT)
-    exponent, digits = int(body[:6]) - OFFSET, body[6:]
-    value = Decimal(digits).scaleb(exponent - len(digits) + 1, EXACT)
-    return value if string[0] == "p" else value.copy_negate()
+    digits = body[6:]
+    exponent = int(body[:6]) - OFFSET - len(digits) + 1
+    lowest = -int(scale) if scale else min(exponent, 0)
+    value = int(digits) * 10 ** (exponent - lowest)
+    return Decimal(value if string[0] == "p" else -value).scaleb(lowest, EXACT)
+
+
+def trimmed(value: Decimal) -> Decimal:
+    """The number without zeros at the end: what equal numbers have in common."""
+    return rounded(value, scale_of(value)) if value.is_finite() else value
 
 
 def parse(text: str) -> Decimal:
@@ -91,11 +105,12 @@ def parse(text: str) -> Decimal:
             raise ValueError("not a number")
         return Decimal(f"{sign}{word}")
     if word[:2] in ("0x", "0o", "0b"):
-        return Decimal(int(f"{sign}{word}", 0))
+        return checked(Decimal(int(f"{sign}{word}", 0)))
     if not word or word[0] not in "0123456789." or word.endswith("_") or "n" in word:
         raise ValueError("not a number")
     try:
-        return checked(Decimal(f"{sign}{word}"))
+        value = checked(Decimal(f"{sign}{word}"))
+        return rounded(value, 0) if value.as_tuple().exponent > 0 else value  # type: ignore[operator]
     except decimal.InvalidOperation:
         raise ValueError("not a number") from None
 
@@ -128,6 +143,12 @@ def fitted(type_: Type, value: Decimal) -> Decimal:
     return value
 
 
+def shown_scale(value: Decimal) -> int:
+    """Digits behind the point, zeros at the end too."""
+    exponent = value.as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
 def scale_of(value: Decimal) -> int:
     """Digits behind the point, without zeros at the end."""
     if not value.is_finite() or not value:
@@ -137,20 +158,19 @@ def scale_of(value: Decimal) -> int:
     return max(0, -exponent)
 
 
-def _scaled(type_: Type, value: Decimal) -> Decimal:
-    """As rows have it: with the type's scale if it has one, else with the digits that there are."""
-    if not value.is_finite():
-        return value
-    return rounded(value, type_.scale if type_.precision else scale_of(value))
+def _scaled(value: Decimal) -> Decimal:
+    """As rows have it: without an exponent above 0."""
+    return rounded(value, shown_scale(value)) if value.is_finite() else value
 
 
-def shown(type_: Type, value: Decimal) -> str:
+def shown(value: Decimal) -> str:
     """As Postgres writes it."""
     if value.is_nan():
         return "NaN"
     if value.is_infinite():
         return "Infinity" if value > 0 else "-Infinity"
-    return f"{_scaled(type_, value):f}"
+    text = f"{value:f}"
+    return text if value or text[0] != "-" else text[1:]
 
 
 def _from_python(type_: Type, value: Any) -> Decimal:

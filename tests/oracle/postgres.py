@@ -22,6 +22,8 @@ from psycopg.types.json import set_json_loads
 import kpg
 from kpg.database import Database
 from kpg.result import Rows
+from kpg.runtime.types import Type
+from kpg.runtime.values import codec_of
 
 Row = tuple[Any, ...]
 DEFINES: Final = re.compile(r"\s*(create|alter|drop|comment|set)\b", re.IGNORECASE)
@@ -31,6 +33,8 @@ ASKS: Final = re.compile(
 )
 ORDERS: Final = re.compile(r"order\s+by[^)]*$", re.IGNORECASE | re.DOTALL)
 """A query that ends in an ORDER BY outside parentheses: its order is compared too."""
+SHOWN: Final = "-- shown"
+"""The first line of a script whose values are compared as the text that they are shown as, to the last digit."""
 ONCE: Final = "/* once */"
 """Before a query that is no view: one that fails, or that has another value at every time."""
 
@@ -62,6 +66,8 @@ class Beside:
     kept: dict[str, str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    shown: bool = False
+    """Whether values are compared as texts."""
 
     def __post_init__(self) -> None:
         self.postgres = psycopg.connect(self.address, autocommit=True, prepare_threshold=None)
@@ -90,7 +96,7 @@ class Beside:
                 self.wrong.append(f"{statement}\n    is taken, Postgres: {failure}")
             elif expected:
                 assert isinstance(found, Rows), statement
-                self._compare(statement, found.fetchall(), expected)
+                self._compare(statement, self._rows(found), expected)
 
     def ask(self, query: str) -> None:
         """Both answer it, or both refuse it."""
@@ -108,7 +114,7 @@ class Beside:
         if isinstance(expected, str):
             self.wrong.append(f"{query}\n    is answered: {found.fetchall()}, Postgres: {expected}")
         else:
-            self._compare(query, found.fetchall(), expected)
+            self._compare(query, self._rows(found), expected)
 
     def keep(self, query: str) -> None:
         """From now on kpg keeps the query as a view, which :meth:`compare` compares."""
@@ -129,7 +135,8 @@ class Beside:
     def compare(self, when: str) -> None:
         """Every view that is kept is what Postgres answers now."""
         for name, query in self.kept.items():
-            self._compare(f"{query}\n  kept, after {when}", list(self.db.view(name)), self._postgres(query))
+            found = self.db.query(f"select * from {name}")
+            self._compare(f"{query}\n  kept, after {when}", self._rows(found), self._postgres(query))
 
     def check(self) -> None:
         """Asserts that nothing was refused or wrong, and that Postgres took what was meant to be a test."""
@@ -141,7 +148,8 @@ class Beside:
         assert len(report) == 1, "\n".join(report)
 
     def _compare(self, what: str, found: Sequence[Row], expected: Sequence[Row]) -> None:
-        left, right = [plain(row) for row in found], [plain(row) for row in expected]
+        form = tuple if self.shown else plain
+        left, right = [form(row) for row in found], [form(row) for row in expected]
         if ORDERS.search(what) and "kept" not in what:
             if left != right:
                 self.wrong.append(f"{what}\n    kpg: {left}\n    Postgres: {right}")
@@ -151,7 +159,19 @@ class Beside:
 
     def _postgres(self, text: str) -> list[Row]:
         cursor = self.postgres.execute(text.encode())
-        return cursor.fetchall() if cursor.description is not None else []
+        if cursor.description is None:
+            return []
+        result = cursor.pgresult
+        if not self.shown or result is None:
+            return cursor.fetchall()
+        values = ([result.get_value(row, i) for i in range(result.nfields)] for row in range(result.ntuples))
+        return [tuple(None if value is None else value.decode() for value in row) for row in values]
+
+    def _rows(self, found: Rows) -> list[Row]:
+        """The rows of an answer, as texts where these are compared."""
+        if not self.shown:
+            return found.fetchall()
+        return [tuple(map(_text, found.types, row)) for row in found.fetchall()]
 
 
 def statements(text: str) -> list[str]:
@@ -162,6 +182,7 @@ def statements(text: str) -> list[str]:
 
 def asked_once(beside: Beside, text: str) -> None:
     """Runs a script in its order, each query asked where it stands."""
+    beside.shown = text.startswith(SHOWN)
     for statement in statements(text):
         (beside.ask if ASKS.match(statement) else beside.run)(statement)
 
@@ -171,6 +192,7 @@ def followed(beside: Beside, text: str) -> None:
 
     A query that begins with ``/* once */`` is left out.
     """
+    beside.shown = text.startswith(SHOWN)
     parts = [part for part in statements(text) if not part.startswith(ONCE)]
     definitions = [part for part in parts if DEFINES.match(part)]
     queries = [part for part in parts if ASKS.match(part)]
@@ -185,6 +207,16 @@ def followed(beside: Beside, text: str) -> None:
         # Views show what has been committed; Postgres is asked with the transaction's own changes.
         if beside.postgres.info.transaction_status == TransactionStatus.IDLE:
             beside.compare(change)
+
+
+def _text(type_: Type, value: Any) -> str | None:
+    """A value as kpg writes it, truth values as a protocol has them."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    codec = codec_of(type_)
+    return str(codec.show(codec.from_python(value)))
 
 
 def plain(row: Sequence[Any]) -> Row:

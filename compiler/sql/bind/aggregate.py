@@ -22,6 +22,7 @@ from kpg.runtime.functions import (
     resolve_aggregate,
     specialised,
 )
+from kpg.runtime.functions.keys import key
 from kpg.runtime.scalar import Column, If, Literal, Scalar
 from kpg.runtime.types import BIGINT, INTEGER
 
@@ -101,6 +102,8 @@ def _collected(
         binding.wrong(f"{called.shown} needs {function.accepts}, not {shown}", node)
     taken = tuple(coerce(arg, type_) for arg, type_ in zip(args, signature.args, strict=True))
     distinct = operands.distinct and not function.idempotent
+    if distinct and function.accumulator is not None:
+        taken = tuple(map(key, taken))
     written = ", ".join(arg.sql("postgres") for arg in called.args)
     maintenance = function.maintenance
     if not isinstance(maintenance, Composed):
@@ -119,11 +122,12 @@ def _collected(
         text = f"{part.function}({written})" if own else node.sql("postgres")
         different = (distinct or part.distinct) and not aggregate_named(part.function).idempotent
         beside = tuple(arg for arg in taken if arg not in part.args) if distinct and not own else ()
+        operated = tuple(map(key, part.args)) if different else part.args
         columns.append(
             _column(
                 binding,
                 into,
-                AggregateCall(part.function, (*part.args, *beside), different, type_, text=text),
+                AggregateCall(part.function, (*operated, *beside), different, type_, text=text),
             )
         )
     return substitute(result, columns)
@@ -147,8 +151,8 @@ def _ordered(
         binding.wrong("an aggregate with DISTINCT can only be ordered by its arguments", node, hint)
     if operands.distinct:
         return operands.keys, operands.order
-    order = (*operands.order, *(Direction(key.descending, key.nulls_first) for key in into.order))
-    return (*operands.keys, *(key.column for key in into.order)), order
+    order = (*operands.order, *(Direction(by.descending, by.nulls_first) for by in into.order))
+    return (*map(key, operands.keys), *(by.column for by in into.order)), order
 
 
 def _column(binding: Binding, into: Aggregates, aggregate: AggregateCall) -> Column:

@@ -13,6 +13,7 @@ from kpg.compiler.sql.syntax import span_of, whole
 from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.functions import castable, common_type, resolve
+from kpg.runtime.functions.keys import key
 from kpg.runtime.functions.spans import lengths
 from kpg.runtime.functions.sql_text import literal_text
 from kpg.runtime.scalar import Call, Literal, Scalar
@@ -39,6 +40,8 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
     cast = [brought(binding, arg, type_, node) for arg, type_ in zip(args, meaning.arg_types, strict=True)]
     if name in COMPARISONS and meaning.arg_types[0].kind is Kind.INTERVAL:
         cast = list(lengths(tuple(cast)))  # before plans compare words: intervals of one length may differ
+    elif name in COMPARISONS or name == "in":
+        cast = list(map(key, cast))
     return Call(meaning.function.name, tuple(cast), meaning.result_type)
 
 

@@ -13,6 +13,7 @@ from kpg.compiler.sql.bind.scope import Aggregates, Binding, Definition, Over, S
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import SortKey
 from kpg.runtime.functions import WindowFunction, window_function
+from kpg.runtime.functions.keys import key
 from kpg.runtime.plan.windows import Frame
 from kpg.runtime.scalar import Column, Scalar, transform
 from kpg.runtime.types import UNKNOWN, Type
@@ -135,7 +136,7 @@ def _known(binding: Binding, windows: Windows, name: exp.Expr) -> Definition:
 
 def _defined(binding: Binding, scope: Scope, windows: Windows, node: exp.Window) -> Definition:
     """A window of its own, or one that adds to another."""
-    partition = [settled(binding.expression(scope, part)) for part in node.args.get("partition_by") or []]
+    partition = [key(settled(binding.expression(scope, part))) for part in node.args.get("partition_by") or []]
     clause = node.args.get("order")
     if clause is not None:
         only(clause, binding.source, "expressions")
@@ -158,6 +159,6 @@ def _defined(binding: Binding, scope: Scope, windows: Windows, node: exp.Window)
 def _sorted(binding: Binding, scope: Scope, node: exp.Expr) -> Sorted:
     from kpg.compiler.sql.bind.select import sort_key
 
-    scalar = settled(binding.expression(scope, node.this))
-    key: SortKey = sort_key(binding, node, Column(0, scalar.type))
-    return Sorted(scalar, key.descending, key.nulls_first)
+    scalar = key(settled(binding.expression(scope, node.this)))
+    sorting: SortKey = sort_key(binding, node, Column(0, scalar.type))
+    return Sorted(scalar, sorting.descending, sorting.nulls_first)

@@ -1,18 +1,19 @@
 """Groups, and the groups of several sets of keys, over correlation values."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import AggregateCall
 from kpg.compiler.sql import tree
 from kpg.compiler.sql.lower.block import attach
-from kpg.compiler.sql.lower.lowered import Lowered, Lowering, extend, minus, project, union
+from kpg.compiler.sql.lower.lowered import Lowered, Lowering, distinct, extend, minus, project, union
 from kpg.compiler.sql.lower.subquery import with_values
 from kpg.compiler.sql.tree import Ids, used
 from kpg.runtime.functions import aggregate_named
+from kpg.runtime.functions.keys import key
 from kpg.runtime.scalar import Column, Literal, Scalar
-from kpg.runtime.types import BIGINT, INTEGER
+from kpg.runtime.types import BIGINT, INTEGER, is_loose
 
 
 def around(inner: Lowered, outer: Lowered | None) -> tuple[int, ...]:
@@ -86,10 +87,45 @@ def _grouped(
     correlated = around(inner, outer)
     if not calls and not correlated and not keys[0]:
         calls = {ctx.fresh(): AggregateCall("count", (), False, BIGINT)}
-    scalars = (*(Column(id_, inner.type_of(id_)) for id_ in correlated), *keys[1])
+    return _reduced(ctx, inner, correlated, dict(zip(*keys, strict=True)), calls)
+
+
+def _reduced(
+    ctx: Lowering,
+    inner: Lowered,
+    correlated: Sequence[int],
+    keys: dict[int, Scalar],
+    calls: dict[int, AggregateCall],
+) -> Lowered:
+    """The groups by correlation values, as they are, and by keys: of equal values one is shown."""
+    loose = {id_: scalar for id_, scalar in keys.items() if is_loose(scalar.type)}
+    calls = {**calls, **{id_: AggregateCall("min", (one,), False, one.type) for id_, one in loose.items()}}
+    scalars = (*(Column(id_, inner.type_of(id_)) for id_ in correlated), *map(key, keys.values()))
     aggregates = (replace(call, args=tuple(inner.over(arg) for arg in call.args)) for call in calls.values())
-    rel = algebra.Reduce(inner.rel, tuple(inner.over(key) for key in scalars), tuple(aggregates))
-    return Lowered(rel, (*correlated, *keys[0], *calls))
+    rel = algebra.Reduce(inner.rel, tuple(inner.over(scalar) for scalar in scalars), tuple(aggregates))
+    ids = tuple(ctx.fresh() if id_ in loose else id_ for id_ in keys)
+    return Lowered(rel, (*correlated, *ids, *calls))
+
+
+def distinct_values(ctx: Lowering, lowered: Lowered, correlated: Sequence[int], ids: Sequence[int]) -> Lowered:
+    """For each combination of correlation values the rows of other columns of which no two are equal."""
+    columns = {id_: Column(id_, lowered.type_of(id_)) for id_ in ids if id_ not in correlated}
+    chosen = (*correlated, *columns)
+    if not any(is_loose(column.type) for column in columns.values()) or ctx.is_unique(lowered, chosen):
+        return distinct(ctx, lowered, chosen)
+    return project(_reduced(ctx, project(lowered, chosen), correlated, dict(columns), {}), chosen)
+
+
+def with_keys(
+    ctx: Lowering, sides: Sequence[Lowered], ids: Iterable[int]
+) -> tuple[list[Lowered], dict[int, int]]:
+    """Relations with one more column for each of some that they share, if it is loose: the values' keys."""
+    loose = {id_: ctx.fresh() for id_ in ids if is_loose(sides[0].type_of(id_))}
+    extended = [
+        extend(side, list(loose.values()), [key(Column(id_, side.type_of(id_))) for id_ in loose])
+        for side in sides
+    ]
+    return extended, loose
 
 
 def _filled(ctx: Lowering, grouped: Lowered, outer: Lowered, calls: dict[int, AggregateCall]) -> Lowered:

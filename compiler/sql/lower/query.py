@@ -17,12 +17,20 @@ from kpg.compiler.algebra.traverse import transform_up, walk
 from kpg.compiler.sql import tree
 from kpg.compiler.sql.lower.block import attach, block_of, lower_block
 from kpg.compiler.sql.lower.expand import lower_expand
-from kpg.compiler.sql.lower.group import around, lower_group, lower_grouping_sets, used_by
+from kpg.compiler.sql.lower.group import (
+    around,
+    distinct_values,
+    lower_group,
+    lower_grouping_sets,
+    used_by,
+    with_keys,
+)
 from kpg.compiler.sql.lower.join import lower_outer_join
-from kpg.compiler.sql.lower.lowered import Lowered, Lowering, distinct, extend, keep, minus, union
+from kpg.compiler.sql.lower.lowered import Lowered, Lowering, distinct, extend, join, keep, minus, project, union
 from kpg.compiler.sql.lower.subquery import with_values
 from kpg.compiler.sql.tree import Ids, Node, Resolved
 from kpg.runtime.plan.windows import call_columns, moved_call
+from kpg.runtime.types import is_loose
 
 
 def lower_resolved(resolved: Resolved) -> tuple[Rel, tuple[int, ...]]:
@@ -118,7 +126,7 @@ def lower_node(ctx: Lowering, node: Node, outer: Lowered | None, needed: Ids) ->
         case tree.Distinct(input=source, columns=columns):
             ids = tuple(column.index for column in columns)
             inner = ctx.lower(source, outer, frozenset(ids))
-            return distinct(ctx, inner, (*around(inner, outer), *ids))
+            return distinct_values(ctx, inner, around(inner, outer), ids)
         case tree.TopK():
             return _top(ctx, node, outer, needed)
         case tree.Window():
@@ -226,9 +234,11 @@ def _top(ctx: Lowering, node: tree.TopK, outer: Lowered | None, needed: Ids) -> 
     inner = ctx.lower(node.input, outer, needed | asked)
     correlated = around(inner, outer)
     inner = keep(inner, needed | asked | set(correlated))
-    group = (*correlated, *(column.index for column in node.group))
+    (inner,), keys = with_keys(ctx, [inner], asked)
+    group = (*correlated, *(keys.get(column.index, column.index) for column in node.group))
+    sorting = [(keys.get(key.column.index, key.column.index), key) for key in node.order]
     order = tuple(
-        algebra.OrderBy(inner.place(key.column.index), key.descending, key.nulls_first) for key in node.order
+        algebra.OrderBy(inner.place(id_), key.descending, key.nulls_first) for id_, key in sorting
     )
     places = tuple(inner.place(id_) for id_ in group)
     rel = algebra.TopK(inner.rel, places, order, node.limit, node.offset)
@@ -275,9 +285,37 @@ def _side(ctx: Lowering, query: tree.Query, outer: Lowered | None) -> Lowered:
 def _combined(ctx: Lowering, node: tree.SetOperation, left: Lowered, right: Lowered) -> Lowered:
     if node.kind == "union":
         both = union([left, right])
-        return both if node.all else distinct(ctx, both, both.ids)
+        return both if node.all else distinct_values(ctx, both, _others(both, node), node.ids)
+    if any(is_loose(left.type_of(id_)) for id_ in node.ids):
+        return _combined_by_keys(ctx, node, left, right)
     if not node.all:
         left, right = distinct(ctx, left, left.ids), distinct(ctx, right, right.ids)
+    return _rest(ctx, node, left, right)
+
+
+def _rest(ctx: Lowering, node: tree.SetOperation, left: Lowered, right: Lowered) -> Lowered:
     left = ctx.share(left)
     rest = Lowered(algebra.Threshold(minus(left, right).rel), left.ids, left.keys)
     return rest if node.kind == "except" else minus(left, rest)
+
+
+def _others(lowered: Lowered, node: tree.SetOperation) -> tuple[int, ...]:
+    """The correlation columns among those of a set operation."""
+    return tuple(id_ for id_ in lowered.ids if id_ not in node.ids)
+
+
+def _combined_by_keys(ctx: Lowering, node: tree.SetOperation, left: Lowered, right: Lowered) -> Lowered:
+    """INTERSECT or EXCEPT of values that may be equal and look different: the left ones are shown.
+
+    With ALL, where rows are counted, it is what equal ones have in common.
+    """
+    if not node.all:
+        left = ctx.share(distinct_values(ctx, left, _others(left, node), node.ids))
+    sides, keys = with_keys(ctx, [left, right], node.ids)
+    chosen = tuple(keys.get(id_, id_) for id_ in left.ids)
+    one, other = (project(side, chosen) for side in sides)
+    if node.all:
+        rest = _rest(ctx, node, one, other)
+        return Lowered(rest.rel, left.ids)
+    kept = _rest(ctx, node, distinct(ctx, one, chosen), distinct(ctx, other, chosen))
+    return project(join(ctx, [sides[0], kept]), left.ids)
