@@ -227,8 +227,8 @@ def _joined(planning: Planning, reduce: algebra.Reduce, pieces: Sequence[Piece],
         types = (*(key.type for key in reduce.keys), *(reduce.aggregates[c].type for c in piece.calls))
         columns = tuple(Column(start + index, type_) for index, type_ in enumerate(types))
         group = columns[: len(reduce.keys)]
-        for index, key in enumerate(group if relations else ()):
-            predicates.append(Call("is_not_distinct", (Column(index, key.type), key), BOOLEAN))
+        for index, one in enumerate(group if relations else ()):
+            predicates.append(Call("is_not_distinct", (Column(index, one.type), one), BOOLEAN))
         values |= {len(group) + call: columns[len(group) + i] for i, call in enumerate(piece.calls)}
         stop = start + len(types)
         relations.append(

@@ -27,12 +27,14 @@ from kpg.runtime.functions.aggregation import (
     Folded,
     Form,
     Hierarchical,
+    Part,
     Trend,
     aggregate_named,
     aggregate_names,
     aggregated,
     aggregates,
     algorithm_of,
+    exact,
     is_aggregate,
     resolve_aggregate,
     specialised,
@@ -50,7 +52,7 @@ from kpg.runtime.functions.registry import (
     lookup,
     resolve,
 )
-from kpg.runtime.functions.rules import common_type
+from kpg.runtime.functions.rules import common_type, shown_type
 from kpg.runtime.functions.windowing import Answer, WindowFunction, window_function, window_functions
 
 __all__ = [
@@ -67,6 +69,7 @@ __all__ = [
     "Form",
     "Hierarchical",
     "NullRule",
+    "Part",
     "Resolution",
     "ScalarFunction",
     "Trend",
@@ -78,6 +81,7 @@ __all__ = [
     "algorithm_of",
     "castable",
     "common_type",
+    "exact",
     "function_names",
     "functions",
     "implementation",
@@ -86,6 +90,7 @@ __all__ = [
     "lookup",
     "resolve",
     "resolve_aggregate",
+    "shown_type",
     "specialised",
     "sum_type",
     "window_function",

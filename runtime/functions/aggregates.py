@@ -20,6 +20,7 @@ from kpg.runtime.types import (
     BIGINT,
     BOOLEAN,
     DOUBLE,
+    EXACT_KINDS,
     INTERVAL,
     NUMERIC,
     Kind,
@@ -138,6 +139,7 @@ register(
         Accumulable(AccumulatorKind.SUM),
         identity=0,
         over={Kind.NUMERIC: "$sum", Kind.INTERVAL: "$interval_sum"},
+        exact={Kind.BIGINT: "$exact_sum"},
     )
 )
 for _name, _mean_of in (("$interval_sum", False), ("$interval_avg", True)):
@@ -169,7 +171,7 @@ for _name in ("avg", "mean"):
         AggregateFunction(
             _name,
             "a number",
-            "Mean, as DOUBLE.",
+            "Mean; in SQL of exact numbers a NUMERIC.",
             {"(1), (2), (NULL)": "1.5", "(0.5), (0.25)": "0.375"},
             number_rule,
             algorithms.averaging,
@@ -179,6 +181,7 @@ for _name in ("avg", "mean"):
                 Kind.INTERVAL: "$interval_avg",
                 Kind.INTERVAL_DAY: "$interval_avg",
             },
+            exact={**dict.fromkeys(EXACT_KINDS, "$exact_avg"), Kind.BIGINT: "$wide_avg"},
         )
     )
 register(

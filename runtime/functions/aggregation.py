@@ -173,6 +173,8 @@ class AggregateFunction:
     """Whether a repeated row does not matter, so that DISTINCT does not."""
     over: Mapping[Kind, str] = field(default_factory=dict, hash=False)
     """The aggregates that compute it of values of some kinds; they cannot be called by their names."""
+    exact: Mapping[Kind, str] = field(default_factory=dict, hash=False)
+    """The aggregates that SQL has in its place of values of some kinds: NUMERICs that nothing is lost of."""
     in_order: Callable[[Types], Callable[[Rows], Value]] | None = None
     """What it makes of rows in a given order, where that matters. Without one, ``algorithm`` takes the rows
     in the order of their operands, ascending.
@@ -263,6 +265,12 @@ def aggregate_named(name: str) -> AggregateFunction:
 def specialised(function: AggregateFunction, arg_types: Types) -> AggregateFunction:
     """The aggregate that computes an aggregate of values of these types."""
     other = function.over.get(arg_types[0].kind) if arg_types else None
+    return function if other is None else aggregate_named(other)
+
+
+def exact(function: AggregateFunction, arg_types: Types) -> AggregateFunction:
+    """The aggregate that SQL has for values of these types."""
+    other = function.exact.get(arg_types[0].kind) if arg_types else None
     return function if other is None else aggregate_named(other)
 
 

@@ -3,7 +3,15 @@
 from kpg.runtime.functions import numerics as numeric_code
 from kpg.runtime.functions import spans, vectors
 from kpg.runtime.functions.registry import Composition, Opcode, Overload, Signature, Vector, scalar
-from kpg.runtime.functions.rules import doubles, exact_product, exact_sum, exactly, numbers, numerics
+from kpg.runtime.functions.rules import (
+    doubles,
+    exact_product,
+    exact_sum,
+    exactly,
+    is_unknown,
+    numbers,
+    numerics,
+)
 from kpg.runtime.scalar import Call, Scalar
 from kpg.runtime.types import (
     BIGINT,
@@ -59,6 +67,18 @@ def _at_time(call: Call) -> Scalar:
 def _timestamps(call: Call) -> Scalar:
     left, right = (_midnight(arg) if arg.type.kind is Kind.DATE else arg for arg in call.args)
     return _call("sub", INTERVAL_DAY, left, right)
+
+
+def _of_the_same(types: tuple[Type, ...]) -> Signature | None:
+    """A moment and a quoted constant, which is one of the same type."""
+    known = [type_ for type_ in types if not is_unknown(type_)]
+    if len(types) != 2 or len(known) != 1 or known[0].kind not in spans.MOVABLE:
+        return None
+    return Signature((known[0], known[0]), INTEGER if known[0].kind is Kind.DATE else INTERVAL_DAY)
+
+
+def _difference(call: Call) -> Scalar:
+    return _call("$sub", call.type, *call.args)
 
 
 _PLUS = Opcode("add")
@@ -126,6 +146,7 @@ scalar(
     Overload(spans.both, spans.SUBTRACT),
     Overload(spans.LATER, spans.MOVED),
     Overload(spans.between, _MINUS),
+    Overload(_of_the_same, Composition(_difference)),
 )
 
 
@@ -166,8 +187,8 @@ def _same_scale(types: tuple[Type, ...]) -> Signature | None:
 scalar(
     "div",
     "two numbers",
-    "Quotient: integers truncate, other numbers give DOUBLE; an error if the divisor is 0.",
-    {"7e0 / 2": "3.5e0", "1.0 / 4": "0.25e0", "NULL / 0.5": "NULL"},
+    "Quotient: integers truncate, other exact numbers give NUMERIC; an error if the divisor is 0.",
+    {"7e0 / 2": "3.5", "1.0 / 4": "0.25", "NULL / 0.5": "NULL"},
     Overload(_integers, Opcode("div")),
     Overload(numerics, numeric_code.DIVIDE),
     Overload(doubles, Opcode("div_double")),

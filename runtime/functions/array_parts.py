@@ -6,7 +6,7 @@ from typing import Any
 from kpg.runtime.functions.arrays import is_array, key_of
 from kpg.runtime.functions.elements import split
 from kpg.runtime.functions.registry import Memoized, NullRule, Overload, Rule, Signature, scalar
-from kpg.runtime.functions.rules import common_type, is_unknown
+from kpg.runtime.functions.rules import is_unknown, shown_type
 from kpg.runtime.scalar import Call
 from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, Type, array
 from kpg.runtime.values import codec_of
@@ -21,7 +21,7 @@ def _with_elements(count: int, result: Callable[[Type], Type], *more: Type) -> R
     def rule(types: tuple[Type, ...]) -> Signature | None:
         if len(types) != 1 + count + len(more) or not is_array(types[0]):
             return None
-        element = common_type((types[0].parts[0], *types[1 : 1 + count]))
+        element = shown_type((types[0].parts[0], *types[1 : 1 + count]))
         if element is None:
             return None
         for one, other in zip(types[1 + count :], more, strict=True):

@@ -5,7 +5,7 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 from kpg.runtime.functions.registry import Memoized, NullRule, Overload, Rule, Signature, primitive, scalar
-from kpg.runtime.functions.rules import common_pair, common_type, is_unknown
+from kpg.runtime.functions.rules import is_unknown, shown_type
 from kpg.runtime.scalar import Call
 from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, Kind, Type, array
 from kpg.runtime.values import codec_of
@@ -119,7 +119,7 @@ def two(result: Type | None = None) -> Rule:
     def rule(types: tuple[Type, ...]) -> Signature | None:
         if len(types) != 2 or not any(map(is_array, types)):
             return None
-        joint = common_type(types)
+        joint = shown_type(types)
         if joint is None or not is_array(joint):
             return None
         return Signature((joint, joint), joint if result is None else result)
@@ -136,7 +136,7 @@ def with_element(*, first: bool, result: Type | None = None, others: tuple[Type,
         given, item = types[:2] if first else (types[1], types[0])
         if not is_array(given):
             return None
-        joint = common_pair(given.parts[0], item)
+        joint = shown_type((given.parts[0], item))
         if joint is None or is_array(joint):
             return None
         pair = (array(joint), joint) if first else (joint, array(joint))

@@ -12,9 +12,9 @@ from kpg.runtime.functions.registry import (
     primitive,
     scalar,
 )
-from kpg.runtime.functions.rules import any_type, common_type, same
+from kpg.runtime.functions.rules import any_type, common_type, is_unknown, same
 from kpg.runtime.scalar import Call, If, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, Kind, Type
+from kpg.runtime.types import BOOLEAN, NUMERIC, Kind, Type
 
 ANY_NUMBER = 10**9
 """Arguments that a call can have: no limit."""
@@ -125,13 +125,25 @@ scalar(
 
 
 def _null_if(call: Call) -> Scalar:
-    left, _ = call.args
-    return If(Call("eq", tuple(map(key, call.args)), BOOLEAN), Literal(None, left.type), left, left.type)
+    left = _brought(call.args[0], call.type)
+    common = common_type(tuple(arg.type for arg in call.args))
+    assert common is not None
+    sides = tuple(key(_brought(arg, common)) for arg in call.args)
+    return If(Call("eq", sides, BOOLEAN), Literal(None, left.type), left, left.type)
+
+
+def _brought(scalar: Scalar, type_: Type) -> Scalar:
+    return scalar if scalar.type == type_ else Call("cast", (scalar,), type_)
 
 
 def _null_if_types(types: tuple[Type, ...]) -> Signature | None:
+    """Numbers as they are: the result shows the first, of a type that both can be brought to."""
     common = common_type(types) if len(types) == 2 else None
-    return None if common is None else Signature((common, common), common)
+    if common is None:
+        return None
+    if common.kind is not Kind.DECIMAL or is_unknown(types[0]) or is_unknown(types[1]):
+        return Signature((common, common), common)
+    return Signature(types, types[0] if types[0].kind is Kind.DECIMAL else NUMERIC)
 
 
 scalar(

@@ -43,6 +43,8 @@ PRIMITIVES: Final[Mapping[str, str]] = {
     "arrays": """$array $element $slice $slice_marks $any_eq $any_ne $any_lt $any_le $any_gt $any_ge
         $all_eq $all_ne $all_lt $all_le $all_gt $all_ge""",
     "assigned_parts": "$with_element $with_slice",
+    "exact_sums": """$mod $wide_sum $wide_mean $mean $spread_samp_root $spread_samp_square $spread_pop_root
+        $spread_pop_square""",
     "rows": "$row $whole_row $row_field $row_is_null $row_is_not_null",
 }
 """The names of building blocks that binders make calls of, by module."""
@@ -61,6 +63,8 @@ AGGREGATES: Final[Mapping[str, str]] = {
         arg_min min_by arg_max max_by product""",
     "ordered_sets": """percentile_cont percentile_disc mode median quantile_cont rank dense_rank percent_rank
         cume_dist""",
+    "exact_sums": """$exact_sum $exact_avg $wide_avg $exact_stddev_samp $exact_stddev_pop $exact_var_samp
+        $exact_var_pop""",
     "numeric_spreads": "$stddev_samp $stddev_pop $var_samp $var_pop",
     "statistics": """$comoment stddev stddev_samp stddev_pop variance var_samp var_pop corr covar_pop
         covar_samp regr_count regr_avgx regr_avgy regr_sxx regr_syy regr_sxy regr_slope regr_intercept

@@ -63,9 +63,9 @@ def _moments(count: int, result: Type) -> Rule:
 
     def rule(given: tuple[Type, ...]) -> Signature | None:
         known = [type_ for type_ in given if not is_unknown(type_)]
-        if len(given) != count or not known or any(type_.kind not in MOMENTS for type_ in known):
+        if len(given) != count or any(type_.kind not in MOMENTS for type_ in known):
             return None
-        zoned = not any(type_.kind is Kind.TIMESTAMP for type_ in known)
+        zoned = bool(known) and not any(type_.kind is Kind.TIMESTAMP for type_ in known)
         return Signature((TIMESTAMPTZ if zoned else TIMESTAMP,) * count, result)
 
     return rule

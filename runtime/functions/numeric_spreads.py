@@ -5,7 +5,7 @@ from decimal import Decimal
 from itertools import product
 
 from kpg.runtime.functions import numerics
-from kpg.runtime.functions.aggregation import AggregateFunction, Algorithm, Folded, Types, register
+from kpg.runtime.functions.aggregation import AggregateFunction, Folded, Types, register
 from kpg.runtime.functions.algorithms import over_numerics
 from kpg.runtime.functions.registry import Signature
 from kpg.runtime.records import dataclass
@@ -48,7 +48,9 @@ class NumericMoments:
         return EXACT.subtract(squares, EXACT.multiply(self.total, self.total))
 
 
-def _of_numerics(*, sample: bool, root: bool) -> Callable[[Types], Algorithm]:
+def finished(*, sample: bool, root: bool) -> Callable[[NumericMoments], Decimal | None]:
+    """The variance, or its root, of all values or of a sample."""
+
     def finish(state: NumericMoments) -> Decimal | None:
         divisor = Decimal(state.count) * (state.count - sample)
         if not divisor:
@@ -62,7 +64,7 @@ def _of_numerics(*, sample: bool, root: bool) -> Callable[[Types], Algorithm]:
         context.prec = max(variance.adjusted() // 2 + 1, 0) + places + 3
         return rounded(context.sqrt(variance), places)
 
-    return over_numerics(NumericMoments, finish)
+    return finish
 
 
 def _numeric(types: Types) -> Signature | None:
@@ -78,7 +80,7 @@ for _sample, _root in product((True, False), repeat=2):
             "Spread of NUMERICs.",
             {},
             _numeric,
-            _of_numerics(sample=_sample, root=_root),
+            over_numerics(NumericMoments, finished(sample=_sample, root=_root)),
             Folded(),
         )
     )

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Final
 
 from kpg.runtime.functions.registry import Memoized
+from kpg.runtime.scalar import Call
 from kpg.runtime.values.numeric import EXACT, MOST_SCALE, checked, rounded, shown_scale
 
 SIGNIFICANT: Final = 16
@@ -30,9 +31,21 @@ def careful(function: Operation) -> Operation:
 
 
 def operation(function: Operation) -> Memoized:
-    """As :func:`careful`, for expressions."""
+    """As :func:`careful`, for expressions, whose arguments are exact numbers of any types."""
     apply = careful(function)
-    return Memoized(lambda call: apply)
+
+    def build(call: Call) -> Callable[..., Decimal]:
+        units = [arg.type.scale if arg.type.is_exact else None for arg in call.args]
+        if all(unit is None for unit in units):
+            return apply
+        return lambda *values: apply(*map(_of_unit, values, units))
+
+    return Memoized(build)
+
+
+def _of_unit(value: Decimal | int, scale: int | None) -> Decimal:
+    """The number of a value of a word, of which ``scale`` says how many digits are behind the point."""
+    return Decimal(value) if scale is None else Decimal(value).scaleb(-scale, EXACT)
 
 
 def _nan_for_infinities(function: Operation) -> Operation:

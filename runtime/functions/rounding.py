@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kpg.runtime.functions import numerics, spans, vectors
-from kpg.runtime.functions.registry import Composition, Memoized, Overload, Signature, Vector, Words, scalar
+from kpg.runtime.functions.registry import Composition, Memoized, Overload, Signature, Vector, scalar
 from kpg.runtime.functions.rules import fixed, is_exact_or_numeric, is_unknown, kinds, numeric, same
 from kpg.runtime.scalar import Call, If, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, DOUBLE, INTEGER, NUMERIC, Kind, Type, decimal
@@ -152,35 +152,20 @@ def _places(types: tuple[Type, ...]) -> Signature | None:
 
 def _numeric_places(types: tuple[Type, ...]) -> Signature | None:
     known = _places(types)
-    return Signature((NUMERIC, INTEGER), NUMERIC) if known and known.result.kind is Kind.NUMERIC else None
-
-
-def _exact_places(types: tuple[Type, ...]) -> Signature | None:
-    known = _places(types)
-    return known if known is not None and known.result.is_exact else None
-
-
-def _truncate_places(call: Call) -> Scalar:
-    """As of NUMERIC: what is cut off is little, so that the value fits."""
-    cut = _call("trunc", NUMERIC, _call("cast", NUMERIC, call.args[0]), call.args[1])
-    return _call("cast", call.type, cut)
-
-
-def _round_places(call: Call) -> Callable[..., Words]:
-    type_ = call.args[0].type
-    return vectors.round_places if type_.is_float else vectors.round_decimals(type_.scale)
+    exact = known is not None and not known.result.is_float
+    return Signature((NUMERIC, INTEGER), NUMERIC) if exact else None
 
 
 scalar(
     "round",
     "a number, and optionally how many decimal places to keep",
-    "Rounds half away from zero; DOUBLE without places rounds half to even. A DECIMAL keeps its scale.",
-    {"round(2.5)": "3", "round(-2.5)": "-3", "round(2.345, 2)": "2.35", "round(1234.5, -2)": "1200.0"},
+    "Rounds half away from zero; DOUBLE without places rounds half to even.",
+    {"round(2.5)": "3", "round(-2.5)": "-3", "round(2.345, 2)": "2.35", "round(1234.5, -2)": "1200"},
     Overload(_whole, Composition(_nearest)),
     Overload(numeric, Memoized(lambda call: numerics.round_to)),
     Overload(_numeric_places, Memoized(lambda call: numerics.round_to)),
     Overload(_double, Vector(lambda call: vectors.round_half_even)),
-    Overload(_places, Vector(_round_places)),
+    Overload(_places, Vector(lambda call: vectors.round_places)),
 )
 scalar(
     "floor",
@@ -208,7 +193,6 @@ scalar(
     Overload(_whole, Composition(_truncate)),
     Overload(numeric, Memoized(lambda call: numerics.cut_to)),
     Overload(_numeric_places, Memoized(lambda call: numerics.cut_to)),
-    Overload(_exact_places, Composition(_truncate_places)),
     Overload(_double, Vector(lambda call: vectors.trunc)),
 )
 scalar(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions.registry import Rule, Signature
 from kpg.runtime.types import (
     DOUBLE,
@@ -101,6 +100,21 @@ def common_type(types: tuple[Type, ...]) -> Type | None:
     return TEXT if is_unknown(result) else result
 
 
+def shown_type(types: tuple[Type, ...]) -> Type | None:
+    """As :func:`common_type`, for values that are shown: NUMERIC where they have different scales."""
+    result = common_type(types)
+    if result is None:
+        return None
+    if result.kind is Kind.DECIMAL:
+        alike = all(type_.scale == result.scale for type_ in types if not is_unknown(type_))
+        return result if alike else NUMERIC
+    if result.parts and any(part.kind is Kind.DECIMAL for part in result.parts):
+        known = [type_ for type_ in types if not is_unknown(type_)]
+        parts = tuple(shown_type(column) for column in zip(*(type_.parts for type_ in known), strict=True))
+        return Type(result.kind, parts=tuple(part or NUMERIC for part in parts), labels=result.labels)
+    return result
+
+
 def is_exact_or_numeric(type_: Type) -> bool:
     return type_.is_exact or type_.kind is Kind.NUMERIC
 
@@ -145,7 +159,7 @@ def same(accepts: Predicate, *, at_least: int = 1, at_most: int = 1, result: Typ
     def rule(types: tuple[Type, ...]) -> Signature | None:
         if not at_least <= len(types) <= at_most:
             return None
-        common = common_type(types)
+        common = shown_type(types) if result is None else common_type(types)
         if common is None or not accepts(common):
             return None
         return Signature((common,) * len(types), common if result is None else result)
@@ -216,24 +230,16 @@ def exact_product(types: tuple[Type, ...]) -> Signature | None:
     left, right = as_decimal(pair[0]), as_decimal(pair[1])
     scale = left.scale + right.scale
     if scale > MAX_DECIMAL_PRECISION:
-        raise ProgrammingError(
-            f"the product of {pair[0]} and {pair[1]} would need {scale} decimal places, more than 18",
-            hint="cast an operand to fewer decimal places, or to DOUBLE",
-        )
+        return None
     return Signature((left, right), decimal(left.precision + right.precision, scale))
 
 
 def numerics(types: tuple[Type, ...]) -> Signature | None:
-    """Two numbers of which one is NUMERIC and none a float."""
+    """Two exact numbers of which one is no integer, taken as they are, to a NUMERIC."""
     pair = numbers(types)
-    if (
-        pair is None
-        or Kind.NUMERIC not in (pair[0].kind, pair[1].kind)
-        or pair[0].is_float
-        or pair[1].is_float
-    ):
+    if pair is None or pair[0].is_float or pair[1].is_float or (pair[0].is_integer and pair[1].is_integer):
         return None
-    return Signature((NUMERIC, NUMERIC), NUMERIC)
+    return Signature(pair, NUMERIC)
 
 
 def numeric(types: tuple[Type, ...]) -> Signature | None:

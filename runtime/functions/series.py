@@ -3,28 +3,31 @@
 import calendar
 import datetime
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
 
-from kpg.runtime.functions.rules import as_decimal, common_type, is_unknown
+from kpg.runtime.functions.rules import common_type, is_exact_or_numeric, is_unknown
 from kpg.runtime.functions.tables import Listing, RowOverload, RowSignature, Series, rows
 from kpg.runtime.types import (
     BIGINT,
     INTEGER,
     INTERVAL,
-    MAX_DECIMAL_PRECISION,
+    NUMERIC,
     TEXT,
     TIMESTAMP,
     TIMESTAMPTZ,
     Kind,
     Type,
-    decimal,
 )
+from kpg.runtime.values import zones
 from kpg.runtime.values.intervals import Interval, span
+from kpg.runtime.values.numeric import EXACT
 from kpg.runtime.values.words import DAY
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
+ONE: Final = Decimal(1)
 EPOCH: Final = datetime.datetime(1970, 1, 1)
 SPANS: Final = frozenset({Kind.INTERVAL, Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH})
 MOMENTS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
@@ -59,11 +62,23 @@ def _integers(types: tuple[Type, ...]) -> RowSignature | None:
 
 
 def _decimals(types: tuple[Type, ...]) -> RowSignature | None:
-    if not 2 <= len(types) <= 3 or not all(type_.is_exact or is_unknown(type_) for type_ in types):
+    if not 2 <= len(types) <= 3 or not all(
+        is_unknown(type_) or is_exact_or_numeric(type_) for type_ in types
+    ):
         return None
-    scale = max(as_decimal(type_).scale for type_ in types if not is_unknown(type_))
-    common = decimal(MAX_DECIMAL_PRECISION, scale)
-    return RowSignature((common,) * len(types), ("",), (common,), nullable=False)
+    return RowSignature((NUMERIC,) * len(types), ("",), (NUMERIC,), nullable=False)
+
+
+def _numbers(start: Decimal, stop: Decimal, step: Decimal = ONE) -> Iterable[tuple[Decimal]]:
+    """With as many digits behind the point as the first one and the steps to it have."""
+    if not step:
+        raise ValueError("step size cannot equal zero")
+    if not all(value.is_finite() for value in (start, stop, step)):
+        raise ValueError("start, stop and step must be finite")
+    at = start
+    while at <= stop if step > 0 else at >= stop:
+        yield (at,)
+        at = EXACT.add(at, step)
 
 
 def _stamps(types: tuple[Type, ...]) -> RowSignature | None:
@@ -86,12 +101,13 @@ def _stamps(types: tuple[Type, ...]) -> RowSignature | None:
 
 def _moments(start: int, stop: int, step: Interval, zone: str = "UTC") -> Iterable[tuple[int]]:
     """Months are added to what came before, whose day may have been cut to a month's last."""
-    if zone.upper() not in ("UTC", "GMT", "Z"):
-        raise ValueError(f'time zone "{zone}" is not supported')
     length = span(step)
     if not length:
         raise ValueError("step size cannot equal zero")
     fixed = step.days * DAY + step.microseconds
+    if zone.upper() not in ("UTC", "GMT", "Z"):
+        yield from _local_moments(start, stop, step, zones.zone(zone))
+        return
     if not step.months:
         yield from zip(range(start, stop + (1 if length > 0 else -1), fixed), strict=False)
         return
@@ -99,6 +115,23 @@ def _moments(start: int, stop: int, step: Interval, zone: str = "UTC") -> Iterab
     while at <= stop if length > 0 else at >= stop:
         yield (at,)
         at = plus_months(at, step.months) + fixed
+
+
+def _local_moments(start: int, stop: int, step: Interval, where: datetime.tzinfo) -> Iterable[tuple[int]]:
+    """By the days and months of a time zone."""
+    at, forward = start, span(step) > 0
+    while at <= stop if forward else at >= stop:
+        yield (at,)
+        at = plus_local(at, step, where)
+
+
+def plus_local(stamp: int, step: Interval, where: datetime.tzinfo) -> int:
+    """An instant plus an interval, whose months and days are those of a time zone."""
+    if step.months or step.days:
+        local = zones.to_local(stamp, where)
+        moved = plus_months(local, step.months) + step.days * DAY
+        stamp = zones.from_local(moved, where)
+    return stamp + step.microseconds
 
 
 def plus_months(stamp: int, months: int) -> int:
@@ -123,6 +156,6 @@ rows(
         "generate_series(1.1, 4, 1.3)": "(1.1), (2.4), (3.7)",
     },
     RowOverload(_integers, Series(_count, _make)),
-    RowOverload(_decimals, Series(_count, _make)),
+    RowOverload(_decimals, Listing(lambda args, types: _numbers)),
     RowOverload(_stamps, Listing(lambda args, types: _moments)),
 )

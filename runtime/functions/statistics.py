@@ -24,7 +24,7 @@ from kpg.runtime.functions.registry import Signature
 from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
-from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, Kind, float_to_word
+from kpg.runtime.types import BIGINT, BOOLEAN, DOUBLE, EXACT_KINDS, Kind, float_to_word
 
 Operands = tuple[Value, ...]
 
@@ -185,6 +185,9 @@ for _name, _doc, _expected, _sample, _root in _SPREADS:
             _spreading(sample=_sample, root=_root),
             _spread(sample=_sample, root=_root),
             over={Kind.NUMERIC: f"${'stddev' if _root else 'var'}_{'samp' if _sample else 'pop'}"},
+            exact=dict.fromkeys(
+                EXACT_KINDS, f"$exact_{'stddev' if _root else 'var'}_{'samp' if _sample else 'pop'}"
+            ),
         )
     )
 

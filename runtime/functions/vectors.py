@@ -80,23 +80,6 @@ def round_places(words: Words, places: Words) -> Words:
     return combine(on_doubles(_round_places)(words, exact), words, places)
 
 
-def round_decimals(scale: int) -> Callable[[Words, Words], Words]:
-    """Unscaled decimals of a scale rounded to some places, half away from zero, the scale kept."""
-
-    def apply(words: Words, places: Words) -> Words:
-        drop = np.clip(scale - np.clip(places, -18, 18), 0, 18)
-        factor = 10**drop
-        magnitude = np.abs(np.where(words < MIN_WORD, 0, words))
-        quotient, rest = np.divmod(magnitude, factor)
-        quotient += rest >= factor - rest
-        fits = quotient <= (10**18 - 1) // factor
-        result = np.where(fits, np.sign(words) * quotient * factor, ERROR)
-        result = np.where(drop == 0, words, result)
-        return combine(result, words, places)
-
-    return apply
-
-
 def to_real(words: Words) -> Words:
     """Doubles rounded to the nearest single-precision number."""
     return on_doubles(lambda values: values.astype(np.float32).astype(np.float64))(words)

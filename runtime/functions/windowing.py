@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from kpg.runtime.functions.aggregation import Types
 from kpg.runtime.functions.registry import Signature
-from kpg.runtime.functions.rules import common_type, is_unknown
+from kpg.runtime.functions.rules import is_unknown, shown_type
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, DOUBLE, INTEGER, TEXT
 
@@ -55,7 +55,7 @@ def _count(types: Types) -> Signature | None:
 def _neighbour(types: Types) -> Signature | None:
     if not 1 <= len(types) <= 3 or (len(types) > 1 and not (types[1].is_integer or is_unknown(types[1]))):
         return None
-    value = common_type((types[0], types[2])) if len(types) == 3 else types[0]
+    value = shown_type((types[0], types[2])) if len(types) == 3 else types[0]
     if value is None:
         return None
     value = TEXT if is_unknown(value) else value

@@ -72,6 +72,8 @@ def parser(target: Type) -> Callable[[str], object]:
             return parse_instant if target.kind is Kind.TIMESTAMPTZ else parse_time
         case Kind.ENUM:
             return functools.partial(_read, encoder_of(target))
+        case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
+            return lambda text: _checked(parse_whole(text), target)
         case _:
             return lambda text: _checked(_parse_number(text, target.scale), target)
 
@@ -88,6 +90,16 @@ def _parse_boolean(text: str) -> bool:
     if word in TRUE_WORDS or word in FALSE_WORDS:
         return word in TRUE_WORDS
     raise ValueError("not a boolean")
+
+
+def parse_whole(text: str) -> int:
+    """The integer that a text means, as hexadecimal, octal and binary and with underscores too."""
+    body = text.strip()
+    sign = -1 if body[:1] == "-" else 1
+    body = body[1:] if body[:1] in ("+", "-") else body
+    if not body[:1].isdigit() or not body.isascii():
+        raise ValueError("not an integer")
+    return sign * (int(body, 0) if body[:2].lower() in ("0x", "0o", "0b") else int(body))
 
 
 def _parse_number(text: str, scale: int) -> int:

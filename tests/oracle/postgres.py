@@ -34,7 +34,7 @@ ASKS: Final = re.compile(
 ORDERS: Final = re.compile(r"order\s+by[^)]*$", re.IGNORECASE | re.DOTALL)
 """A query that ends in an ORDER BY outside parentheses: its order is compared too."""
 SHOWN: Final = "-- shown"
-"""The first line of a script whose values are compared as the text that they are shown as, to the last digit."""
+"""The first line of a script whose values are compared as texts, to the last digit."""
 ONCE: Final = "/* once */"
 """Before a query that is no view: one that fails, or that has another value at every time."""
 

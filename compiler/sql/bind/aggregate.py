@@ -10,6 +10,7 @@ from kpg.compiler.algebra.scalars import substitute
 from kpg.compiler.sql.bind.aggregate_operands import Operands, bind_operands
 from kpg.compiler.sql.bind.calls import coerce, condition, settled
 from kpg.compiler.sql.bind.functions import Called, aggregate_of
+from kpg.compiler.sql.bind.mixed import over_words
 from kpg.compiler.sql.bind.scope import Aggregates, Binding, Marker, Scope
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import used
@@ -19,6 +20,7 @@ from kpg.runtime.functions import (
     Direction,
     Form,
     aggregate_named,
+    exact,
     resolve_aggregate,
     specialised,
 )
@@ -93,9 +95,8 @@ def _collected(
     binding: Binding, into: Aggregates, node: exp.Expr, called: Called, args: list[Scalar], operands: Operands
 ) -> Scalar:
     """The aggregate as columns of the grouping: its own, or those of the aggregates that it is made of."""
-    function = aggregate_named(called.name)
     types = tuple(arg.type for arg in args)
-    function = specialised(function, types)
+    function = exact(specialised(aggregate_named(called.name), types), types)
     signature = function.rule(types)
     if signature is None:
         shown = ", ".join(str(arg.type) for arg in args[function.keeps_nulls :])
@@ -105,7 +106,8 @@ def _collected(
     if distinct and function.accumulator is not None:
         taken = tuple(map(key, taken))
     written = ", ".join(arg.sql("postgres") for arg in called.args)
-    maintenance = function.maintenance
+    mixed = None if distinct else over_words(function.name, taken)
+    maintenance, taken = (function.maintenance, taken) if mixed is None else mixed
     if not isinstance(maintenance, Composed):
         keys, order = _ordered(binding, into, function, taken, operands, node)
         text = f"{called.name}({written})"

@@ -9,7 +9,7 @@ from kpg.compiler.sql.bind.calls import brought, call, settled, unified
 from kpg.compiler.sql.bind.functions import Called, listed
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.syntax import only
-from kpg.runtime.functions import Direction, Form, aggregate_named
+from kpg.runtime.functions import Direction, Form, aggregate_named, common_type
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, If, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN
@@ -82,7 +82,9 @@ def _place(
     before, after = Literal(-1, INTEGER), Literal(1, INTEGER)
     result: Scalar = Literal(0, INTEGER)
     for key, value, direction in reversed(list(zip(keys, values, order, strict=True))):
-        left, right = unified(binding, [key, value], [node, node], "an argument and its ORDER BY")
+        left, right = unified(
+            binding, [key, value], [node, node], "an argument and its ORDER BY", common_type
+        )
         first, last = (after, before) if direction.descending else (before, after)
         null_key, null_value = (before, after) if direction.nulls_first else (after, before)
         smaller = If(call(binding, "lt", [left, right], node), first, last, INTEGER)

@@ -1,6 +1,7 @@
 """Calls of registered functions with their arguments brought to the types that these take."""
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,13 +13,14 @@ from kpg.compiler.sql.slots import NAMED, slot_of, then
 from kpg.compiler.sql.syntax import span_of, whole
 from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import DataError, ProgrammingError
-from kpg.runtime.functions import castable, common_type, resolve
+from kpg.runtime.functions import Resolution, castable, common_type, resolve, shown_type
 from kpg.runtime.functions.keys import key
 from kpg.runtime.functions.spans import lengths
 from kpg.runtime.functions.sql_text import literal_text
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, TEXT, UNKNOWN, ColumnDef, Kind, Type
+from kpg.runtime.types import BOOLEAN, MAX_DECIMAL_PRECISION, NUMERIC, TEXT, UNKNOWN, ColumnDef, Kind, Type
 
+ARITHMETIC: Final = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 MOMENTS: Final = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
 ASSIGNED: Final = frozenset(
     {(source, target) for source in MOMENTS for target in (*MOMENTS, Kind.TIME) if target is not source}
@@ -38,11 +40,23 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
         span = span_of(node, binding.source) or whole(binding.source)
         raise ProgrammingError(error.message, span=span, hint=error.hint) from None
     cast = [brought(binding, arg, type_, node) for arg, type_ in zip(args, meaning.arg_types, strict=True)]
+    if meaning.result_type.kind is Kind.DECIMAL and all(isinstance(arg, Literal) for arg in cast):
+        meaning, cast = _wide(name, meaning, cast)
     if name in COMPARISONS and meaning.arg_types[0].kind is Kind.INTERVAL:
         cast = list(lengths(tuple(cast)))  # before plans compare words: intervals of one length may differ
     elif name in COMPARISONS or name == "in":
         cast = list(map(key, cast))
     return Call(meaning.function.name, tuple(cast), meaning.result_type)
+
+
+def _wide(name: str, meaning: Resolution, args: list[Scalar]) -> tuple[Resolution, list[Scalar]]:
+    """Arithmetic of constants as of NUMERICs, if the result has more digits than a word."""
+    words = [arg.value for arg in args if isinstance(arg, Literal) and isinstance(arg.value, int)]
+    if name not in ARITHMETIC or len(words) != len(args):
+        return meaning, args
+    if abs(ARITHMETIC[name](*words)) < 10**MAX_DECIMAL_PRECISION:
+        return meaning, args
+    return resolve(name, (NUMERIC,) * len(args)), [coerce(arg, NUMERIC) for arg in args]
 
 
 def user_type(binding: Binding, node: exp.Expr) -> Type:
@@ -130,9 +144,15 @@ def settle(binding: Binding, args: Sequence[Scalar], node: exp.Expr) -> list[Sca
     return [left, right]
 
 
-def unified(binding: Binding, args: Sequence[Scalar], nodes: Sequence[exp.Expr], what: str) -> list[Scalar]:
-    """The arguments brought to their common type; ProgrammingError where there is none."""
-    target = common_type(tuple(arg.type for arg in args))
+def unified(
+    binding: Binding,
+    args: Sequence[Scalar],
+    nodes: Sequence[exp.Expr],
+    what: str,
+    joint_type: Callable[[tuple[Type, ...]], Type | None] = shown_type,
+) -> list[Scalar]:
+    """The arguments brought to their joint type; ProgrammingError where there is none."""
+    target = joint_type(tuple(arg.type for arg in args))
     if target is None:
         known = args[0].type
         for arg, node in zip(args, nodes, strict=True):

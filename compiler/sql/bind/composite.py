@@ -11,7 +11,7 @@ from kpg.compiler.sql.bind.functions import COMPARISONS
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.whole_rows import bind_field, made_row
 from kpg.compiler.sql.syntax import only
-from kpg.runtime.functions import common_type
+from kpg.runtime.functions import common_type, shown_type
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, UNKNOWN, Kind, Type, array
 from kpg.runtime.values import arrays
@@ -67,7 +67,7 @@ def _array(binding: Binding, scope: Scope, node: exp.Array) -> Scalar:
     ]
     if not items:
         return Call("$array", (), array(TEXT))
-    target = common_type(tuple(item.type for item in items))
+    target = shown_type(tuple(item.type for item in items))
     if target is None:
         items = unified(binding, items, parts, "ARRAY types")
         target = items[0].type

@@ -15,7 +15,6 @@ from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
     DATE,
-    DOUBLE,
     ERROR,
     INTEGER,
     INTERVAL,
@@ -34,6 +33,7 @@ from kpg.runtime.types import (
     word_to_float,
 )
 from kpg.runtime.values import codec_of, intervals, numeric
+from kpg.runtime.values.text import parse_whole
 
 EPOCH: Final = date(1970, 1, 1)
 DAY_MICROSECONDS: Final = 86_400_000_000
@@ -45,19 +45,17 @@ FALSE_WORDS: Final = ("f", "false", "n", "no", "off", "0")
 
 
 def number(text: str) -> Literal | None:
-    """An unsigned number of the SQL text: INTEGER, BIGINT, DECIMAL, or DOUBLE with an exponent."""
+    """An unsigned number of the SQL text: INTEGER, BIGINT, DECIMAL, or NUMERIC if it has many digits."""
     if isinstance(text, Marker):
         return opened(text)
-    if "e" in text.lower():
-        double = float(text)
-        return None if math.isinf(double) else Literal(float_to_word(double), DOUBLE)
+    if text.isdigit():
+        whole = int(text)
+        if whole > MAX_WORD:
+            return _numeric(Decimal(whole))
+        return Literal(whole, INTEGER if whole < RANGES[Kind.INTEGER] else BIGINT)
     value = Decimal(text)
-    if value == value.to_integral_value() and "." not in text:
-        if value > MAX_WORD:
-            return _numeric(value)
-        return Literal(int(value), INTEGER if value < RANGES[Kind.INTEGER] else BIGINT)
-    scale = len(text.partition(".")[2])
-    digits = max(len(text.replace(".", "").lstrip("0")), scale, 1)
+    scale = numeric.shown_scale(value)
+    digits = max(value.adjusted() + 1 + scale, scale, 1)
     if digits > MAX_DECIMAL_PRECISION:
         return _numeric(value)
     return Literal(int(value.scaleb(scale)), decimal(digits, scale))
@@ -72,8 +70,6 @@ def _numeric(value: Decimal) -> Literal | None:
 
 def range_hint(text: str) -> str:
     """What to say of a number that :func:`number` or :func:`negated` has no value for."""
-    if "e" in text.lower():
-        return "a DOUBLE is at most 1.8e308"
     return f"a NUMERIC has {numeric.MOST_WHOLE} digits before the point at most"
 
 
@@ -94,7 +90,7 @@ def from_text(text: str, type_: Type) -> Literal | None:
 
 def _word_of(text: str, type_: Type) -> int | str | None:
     if type_.kind in RANGES:
-        return _in_range(int(text), type_)
+        return _in_range(parse_whole(text), type_)
     if type_.kind in VALUE_KINDS:
         codec = codec_of(type_)
         return codec.encode(codec.parse(text))

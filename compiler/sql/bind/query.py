@@ -15,7 +15,7 @@ from kpg.compiler.sql.bind.select import bind_select, output_column, sort_key
 from kpg.compiler.sql.bind.values import bind_values
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import Query, Resolved, Rows, SetOperation, SortKey, free
-from kpg.runtime.functions import common_type
+from kpg.runtime.functions import shown_type
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import UNKNOWN
 
@@ -150,7 +150,7 @@ def _set_operation(binding: Binding, scope: Scope, node: exp.SetOperation) -> Qu
     types = []
     for index, (one, other) in enumerate(zip(left.columns, right.columns, strict=True)):
         both = one.type == UNKNOWN and other.type == UNKNOWN
-        joint = UNKNOWN if both else common_type((one.type, other.type))
+        joint = UNKNOWN if both else shown_type((one.type, other.type))
         if joint is None:
             message = f"column {index + 1} of {kind.upper()} is {one.type} and {other.type}"
             binding.wrong(message, node, "add a CAST")

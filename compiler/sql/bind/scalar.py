@@ -9,7 +9,7 @@ from typing import Final, assert_never
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
-from kpg.compiler.sql.bind.calls import call, coerce, condition, settled, unified, user_type
+from kpg.compiler.sql.bind.calls import call, coerce, condition, settle, settled, unified, user_type
 from kpg.compiler.sql.bind.clock import bind_moment, moment_type
 from kpg.compiler.sql.bind.composite import bind_composite, cast_array
 from kpg.compiler.sql.bind.functions import aggregate_of, function_of, in_their_places, listed, own_call
@@ -35,8 +35,23 @@ from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, i
 from kpg.runtime.functions.tables import RowFunction
 from kpg.runtime.functions.text import shown
 from kpg.runtime.scalar import Call, If, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, DATE, INTERVAL, JSONB, TEXT, TIMESTAMP, UNKNOWN, Kind, Type, decimal
+from kpg.runtime.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTERVAL,
+    JSONB,
+    MAX_DECIMAL_PRECISION,
+    TEXT,
+    TIMESTAMP,
+    UNKNOWN,
+    Kind,
+    Type,
+    decimal,
+)
 
+WHOLE: Final = decimal(18, 0)
+"""What a field is in SQL that is a whole number."""
 COLLATIONS: Final = frozenset({"c", "posix", "ucs_basic", "default"})
 """Orders by code point, which is the one that there is."""
 SYSTEM: Final = (
@@ -278,7 +293,8 @@ def _date_part(binding: Binding, scope: Scope, node: exp.Extract) -> Scalar:
         name = named(node.this.name)
     except ValueError:
         binding.refuse(f"EXTRACT({node.this.name.upper()})", node)
-    return call(binding, f"extract_{name}", [binding.expression(scope, node.expression)], node)
+    found = call(binding, f"extract_{name}", [binding.expression(scope, node.expression)], node)
+    return coerce(found, WHOLE) if found.type.is_integer else found
 
 
 def _own(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
@@ -330,20 +346,26 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     args = [binding.expression(scope, operand) for operand in operands]
     if isinstance(node, exp.DPipe):
         args = _as_texts(args)
-    if args and name in ("coalesce", "greatest", "least", "nullif"):
+    if isinstance(node, exp.Sqrt | exp.Cbrt):  # the operators, which are of DOUBLE only
+        args = [coerce(arg, DOUBLE) for arg in args]
+    if name == "nullif" and len(args) == 2:
+        args = settle(binding, args, node)
+    if args and name in ("coalesce", "greatest", "least"):
         args = unified(binding, args, list(operands), f"arguments of {name.upper()}")
     if name == "age" and len(args) == 1:
         args = [bind_moment(binding, scope, node, DATE), *args]
-    return _with_places(call(binding, name, args, node), args)
+    return _rounded(name, args) or call(binding, name, args, node)
 
 
-def _with_places(scalar: Scalar, args: list[Scalar]) -> Scalar:
-    """``round`` and ``trunc`` to places that are known: a DECIMAL of so many."""
-    if isinstance(scalar, Call) and scalar.function in ("round", "trunc") and len(args) == 2:
-        type_, places = scalar.type, args[1].value if isinstance(args[1], Literal) else None
-        if type_.kind is Kind.DECIMAL and isinstance(places, int) and 0 <= places < type_.scale:
-            return coerce(scalar, decimal(type_.precision - type_.scale + places + 1, places))
-    return scalar
+def _rounded(name: str, args: list[Scalar]) -> Scalar | None:
+    """A DECIMAL rounded to places that are known, which is a DECIMAL of so many; None for all else."""
+    if name != "round" or len(args) != 2 or args[0].type.kind is not Kind.DECIMAL:
+        return None
+    type_, places = args[0].type, args[1].value if isinstance(args[1], Literal) else None
+    if not isinstance(places, int) or places < 0:
+        return None
+    digits = type_.precision - type_.scale + places + (places < type_.scale)
+    return coerce(args[0], decimal(digits, places)) if digits <= MAX_DECIMAL_PRECISION else None
 
 
 def _as_texts(args: list[Scalar]) -> list[Scalar]:

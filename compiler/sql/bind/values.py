@@ -10,7 +10,7 @@ from kpg.compiler.sql.bind.calls import assigned, brought
 from kpg.compiler.sql.bind.from_clause import one_row
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.tree import Map, Query, Rows, SetOperation
-from kpg.runtime.functions import common_type
+from kpg.runtime.functions import shown_type
 from kpg.runtime.scalar import Column, Literal, Scalar
 from kpg.runtime.types import UNKNOWN, ColumnDef
 
@@ -66,7 +66,7 @@ def _unify(binding: Binding, rows: Cells, syntax: list[list[exp.Expr]], index: i
     kinds = {row[index].type: None for row in rows}
     if set(kinds) == {UNKNOWN}:
         return
-    target = common_type(tuple(kinds))
+    target = shown_type(tuple(kinds))
     if target is None:
         binding.wrong(f"column {index + 1} of VALUES has no common type", node, "add a CAST")
     for row, parts in zip(rows, syntax, strict=True):

@@ -136,7 +136,9 @@ def _known(binding: Binding, windows: Windows, name: exp.Expr) -> Definition:
 
 def _defined(binding: Binding, scope: Scope, windows: Windows, node: exp.Window) -> Definition:
     """A window of its own, or one that adds to another."""
-    partition = [key(settled(binding.expression(scope, part))) for part in node.args.get("partition_by") or []]
+    partition = [
+        key(settled(binding.expression(scope, part))) for part in node.args.get("partition_by") or []
+    ]
     clause = node.args.get("order")
     if clause is not None:
         only(clause, binding.source, "expressions")

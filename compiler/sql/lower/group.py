@@ -107,7 +107,9 @@ def _reduced(
     return Lowered(rel, (*correlated, *ids, *calls))
 
 
-def distinct_values(ctx: Lowering, lowered: Lowered, correlated: Sequence[int], ids: Sequence[int]) -> Lowered:
+def distinct_values(
+    ctx: Lowering, lowered: Lowered, correlated: Sequence[int], ids: Sequence[int]
+) -> Lowered:
     """For each combination of correlation values the rows of other columns of which no two are equal."""
     columns = {id_: Column(id_, lowered.type_of(id_)) for id_ in ids if id_ not in correlated}
     chosen = (*correlated, *columns)

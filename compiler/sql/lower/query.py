@@ -26,7 +26,17 @@ from kpg.compiler.sql.lower.group import (
     with_keys,
 )
 from kpg.compiler.sql.lower.join import lower_outer_join
-from kpg.compiler.sql.lower.lowered import Lowered, Lowering, distinct, extend, join, keep, minus, project, union
+from kpg.compiler.sql.lower.lowered import (
+    Lowered,
+    Lowering,
+    distinct,
+    extend,
+    join,
+    keep,
+    minus,
+    project,
+    union,
+)
 from kpg.compiler.sql.lower.subquery import with_values
 from kpg.compiler.sql.tree import Ids, Node, Resolved
 from kpg.runtime.plan.windows import call_columns, moved_call
@@ -237,9 +247,7 @@ def _top(ctx: Lowering, node: tree.TopK, outer: Lowered | None, needed: Ids) -> 
     (inner,), keys = with_keys(ctx, [inner], asked)
     group = (*correlated, *(keys.get(column.index, column.index) for column in node.group))
     sorting = [(keys.get(key.column.index, key.column.index), key) for key in node.order]
-    order = tuple(
-        algebra.OrderBy(inner.place(id_), key.descending, key.nulls_first) for id_, key in sorting
-    )
+    order = tuple(algebra.OrderBy(inner.place(id_), key.descending, key.nulls_first) for id_, key in sorting)
     places = tuple(inner.place(id_) for id_ in group)
     rel = algebra.TopK(inner.rel, places, order, node.limit, node.offset)
     return Lowered(rel, inner.ids, inner.keys)

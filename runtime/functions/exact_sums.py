@@ -1,0 +1,174 @@
+"""Sums, means and spreads of exact numbers as SQL has them: NUMERICs, of sums of words that cannot overflow.
+
+A word is taken apart into a high and a low half, of up to 32 bits, the sums of which are words of 2**31 rows
+at least; the products of halves likewise. What a group keeps are such sums; the NUMERIC is made of them when
+the group is put out.
+"""
+
+from collections.abc import Callable
+from decimal import Decimal
+from itertools import product
+from typing import Final
+
+from kpg.runtime.functions import numerics
+from kpg.runtime.functions.aggregates import sum_type
+from kpg.runtime.functions.aggregation import AggregateFunction, Algorithm, Composed, Part, Types, register
+from kpg.runtime.functions.algorithms import NumericTotal, numeric_mean, numeric_total, over_numerics
+from kpg.runtime.functions.numeric_spreads import NumericMoments, finished
+from kpg.runtime.functions.registry import Memoized, Opcode, Signature, primitive
+from kpg.runtime.scalar import Call, Column, Literal, Scalar
+from kpg.runtime.types import BIGINT, NUMERIC, Kind
+from kpg.runtime.values.numeric import EXACT
+
+HALF: Final = 3_037_000_500
+"""The root of 2**63: words are of two parts below it, the products of which are words."""
+SMALL: Final = 9
+"""Digits of words whose squares are words."""
+
+
+def _halves(x: Scalar) -> tuple[Scalar, Scalar]:
+    """High and low, so that the number is high * HALF + low; both have its sign."""
+    half = Literal(HALF, BIGINT)
+    return Call("$div", (x, half), BIGINT), Call("$mod", (x, half), BIGINT)
+
+
+def _word(x: Scalar) -> Scalar:
+    """The word of an exact number, as a BIGINT."""
+    return Call("$same", (x, Literal(0, BIGINT)), BIGINT)
+
+
+def _sums(x: Scalar) -> tuple[Part, Part]:
+    high, low = _halves(x)
+    return Part("sum", (high,)), Part("sum", (low,))
+
+
+def _columns(count: int) -> tuple[Column, ...]:
+    return tuple(Column(index, BIGINT) for index in range(count))
+
+
+def _wide_sum(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
+    return _sums(_word(args[0])), Call("$wide_sum", _columns(2), NUMERIC)
+
+
+def _wide_mean(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
+    parts = (*_sums(_word(args[0])), Part("count", args))
+    return parts, Call("$wide_mean", _columns(3), NUMERIC)
+
+
+def _mean(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
+    total, number = Column(0, sum_type(args[0].type)), Column(1, BIGINT)
+    return (Part("sum", args), Part("count", args)), Call("$mean", (total, number), NUMERIC)
+
+
+def _whole(high: int, low: int) -> Decimal:
+    return Decimal(high * HALF + low)
+
+
+def _of_mean(call: Call) -> Callable[..., object]:
+    scale = call.args[0].type.scale
+    return lambda total, count: _quotient(Decimal(total).scaleb(-scale, EXACT), count)
+
+
+def _quotient(total: Decimal, count: int) -> Decimal | None:
+    return numerics.divide(total, Decimal(count)) if count else None
+
+
+primitive("$mod", Opcode("mod"))
+primitive("$wide_sum", Memoized(lambda call: _whole))
+primitive("$wide_mean", Memoized(lambda call: lambda high, low, count: _quotient(_whole(high, low), count)))
+primitive("$mean", Memoized(_of_mean))
+
+
+def _is_small(x: Scalar) -> bool:
+    if x.type.kind is Kind.DECIMAL:
+        return x.type.precision <= SMALL
+    return x.type.kind is not Kind.BIGINT
+
+
+def _spread(*, sample: bool, root: bool) -> Composed:
+    """Of the sums of words and of their squares; of larger words by those of their halves."""
+    name = f"$spread_{'samp' if sample else 'pop'}_{'root' if root else 'square'}"
+
+    def build(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
+        (x,) = args
+        word, scale = _word(x), Literal(x.type.scale, BIGINT)
+        count = Part("count", args)
+        if _is_small(x):
+            square = Call("$mul", (word, word), BIGINT)
+            parts: tuple[Part, ...] = (count, Part("sum", (word,)), *_sums(square))
+            return parts, Call(name, (scale, *_columns(4)), NUMERIC)
+        high, low = _halves(word)
+        products = (Call("$mul", pair, BIGINT) for pair in ((high, high), (high, low), (low, low)))
+        split = (part for one in products for part in _sums(one))
+        parts = (count, Part("sum", (high,)), Part("sum", (low,)), *split)
+        return parts, Call(name, (scale, *_columns(9)), NUMERIC)
+
+    return Composed(build)
+
+
+def _moments(scale: int, count: int, *sums: int) -> NumericMoments:
+    """What a spread is computed of, from the sums of words or of their halves."""
+    if len(sums) == 3:
+        total, squares = sums[0], sums[1] * HALF + sums[2]
+    else:
+        high, low = sums[0], sums[1]
+        high_high, high_low, low_low = (sums[i] * HALF + sums[i + 1] for i in (2, 4, 6))
+        total = high * HALF + low
+        squares = high_high * HALF**2 + 2 * high_low * HALF + low_low
+    return NumericMoments(
+        count, 0, Decimal(total).scaleb(-scale, EXACT), Decimal(squares).scaleb(-2 * scale, EXACT)
+    )
+
+
+def _of_words(algorithm: Algorithm, types: Types) -> Algorithm:
+    """An algorithm over NUMERICs for operands that are words."""
+    scale = types[0].scale
+    add, subtract = algorithm.add, algorithm.subtract
+    assert subtract is not None
+
+    def scaled(operands: tuple[object, ...]) -> tuple[Decimal]:
+        return (Decimal(operands[0]).scaleb(-scale, EXACT),)  # type: ignore[arg-type]
+
+    return Algorithm(
+        initialize=algorithm.initialize,
+        add=lambda state, operands, times: add(state, scaled(operands), times),
+        subtract=lambda state, operands, times: subtract(state, scaled(operands), times),
+        merge=algorithm.merge,
+        finish=algorithm.finish,
+    )
+
+
+def _exact(types: Types) -> Signature | None:
+    return Signature(types, NUMERIC) if len(types) == 1 and types[0].is_exact else None
+
+
+def _register(name: str, doc: str, algorithm: Callable[[Types], Algorithm], maintenance: Composed) -> None:
+    register(
+        AggregateFunction(
+            name,
+            "an exact number",
+            doc,
+            {},
+            _exact,
+            lambda types: _of_words(algorithm(types), types),
+            maintenance,
+        )
+    )
+
+
+_SUM, _MEAN = over_numerics(NumericTotal, numeric_total), over_numerics(NumericTotal, numeric_mean)
+_register("$exact_sum", "The sum, as NUMERIC.", _SUM, Composed(_wide_sum))
+_register("$exact_avg", "The mean, as NUMERIC.", _MEAN, Composed(_mean))
+_register("$wide_avg", "The mean of BIGINTs, as NUMERIC.", _MEAN, Composed(_wide_mean))
+for _sample, _root in product((True, False), repeat=2):
+    _finish = finished(sample=_sample, root=_root)
+    primitive(
+        f"$spread_{'samp' if _sample else 'pop'}_{'root' if _root else 'square'}",
+        Memoized(lambda call, finish=_finish: lambda *sums: finish(_moments(*sums))),  # type: ignore[misc]
+    )
+    _register(
+        f"$exact_{'stddev' if _root else 'var'}_{'samp' if _sample else 'pop'}",
+        "Spread of exact numbers.",
+        over_numerics(NumericMoments, _finish),
+        _spread(sample=_sample, root=_root),
+    )
