@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date
 from decimal import Decimal
 from typing import Final, assert_never
 
@@ -24,6 +24,7 @@ from kpg.runtime.types import (
     word_to_float,
 )
 from kpg.runtime.values import codec_of
+from kpg.runtime.values.calendars import shown_date
 
 Types = Sequence[Type]
 EPOCH: Final = date(1970, 1, 1)
@@ -85,7 +86,7 @@ def value_text(value: int | str | None, type_: Type) -> str:
         case Kind.REAL | Kind.DOUBLE:
             return repr(word_to_float(value))
         case Kind.DATE:
-            return f"'{EPOCH + timedelta(days=value)}'"
+            return f"'{shown_date(value)}'"
         case _:
             return str(value)
 

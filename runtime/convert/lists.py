@@ -91,8 +91,8 @@ def _values(words: Words, type_: Type, dictionary: Dictionary) -> list[Any]:
 
 
 def _times(words: Words, type_: Type, dictionary: Dictionary, unit: str, day: int) -> list[Any]:
-    """Dates or timestamps, ``day`` of which make a day; numpy gives integers for what Python cannot hold."""
+    """Dates or timestamps, ``day`` of which make a day; numpy does not know what Python cannot hold."""
     beyond = (words < (1 - EPOCH_DAY) * day) | (words >= (LAST + 1 - EPOCH_DAY) * day)
     if beyond.any():
-        to_python(int(words[int(np.argmax(beyond))]), type_, dictionary)
+        return [to_python(word, type_, dictionary) for word in words.tolist()]
     return np.ascontiguousarray(words).view(unit).tolist()

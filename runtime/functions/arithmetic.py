@@ -2,6 +2,7 @@
 
 from kpg.runtime.functions import numerics as numeric_code
 from kpg.runtime.functions import spans, vectors
+from kpg.runtime.functions.infinite import unless_infinite
 from kpg.runtime.functions.registry import Composition, Opcode, Overload, Signature, Vector, scalar
 from kpg.runtime.functions.rules import (
     doubles,
@@ -12,13 +13,14 @@ from kpg.runtime.functions.rules import (
     numbers,
     numerics,
 )
-from kpg.runtime.scalar import Call, Scalar
+from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
     DATE,
     INTEGER,
     INTERVAL_DAY,
     INTERVAL_MONTH,
+    MAX_WORD,
     TIME,
     TIMESTAMP,
     Kind,
@@ -78,7 +80,19 @@ def _of_the_same(types: tuple[Type, ...]) -> Signature | None:
 
 
 def _difference(call: Call) -> Scalar:
-    return _call("$sub", call.type, *call.args)
+    """The time between two moments, which must be finite."""
+    difference: Scalar = _call("$sub", call.type, *call.args)
+    if call.args[0].type.kind not in spans.MOMENTS or call.type == INTEGER:
+        return difference
+    too_long = Literal(MAX_WORD, INTERVAL_DAY)
+    for moment in call.args:
+        difference = unless_infinite(moment, _call("$add", call.type, too_long, too_long), difference)
+    return difference
+
+
+def _days_later(call: Call) -> Scalar:
+    date, days = call.args
+    return unless_infinite(date, date, _call(f"${call.function}", DATE, date, days))
 
 
 _PLUS = Opcode("add")
@@ -99,8 +113,8 @@ scalar(
     Overload(exact_sum, _PLUS),
     Overload(numerics, numeric_code.ADD),
     Overload(doubles, Opcode("add_double")),
-    Overload(exactly(DATE, DATE, INTEGER), _PLUS),
-    Overload(exactly(DATE, INTEGER, DATE), _PLUS),
+    Overload(exactly(DATE, DATE, INTEGER), Composition(_days_later)),
+    Overload(exactly(DATE, INTEGER, DATE), Composition(_swapped)),
     Overload(exactly(DATE, DATE, INTERVAL_MONTH), Opcode("add_months")),
     Overload(exactly(DATE, INTERVAL_MONTH, DATE), Composition(_swapped)),
     Overload(exactly(TIMESTAMP, DATE, INTERVAL_DAY), Composition(_add_days)),
@@ -132,20 +146,20 @@ scalar(
     Overload(exact_sum, _MINUS),
     Overload(numerics, numeric_code.SUBTRACT),
     Overload(doubles, Opcode("sub_double")),
-    Overload(exactly(DATE, DATE, INTEGER), _MINUS),
+    Overload(exactly(DATE, DATE, INTEGER), Composition(_days_later)),
     Overload(exactly(INTEGER, DATE, DATE), _MINUS),
     Overload(exactly(DATE, DATE, INTERVAL_MONTH), Composition(_negated_second)),
     Overload(exactly(TIMESTAMP, DATE, INTERVAL_DAY), Composition(_add_days)),
     Overload(exactly(TIMESTAMP, TIMESTAMP, INTERVAL_DAY), _MINUS),
     Overload(exactly(TIMESTAMP, TIMESTAMP, INTERVAL_MONTH), Composition(_negated_second)),
-    Overload(exactly(INTERVAL_DAY, TIMESTAMP, TIMESTAMP), _MINUS),
+    Overload(exactly(INTERVAL_DAY, TIMESTAMP, TIMESTAMP), Composition(_difference)),
     Overload(exactly(INTERVAL_DAY, TIMESTAMP, DATE), Composition(_timestamps)),
     Overload(exactly(INTERVAL_DAY, DATE, TIMESTAMP), Composition(_timestamps)),
     Overload(exactly(INTERVAL_DAY, INTERVAL_DAY, INTERVAL_DAY), _MINUS),
     Overload(exactly(INTERVAL_MONTH, INTERVAL_MONTH, INTERVAL_MONTH), _MINUS),
     Overload(spans.both, spans.SUBTRACT),
     Overload(spans.LATER, spans.MOVED),
-    Overload(spans.between, _MINUS),
+    Overload(spans.between, Composition(_difference)),
     Overload(_of_the_same, Composition(_difference)),
 )
 

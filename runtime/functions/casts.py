@@ -5,6 +5,7 @@ from collections.abc import Callable
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions import vectors
 from kpg.runtime.functions.dates import DAY
+from kpg.runtime.functions.infinite import unless_infinite
 from kpg.runtime.functions.registry import (
     Composition,
     Memoized,
@@ -159,9 +160,11 @@ def _moment(x: Scalar, target: Type) -> Scalar:
     """Between dates and times, with and without a time zone, which is UTC."""
     source = x.type
     if source.kind is Kind.DATE and target.kind is not Kind.DATE:
-        return Call("$mul", (x, Literal(DAY, INTERVAL_DAY)), target)
+        moved = Call("$mul", (x, Literal(DAY, INTERVAL_DAY)), target)
+        return unless_infinite(x, Call("$same", (x, Literal(0, INTERVAL_DAY)), target), moved)
     if target.kind is Kind.DATE and source.kind is not Kind.DATE:
-        return Call("$floor_div", (x, Literal(DAY, INTERVAL_DAY)), target)
+        day = Call("$floor_div", (x, Literal(DAY, INTERVAL_DAY)), target)
+        return unless_infinite(x, Call("$same", (x, Literal(0, INTERVAL_DAY)), target), day)
     return x if source.kind is target.kind else Call("$same", (x, Literal(0, INTERVAL_DAY)), target)
 
 

@@ -4,10 +4,10 @@ A date is a number of days, a timestamp of microseconds; all is built from the i
 a date into year, month and day, the one that adds months, and division.
 """
 
-import datetime
 from collections.abc import Callable
 from typing import Any
 
+from kpg.runtime.functions.infinite import unless_infinite
 from kpg.runtime.functions.registry import (
     Composition,
     Memoized,
@@ -33,15 +33,16 @@ from kpg.runtime.types import (
     Type,
     decimal,
 )
+from kpg.runtime.values.calendars import days_of
 
 SECOND = 1_000_000
 STAMPS = (Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
 SECONDS = decimal(8, 6)
 LONG_SECONDS = decimal(18, 6)
 DAY = 86_400 * SECOND
-EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 
 primitive("$floor_div", Opcode("floor_div"))
+primitive("$minus", Opcode("sub"))
 primitive("$div", Opcode("div"))
 primitive("$civil", Opcode("civil", lambda call: _number(call.args[1]), operands=1))
 
@@ -122,14 +123,17 @@ def _iso_week(days: Scalar) -> Scalar:
 def _time_of_day(x: Scalar, unit: int, cycle: int) -> Scalar:
     units = Call("$floor_div", (x, Literal(unit, INTERVAL_DAY)), INTERVAL_DAY)
     turns = Call("$floor_div", (units, Literal(cycle, INTERVAL_DAY)), INTERVAL_DAY)
-    return Call("sub", (units, Call("mul", (turns, Literal(cycle, INTEGER)), INTERVAL_DAY)), INTERVAL_DAY)
+    whole = Call("$mul", (turns, Literal(cycle, INTEGER)), INTERVAL_DAY)
+    rest = Call("$minus", (units, whole), INTERVAL_DAY)
+    return unless_infinite(x, Literal(None, INTERVAL_DAY), rest)
 
 
 def _seconds_since_epoch(x: Scalar) -> Scalar:
     """The microseconds, which are seconds with six digits behind the point."""
+    known = Call("$mul", (x, Literal(DAY, INTERVAL_DAY)), LONG_SECONDS)
     if x.type.kind in STAMPS:
-        return Call("$as_seconds", (x,), LONG_SECONDS)
-    return Call("$mul", (x, Literal(DAY, INTERVAL_DAY)), LONG_SECONDS)
+        known = Call("$as_seconds", (x,), LONG_SECONDS)
+    return unless_infinite(x, Literal(None, LONG_SECONDS), known)
 
 
 primitive("$as_seconds", Composition(lambda call: call.args[0]))
@@ -249,21 +253,22 @@ def _truncate(call: Call) -> Scalar:
     name = str(unit.value).lower() if isinstance(unit, Literal) else ""
     if zone or x.type.kind is Kind.INTERVAL or name not in {*_STARTS, *_LENGTHS}:
         return Call("$truncate", call.args, call.type)
-    if name in _STARTS:
-        return Call("$mul", (_STARTS[name](_days(x)), Literal(DAY, INTERVAL_DAY)), call.type)
-    length = Literal(_LENGTHS[name], INTERVAL_DAY)
-    return Call("$mul", (Call("$floor_div", (x, length), INTERVAL_DAY), length), call.type)
+    length = Literal(_LENGTHS.get(name, DAY), INTERVAL_DAY)
+    units = _STARTS[name](_days(x)) if name in _STARTS else Call("$floor_div", (x, length), INTERVAL_DAY)
+    return unless_infinite(x, x, Call("$mul", (units, length), call.type))
 
 
 def _truncated(call: Call) -> Callable[..., object]:
     from kpg.runtime.functions import fields
+    from kpg.runtime.values import zones
 
     cut = fields.cut if call.type.kind is Kind.INTERVAL else fields.start
 
     def truncate(unit: str, value: Any, zone: str = "UTC") -> object:
-        if zone.upper() not in ("UTC", "GMT", "Z", "ETC/UTC"):
-            raise ValueError(f'time zone "{zone}" is not supported')
-        return cut(fields.named(unit), value)
+        where = None if zone == "UTC" else zones.zone(zone)
+        if where is None:
+            return cut(fields.named(unit), value)
+        return zones.from_local(fields.start(fields.named(unit), zones.to_local(value, where)), where)
 
     return truncate
 
@@ -308,4 +313,6 @@ scalar(
 )
 def make_date(year: int, month: int, day: int) -> int:
     """The date of a year, month and day; an error if there is none."""
-    return datetime.date(year, month, day).toordinal() - EPOCH_ORDINAL
+    if not year:
+        raise ValueError("there is no year 0")
+    return days_of(year if year > 0 else year + 1, month, day)

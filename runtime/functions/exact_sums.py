@@ -5,6 +5,7 @@ at least; the products of halves likewise. What a group keeps are such sums; the
 the group is put out.
 """
 
+import functools
 from collections.abc import Callable
 from decimal import Decimal
 from itertools import product
@@ -120,6 +121,12 @@ def _moments(scale: int, count: int, *sums: int) -> NumericMoments:
     )
 
 
+def _finished(finish: Callable[[NumericMoments], Decimal | None], *sums: int) -> Decimal | None:
+    """The spread; NULL of sums that do not belong together, which come and go where parts are joined."""
+    moments = _moments(*sums)
+    return None if moments.excess < 0 else finish(moments)
+
+
 def _of_words(algorithm: Algorithm, types: Types) -> Algorithm:
     """An algorithm over NUMERICs for operands that are words."""
     scale = types[0].scale
@@ -164,7 +171,7 @@ for _sample, _root in product((True, False), repeat=2):
     _finish = finished(sample=_sample, root=_root)
     primitive(
         f"$spread_{'samp' if _sample else 'pop'}_{'root' if _root else 'square'}",
-        Memoized(lambda call, finish=_finish: lambda *sums: finish(_moments(*sums))),  # type: ignore[misc]
+        Memoized(lambda call, finish=_finish: functools.partial(_finished, finish)),  # type: ignore[misc]
     )
     _register(
         f"$exact_{'stddev' if _root else 'var'}_{'samp' if _sample else 'pop'}",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kpg.runtime.types import INTEGER, Kind, Type, decimal
+from kpg.runtime.values.calendars import civil, days_of, is_infinite
 from kpg.runtime.values.intervals import Interval
 from kpg.runtime.values.words import DAY
 
@@ -96,7 +97,7 @@ def reader(field: str, type_: Type) -> Reader:
         case Kind.DATE:
             if field in DAY_ONLY - {"epoch"} or field.startswith("timezone"):
                 raise unsupported
-            return lambda days: of_moment(field, days * DAY)
+            return lambda days: None if is_infinite(days) else of_moment(field, days * DAY)
         case Kind.TIMESTAMP:
             if field.startswith("timezone"):
                 raise unsupported
@@ -124,34 +125,40 @@ def of_time(field: str, time: int) -> int:
             return time % MINUTE
 
 
-def of_moment(field: str, stamp: int) -> int:
-    """A field of a moment."""
+def of_moment(field: str, stamp: int) -> int | None:
+    """A field of a moment, NULL of an infinite one."""
+    if is_infinite(stamp):
+        return None
     if field in DAY_ONLY:
         return stamp if field == "epoch" else of_time(field, stamp % DAY)
     if field.startswith("timezone"):
         return 0
-    date = (EPOCH + stamp * MICROSECOND).date()
-    year, month, day = date.timetuple()[:3]
+    days, rest = divmod(stamp, DAY)
+    year, month, day = civil(days)
     match field:
-        case "year" | "month" | "day":
-            return {"year": year, "month": month, "day": day}[field]
-        case "decade":
-            return year // 10
-        case "century":
-            return (year + 99) // 100
-        case "millennium":
-            return (year + 999) // 1000
+        case "year" | "decade" | "century" | "millennium":
+            return _counted(year, {"year": 1, "decade": 10, "century": 100, "millennium": 1000}[field])
+        case "month" | "day":
+            return month if field == "month" else day
         case "quarter":
             return (month + 2) // 3
         case "dow" | "isodow":
-            return date.isoweekday() % 7 if field == "dow" else date.isoweekday()
+            return (days + 4) % 7 if field == "dow" else (days + 3) % 7 + 1
         case "doy":
-            return date.timetuple().tm_yday
+            return days - days_of(year, 1, 1) + 1
         case "week" | "isoyear":
-            return date.isocalendar()[1 if field == "week" else 0]
+            thursday = days - (days + 3) % 7 + 3
+            year = civil(thursday)[0]
+            return (thursday - days_of(year, 1, 1)) // 7 + 1 if field == "week" else _counted(year, 1)
         case _:
-            days, rest = divmod(stamp, DAY)
             return (days + JULIAN_EPOCH) * 10**10 + round(rest * 10**10 / DAY)
+
+
+def _counted(year: int, length: int) -> int:
+    """The year, or the decade, century or millennium that it is in; the year 0 is 1 BC."""
+    if length == 10:
+        return year // 10
+    return (year + length - 1) // length if year > 0 else -((length - year) // length)
 
 
 def of_span(field: str, span: Interval) -> int:
@@ -200,6 +207,8 @@ def start(field: str, stamp: int) -> int:
         "hour": HOUR,
         "day": DAY,
     }
+    if is_infinite(stamp):
+        return stamp
     if field in lengths:
         return stamp // lengths[field] * lengths[field]
     date = (EPOCH + stamp * MICROSECOND).date()

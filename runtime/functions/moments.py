@@ -16,7 +16,7 @@ from kpg.runtime.functions.registry import (
     scalar,
 )
 from kpg.runtime.functions.rules import is_unknown
-from kpg.runtime.functions.series import plus_months
+from kpg.runtime.functions.series import plus_local, plus_months
 from kpg.runtime.scalar import Call, Scalar
 from kpg.runtime.types import (
     BOOLEAN,
@@ -30,6 +30,8 @@ from kpg.runtime.types import (
     Kind,
     Type,
 )
+from kpg.runtime.values import zones
+from kpg.runtime.values.calendars import days_of, is_infinite
 from kpg.runtime.values.intervals import Interval, made
 from kpg.runtime.values.words import DAY
 
@@ -152,17 +154,12 @@ def _time(hour: int, minute: int, second: float) -> int:
 
 
 def _stamp(year: int, month: int, day: int, hour: int, minute: int, second: float, zone: str = "UTC") -> int:
-    _check_zone(zone)
     try:
-        date = datetime.date(year, month, day)
+        date = days_of(year if year > 0 else year + 1, month, day)
     except ValueError as error:
         raise ValueError(f"date field value out of range: {year}-{month:02d}-{day:02d}") from error
-    return (date - fields.EPOCH.date()).days * DAY + _time(hour, minute, second)
-
-
-def _check_zone(zone: str) -> None:
-    if zone.upper() not in ("UTC", "GMT", "Z", "ETC/UTC", "+00", "+0"):
-        raise ValueError(f'time zone "{zone}" is not supported')
+    local = date * DAY + _time(hour, minute, second)
+    return local if zone == "UTC" else zones.from_local(local, zones.zone(zone))
 
 
 _DATE_PARTS = (INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, DOUBLE)
@@ -182,7 +179,7 @@ _define(
 )
 _define(
     "make_timestamptz",
-    "year, month, day, hour, minute, seconds and optionally a time zone, which can be UTC",
+    "year, month, day, hour, minute, seconds and optionally a time zone",
     "A timestamp with time zone.",
     {"make_timestamptz(2013, 7, 15, 8, 15, 23.5)": "TIMESTAMPTZ '2013-07-15 08:15:23.5+00'"},
     (exact(TIMESTAMPTZ, *_DATE_PARTS), _stamp),
@@ -279,9 +276,9 @@ def _finite(given: tuple[Type, ...]) -> Signature | None:
 _define(
     "isfinite",
     "a date, timestamp or interval",
-    "TRUE: infinite ones are not supported.",
-    {"isfinite(DATE '2001-02-16')": "TRUE"},
-    (_finite, lambda value: True),
+    "Whether it is not infinite, which intervals never are.",
+    {"isfinite(DATE '2001-02-16')": "TRUE", "isfinite(DATE 'infinity')": "FALSE"},
+    (_finite, lambda value: not isinstance(value, int) or not is_infinite(value)),
 )
 
 
@@ -326,8 +323,10 @@ scalar(
 
 def _later(sign: int) -> Callable[..., int]:
     def move(stamp: int, by: Interval, zone: str = "UTC") -> int:
-        _check_zone(zone)
-        return plus_months(stamp, sign * by.months) + sign * (by.days * DAY + by.microseconds)
+        step = Interval(*(sign * part for part in by))
+        if zone != "UTC":
+            return plus_local(stamp, step, zones.zone(zone))
+        return plus_months(stamp, step.months) + step.days * DAY + step.microseconds
 
     return move
 

@@ -5,6 +5,7 @@ To a date or time the months of an interval are added first, then its days, then
 
 from decimal import Decimal
 
+from kpg.runtime.functions.infinite import unless_infinite
 from kpg.runtime.functions.registry import Composition, Memoized, Opcode, Rule, Signature, primitive
 from kpg.runtime.functions.rules import common_pair, is_unknown
 from kpg.runtime.scalar import Call, Literal, Scalar
@@ -95,7 +96,8 @@ def _moved(call: Call) -> Scalar:
     )
     days = Call("$mul", (Call("$add", (shifted, part("$days")), BIGINT), Literal(DAY, BIGINT)), BIGINT)
     time = Call("$add", (clock, part("$microseconds")), BIGINT)
-    return Call("$add", (days, time), call.type)
+    endless = Call("$add", (moment, Literal(0, BIGINT)), call.type)
+    return unless_infinite(moment, endless, Call("$add", (days, time), call.type))
 
 
 primitive("$add", Opcode("add"))

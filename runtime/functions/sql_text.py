@@ -9,9 +9,8 @@ from kpg.runtime.functions.named import shown
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import ERROR, Kind, Type, word_to_float
 from kpg.runtime.values import codec_of
+from kpg.runtime.values.calendars import shown_date, shown_stamp
 
-EPOCH: Final = datetime.datetime(1970, 1, 1)
-MICROSECOND: Final = datetime.timedelta(microseconds=1)
 INFIX: Final = {
     "eq": "=",
     "ne": "<>",
@@ -178,9 +177,9 @@ def _string(value: str, type_: Type) -> str:
 def _time(value: int, kind: Kind) -> str:
     try:
         if kind is Kind.DATE:
-            return f"DATE '{(EPOCH + datetime.timedelta(days=value)).date()}'"
+            return f"DATE '{shown_date(value)}'"
         if kind is Kind.TIMESTAMP:
-            return f"TIMESTAMP '{EPOCH + value * MICROSECOND}'"
+            return f"TIMESTAMP '{shown_stamp(value)}'"
     except OverflowError:
         return f"{kind.value} {value}"
-    return f"INTERVAL '{value * MICROSECOND}'"
+    return f"INTERVAL '{datetime.timedelta(microseconds=value)}'"

@@ -38,6 +38,7 @@ from kpg.runtime.kernels.opcodes import (
 )
 
 Words = NDArray[np.int64]
+LAST_DAY = 106_000_000  # days from 1970 beyond which there are only the infinities
 Bytes = NDArray[np.uint8]
 
 NULL = -(2**63)
@@ -199,8 +200,11 @@ def convert(op: int, x: Words, operand: int, out: Words, rows: int, low: int, hi
     else:
         for i in range(rows):
             p = x[i]
-            if p >= MIN_WORD:
+            if p > LAST_DAY or p < -LAST_DAY:
+                p = ERROR if p == ERROR else NULL
+            else:
                 year, month, day = civil(p)
+                year -= int(year <= 0)
                 p = year if operand == 0 else (month if operand == 1 else day)
             out[i] = p
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kpg.runtime.values.words import DAY, EPOCH_DAY
+from kpg.runtime.values.calendars import DAY, ENDS, days_of
 from kpg.runtime.values.zones import from_local, offset
 
 MONTH_NAMES: Final = (
@@ -92,7 +92,7 @@ class _Reader:
             raise ValueError("a number that is no part of a date")
         if self.date is not None:
             year, month, day = self.date
-            self.day = datetime.date(1 - year if self.era else year, month, day).toordinal() - EPOCH_DAY
+            self.day = days_of(1 - year if self.era else year, month, day)
         time = self.time
         if self.half and time is not None:
             if not 1 <= time // 3_600_000_000 <= 12:
@@ -114,7 +114,7 @@ def _year(text: str) -> int:
 
 
 def _clock(hours: int, minutes: int, seconds: int, fraction: str) -> int:
-    micros = round(int((fraction or "0")[:7].ljust(7, "0")) / 10)
+    micros = round(float(f"0.{fraction or 0}") * 1_000_000)
     if minutes > 59 or seconds > 60 or hours > 24:
         raise ValueError("no time of day")
     total = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + micros
@@ -160,11 +160,13 @@ FORMS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (
     (r"([A-Za-z]+(?:[/_+-][A-Za-z0-9]+)*\.?)", _word),
     (r"(\d{1,4})(?:st|nd|rd|th)?(?!\d)", lambda f, text: f.loose.append(text)),
 )
+SHORT: Final = re.compile(r"(\d{2})(\d{2})(\d{2})")
+"""A date of six digits, which elsewhere are a time."""
 COMPILED: Final = tuple((re.compile(form), take) for form, take in FORMS)
 
 
 def _of_year(year: int, number: int) -> int:
-    return datetime.date(year, 1, 1).toordinal() + number - 1 - EPOCH_DAY
+    return days_of(year, 1, 1) + number - 1
 
 
 def read(text: str) -> Moment:
@@ -192,7 +194,10 @@ def read(text: str) -> Moment:
 
 def parse_date(text: str) -> int:
     """The day that a text means; a time of day is left out."""
-    day = read(text).day
+    if text.strip().lower() in ENDS:
+        return ENDS[text.strip().lower()]
+    short = SHORT.fullmatch(text.strip())
+    day = read("{1}/{2}/{0}".format(*short.groups()) if short else text).day
     if day is None:
         raise ValueError("no date")
     return day
@@ -200,6 +205,8 @@ def parse_date(text: str) -> int:
 
 def parse_timestamp(text: str) -> int:
     """The date and time that a text means; a time zone is left out, as in Postgres."""
+    if text.strip().lower() in ENDS:
+        return ENDS[text.strip().lower()]
     moment = read(text)
     if moment.day is None:
         raise ValueError("no date")
@@ -208,6 +215,8 @@ def parse_timestamp(text: str) -> int:
 
 def parse_instant(text: str, default: datetime.tzinfo = datetime.UTC) -> int:
     """The instant that a text means, in a time zone unless it says one."""
+    if text.strip().lower() in ENDS:
+        return ENDS[text.strip().lower()]
     moment = read(text)
     if moment.day is None:
         raise ValueError("no date")

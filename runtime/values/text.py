@@ -1,16 +1,13 @@
 """Values of types of words as text and back, and what of them fits a type."""
 
-import datetime
 import decimal as decimals
 import functools
 from collections.abc import Callable
 
 from kpg.runtime.types import Kind, Type
+from kpg.runtime.values.calendars import EARLIEST, LATEST, shown_date, shown_stamp
 from kpg.runtime.values.words import (
     DAY,
-    EPOCH,
-    EPOCH_DAY,
-    MICROSECOND,
     Unfit,
     encoder_of,
     parse_date,
@@ -34,18 +31,14 @@ def limits(type_: Type) -> tuple[int, int]:
             return -(2**31), 2**31 - 1
         case Kind.DECIMAL:
             return 1 - 10**type_.precision, 10**type_.precision - 1
-        case Kind.DATE:
-            return 1 - EPOCH_DAY, datetime.date.max.toordinal() - EPOCH_DAY
         case Kind.BOOLEAN:
             return 0, 1
         case Kind.TIME:
             return 0, DAY
         case Kind.ENUM:
             return 0, len(type_.labels) - 1
-        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            return (datetime.datetime.min - EPOCH) // MICROSECOND, (
-                datetime.datetime.max - EPOCH
-            ) // MICROSECOND
+        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            return EARLIEST, LATEST
         case _:
             return -(2**63) + 2, 2**63 - 1
 
@@ -109,12 +102,6 @@ def _parse_number(text: str, scale: int) -> int:
     return int(value.scaleb(scale, CONTEXT).to_integral_value(decimals.ROUND_HALF_UP, CONTEXT))
 
 
-def shown_timestamp(value: int) -> str:
-    """A date and time, without zeros at the end of its fraction."""
-    text = str(EPOCH + value * MICROSECOND)
-    return text.rstrip("0") if "." in text else text
-
-
 def formatter(source: Type) -> Callable[..., str]:
     """The function that writes a value of a type (as ``Memoized`` functions take it) as text."""
     from kpg.runtime.values import intervals
@@ -125,11 +112,11 @@ def formatter(source: Type) -> Callable[..., str]:
         case Kind.DECIMAL:
             return lambda value: f"{decimals.Decimal(value).scaleb(-source.scale, CONTEXT):f}"
         case Kind.DATE:
-            return lambda value: datetime.date.fromordinal(value + EPOCH_DAY).isoformat()
+            return shown_date
         case Kind.TIMESTAMP:
-            return shown_timestamp
+            return shown_stamp
         case Kind.TIMESTAMPTZ:
-            return lambda value: f"{shown_timestamp(value)}+00"
+            return lambda value: shown_stamp(value, "+00")
         case Kind.TIME:
             return intervals.clock
         case Kind.ENUM:

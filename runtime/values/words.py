@@ -12,6 +12,7 @@ import numpy as np
 
 from kpg.runtime.errors import DataError
 from kpg.runtime.types import MAX_WORD, MIN_WORD, Kind, Type, float_to_word, word_to_float
+from kpg.runtime.values.calendars import Beyond, beyond
 
 Encoder = Callable[[Any], int]
 
@@ -25,6 +26,7 @@ INTEGER_LIMITS: Final = {
     Kind.INTEGER: (-(2**31), 2**31 - 1),
     Kind.BIGINT: (MIN_WORD, MAX_WORD),
 }
+MOST_ISO: Final = len("2004-10-19 10:23:54.123456")
 EXACT_FLOAT: Final = 2**53
 """Doubles up to it hold every whole number exactly."""
 WIDE: Final = decimal.Context(prec=80, traps=[decimal.InvalidOperation])
@@ -42,7 +44,7 @@ class Mistyped(Exception):
 def python_of(word: int, type_: Type) -> Any:
     """The Python value of a word (not NULL nor ERROR) that is no code; an INTERVAL MONTH is a number.
 
-    Raises DataError for dates beyond Python's years.
+    Moments beyond Python's years are its last or first, shown as what they are (``calendars.Beyond``).
     """
     match type_.kind:
         case Kind.BOOLEAN:
@@ -73,6 +75,8 @@ def _to_time(word: int, type_: Type) -> datetime.date | datetime.time | datetime
             case _:
                 return datetime.timedelta(microseconds=word)
     except (OverflowError, ValueError):
+        if type_.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
+            return beyond(word, type_)
         raise DataError(
             f"{type_} word {word} is beyond what Python can hold", hint="fetch the result as Arrow instead"
         ) from None
@@ -210,6 +214,8 @@ def parse_date(text: str) -> int:
 def parse_timestamp(text: str) -> int:
     """The date and time that a text means, its time zone left out; ValueError if none."""
     try:
+        if len(text) > MOST_ISO:
+            raise ValueError("more digits than Python would round")
         return (datetime.datetime.fromisoformat(text).replace(tzinfo=None) - EPOCH) // MICROSECOND
     except ValueError:
         from kpg.runtime.values import moments
@@ -234,6 +240,8 @@ def parse_time(text: str) -> int:
 def _date(value: Any) -> int:
     if isinstance(value, str):
         return int(_parsed(parse_date, value))
+    if isinstance(value, Beyond):
+        return value.word
     if isinstance(value, datetime.datetime):
         if value.tzinfo is not None or value.time() != datetime.time():
             raise Unfit
@@ -245,6 +253,8 @@ def _date(value: Any) -> int:
 def _timestamp(value: Any) -> int:
     if isinstance(value, str):
         return int(_parsed(parse_timestamp, value))
+    if isinstance(value, Beyond):
+        return value.word
     if isinstance(value, datetime.datetime):
         if value.tzinfo is not None:
             if value.utcoffset():
@@ -257,6 +267,8 @@ def _timestamp(value: Any) -> int:
 def _instant(value: Any) -> int:
     if isinstance(value, str):
         return int(_parsed(parse_instant, value))
+    if isinstance(value, Beyond):
+        return value.word
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return (value.astimezone(datetime.UTC).replace(tzinfo=None) - EPOCH) // MICROSECOND
     return _timestamp(value)

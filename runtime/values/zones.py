@@ -6,6 +6,7 @@ import re
 import zoneinfo
 from typing import Final
 
+from kpg.runtime.values.calendars import is_infinite
 from kpg.runtime.values.words import EPOCH, MICROSECOND
 
 HOURS: Final = {
@@ -85,6 +86,8 @@ def _fixed(seconds: int) -> datetime.tzinfo:
 
 def to_local(word: int, where: datetime.tzinfo) -> int:
     """What clocks show in a time zone at an instant: TIMESTAMPTZ to TIMESTAMP."""
+    if where is datetime.UTC or is_infinite(word):
+        return word
     instant = (EPOCH + word * MICROSECOND).replace(tzinfo=datetime.UTC)
     return (instant.astimezone(where).replace(tzinfo=None) - EPOCH) // MICROSECOND
 
@@ -94,6 +97,8 @@ def from_local(word: int, where: datetime.tzinfo) -> int:
 
     Of two such instants the one of standard time; a time that is left out counts on from before.
     """
+    if where is datetime.UTC or is_infinite(word):
+        return word
     local = EPOCH + word * MICROSECOND
     first, second = (local.replace(tzinfo=where, fold=fold) for fold in (0, 1))
     chosen = first if first.utcoffset() == second.utcoffset() or _is_gap(first) else second
