@@ -16,7 +16,7 @@ from kpg.runtime.functions.aggregates import sum_type
 from kpg.runtime.functions.aggregation import AggregateFunction, Algorithm, Composed, Part, Types, register
 from kpg.runtime.functions.algorithms import NumericTotal, numeric_mean, numeric_total, over_numerics
 from kpg.runtime.functions.numeric_spreads import NumericMoments, finished
-from kpg.runtime.functions.registry import Memoized, Opcode, Signature, primitive
+from kpg.runtime.functions.registry import Composition, Memoized, Opcode, Signature, primitive
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, NUMERIC, Kind
 from kpg.runtime.values.numeric import EXACT
@@ -35,7 +35,7 @@ def _halves(x: Scalar) -> tuple[Scalar, Scalar]:
 
 def _word(x: Scalar) -> Scalar:
     """The word of an exact number, as a BIGINT."""
-    return Call("$same", (x, Literal(0, BIGINT)), BIGINT)
+    return Call("$word", (x,), BIGINT)
 
 
 def _sums(x: Scalar) -> tuple[Part, Part]:
@@ -74,6 +74,7 @@ def _quotient(total: Decimal, count: int) -> Decimal | None:
     return numerics.divide(total, Decimal(count)) if count else None
 
 
+primitive("$word", Composition(lambda call: Call("$same", (call.args[0], Literal(0, BIGINT)), BIGINT)))
 primitive("$mod", Opcode("mod"))
 primitive("$wide_sum", Memoized(lambda call: _whole))
 primitive("$wide_mean", Memoized(lambda call: lambda high, low, count: _quotient(_whole(high, low), count)))

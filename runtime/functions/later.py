@@ -43,8 +43,8 @@ PRIMITIVES: Final[Mapping[str, str]] = {
     "arrays": """$array $element $slice $slice_marks $any_eq $any_ne $any_lt $any_le $any_gt $any_ge
         $all_eq $all_ne $all_lt $all_le $all_gt $all_ge""",
     "assigned_parts": "$with_element $with_slice",
-    "exact_sums": """$mod $wide_sum $wide_mean $mean $spread_samp_root $spread_samp_square $spread_pop_root
-        $spread_pop_square""",
+    "exact_sums": """$word $mod $wide_sum $wide_mean $mean $spread_samp_root $spread_samp_square
+        $spread_pop_root $spread_pop_square""",
     "rows": "$row $whole_row $row_field $row_is_null $row_is_not_null",
 }
 """The names of building blocks that binders make calls of, by module."""

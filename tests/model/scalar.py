@@ -7,12 +7,13 @@ import datetime
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import Kind, Type, word_to_float
-from tests.model import primitives
+from kpg.runtime.values import codec_of
+from tests.model import exact, primitives
 
 EPOCH = datetime.datetime(1970, 1, 1)
 LIMITS = {
@@ -71,8 +72,10 @@ def passes(predicates: Sequence[Scalar], row: Sequence[Any], tables: Tables | No
 
 def from_word(value: int | str | None, type_: Type) -> Any:
     """The Python value of a literal."""
-    if value is None or isinstance(value, str):
+    if value is None:
         return value
+    if isinstance(value, str):
+        return codec_of(type_).decode(value) if type_.kind is Kind.NUMERIC else value
     match type_.kind:
         case Kind.BOOLEAN:
             return bool(value)
@@ -102,6 +105,11 @@ def _call(call: Call, row: Sequence[Any], tables: Tables | None) -> Any:
         return own(*args)
     if any(arg is None for arg in args):
         return None
+    if call.function == "$word":
+        return int(args[0] * 10 ** call.args[0].type.scale)
+    if call.function in ("$below", "$above"):
+        rounding = ROUND_FLOOR if call.function == "$below" else ROUND_CEILING
+        return Decimal(args[0]).quantize(Decimal(1).scaleb(-call.type.scale), rounding, EXACT)
     if call.function == "cast":
         return checked(cast(args[0], call.args[0].type, call.type), call.type)
     try:
@@ -150,14 +158,16 @@ def cast(value: Any, source: Type, target: Type) -> Any:
             return _from_float(value, target)
         if source.kind is Kind.BOOLEAN:
             return int(value)
-        exact = Decimal(value).quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, EXACT)
-        return exact if target.kind is Kind.DECIMAL else int(exact)
+        rounded = Decimal(value).quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, EXACT)
+        return rounded if target.kind is Kind.DECIMAL else int(rounded)
     if target.is_float:
         if isinstance(value, Decimal):
             return float(value.scaleb(source.scale)) / 10.0**source.scale
         return float(value)
     if target.is_text:
         return _show(value)
+    if target.kind is Kind.NUMERIC:
+        return value if isinstance(value, Decimal) else Decimal(value)
     if target.kind is Kind.BOOLEAN:
         return bool(value)
     if target.kind is Kind.TIMESTAMP:
@@ -168,8 +178,8 @@ def cast(value: Any, source: Type, target: Type) -> Any:
 def _parse(text: str, target: Type) -> Any:
     if not re.fullmatch(r"\s*[+-]?(\d+\.?\d*|\.\d+)\s*", text):
         raise ScalarError(f"{text!r} is no number")
-    exact = Decimal(text.strip()).quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, EXACT)
-    return exact if target.kind is Kind.DECIMAL else int(exact)
+    rounded = Decimal(text.strip()).quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, EXACT)
+    return rounded if target.kind is Kind.DECIMAL else int(rounded)
 
 
 def _from_float(value: float, target: Type) -> Any:
@@ -195,6 +205,8 @@ def _divide(left: Any, right: Any) -> Any:
         raise ScalarError("division by zero")
     if isinstance(left, float):
         return _finite(left / right, left, right)
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        return exact.quotient(left, right)
     quotient = abs(left) // abs(right)
     return quotient if (left < 0) == (right < 0) else -quotient
 
@@ -299,4 +311,5 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "extract_dow": lambda date: date.isoweekday() % 7,
     "contains": lambda text, part: part in text,
     **primitives.FUNCTIONS,
+    **exact.FUNCTIONS,
 }

@@ -26,7 +26,7 @@ from kpg.runtime.functions import (
 )
 from kpg.runtime.functions.keys import key
 from kpg.runtime.scalar import Column, If, Literal, Scalar
-from kpg.runtime.types import BIGINT, INTEGER
+from kpg.runtime.types import BIGINT, INTEGER, NUMERIC
 
 MOST_MARKED: Final = 31
 """Keys of one GROUPING, a bit each."""
@@ -95,8 +95,11 @@ def _collected(
     binding: Binding, into: Aggregates, node: exp.Expr, called: Called, args: list[Scalar], operands: Operands
 ) -> Scalar:
     """The aggregate as columns of the grouping: its own, or those of the aggregates that it is made of."""
+    function = aggregate_named(called.name)
+    if operands.distinct and args and args[0].type.kind in function.exact:
+        args = [coerce(args[0], NUMERIC)]  # of different values there are few, and one state does
     types = tuple(arg.type for arg in args)
-    function = exact(specialised(aggregate_named(called.name), types), types)
+    function = exact(specialised(function, types), types)
     signature = function.rule(types)
     if signature is None:
         shown = ", ".join(str(arg.type) for arg in args[function.keeps_nulls :])

@@ -14,6 +14,7 @@ from kpg.compiler.sql.syntax import span_of, whole
 from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.functions import Resolution, castable, common_type, resolve, shown_type
+from kpg.runtime.functions.bounds import bounded
 from kpg.runtime.functions.keys import key
 from kpg.runtime.functions.spans import lengths
 from kpg.runtime.functions.sql_text import literal_text
@@ -33,7 +34,7 @@ ASSIGNED: Final = frozenset(
 def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> Scalar:
     """``name(args)`` with implicit casts; ProgrammingError at the node if the types do not fit."""
     if name in COMPARISONS:
-        args = narrowed(args)
+        args = bounded(name, narrowed(args))
     try:
         meaning = resolve(name, tuple(arg.type for arg in args))
     except ProgrammingError as error:

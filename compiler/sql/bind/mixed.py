@@ -66,17 +66,17 @@ def _with_scale(total: Scalar, scale: int) -> Scalar:
 
 def _leaves(scalar: Scalar) -> list[Scalar] | None:
     """What CASE and COALESCE choose among, as words; None if something is no such."""
-    match scalar:
-        case If(then=then, otherwise=otherwise):
-            parts: Sequence[Scalar] = (then, otherwise)
-        case Call(function="coalesce", args=args):
-            parts = args
-        case Call(function="cast", args=(inner,)) if inner.type.is_exact:
-            return [inner]
-        case Literal():
-            return None if (found := _literal(scalar)) is None else [found]
-        case _:
-            return None
+    if isinstance(scalar, Literal):
+        found = _literal(scalar)
+        return None if found is None else [found]
+    if isinstance(scalar, If):
+        parts: Sequence[Scalar] = (scalar.then, scalar.otherwise)
+    elif isinstance(scalar, Call) and scalar.function == "coalesce":
+        parts = scalar.args
+    elif isinstance(scalar, Call) and scalar.function == "cast" and scalar.args[0].type.is_exact:
+        return [scalar.args[0]]
+    else:
+        return None
     found_parts = [_leaves(part) for part in parts]
     return None if None in found_parts else [leaf for part in found_parts for leaf in part or ()]
 
@@ -95,21 +95,22 @@ def _literal(literal: Literal) -> Literal | None:
 
 def _rebuilt(scalar: Scalar, leaf: Callable[[Scalar], Scalar], type_: Type) -> Scalar:
     """The expression of another type, with something else for each of its leaves."""
-    match scalar:
-        case If(condition=condition, then=then, otherwise=otherwise):
-            return If(condition, _rebuilt(then, leaf, type_), _rebuilt(otherwise, leaf, type_), type_)
-        case Call(function="coalesce", args=(first, *rest)) if rest:
-            others = Call("coalesce", tuple(rest), NUMERIC)
-            missing = Call("is_null", (first,), BOOLEAN)
-            return If(missing, _rebuilt(others, leaf, type_), _rebuilt(first, leaf, type_), type_)
-        case Call(function="coalesce", args=(only,)):
-            return _rebuilt(only, leaf, type_)
-        case Call(args=(inner,)):
-            return leaf(inner)
-        case _:
-            found = _literal(scalar) if isinstance(scalar, Literal) else None
-            assert found is not None
-            return leaf(found) if found.value is not None else Literal(None, type_)
+    if isinstance(scalar, If):
+        then, otherwise = (_rebuilt(part, leaf, type_) for part in (scalar.then, scalar.otherwise))
+        return If(scalar.condition, then, otherwise, type_)
+    if isinstance(scalar, Literal):
+        found = _literal(scalar)
+        assert found is not None
+        return leaf(found) if found.value is not None else Literal(None, type_)
+    assert isinstance(scalar, Call)
+    first, *rest = scalar.args
+    if scalar.function != "coalesce":
+        return leaf(first)
+    if not rest:
+        return _rebuilt(first, leaf, type_)
+    others = Call("coalesce", tuple(rest), NUMERIC)
+    missing = Call("is_null", (first,), BOOLEAN)
+    return If(missing, _rebuilt(others, leaf, type_), _rebuilt(first, leaf, type_), type_)
 
 
 def _mark(scale: int, leaf: Scalar) -> Scalar:
