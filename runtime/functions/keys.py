@@ -19,9 +19,9 @@ def key(scalar: Scalar) -> Scalar:
     """The scalar, or what equal values of it have in common if they may differ."""
     if not is_loose(scalar.type) or (isinstance(scalar, Call) and scalar.function == "$key"):
         return scalar
-    if isinstance(scalar, Literal):
-        if not isinstance(scalar.value, str):
-            return scalar
+    if isinstance(scalar, Literal) and scalar.value is None:
+        return scalar
+    if isinstance(scalar, Literal) and isinstance(scalar.value, str):
         codec = codec_of(scalar.type)
         return Literal(codec.encode(_form(scalar.type)(codec.decode(scalar.value))), scalar.type)
     plain = isinstance(scalar, Call) and scalar.function == "cast" and scalar.type == NUMERIC

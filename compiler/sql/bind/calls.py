@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from kpg.compiler.sql.bind.literals import COMPARISONS, convert, meant, narrowed, rounded
 from kpg.compiler.sql.bind.scope import Binding
-from kpg.compiler.sql.slots import NAMED, slot_of, then
+from kpg.compiler.sql.slots import NAMED, Beyond, slot_of, then
 from kpg.compiler.sql.syntax import span_of, whole
 from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import DataError, ProgrammingError
@@ -53,6 +53,8 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
 def _wide(name: str, meaning: Resolution, args: list[Scalar]) -> tuple[Resolution, list[Scalar]]:
     """Arithmetic of constants as of NUMERICs, if the result has more digits than a word."""
     words = [arg.value for arg in args if isinstance(arg, Literal) and isinstance(arg.value, int)]
+    if any(isinstance(arg, Literal) and slot_of(arg) is not None for arg in args):
+        raise Beyond
     if name not in ARITHMETIC or len(words) != len(args):
         return meaning, args
     if abs(ARITHMETIC[name](*words)) < 10**MAX_DECIMAL_PRECISION:

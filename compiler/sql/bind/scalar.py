@@ -34,7 +34,7 @@ from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, is_function, window_function
 from kpg.runtime.functions.tables import RowFunction
 from kpg.runtime.functions.text import shown
-from kpg.runtime.scalar import Call, If, Literal, Scalar
+from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import (
     BOOLEAN,
     DATE,
@@ -362,6 +362,8 @@ def _rounded(name: str, args: list[Scalar]) -> Scalar | None:
     if name != "round" or len(args) != 2 or args[0].type.kind is not Kind.DECIMAL:
         return None
     type_, places = args[0].type, args[1].value if isinstance(args[1], Literal) else None
+    if isinstance(args[1], Literal) and slot_of(args[1]) is not None:
+        raise Beyond
     if not isinstance(places, int) or places < 0:
         return None
     digits = type_.precision - type_.scale + places + (places < type_.scale)

@@ -174,12 +174,12 @@ def test_division_by_zero_in_a_view(shop: Database) -> None:
 
 
 def test_overflow_in_a_view(shop: Database) -> None:
-    shop.sql("CREATE TABLE big (n BIGINT); CREATE MATERIALIZED VIEW s AS SELECT sum(n) AS n FROM big")
-    shop.insert("big", [(2**62,)])
-    error = fails(shop, f"INSERT INTO big VALUES ({2**62}), (1)")
+    shop.sql("CREATE TABLE big (n DECIMAL(18)); CREATE MATERIALIZED VIEW s AS SELECT sum(n) AS n FROM big")
+    shop.insert("big", [(10**17 * 9,)])
+    error = fails(shop, f"INSERT INTO big VALUES ({10**17 * 9}), (1)")
     assert isinstance(error, kpg.DataError)
     assert "overflow" in error.message
-    assert shop.view("s").fetchall() == [(2**62,)]
+    assert shop.view("s").fetchall() == [(10**17 * 9,)]
     assert list(shop.query("SELECT count(*) FROM big")) == [(1,)]
 
 
@@ -189,13 +189,10 @@ BIG = 2**63 - 1
 @pytest.mark.parametrize(
     ("query", "message", "hint"),
     [
-        ("SELECT sum(n) FROM big", "sum(n) overflows BIGINT", "cast what is summed to DOUBLE"),
-        ("SELECT sum(n - 1) AS s FROM big", "sum(n - 1) overflows BIGINT", "cast what is summed to DOUBLE"),
-        ("SELECT avg(n) FROM big", "sum(n) overflows BIGINT", "cast what is summed to DOUBLE"),
         (
-            "SELECT sum(m) FROM (SELECT n AS m FROM big) AS v",
-            "sum(m) overflows BIGINT",
-            "cast what is summed to DOUBLE",
+            "SELECT sum(m) FROM (SELECT p AS m FROM big) AS v",
+            "sum(m) overflows DECIMAL(18, 0)",
+            "cast what is summed to DOUBLE, or to a DECIMAL of smaller scale",
         ),
         (
             "SELECT sum(x) FROM big",
@@ -213,8 +210,8 @@ BIG = 2**63 - 1
             "scale an operand down: a DOUBLE is at most 1.8e308",
         ),
         (
-            "SELECT x / 1e-300 FROM big",
-            "DOUBLE out of range in x / 1e-300 (x is 1e+308)",
+            "SELECT x / 0.001 FROM big",
+            "DOUBLE out of range in x / 0.001 (x is 1e+308)",
             "scale an operand down: a DOUBLE is at most 1.8e308",
         ),
         (

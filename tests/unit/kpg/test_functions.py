@@ -34,8 +34,8 @@ def test_values_are_those_of_rows(db: Database) -> None:
 
     db.create_function("told", told)
     assert rows(db, "select told(g, x, d, p) from t where x is not null") == [
-        ("'a' -1 datetime.date(2020, 3, 1) Decimal('0')",),
-        ("'a' 4 datetime.date(2020, 2, 28) Decimal('1.5')",),
+        ("'a' -1 datetime.date(2020, 3, 1) Decimal('0.00')",),
+        ("'a' 4 datetime.date(2020, 2, 28) Decimal('1.50')",),
     ]
     assert rows(db, "select told(g, x, d, p) from t where x is null") == [(None,)]
     assert rows(db, "select Told('z', 1 + 1, date '2000-01-01', 7)") == [
