@@ -5,6 +5,7 @@ and joins go by ``key`` of a value, the one form that all its equals share; what
 """
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from kpg.runtime.functions.registry import Memoized, primitive
@@ -68,8 +69,6 @@ def _or_none(form: Form) -> Form:
 
 
 def _json(value: Any) -> Any:
-    from decimal import Decimal
-
     from kpg.runtime.values import numeric
 
     match value:

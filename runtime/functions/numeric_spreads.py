@@ -57,8 +57,10 @@ def finished(*, sample: bool, root: bool) -> Callable[[NumericMoments], Decimal 
             return None
         if state.others:
             return Decimal("NaN")
+        if state.excess <= 0:
+            return Decimal(0)
         variance = numerics.divide(state.excess, divisor)
-        if not root or not variance:
+        if not root:
             return variance
         places, context = numerics.quotient_scale(state.excess, divisor), EXACT.copy()
         context.prec = max(variance.adjusted() // 2 + 1, 0) + places + 3

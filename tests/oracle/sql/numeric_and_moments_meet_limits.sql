@@ -1,0 +1,20 @@
+-- shown
+create table ends (id int primary key, d date, t timestamp, z timestamptz, b bigint, p numeric(12,3), n numeric);
+insert into ends values (1, 'infinity', '-infinity', 'infinity', 9223372036854775807, 999999999.999, 1e40), (2, '2000-01-01', '2000-01-01', '2000-01-01', -9223372036854775800, -0.001, -1e-40), (3, '0044-03-15 BC', '0044-03-15 12:00 BC', '0044-03-15 12:00+00 BC', 0, 0, 0.0000), (4, null, null, null, null, null, null);
+select * from ends order by d, t;
+select min(d), max(d), min(t), max(t), min(z), max(z), sum(b), avg(b), sum(p), avg(p), sum(n) from ends;
+select id, d > t, t < z, isfinite(d), d + 1, t + interval '1 month', d::timestamp, t::date, z::date, d::text, t::text, z::text from ends order by id;
+select id from ends where d = 'infinity' or t = '-infinity' order by id;
+select d, count(*) from ends group by d order by d;
+select a.id, b.id from ends a join ends b on a.d = b.d or a.t > b.t order by 1, 2;
+select id, extract(month from d), extract(hour from t), date_trunc('day', t) from ends order by id;
+select id from ends where p > n order by id;
+select id from ends where n <= p order by id;
+select id from ends where b > n order by id;
+select id from ends where p < (select avg(p) from ends) order by id;
+select id from ends where n >= b order by id;
+select a.id, b.id from ends a join ends b on a.p >= b.n order by 1, 2;
+select stddev(b), var_pop(b), stddev(p), variance(n) from ends where id < 4;
+insert into ends values (5, '-infinity', 'infinity', '-infinity', 9223372036854775807, 0.0005, 0.00049), (6, '0100-01-01 BC', '2300-01-01', '1800-01-01', 1, 1.5, 1.5000);
+update ends set d = d + 1, t = t - interval '1 year', n = n * 2 where id <> 4;
+delete from ends where id in (1, 3);
