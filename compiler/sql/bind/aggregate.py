@@ -10,7 +10,6 @@ from kpg.compiler.algebra.scalars import substitute
 from kpg.compiler.sql.bind.aggregate_operands import Operands, bind_operands
 from kpg.compiler.sql.bind.calls import coerce, condition, settled
 from kpg.compiler.sql.bind.functions import Called, aggregate_of
-from kpg.compiler.sql.bind.mixed import over_words
 from kpg.compiler.sql.bind.scope import Aggregates, Binding, Marker, Scope
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import used
@@ -19,6 +18,7 @@ from kpg.runtime.functions import (
     Composed,
     Direction,
     Form,
+    Maintenance,
     aggregate_named,
     exact,
     resolve_aggregate,
@@ -109,8 +109,11 @@ def _collected(
     if distinct and function.accumulator is not None:
         taken = tuple(map(key, taken))
     written = ", ".join(arg.sql("postgres") for arg in called.args)
-    mixed = None if distinct else over_words(function.name, taken)
-    maintenance, taken = (function.maintenance, taken) if mixed is None else mixed
+    maintenance: Maintenance = function.maintenance
+    if taken and taken[0].type == NUMERIC and not distinct:
+        from kpg.compiler.sql.bind.mixed import over_words
+
+        maintenance, taken = over_words(function.name, taken) or (maintenance, taken)
     if not isinstance(maintenance, Composed):
         keys, order = _ordered(binding, into, function, taken, operands, node)
         text = f"{called.name}({written})"

@@ -14,7 +14,6 @@ from kpg.compiler.sql.syntax import span_of, whole
 from kpg.compiler.sql.type_names import sql_type
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.functions import Resolution, castable, common_type, resolve, shown_type
-from kpg.runtime.functions.bounds import bounded
 from kpg.runtime.functions.keys import key
 from kpg.runtime.functions.spans import lengths
 from kpg.runtime.functions.sql_text import literal_text
@@ -34,7 +33,7 @@ ASSIGNED: Final = frozenset(
 def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> Scalar:
     """``name(args)`` with implicit casts; ProgrammingError at the node if the types do not fit."""
     if name in COMPARISONS:
-        args = bounded(name, narrowed(args))
+        args = _as_words(name, narrowed(args))
     try:
         meaning = resolve(name, tuple(arg.type for arg in args))
     except ProgrammingError as error:
@@ -48,6 +47,15 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
     elif name in COMPARISONS or name == "in":
         cast = list(map(key, cast))
     return Call(meaning.function.name, tuple(cast), meaning.result_type)
+
+
+def _as_words(name: str, args: Sequence[Scalar]) -> list[Scalar]:
+    """The sides of a comparison as words, if one is a NUMERIC and the other is of words."""
+    if not any(arg.type.kind is Kind.NUMERIC for arg in args):
+        return list(args)
+    from kpg.runtime.functions.bounds import bounded
+
+    return bounded(name, args)
 
 
 def _wide(name: str, meaning: Resolution, args: list[Scalar]) -> tuple[Resolution, list[Scalar]]:
