@@ -137,11 +137,16 @@ def sql(
         str | None, typer.Option("-c", "--command", metavar="TEXT", help="Run this text.", show_default=False)
     ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print rows.")] = Format.TABLE,
+    folder: Annotated[
+        str | None,
+        typer.Option("--folder", "-d", metavar="FOLDER", help="The database there.", show_default=False),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Beside who has it open.")] = False,
 ) -> None:
     with collector_at_rest():
         from kpg.cli.script import run_command
 
-    raise typer.Exit(run_command(file, command, form))
+    raise typer.Exit(run_command(file, command, form, folder, read_only=read_only))
 
 
 @app.command("explain", help=EXPLAIN_HELP)

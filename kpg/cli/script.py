@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from kpg.view import View
 
 
-def run_command(file: str | None, command: str | None, form: Format) -> int:
+def run_command(
+    file: str | None, command: str | None, form: Format, folder: str | None = None, *, read_only: bool = False
+) -> int:
     """Run what ``kpg sql`` was given; the exit code."""
+    if read_only and folder is None:
+        raise InterfaceError("--read-only is about a folder", hint="name it with --folder")
     if file is not None and command is not None:
         raise InterfaceError("both a file and -c were given", hint="give one of them")
-    with kpg.connect() as db:
+    with kpg.connect(folder, read_only=read_only) as db:
         if command is None and file is None and sys.stdin.isatty():
             from kpg.cli.prompt import Prompt
 

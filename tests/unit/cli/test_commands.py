@@ -208,3 +208,16 @@ def test_completion(shop: Database) -> None:
     assert completed("SEL") == ["SELECT"]
     assert completed("sel") == ["select"]
     assert completed("SELECT ") == []
+
+
+def test_sql_in_a_folder(monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path) -> None:
+    folder = str(tmp_path / "db")
+    assert (
+        run(monkeypatch, "sql", "-d", folder, "-c", "create table t (a int); insert into t values (7)") && 0
+    )
+    assert run(monkeypatch, "sql", "-d", folder, "-f", "csv", "-c", "select a from t") == 0
+    assert capsys.readouterr().out.endswith("a\n7\n")
+    assert run(monkeypatch, "sql", "-d", folder, "--read-only", "-c", "drop table t") == 1
+    assert "was opened with read_only=True" in capsys.readouterr().err
+    assert run(monkeypatch, "sql", "--read-only", "-c", "select 1") == 1
+    assert "--read-only is about a folder" in capsys.readouterr().err
