@@ -189,6 +189,8 @@ class Life:
         for step in steps:
             if random.random() < 0.06:
                 db = self._again(sim, db, random)
+                # Numbers that failed statements took are given again.
+                beside._engine.sequences.next.update(db._engine.sequences.next)
             if not self._both(step, sim, db, beside):
                 break
         sim.fails = lambda count, what: 0

@@ -212,9 +212,8 @@ def test_completion(shop: Database) -> None:
 
 def test_sql_in_a_folder(monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path) -> None:
     folder = str(tmp_path / "db")
-    assert (
-        run(monkeypatch, "sql", "-d", folder, "-c", "create table t (a int); insert into t values (7)") && 0
-    )
+    script = "create table t (a int); insert into t values (7)"
+    assert run(monkeypatch, "sql", "-d", folder, "-c", script) == 0
     assert run(monkeypatch, "sql", "-d", folder, "-f", "csv", "-c", "select a from t") == 0
     assert capsys.readouterr().out.endswith("a\n7\n")
     assert run(monkeypatch, "sql", "-d", folder, "--read-only", "-c", "drop table t") == 1
