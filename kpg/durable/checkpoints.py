@@ -57,14 +57,13 @@ class Checkpoints:
 
     # Opening
 
-    def open(self, checkpoint: Checkpoint, *, whole: bool) -> State:
+    def open(self, checkpoint: Checkpoint) -> State:
         """Have the executor, which is new, take on the state of a checkpoint; the catalog's, decoded.
 
-        ``whole``: find all files now, since they may be gone later.
+        All files are found now: they may be gone later, and no statement is to fail for that.
         """
         state = self._packer.open(checkpoint)
-        if whole:
-            self._packer.map_all()
+        self._packer.map_all()
         self._engine.executor.restore(state["executor"], self._packer.read)
         return self.catalog(state)
 

@@ -156,7 +156,7 @@ class _Opening:
         else:
             checkpoints = self._checkpoints(keeper, manifest, lock)
             if manifest.checkpoint is not None:
-                self.before = checkpoints.open(manifest.checkpoint, whole=self.wanted.read_only)
+                self.before = checkpoints.open(manifest.checkpoint)
                 self.state, self.epoch = dict(self.before), manifest.checkpoint.epoch
             log = self._read(manifest)
             self._again()
