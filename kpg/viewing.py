@@ -1,5 +1,6 @@
 """CREATE VIEW: what is kept, and what is asked again each time."""
 
+from collections.abc import Callable
 from functools import partial
 
 from kpg.compiler.algebra.rel import Get, Rel
@@ -7,7 +8,8 @@ from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import ViewEntry
 from kpg.compiler.clock import CLOCK
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.query import asks_system, lower_view
+from kpg.compiler.sql.parse import parse_query
+from kpg.compiler.sql.query import asks_system, lower_query
 from kpg.compiler.sql.through import below_of, refuse_unchecked
 from kpg.compiler.sql.volatile import has_calls
 from kpg.engine import Engine
@@ -39,7 +41,7 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     entry = ViewEntry(
         name,
         planned.schema,
-        partial(_asked_again, engine, statement) if of_system else planned.rel,
+        asked_again(engine, statement.query.text) if of_system else planned.rel,
         statement.query.text,
         statement.materialized and not planned.has_hidden_columns,
         planned.order,
@@ -60,6 +62,7 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     return None
 
 
-def _asked_again(engine: Engine, statement: ast.CreateView) -> Rel:
-    """What a view over relations of the system is now."""
-    return lower_view(statement, engine.reading_catalog).rel
+def asked_again(engine: Engine, text: str) -> Callable[[], Rel]:
+    """The definition of a view over relations of the system: another plan each time that it is asked."""
+    query = parse_query(text)
+    return lambda: lower_query(query, engine.reading_catalog).rel

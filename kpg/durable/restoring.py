@@ -3,6 +3,7 @@
 import importlib
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kpg.compiler.catalog import PUBLIC
@@ -181,6 +182,10 @@ class Restoring:
 
     def _view(self, value: tuple[Any, ...]) -> None:
         entry, uses, followed, kept = value
+        if entry.of_system:
+            from kpg.viewing import asked_again
+
+            entry = replace(entry, definition=asked_again(self._engine, entry.sql))
         self._engine.restore_view(entry, frozenset(uses), kept, followed=followed)
 
     def _program(self, label: str, value: Any) -> None:

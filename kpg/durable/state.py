@@ -4,6 +4,7 @@ An entry is a value that the codec knows. What belongs to a session, temporary t
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kpg.compiler.catalog import TEMPORARY, TableEntry, ViewEntry
@@ -134,7 +135,11 @@ def _left_out(engine: "Engine") -> set[str]:
     used = engine.used()
     found = {name for name in engine.attached if name not in used}
     for entry in engine.catalog:
-        made = isinstance(entry, ViewEntry) and (entry.definition is None or callable(entry.definition))
+        made = (
+            isinstance(entry, ViewEntry)
+            and not entry.of_system
+            and (entry.definition is None or callable(entry.definition))
+        )
         if made or entry.name.startswith(f"{TEMPORARY}."):
             found.add(entry.name)
     temporary = [name for name in found if name.startswith(f"{TEMPORARY}.")]
@@ -153,4 +158,6 @@ def _view(engine: "Engine", entry: ViewEntry) -> tuple[Any, ...]:
         kept = (engine.plan_of(entry.name), reader.names, reader.types, reader.order)
     elif entry.name in engine.keeping:
         kept = ()
+    if entry.of_system:  # its text says what it is
+        entry = replace(entry, definition=None)
     return entry, uses, entry.name in engine.followed, kept

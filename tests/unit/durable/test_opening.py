@@ -14,6 +14,17 @@ from tests.model.disk import Sim
 from tests.model.durable import contents, opened
 
 SCRIPTS = {
+    "written": """
+        create table t (a int primary key, b int, c int[]); insert into t values (1, 2, '{1}'), (3, 4, null);
+        create function plus(x int, y int default 5) returns int language sql return x + y;
+        create function above(low int) returns setof t language sql as 'select * from t where a >= low';
+        create view shown as select a, b from t where a > 0 with check option;
+        create view names as select relname from pg_class where relkind = 'r';
+        create materialized view m as select plus(a) p, (select count(*) from above(a)) n from t;
+        insert into shown values (5, 6); update t set c[2] = 9; delete from shown where a = 3;
+        insert into t values (1, 1) on conflict (a) do update set b = (select max(b) from t);
+        insert or replace into t values (5, 33, null), (6, 1, '{}');
+    """,
     "tables": """
         create table t (id int primary key, name text not null, v numeric default 1.5 check (v > 0), d date);
         insert into t values (1, 'one', 2, '2024-01-01'), (2, 'two', 3, null);
@@ -438,3 +449,16 @@ def test_numbers_are_as_they_were() -> None:
     assert other.rowids("t").tolist() == worker.rowids("t").tolist()
     assert again.query("select b from t where a = 1000").fetchall() == [("end",)]
     assert Decimal(again.epoch) == db.epoch
+
+
+def test_views_over_the_system_are_asked_again_after_opening(tmp_path: Path) -> None:
+    with kpg.connect(tmp_path / "db") as db:
+        db.sql(
+            "create table t (a int); create view names as select relname from pg_class where relkind = 'r'"
+        )
+        db.sql("create view checked as select a from t where a > 0 with check option")
+    with kpg.connect(tmp_path / "db") as db:
+        db.sql("create table u (a int)")
+        assert sorted(db.query("select * from names")) == [("t",), ("u",)]
+        with pytest.raises(kpg.IntegrityError, match='fails the CHECK OPTION of view "checked"'):
+            db.sql("insert into checked values (-1)")
