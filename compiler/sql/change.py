@@ -37,7 +37,9 @@ def lower_insert(statement: ast.Insert, catalog: Catalog) -> Bound:
     binding = new_binding(statement.span.source, catalog)
     places = insert_places(statement, schema)
     query = _inserted(binding, statement, [schema.columns[place] for place in places])
-    return lowered(resolved(binding, _all_columns(binding, query, places, entry, catalog)))
+    in_order = statement.conflict is not None or isinstance(statement.query.query, exp.Values)
+    whole = _all_columns(binding, query, places, entry, catalog, in_order=in_order)
+    return lowered(resolved(binding, whole))
 
 
 def _inserted(binding: Binding, statement: ast.Insert, columns: Sequence[ColumnDef]) -> Query:
@@ -57,9 +59,12 @@ def _inserted(binding: Binding, statement: ast.Insert, columns: Sequence[ColumnD
 
 
 def _all_columns(
-    binding: Binding, query: Query, places: list[int], entry: TableEntry, catalog: Catalog
+    binding: Binding, query: Query, places: list[int], entry: TableEntry, catalog: Catalog, *, in_order: bool
 ) -> Query:
-    """The query with a column for each of the table's; rows of constants stay rows of constants."""
+    """The query with a column for each of the table's; rows of constants stay rows of constants.
+
+    ``in_order``: the order of the rows matters. It also does where they get numbers.
+    """
     schema = entry.schema
     missing = [place for place in range(len(schema.columns)) if place not in places]
     values: dict[int, Scalar] = {place: Literal(None, schema.types[place]) for place in missing}
@@ -80,7 +85,7 @@ def _all_columns(
         for place, type_ in enumerate(schema.types)
     )
     node = Map(query.node, tuple(ids.values()), tuple(values.values())) if missing else query.node
-    return Query(node, columns, schema.names, query.order if numbered else ())
+    return Query(node, columns, schema.names, query.order if numbered or in_order else ())
 
 
 def _constant_rows(

@@ -4,7 +4,7 @@ A text is FlowLog's if it declares columns of types that are named as FlowLog na
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -235,43 +235,56 @@ def _check_later(
 
 
 def _rounds(block: Block, before: list[ast.Statement], diagnostics: Diagnostics) -> list[ast.Statement]:
-    """A loop of one relation, written out: each round derives from what there was before it."""
-    names = {head.name.text for clause in block.clauses for head in clause.heads}
-    declared = [one for one in before if isinstance(one, ast.Declaration)]
-    found = next((one for one in declared if any(name.text in names for name in one.names)), None)
-    if len(names) != 1 or found is None or (block.most or 0) >= MOST_ROUNDS:
-        message = f"a loop of other than one declared relation, or of more than {MOST_ROUNDS} rounds,"
-        diagnostics.error("unsupported", f"{message} is not supported", block.span)
-        return before
-    (name,) = names
-    terms = tuple(ast.Variable(f"c{place}", block.span) for place in range(len(found.attributes)))
-    if any(isinstance(one, ast.Directive) and _reads(one, name) for one in before):
-        diagnostics.error("unsupported", f"a loop of {name}, which is an input, is not supported", block.span)
-        return before
-    made = [_renamed(one, name, f"{name}@0") if isinstance(one, ast.Clause) else one for one in before]
+    """A loop written out: each round derives from what there was of all its relations before it."""
+    names = dict.fromkeys(head.name.text for clause in block.clauses for head in clause.heads)
+    declared = {name.text: one for one in before if isinstance(one, ast.Declaration) for name in one.names}
     rounds = (block.most or 0) + 1
+    missing = [name for name in names if name not in declared]
+    if missing or rounds * len(names) > MOST_ROUNDS:
+        message = f"a loop of relations that are not declared before it, or of more than {MOST_ROUNDS} rounds"
+        diagnostics.error("unsupported", f"{message} for all of them is not supported", block.span)
+        return before
+    for name in names:
+        if any(isinstance(one, ast.Directive) and _reads(one, name) for one in before):
+            message = f"a loop of {name}, which is an input, is not supported"
+            diagnostics.error("unsupported", message, block.span)
+            return before
+    terms = {name: _terms(declared[name], block.span) for name in names}
+    made = [_renamed(one, names, 0) if isinstance(one, ast.Clause) else one for one in before]
     for number in range(rounds + 1):
-        label = ast.Name(f"{name}@{number}", block.span)
-        made.append(replace(found, names=(label,), qualifiers=()))
+        for name in names:
+            label = ast.Name(f"{name}@{number}", block.span)
+            made.append(replace(declared[name], names=(label,), qualifiers=()))
+            if number:
+                made.append(_copy(label.text, f"{name}@{number - 1}", terms[name], block.span))
         if number:
-            old = f"{name}@{number - 1}"
-            made.append(_copy(label.text, old, terms, block.span))
-            made += [_renamed(_with_head(one, label), name, old) for one in block.clauses]
-    return [*made, _copy(name, f"{name}@{rounds}", terms, block.span)]
+            made += [_with_heads(_renamed(one, names, number - 1), one, number) for one in block.clauses]
+    return [*made, *(_copy(name, f"{name}@{rounds}", terms[name], block.span) for name in names)]
+
+
+def _terms(declaration: ast.Declaration, span: Span) -> tuple[ast.Variable, ...]:
+    return tuple(ast.Variable(f"c{place}", span) for place in range(len(declaration.attributes)))
 
 
 def _reads(directive: ast.Directive, name: str) -> bool:
     return directive.kind == "input" and any(one.text == name for one in directive.names)
 
 
-def _with_head(clause: ast.Clause, name: ast.Name) -> ast.Clause:
-    return replace(clause, heads=tuple(replace(head, name=name) for head in clause.heads))
+def _with_heads(clause: ast.Clause, old: ast.Clause, number: int) -> ast.Clause:
+    """The clause with heads named for the round."""
+    heads = tuple(
+        replace(head, name=replace(head.name, text=f"{was.name.text}@{number}"))
+        for head, was in zip(clause.heads, old.heads, strict=True)
+    )
+    return replace(clause, heads=heads)
 
 
-def _renamed(clause: ast.Clause, old: str, new: str) -> ast.Clause:
+def _renamed(clause: ast.Clause, names: Collection[str], number: int) -> ast.Clause:
+    """The clause with atoms of the relations named for the round."""
+
     def change(node: Any) -> Any:
-        if isinstance(node, ast.Atom) and node.name.text == old:
-            return replace(node, name=replace(node.name, text=new))
+        if isinstance(node, ast.Atom) and node.name.text in names:
+            return replace(node, name=replace(node.name, text=f"{node.name.text}@{number}"))
         return node
 
     return _rewritten(clause, change)

@@ -7,7 +7,7 @@ from kpg.compiler.sql.bind.scope import Binding
 VALUE, KEY = "array_value", "array_key_"
 
 
-def as_aggregate(binding: Binding, query: exp.Query, node: exp.Expr) -> exp.Expr:
+def as_aggregate(binding: Binding, query: exp.Query | exp.Values, node: exp.Expr) -> exp.Expr:
     """The same as a subquery with ``array_agg``, ordered as the query is."""
     query = query.copy()
     keys: list[exp.Expr] = []

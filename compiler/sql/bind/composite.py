@@ -55,11 +55,7 @@ def bind_composite(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | N
 def _array(binding: Binding, scope: Scope, node: exp.Array) -> Scalar:
     only(node, binding.source, "expressions", "value_constructor")
     parts = node.expressions
-    if len(parts) == 1 and isinstance(parts[0], exp.Values):
-        parts = [
-            exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=parts[0].copy())))
-        ]
-    if len(parts) == 1 and isinstance(parts[0], exp.Query):
+    if len(parts) == 1 and isinstance(parts[0], exp.Query | exp.Values):
         made = binding.expression(scope, as_aggregate(binding, parts[0], node))
         return call(binding, "coalesce", [made, Literal(arrays.NOTHING, made.type)], node)
     items = [
@@ -77,7 +73,9 @@ def _array(binding: Binding, scope: Scope, node: exp.Array) -> Scalar:
 
 def _is_list(node: exp.Expr) -> bool:
     """``[1, 2]`` within ARRAY[...]."""
-    return isinstance(node, exp.Array) and not any(isinstance(one, exp.Query) for one in node.expressions)
+    return isinstance(node, exp.Array) and not any(
+        isinstance(one, exp.Query | exp.Values) for one in node.expressions
+    )
 
 
 def cast_array(binding: Binding, scope: Scope, node: exp.Expr, type_: Type) -> Scalar | None:

@@ -87,7 +87,8 @@ def _connective(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 
 def _in(binding: Binding, scope: Scope, node: exp.In) -> Scalar:
     only(node, binding.source, "this", "expressions", "query", "negate")
-    if node.args.get("query") is not None:
+    of_query = len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Values)
+    if node.args.get("query") is not None or of_query:
         return _negated_if(binding, bind_in(binding, scope, node), node)
     if row_parts(node.this) is not None:
         rows = [rows_equal(binding, scope, node.this, item, node) for item in node.expressions]

@@ -71,7 +71,7 @@ def _bind_body(binding: Binding, around: Scope, node: exp.Expr) -> Query:
         case exp.Values():
             only(node, binding.source, "expressions", "alias", *MODIFIERS)
             query = bind_values(binding, around, node)
-            order = _output_order(binding, query, node)
+            order = _output_order(binding, query, node) or query.order
         case exp.Subquery() if isinstance(node.this, exp.Query | exp.Values):
             only(node, binding.source, "this", "alias", *MODIFIERS)
             query = bind_query(binding, around, node.this)

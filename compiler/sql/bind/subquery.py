@@ -41,7 +41,8 @@ def _with_a_column(query: exp.Expr) -> exp.Expr:
 
 def bind_in(binding: Binding, scope: Scope, node: exp.In) -> Scalar:
     """``operand IN (query)``, the operand a value or a row."""
-    return _any(binding, scope, node, node.this, "eq", node.args["query"])
+    query = node.args.get("query") or node.expressions[0]
+    return _any(binding, scope, node, node.this, "eq", query)
 
 
 def bind_quantified(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:

@@ -9,10 +9,10 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.calls import assigned, brought
 from kpg.compiler.sql.bind.from_clause import one_row
 from kpg.compiler.sql.bind.scope import Binding, Scope
-from kpg.compiler.sql.tree import Map, Query, Rows, SetOperation
+from kpg.compiler.sql.tree import Map, Query, Rows, SetOperation, SortKey
 from kpg.runtime.functions import shown_type
 from kpg.runtime.scalar import Column, Literal, Scalar
-from kpg.runtime.types import UNKNOWN, ColumnDef
+from kpg.runtime.types import INTEGER, UNKNOWN, ColumnDef
 
 Cells = list[list[Scalar]]
 ROWS: Final = "rows"
@@ -85,14 +85,18 @@ def _query(binding: Binding, rows: Cells) -> Query:
 
 
 def _computed(binding: Binding, rows: Cells, names: tuple[str, ...]) -> Query:
-    """Rows that are not constant: a union of one-row queries."""
-    queries = [_one_row(binding, row, names) for row in rows]
+    """Rows that are not constant: a union of one-row queries, in the order of the numbers that they get."""
+    if len(rows) == 1:
+        return _one_row(binding, rows[0], names)
+    numbered = (*names, "number")
+    queries = [_one_row(binding, [*row, Literal(place, INTEGER)], numbered) for place, row in enumerate(rows)]
     result = queries[0]
     for query in queries[1:]:
-        ids = tuple(binding.fresh() for _ in names)
+        ids = tuple(binding.fresh() for _ in numbered)
         columns = tuple(Column(id_, c.type) for id_, c in zip(ids, query.columns, strict=True))
-        result = Query(SetOperation("union", True, result, query, ids), columns, names)
-    return result
+        result = Query(SetOperation("union", True, result, query, ids), columns, numbered)
+    *shown, number = result.columns
+    return Query(result.node, tuple(shown), names, (SortKey(number, descending=False, nulls_first=False),))
 
 
 def _one_row(binding: Binding, row: list[Scalar], names: tuple[str, ...]) -> Query:

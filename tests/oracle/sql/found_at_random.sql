@@ -17,3 +17,15 @@ select x.a, w.k from t x, u y full join lateral (select x.a + 1 k) w on w.k = y.
 insert into t values (4, 'c,d');
 update u set x = x - 1;
 delete from t where a = 2;
+create table once (id int primary key, v int, code int unique);
+create view twos as select a from t where a in (values (1 + 1), (5));
+insert into once values (1, 4 - 2, 1), (1, null, 2) on conflict do nothing;
+insert into once select * from (values (2, 9, 9), (2, 5 - 1, 1), (3, null, 9)) v order by 1 desc, 2 on conflict do nothing;
+insert into t values (6, 'y' || 'z'), (6, null), (6, 'b'), (6, 'a' || 'b');
+select * from once;
+select * from twos;
+select a, string_agg(coalesce(b, '-'), ' ') from t group by a;
+select array(values (3 + 0), (1), (2)), array(values (3), (1));
+select a in (values (1), (4)), (a, b) in (values (1, 'a,b')), a not in (values (1), (null)) from t;
+/* once */ values (1 + 1), (2), (1);
+/* once */ values (1 + 1), (2), (1) limit 2;
