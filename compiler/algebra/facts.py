@@ -5,7 +5,7 @@ the collection that a relation stands for, whose multiplicities are not negative
 part is a subset of the rest of it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Final, assert_never
 
@@ -13,6 +13,18 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import width
 from kpg.runtime.functions import aggregate_named, window_function
+from kpg.runtime.functions.named import Named
+from kpg.runtime.functions.registry import (
+    Columns,
+    Composition,
+    Matcher,
+    Membership,
+    Memoized,
+    Opcode,
+    Vector,
+    implementation,
+    may_give_null,
+)
 from kpg.runtime.plan.windows import WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar, children
@@ -345,9 +357,29 @@ def can_be_null(scalar: Scalar, flags: tuple[bool, ...]) -> bool:
                 return False
             if function in FIRST_NOT_NULL:
                 return all(can_be_null(arg, flags) for arg in args)
-            return function == "nullif" or any(can_be_null(arg, flags) for arg in args)
+            if any(can_be_null(arg, flags) for arg in args):
+                return True
+            return makes_null(scalar, lambda inner: can_be_null(inner, flags))
         case _:
             assert_never(scalar)
+
+
+def makes_null(call: Call, can: Callable[[Scalar], bool]) -> bool:
+    """Whether the call may be NULL though none of its arguments is; ``can`` asks the same of a scalar."""
+    if call.function == "nullif":
+        return True
+    made = implementation(call)
+    match made:
+        case Composition(build=build):
+            return can(build(call))
+        case Memoized(build=build):
+            return isinstance(call.function, Named) or may_give_null(build(call))
+        case Columns():
+            return True
+        case Opcode() | Vector() | Matcher() | Membership():
+            return False
+        case _:
+            assert_never(made)
 
 
 def strict_columns(scalar: Scalar) -> Key:
@@ -355,14 +387,23 @@ def strict_columns(scalar: Scalar) -> Key:
     match scalar:
         case Column(index=index):
             return frozenset((index,))
-        case Call(function=function, args=args) if function not in LAX:
-            return frozenset[int]().union(*(strict_columns(arg) for arg in args))
+        case Call(function=function) if function not in LAX:
+            return _strict_columns(scalar)
         case Call(function="in", args=args):
             return strict_columns(args[0])
         case Fetch() | Literal() | If() | Call():
             return frozenset()
         case _:
             assert_never(scalar)
+
+
+def _strict_columns(call: Call) -> Key:
+    made = implementation(call)
+    if isinstance(made, Composition):
+        return strict_columns(made.build(call))
+    if isinstance(made, Memoized) and made.takes_nulls:
+        return frozenset()
+    return frozenset[int]().union(*(strict_columns(arg) for arg in call.args))
 
 
 def rejected_nulls(predicate: Scalar) -> Key:

@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.algebra.facts import LAX, NEVER_NULL
+from kpg.compiler.algebra.facts import LAX, NEVER_NULL, makes_null
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import all_columns, conjuncts, substitute
 from kpg.compiler.physical.context import Planning
@@ -90,7 +90,9 @@ class Problem:
             case Call(function=function, args=args):
                 if function in NEVER_NULL:
                     return False
-                return function in LAX or any(self.can_be_null(arg) for arg in args)
+                if function in LAX or any(self.can_be_null(arg) for arg in args):
+                    return True
+                return makes_null(scalar, self.can_be_null)
             case Literal(value=value):
                 return value is None
             case Column() | If() | Fetch():

@@ -145,7 +145,8 @@ def _takes(second: Type, result: Type | None) -> Rule:
         fits = types[1].kind is second.kind or (types[1].is_text and second.is_text)
         fits |= types[1].is_integer and second.is_integer
         fits |= is_unknown(types[1]) and not second.is_integer
-        fits &= second.kind is not Kind.ARRAY or is_unknown(types[1]) or types[1].parts[0].is_text
+        if fits and types[1].kind is Kind.ARRAY:
+            fits = types[1].parts[0].is_text
         return Signature((types[0], second), types[0] if result is None else result) if fits else None
 
     return rule

@@ -9,6 +9,7 @@ from kpg.runtime.functions import fields
 from kpg.runtime.functions.registry import (
     Composition,
     Memoized,
+    NullRule,
     Overload,
     Rule,
     Signature,
@@ -282,9 +283,28 @@ _define(
 )
 
 
-def _overlaps(first: int, second: int, third: int, fourth: int) -> bool:
-    (start, end), (begin, finish) = sorted((first, second)), sorted((third, fourth))
-    return start == begin or (begin < end if start < begin else start < finish)
+def _overlaps(first: int | None, second: int | None, third: int | None, fourth: int | None) -> bool | None:
+    """Stretches of which an end may be unknown: a known one is enough where nothing hangs on the other."""
+    (start, end), (begin, finish) = _from(first, second), _from(third, fourth)
+    if start is None or begin is None:
+        return None
+    if start == begin:
+        return None if end is None or finish is None else True
+    (first_start, first_end), last_start, last_end = (
+        ((start, end), begin, finish) if start < begin else ((begin, finish), start, end)
+    )
+    assert first_start < last_start
+    if first_end is None:
+        return None
+    if last_start < first_end:
+        return True
+    return None if last_end is None else False
+
+
+def _from(start: int | None, end: int | None) -> tuple[int | None, int | None]:
+    if start is None:
+        return end, None
+    return (end, start) if end is not None and end < start else (start, end)
 
 
 def _stretches(given: tuple[Type, ...]) -> Signature | None:
@@ -311,13 +331,14 @@ def _stretch(call: Call) -> Scalar:
     return Call("$overlaps", tuple(args), BOOLEAN)
 
 
-primitive("$overlaps", Memoized(lambda call: _overlaps))
+primitive("$overlaps", Memoized(lambda call: _overlaps, takes_nulls=True))
 scalar(
     "overlaps",
     "two stretches of time, (start, end) OVERLAPS (start, length)",
     "Whether two stretches of time have a moment in common.",
     {"(DATE '2001-02-16', DATE '2001-12-21') OVERLAPS (DATE '2001-10-30', DATE '2002-10-30')": "TRUE"},
     Overload(_stretches, Composition(_stretch)),
+    nulls=NullRule.OWN,
 )
 
 

@@ -188,6 +188,12 @@ def implementation(call: Call) -> Implementation:
     raise _no_overload(function, types)
 
 
+def may_give_null(function: Callable[..., object]) -> bool:
+    """Whether a Python function may return None, by what its annotation says; without one it may."""
+    hint = getattr(function, "__annotations__", {}).get("return", None)
+    return not (isinstance(hint, type) and hint not in (type(None), object, Any))
+
+
 def functions() -> Iterator[ScalarFunction]:
     """Every registered function, by name."""
     later.bring_all()

@@ -110,6 +110,8 @@ def _plain(binding: Binding, scope: Scope, node: exp.Expr, called: Called) -> Op
         operands, inner = _without_order(binding, operand.expressions)
         more_keys, more = _keys(binding, scope, inner)
         keys, order = keys + more_keys, order + more
+        if not operands:
+            binding.wrong(f"{called.shown} needs an operand", node)
         operand, others = operands[0], [*operands[1:], *others]
     if isinstance(operand, exp.Star):
         if not function.takes_rows or distinct:

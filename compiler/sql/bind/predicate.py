@@ -88,6 +88,8 @@ def _connective(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 def _in(binding: Binding, scope: Scope, node: exp.In) -> Scalar:
     only(node, binding.source, "this", "expressions", "query", "negate")
     of_query = len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Values)
+    if not node.expressions and node.args.get("query") is None:
+        binding.wrong("IN needs a list of values or a query", node)
     if node.args.get("query") is not None or of_query:
         return _negated_if(binding, bind_in(binding, scope, node), node)
     if row_parts(node.this) is not None:

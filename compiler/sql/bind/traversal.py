@@ -28,9 +28,9 @@ def with_traversal(binding: Binding, common: exp.Expr) -> exp.Expr:
     columns = _columns(binding, common, union.this)
     added: list[tuple[str, exp.Expr, exp.Expr]] = []
     if search is not None:
-        added += _searched(search)
+        added += _searched(binding, search)
     if cycle is not None:
-        added += _cycled(cycle)
+        added += _cycled(binding, cycle)
     names = [name for name, _, _ in added]
     first = _around(union.this, [*columns], [value for _, value, _ in added], columns)
     inner = _step(binding, step, common.alias, names, cycle)
@@ -80,9 +80,16 @@ def _before(name: str) -> exp.Column:
     return exp.column(_name(f"{BEFORE} {name}"), table=_name("traversed"))
 
 
-def _searched(search: exp.Expr) -> list[tuple[str, exp.Expr, exp.Expr]]:
+def _named(binding: Binding, clause: exp.Expr, part: str, wanted: str) -> str:
+    found = clause.args.get(part)
+    if found is None:
+        binding.wrong(f"this needs {wanted}", clause)
+    return str(found.name)
+
+
+def _searched(binding: Binding, search: exp.Expr) -> list[tuple[str, exp.Expr, exp.Expr]]:
     """The column, its value of first rows, and of those that follow."""
-    name = str(search.args["into"].name)
+    name = _named(binding, search, "into", "SET and the name of a column")
     by = [_column(one.name) for one in search.expressions]
     if search.args["depth"]:
         way = exp.Array(expressions=[_row(by)])
@@ -93,8 +100,9 @@ def _searched(search: exp.Expr) -> list[tuple[str, exp.Expr, exp.Expr]]:
     return [(name, _row([zero, *by]), _row([longer, *(one.copy() for one in by)]))]
 
 
-def _cycled(cycle: exp.Expr) -> list[tuple[str, exp.Expr, exp.Expr]]:
-    mark, path = str(cycle.args["into"].name), str(cycle.args["using"].name)
+def _cycled(binding: Binding, cycle: exp.Expr) -> list[tuple[str, exp.Expr, exp.Expr]]:
+    mark = _named(binding, cycle, "into", "SET and the name of a column")
+    path = _named(binding, cycle, "using", "USING and the name of a column")
     by = [_column(one.name) for one in cycle.expressions]
     again = exp.EQ(this=_row(by), expression=exp.Any(this=_before(path)))
     yes, no = _marks(cycle)

@@ -178,6 +178,8 @@ class Reader:
 
     def skip(self, count: int) -> None:
         """Go past some tokens."""
+        if count > len(self.tokens) - self.place:
+            self.unexpected()
         self._parser._advance(count)
 
     def skip_enclosed(self) -> None:

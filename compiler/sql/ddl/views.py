@@ -25,7 +25,7 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
     texts = [token.text.upper() for token in reader.tokens]
     stop = None
     check = ""
-    if texts[-2:] == ["CHECK", "OPTION"]:
+    if texts[-2:] == ["CHECK", "OPTION"] and "WITH" in texts[-4:]:
         stop = len(texts) - 1 - texts[::-1].index("WITH")
         check = texts[stop + 1] if texts[stop + 1] in ("LOCAL", "CASCADED") else "CASCADED"
     if texts[-3:] == ["WITH", "NO", "DATA"]:
