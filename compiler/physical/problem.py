@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.algebra.facts import LAX, NEVER_NULL, makes_null
+from kpg.compiler.algebra.nulls import LAX, NEVER_NULL, makes_null
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.scalars import all_columns, conjuncts, substitute
 from kpg.compiler.physical.context import Planning

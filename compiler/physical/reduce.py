@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from kpg.compiler.algebra import rel as algebra
-from kpg.compiler.algebra.facts import can_be_null, rejected_nulls
+from kpg.compiler.algebra.nulls import can_be_null, rejected_nulls
 from kpg.compiler.algebra.rel import AggregateCall
 from kpg.compiler.physical.context import Planning
 from kpg.compiler.physical.mfp import compose

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import count
 
-from kpg.compiler.algebra import facts
+from kpg.compiler.algebra import facts, nulls
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel
 from kpg.compiler.algebra.traverse import width
@@ -109,7 +109,7 @@ class Lowering:
 
     def can_be_null(self, lowered: Lowered, scalar: Scalar) -> bool:
         """Whether a scalar over the relation's ids can be NULL."""
-        return facts.can_be_null(lowered.over(scalar), facts.nullable(lowered.rel, self.bound))
+        return nulls.can_be_null(lowered.over(scalar), facts.nullable(lowered.rel, self.bound))
 
     def share(self, lowered: Lowered) -> Lowered:
         """The relation in a form that may be used several times: by name, unless it is a mere selection."""

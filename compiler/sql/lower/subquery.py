@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from kpg.compiler.algebra import facts
+from kpg.compiler.algebra import nulls
 from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.failing import is_total
 from kpg.compiler.sql.lower import block as blocks
@@ -176,7 +176,7 @@ def with_values(
     """
     values: dict[int, Scalar] = {}
     for scalar in scalars:
-        rejected = facts.rejected_nulls(scalar) if filtering else frozenset()
+        rejected = nulls.rejected_nulls(scalar) if filtering else frozenset()
         asked = askers(ctx, scalar)
         for id_ in sorted(asked):
             if id_ in current.ids or id_ in values:
@@ -304,7 +304,7 @@ def _null_without_rows(node: Node, value: int) -> bool:
     assert isinstance(node, Group)
     calls = zip(node.ids, node.aggregates, strict=True)
     null = {id_ for id_, call in calls if aggregate_named(call.function).empty is None}
-    return not null.isdisjoint(facts.strict_columns(scalar))
+    return not null.isdisjoint(nulls.strict_columns(scalar))
 
 
 def _with_truth(ctx: Lowering, current: Lowered, subquery: Subquery) -> Lowered:

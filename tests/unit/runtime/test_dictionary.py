@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import DataError
 from kpg.runtime.types import NULL
 
 
@@ -91,3 +92,13 @@ def test_codes_agree_with_a_dict_across_blocks_and_growth() -> None:
         assert dictionary.intern_arrow(pa.array(strings, pa.string())).tolist() == codes
     assert dictionary.decode(np.arange(len(expected))) == list(expected)
     assert [dictionary.lookup(string) for string in expected] == list(expected.values())
+
+
+@pytest.mark.parametrize("strings", [["a", "\ud800"], ["\udfff"] * 500])
+def test_half_of_a_surrogate_pair_is_no_text(strings: list[str | None]) -> None:
+    dictionary = Dictionary()
+    with pytest.raises(DataError, match="half of a surrogate pair, is not Unicode"):
+        dictionary.intern(strings)
+    with pytest.raises(DataError):
+        dictionary.code("\ud800")
+    assert dictionary.code("b") == 0

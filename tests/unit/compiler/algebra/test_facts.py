@@ -5,10 +5,10 @@ from kpg.compiler.algebra.facts import (
     at_most_one_row,
     is_unique,
     nullable,
-    rejected_nulls,
     unique_keys,
 )
 from kpg.compiler.algebra.lets import recursions
+from kpg.compiler.algebra.nulls import rejected_nulls
 from kpg.compiler.algebra.rel import (
     AggregateCall,
     Constant,
@@ -98,7 +98,8 @@ def test_comparisons_reject_nulls() -> None:
     either = call("or", call("eq", column(0), column(1)), call("eq", column(1), column(2)))
     assert rejected_nulls(either) == {1}
     assert rejected_nulls(call("is_not_null", call("add", column(0), column(1)))) == {0, 1}
-    assert rejected_nulls(call("eq", call("coalesce", column(0), column(1)), column(2))) == {2}
+    some = Call("coalesce", (column(0), column(1)), INTEGER)
+    assert rejected_nulls(call("eq", some, column(2))) == {2}
 
 
 def test_what_expressions_and_aggregates_can_be() -> None:
