@@ -164,10 +164,22 @@ def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | Non
     tables = [node.table for node in planned.plan.nodes if isinstance(node, ir.Source)]
     sizes = tuple((table, engine.executor.count(table)) for table in dict.fromkeys(tables))
     reader = planned.reader(engine.executor.dictionary)
-    how = direct(engine, planned.plan, catalog)
+    how = _tried(engine, direct(engine, planned.plan, catalog), _values(slots, asked))
     return Template(
         marked, planned, tuple(slots), filler, how, reader, sizes if len(planned.plan.nodes) > 4 else ()
     )
+
+
+def _tried(engine: Engine, how: Direct | None, values: dict[Slot, Literal]) -> Direct | None:
+    """A way to answer a plan that works: some functions take constants only, of which slots are columns."""
+    try:
+        if how is not None:
+            rows(engine, how, values)
+    except Error:
+        return how
+    except Exception:
+        return None
+    return how
 
 
 def _refuse(mention: Mention) -> str | None:
@@ -217,5 +229,5 @@ def _answer(engine: Engine, template: Template, asked: Asked) -> Result | Change
         if isinstance(statement, ast.Delete):
             return deletion(table, statement, template.planned, found[0])
         return updating(engine, table, statement, template.planned, found[0])
-    except (Beyond, Error):
+    except (Beyond, Error, RecursionError):
         return None
