@@ -127,11 +127,13 @@ def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words)
     catalog = engine.reading_catalog
     entry = catalog.table(statement.table, statement.span)
     if entry.constraints.rules and len(statement.columns):
-        from kpg.filling import filled
+        from kpg.filling import filled, numbered
 
         given = set(insert_places(statement, entry.schema))
         places = [place for place in range(len(entry.schema.columns)) if place not in given]
-        words = filled(engine.executor, engine.sequences, entry, catalog, words, places)
+        make = partial(numbered, entry, catalog, places)
+        found = engine.remembered.made(("numbered", *places), entry, engine.catalog, make)
+        words = filled(engine.executor, engine.sequences, found, words)
     words = checked(words, table)
     if table.guard is not None:
         words = table.guard.fitting(words)
@@ -139,7 +141,9 @@ def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words)
     updated: tuple[Words, Words] | None = None
     if statement.conflict is not None:
         keys = arbiters(statement, entry)
-        update = lower_conflict(statement, catalog)
+        what = ("conflict", engine.executor.has_pending)
+        make_update = partial(lower_conflict, statement, catalog)
+        update = engine.remembered.made(what, statement, engine.catalog, make_update)
         if update is None:
             words = missing(table, words, keys)
         else:
@@ -177,7 +181,9 @@ def _check_shown(engine: Engine, statement: ast.Insert | ast.Update, words: Word
 
 
 def _returned(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> Returned:
-    mfp, names, types = lower_returning(statement, engine.reading_catalog)
+    make = partial(lower_returning, statement, engine.reading_catalog)
+    what = ("returning", engine.executor.has_pending)
+    mfp, names, types = engine.remembered.made(what, statement, engine.catalog, make)
     if not rows.shape[1]:
         return Returned(names, types, np.empty((len(names), 0), np.int64))
     if mfp is not None:

@@ -13,19 +13,16 @@ from kpg.sequences import Sequences
 Words = NDArray[np.int64]
 
 
-def filled(
-    executor: Executor,
-    sequences: Sequences,
-    entry: TableEntry,
-    catalog: Catalog,
-    words: Words,
-    places: list[int],
-) -> Words:
-    """Rows with numbers of sequences where the DEFAULT of one of ``places`` takes some."""
+def numbered(entry: TableEntry, catalog: Catalog, places: list[int]) -> dict[int, Default]:
+    """The DEFAULTs among those of ``places`` that take numbers of sequences."""
     rules = entry.constraints.rules
     if not any("(" in rules[place].default for place in places):
-        return words
-    found = {place: one for place, one in defaults(entry, places, catalog).items() if one.sequences}
+        return {}
+    return {place: one for place, one in defaults(entry, places, catalog).items() if one.sequences}
+
+
+def filled(executor: Executor, sequences: Sequences, found: dict[int, Default], words: Words) -> Words:
+    """Rows with numbers of sequences in the columns that have such a DEFAULT."""
     if found:
         words = words.copy()
     for place, default in found.items():

@@ -6,7 +6,7 @@ from kpg.changing import Changes
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.merge import missing_of
 from kpg.engine import Engine
-from kpg.filling import filled
+from kpg.filling import filled, numbered
 from kpg.modify import checked, distinct
 from kpg.planning import plan
 from kpg.reading import expand
@@ -35,7 +35,9 @@ def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes
         if when.values is not None:
             words = np.ascontiguousarray(rows[:, actions == index])
             places = list(missing_of(when, entry, statement.span.source))
-            inserted.append(filled(engine.executor, engine.sequences, entry, catalog, words, places))
+            inserted.append(
+                filled(engine.executor, engine.sequences, numbered(entry, catalog, places), words)
+            )
     return Changes(
         table,
         deleted=np.ascontiguousarray(rowids[deletes]),

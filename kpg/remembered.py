@@ -4,15 +4,17 @@ It belongs to one database. Nothing in it is more than a saving: everything may 
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
+    from kpg.compiler.catalog import Catalog
     from kpg.compiler.sql.statements import Insert
     from kpg.inserting import Shape
     from kpg.planned import Known
     from kpg.runtime.types import Type
 
+FEW: Final = 64
 MOST: Final = 512
 """Of each kind: what is used least lately is forgotten."""
 Key = TypeVar("Key", bound=Hashable)
@@ -59,6 +61,7 @@ class Remembered:
         self.plans: Latest[tuple[object, ...], Known] = Latest()
         self.types: Latest[str, Type] = Latest()
         """Of declared parameters."""
+        self._made: Latest[tuple[object, ...], tuple[object, int, Any]] = Latest(FEW)
         self.used = 0
         """How often a plan was used again."""
 
@@ -69,8 +72,24 @@ class Remembered:
         self._seen.put(key, True)
         return False
 
+    def made(
+        self, what: tuple[object, ...], part: object, catalog: "Catalog", make: "Callable[[], Value]"
+    ) -> "Value":
+        """What is made of a statement, or of a part of the catalog: once, unless it asks for the time."""
+        key = (*what, id(part), catalog.path)
+        known = self._made.get(key)
+        if known is not None and known[0] is part and known[1] == catalog.version:
+            found: Value = known[2]
+            return found
+        before = catalog.consulted.times
+        value = make()
+        if catalog.consulted.times == before:
+            self._made.put(key, (part, catalog.version, value))
+        return value
+
     def forget(self) -> None:
         """Names, types or settings mean something else from now on."""
         self.shapes.clear()
         self.plans.clear()
         self.types.clear()
+        self._made.clear()

@@ -321,6 +321,51 @@ def test_a_changed_table_takes_what_it_takes_now() -> None:
     both.tell("select * from s.t")
 
 
+def test_what_is_made_of_a_statement_follows_definitions() -> None:
+    both = Twins("create table t (id serial primary key, a int, at timestamptz default now())")
+    insert = "insert into t (a) values (1) returning id, a + 1 as more"
+    update = (
+        "insert into t (id, a) values (1, 2) on conflict (id) do update set a = t.a + excluded.a returning *"
+    )
+    for db in (both.remembering, both.other):
+        db.advance_to("2100-01-01 00:00:00")
+    for text in (
+        insert,
+        insert,
+        update,
+        update,
+        "begin",
+        "alter sequence t_id_seq rename to another",
+        insert,
+        "rollback",
+        insert,
+        "alter table t alter column a type numeric(5, 1)",
+        insert,
+        update,
+        "begin",
+        "alter table t rename column a to b",
+        insert,
+        "rollback",
+        insert,
+        "alter sequence t_id_seq restart with 100",
+        insert,
+        "create table other (id serial, a int)",
+        "insert into other (a) values (1), (2) returning id",
+        "insert into other (a) values (1), (2) returning id",
+        "merge into other using (values (1)) v (n) on false when not matched then insert (a) values (n)",
+        "drop table other",
+        "create table other (id serial, a int)",
+        "insert into other (a) values (1), (2) returning id",
+        "select * from t order by id",
+        "select * from other order by id",
+    ):
+        both.tell(text)
+    for day in (2, 3):
+        for db in (both.remembering, both.other):
+            db.advance_to(f"2100-01-0{day} 00:00:00")
+        both.tell("insert into t (a) values (5) returning at, now()")
+
+
 def test_what_is_read() -> None:
     (rows,) = read("insert into t (a, B) values (1, 'it''s') , (-2.5,null) returning a") or ()
     assert rows.text == "insert into t (a, B) values (NULL, NULL) returning a"
