@@ -5,7 +5,7 @@ from collections.abc import Callable
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions import vectors
 from kpg.runtime.functions.dates import DAY
-from kpg.runtime.functions.infinite import unless_infinite
+from kpg.runtime.functions.infinite import end_of, unless_infinite
 from kpg.runtime.functions.registry import (
     Composition,
     Memoized,
@@ -161,11 +161,11 @@ def _moment(x: Scalar, target: Type) -> Scalar:
     source = x.type
     if source.kind is Kind.DATE and target.kind is not Kind.DATE:
         moved = Call("$mul", (x, Literal(DAY, INTERVAL_DAY)), target)
-        return unless_infinite(x, Call("$same", (x, Literal(0, INTERVAL_DAY)), target), moved)
+        return unless_infinite(x, end_of(x, target), moved)
     if target.kind is Kind.DATE and source.kind is not Kind.DATE:
         day = Call("$floor_div", (x, Literal(DAY, INTERVAL_DAY)), target)
-        return unless_infinite(x, Call("$same", (x, Literal(0, INTERVAL_DAY)), target), day)
-    return x if source.kind is target.kind else Call("$same", (x, Literal(0, INTERVAL_DAY)), target)
+        return unless_infinite(x, end_of(x, target), day)
+    return x if source.kind is target.kind else Call("$relabelled", (x,), target)
 
 
 def _numeric(call: Call) -> Callable[..., object]:
@@ -179,6 +179,7 @@ def _numeric(call: Call) -> Callable[..., object]:
 primitive("$numeric", Memoized(_numeric))
 primitive("$convert", Memoized(lambda call: conversions.between(call.args[0].type, call.type)))
 primitive("$same", Opcode("add"))
+primitive("$relabelled", Composition(lambda call: call.args[0]))
 primitive("$parse", Memoized(lambda call: codec_of(call.type).parse))
 primitive("$format", Memoized(lambda call: codec_of(call.args[0].type).show))
 

@@ -1,7 +1,7 @@
 """Moments that may be infinite, in expressions."""
 
 from kpg.runtime.scalar import Call, If, Literal, Scalar
-from kpg.runtime.types import BOOLEAN
+from kpg.runtime.types import BOOLEAN, Type
 from kpg.runtime.values.calendars import EARLIEST, LATEST
 
 
@@ -9,6 +9,12 @@ def is_infinite(x: Scalar) -> Scalar:
     """Whether a moment is one of the ends of time."""
     late = Call("ge", (x, Literal(LATEST, x.type)), BOOLEAN)
     return Call("or", (late, Call("le", (x, Literal(EARLIEST, x.type)), BOOLEAN)), BOOLEAN)
+
+
+def end_of(x: Scalar, type_: Type) -> Scalar:
+    """The same end of time as another type has it."""
+    late = Call("gt", (x, Literal(0, x.type)), BOOLEAN)
+    return If(late, Literal(LATEST, type_), Literal(EARLIEST, type_), type_)
 
 
 def unless_infinite(x: Scalar, endless: Scalar, other: Scalar) -> Scalar:

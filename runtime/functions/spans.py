@@ -5,7 +5,7 @@ To a date or time the months of an interval are added first, then its days, then
 
 from decimal import Decimal
 
-from kpg.runtime.functions.infinite import unless_infinite
+from kpg.runtime.functions.infinite import end_of, unless_infinite
 from kpg.runtime.functions.registry import Composition, Memoized, Opcode, Rule, Signature, primitive
 from kpg.runtime.functions.rules import common_pair, is_unknown
 from kpg.runtime.scalar import Call, Literal, Scalar
@@ -96,8 +96,7 @@ def _moved(call: Call) -> Scalar:
     )
     days = Call("$mul", (Call("$add", (shifted, part("$days")), BIGINT), Literal(DAY, BIGINT)), BIGINT)
     time = Call("$add", (clock, part("$microseconds")), BIGINT)
-    endless = Call("$add", (moment, Literal(0, BIGINT)), call.type)
-    return unless_infinite(moment, endless, Call("$add", (days, time), call.type))
+    return unless_infinite(moment, end_of(moment, call.type), Call("$add", (days, time), call.type))
 
 
 primitive("$add", Opcode("add"))

@@ -16,9 +16,11 @@ from kpg.runtime.kernels import text as kernels
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import ERROR, MIN_WORD, NULL, Kind, Type, float_to_word, word_to_float
 from kpg.runtime.values import codec_of
+from kpg.runtime.values.calendars import is_infinite
 from kpg.runtime.values.text import limits
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
+MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 SMALLEST = 256
 """Words of a table of results at first: 2 KB for a function of few distinct strings."""
 
@@ -107,7 +109,8 @@ def _word(value: Any, type_: Type) -> int:
         number = float(value)
         return float_to_word(float(np.float32(number)) if type_.kind is Kind.REAL else number)
     low, high = limits(type_)
-    return int(value) if low <= int(value) <= high else ERROR
+    endless = type_.kind in MOMENTS and is_infinite(value)
+    return int(value) if low <= int(value) <= high or endless else ERROR
 
 
 def attempt(function: Callable[..., object], *args: object) -> object:

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable
 
 from kpg.runtime.types import Kind, Type
-from kpg.runtime.values.calendars import EARLIEST, LATEST, shown_date, shown_stamp
+from kpg.runtime.values.calendars import FIRST_DAY, LAST_DAY, shown_date, shown_stamp
 from kpg.runtime.values.words import (
     DAY,
     Unfit,
@@ -23,7 +23,7 @@ FALSE_WORDS = frozenset({"false", "f", "no", "n", "off", "0"})
 
 
 def limits(type_: Type) -> tuple[int, int]:
-    """The lowest and the highest word of a type."""
+    """The lowest and the highest word of a type, of moments that are finite."""
     match type_.kind:
         case Kind.SMALLINT:
             return -(2**15), 2**15 - 1
@@ -37,8 +37,10 @@ def limits(type_: Type) -> tuple[int, int]:
             return 0, DAY
         case Kind.ENUM:
             return 0, len(type_.labels) - 1
-        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            return EARLIEST, LATEST
+        case Kind.DATE:
+            return FIRST_DAY, LAST_DAY
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            return FIRST_DAY * DAY, (LAST_DAY + 1) * DAY - 1
         case _:
             return -(2**63) + 2, 2**63 - 1
 
