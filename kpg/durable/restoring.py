@@ -158,6 +158,7 @@ class Restoring:
                         self._program(key[1], value)
                 except Error as error:
                     if not all_of_them:
+                        self._forget(key)
                         del waiting[key]
                         continue
                     raise OperationalError(
@@ -171,6 +172,15 @@ class Restoring:
                     return
                 name = next(iter(waiting))[1]
                 raise OperationalError(f'"{name}" cannot be made again: something that it uses is missing')
+
+    def _forget(self, key: Key) -> None:
+        """Let what could not be made of a checkpoint be made later, by computing it."""
+        engine = self._engine
+        if key[0] == "view":
+            name = self._state[key][0].name
+            if name in engine.catalog:
+                engine.catalog.remove(name)
+            engine.followed.discard(name)
 
     def _ready(self, uses: tuple[str, ...]) -> bool:
         catalog, flows = self._engine.catalog, self._engine.dataflows

@@ -255,6 +255,9 @@ def aggregate_named(name: str) -> AggregateFunction:
     function = _AGGREGATES.get(name)
     if function is None and later.bring_aggregate(name):
         function = _AGGREGATES[name]
+    if function is None and name[:1] == "$":
+        later.bring_every_module()
+        function = _AGGREGATES.get(name)
     if function is None:
         near = difflib.get_close_matches(name, sorted(aggregate_names()), n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else None

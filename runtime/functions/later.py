@@ -6,6 +6,7 @@ the functions that are listed under it.
 
 from collections.abc import Mapping
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Final
 
 SCALARS: Final[Mapping[str, str]] = {
@@ -119,6 +120,13 @@ def bring_all() -> None:
     """Define all functions and aggregates."""
     for module in (*SCALARS, *PRIMITIVES, *ROWS, *AGGREGATES):
         _brought(module)
+
+
+def bring_every_module() -> None:
+    """Define what no name above leads to: a plan that was saved may need it before anything is compiled."""
+    package = import_module("kpg.runtime.functions")
+    for module in iter_modules(package.__path__):
+        _brought(module.name)
 
 
 def _brought(module: str | None) -> bool:

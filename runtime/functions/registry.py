@@ -180,6 +180,10 @@ def implementation(call: Call) -> Implementation:
     """How a call whose arguments are typed as :func:`resolve` demands is computed."""
     if call.function in _PRIMITIVES or (call.function[0] == "$" and later.bring_primitive(call.function)):
         return _PRIMITIVES[call.function]
+    if call.function[0] == "$" and call.function not in _FUNCTIONS:
+        later.bring_every_module()
+        if call.function in _PRIMITIVES:
+            return _PRIMITIVES[call.function]
     function = lookup(call.function)
     types = tuple(arg.type for arg in call.args)
     for overload in function.overloads:

@@ -2,6 +2,8 @@
 
 import errno
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -196,3 +198,31 @@ def test_reading_beside_the_one_who_writes(tmp_path: Path) -> None:
     assert contents(reader) == expected
     reader.close()
     db.close()
+
+
+def test_a_process_that_has_compiled_nothing_opens_it(tmp_path: Path) -> None:
+    """What only planning brings along, such as building blocks of functions, is found by plans too."""
+    texts = (
+        "select k, v from t x where v < (select 0.2 * avg(v) from t y where y.g = x.g)",
+        "select g, stddev(v) s, corr(v, k) c, count(distinct v) d, max(g) m from t group by g",
+        "select k, sum(v) over (partition by g order by k) s, rank() over (order by v) r from t",
+        "select k, upper(g) || 'x' u, g like '%1' l, v::numeric / 3 q, date '2024-01-01' + k d from t",
+        "select g, array_agg(v order by v) a, json_agg(v) j from t group by g",
+        "select k, interval '1 day' * v i, extract(year from date '2024-01-01' + v) y from t",
+    )
+    with kpg.connect(tmp_path / "db") as db:
+        db.sql("create table t (k int primary key, g text, v int)")
+        db.sql("insert into t select n, 'g' || n % 3, n % 11 from generate_series(1, 50) s(n)")
+        for place, text in enumerate(texts):
+            db.sql(f"create materialized view v{place} as {text}")
+    code = (
+        "import kpg\n"
+        f"db = kpg.connect({str(tmp_path / 'db')!r})\n"
+        "db.sql('delete from t where k = 7'); db.sql(\"insert into t values (70, 'g1', 3)\")\n"
+        f"for place in range({len(texts)}):\n"
+        "    db.verify(f'v{place}'); print(db.view(f'v{place}').arrow().num_rows)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    rows = [int(one) for one in found.stdout.split()]
+    assert rows[1:] == [3, 50, 50, 3, 50] and rows[0] > 0
