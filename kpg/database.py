@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kpg.branching import Branch
     from kpg.collections.dataflow import Dataflow
     from kpg.datalog import Absence, Goal, Program, Proof
+    from kpg.durable.backup import Backup
     from kpg.sessions.hub import Hub
     from kpg.sessions.session import Session
 
@@ -229,6 +230,18 @@ class Database(Ingesting):
 
         functions.drop(self._engine, name)
         self._engine.keep()
+
+    def backup(self, folder: "str | Path", *, wait: bool = True) -> "Backup":
+        """Copy a database that is in a folder into another, as it is after the last commit; it opens as one.
+
+        Without ``wait`` a thread copies while commits go on, and what is returned is waited for by its
+        ``wait()``. OperationalError, and nothing is left of the copy, if the folder cannot be written to;
+        InterfaceError within a transaction.
+        """
+        from kpg.durable.backup import backup
+
+        begun = backup(self._engine, folder)
+        return begun.wait() if wait else begun
 
     def branch(self) -> "Branch":
         """A database that begins as this one is, and goes on by itself: to be merged, or discarded.

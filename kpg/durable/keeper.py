@@ -77,6 +77,15 @@ class Keeper:
         """The folder."""
         return self.files.where
 
+    @property
+    def log(self) -> Log | None:
+        """Where commits go; None if nothing is written any more."""
+        return None if self.refuses is not None else self._log
+
+    def record_last(self) -> None:
+        """Keep what no commit has."""
+        self._record_last(self.engine.executor.epoch)
+
     def begin(self, log: Log | None, state: State, database: int) -> None:
         """Keep what is committed from now on: a state, and the rows there are, have been kept."""
         self._log = log
