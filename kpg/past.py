@@ -93,11 +93,11 @@ class Past:
 
     def told(self) -> bytes:
         """The epochs that it knows and their moments, for :meth:`learn`."""
-        return np.array([self._epochs, self._moments], np.int64).tobytes()
+        return np.array([[self._forgotten, *self._epochs], [0, *self._moments]], np.int64).tobytes()
 
     def learn(self, told: bytes | None, commits: Sequence[tuple[int, int]]) -> None:
         """Know what an earlier life of the database has told, and the moments of commits since."""
-        known = np.frombuffer(told or b"", np.int64).reshape(2, -1).T.tolist()
+        forgotten, *known = np.frombuffer(told or bytes(16), np.int64).reshape(2, -1).T.tolist()
         moments: dict[int, int] = {}
         for epoch, moment in (*known, *commits):
             moments.setdefault(epoch, moment)
@@ -105,7 +105,7 @@ class Past:
         moments.setdefault(now, max(moments.values(), default=self._engine.clock.read()))
         self._epochs = sorted(epoch for epoch in moments if epoch <= now)
         self._moments = list(accumulate((moments[epoch] for epoch in self._epochs), max))
-        self._forgotten = self._epochs[0]
+        self._forgotten = self._epochs[0] if told is None else forgotten[0]
         self._engine.executor.keep_past()
         self._forget(self.first)
 
