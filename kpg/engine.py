@@ -104,6 +104,9 @@ class Engine(Kept):
         self.journal = Journal(self.catalog, self._uses)
         self._aside = count()
         self._indexes = {}
+        self.changed: dict[str, int] | None = None
+        """The epoch of the last change of each table; None while nobody has to know (see sessions)."""
+        self._closing: set[str] = set()
         self.settings: dict[str, str] = {}
         self.catalog.shown = self._setting
         self.functions_given = {}
@@ -189,7 +192,12 @@ class Engine(Kept):
         """Take all pending changes through everything, and queue whom to tell of it; all or nothing."""
         if self.clock.kept:
             self.clock.tick()
+        if self.changed is not None:
+            self._closing.update(self.executor.changing())
         self._stepped(self.executor.step)
+        if self._closing and self.changed is not None:
+            self.changed.update(dict.fromkeys(self._closing, self.executor.epoch))
+            self._closing.clear()
         if self.keeping:
             self.keeping.clear()
         if self.journal:
@@ -214,6 +222,8 @@ class Engine(Kept):
 
     def close_epoch(self) -> None:
         """End a logical epoch without a step."""
+        if self.changed is not None:
+            self._closing.update(self.executor.changing())
         self.executor.close_epoch()
 
     def rollback(self) -> None:
@@ -264,6 +274,17 @@ class Engine(Kept):
                 for client in self.dataflows.values():
                     client.place(error)
             raise
+
+    def tables_under(self, names: Iterable[str]) -> frozenset[str]:
+        """Relations, and all that they are made of."""
+        found: set[str] = set()
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += self._uses.get(name, ())
+        return frozenset(found)
 
     def note_uses(self, label: str, uses: frozenset[str]) -> None:
         """Keep what a dataflow reads from being dropped."""

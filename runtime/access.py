@@ -116,6 +116,10 @@ class Access:
         """The operator of an input."""
         return self.inputs.get(identity)
 
+    def changing(self) -> list[str]:
+        """The tables that may have changes which no epoch has taken."""
+        return [name for name, table in self.tables.items() if table.has_pending]
+
     def changed_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
         """Of each table that has changed since a savepoint, or the last step, rowids that went and came."""
         points = self._savepoints if savepoint is None else {}

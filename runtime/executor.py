@@ -85,6 +85,9 @@ class Executor(Lasting, Protocol):
     def rollback_to(self, savepoint: object) -> None:
         """Throw away what has changed in tables since a savepoint that is from after the last step."""
 
+    def changing(self) -> list[str]:
+        """The tables that may have changes which no epoch has taken."""
+
     def changed_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
         """Of each table that has changed since a savepoint, or since the last step if it is None: its name,
 

@@ -91,7 +91,10 @@ ELSEWHERE: dict[str, str] = {
         )
     },
     "runtime/kernels/rows.py": ROW_STORE,
-    **{f"kpg/sessions/{name}.py": SESSIONS for name in ("cancel", "hub", "parking", "transactions")},
+    **{
+        f"kpg/sessions/{name}.py": SESSIONS
+        for name in ("cancel", "hub", "isolation", "parking", "transactions")
+    },
     "kpg/server/binary.py": "unit/server/test_formats.py",
     **{
         f"kpg/server/{name}.py": CLIENTS

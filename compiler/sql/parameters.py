@@ -4,7 +4,7 @@ import dataclasses
 import datetime
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import count
 from typing import Any, Final, TypeVar
@@ -112,17 +112,22 @@ def written(text: str | None, type_name: str | None) -> exp.Expr:
     return exp.Cast(this=found, to=exp.DataType.build(type_name, dialect="postgres"))
 
 
+def trees_of(part: object) -> Iterator[exp.Expr]:
+    """The syntax trees in a statement, or in a part of one."""
+    if isinstance(part, exp.Expr):
+        yield part
+    elif isinstance(part, tuple):
+        for item in part:
+            yield from trees_of(item)
+    elif dataclasses.is_dataclass(part) and not isinstance(part, type):
+        for one in dataclasses.fields(part):
+            yield from trees_of(getattr(part, one.name))
+
+
 def highest_place(part: object) -> int:
     """The greatest number of a placeholder ``$1``, ``$2``, ... in a statement, or a part of one; 0: none."""
-    if isinstance(part, exp.Expr):
-        numbers = (node.name for node in part.find_all(exp.Parameter))
-        return max((int(number) for number in numbers if number.isdigit()), default=0)
-    if isinstance(part, tuple):
-        return max(map(highest_place, part), default=0)
-    if dataclasses.is_dataclass(part) and not isinstance(part, type):
-        values = (getattr(part, field.name) for field in dataclasses.fields(part))
-        return max(map(highest_place, values), default=0)
-    return 0
+    numbers = (node.name for tree in trees_of(part) for node in tree.find_all(exp.Parameter))
+    return max((int(number) for number in numbers if number.isdigit()), default=0)
 
 
 def rows_of_places(query: exp.Expr) -> list[list[int | None]]:

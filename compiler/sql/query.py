@@ -10,6 +10,7 @@ from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import bind
 from kpg.compiler.sql.lower.query import lower_resolved
+from kpg.compiler.sql.parameters import trees_of
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.syntax import relation_name
 from kpg.compiler.sql.tree import Resolved
@@ -58,6 +59,20 @@ def named_relations(query: ast.Select, catalog: Catalog) -> frozenset[str]:
     found = (catalog.find(relation_name(table)) for table in query.query.find_all(exp.Table))
     names = {entry.name for entry in found if entry is not None and entry.name.lower() not in common}
     return frozenset(names) | (_routines(query.query, catalog) if catalog.routines else frozenset())
+
+
+def read_relations(statement: object, catalog: Catalog) -> frozenset[str]:
+    """The tables and views that a statement reads; the target of an INSERT is not among them."""
+    found: set[str] = set()
+    for tree in trees_of(statement):
+        for table in tree.find_all(exp.Table):
+            entry = catalog.find(relation_name(table))
+            if entry is not None:
+                found.add(entry.name)
+    target = getattr(statement, "table", None)
+    if isinstance(target, str) and not isinstance(statement, ast.Insert | ast.CopyFrom):
+        found.add(catalog.get(target).name)
+    return frozenset(found)
 
 
 def _routines(tree: exp.Expr, catalog: Catalog) -> frozenset[str]:

@@ -46,6 +46,7 @@ class Hub:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        engine.changed = {}
         self.current: Session | None = None
         self.gathering = False
         self.closed = False
@@ -141,7 +142,9 @@ class Hub:
             return
         session.path = self.engine.catalog.path
         transactions = session.transactions
-        if transactions.state is not State.NONE and self.engine.executor.has_pending:
+        # Savepoints are of the tables as they are now: they have to be made anew, too, after others' commits.
+        waits = bool(transactions.points) or self.engine.executor.has_pending
+        if transactions.state is not State.NONE and waits:
             transactions.parked = park(self.engine, transactions.points)
 
     def admit_owner(self) -> None:

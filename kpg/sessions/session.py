@@ -13,7 +13,7 @@ from kpg.runtime.errors import InterfaceError
 from kpg.scripts import outcomes
 from kpg.sessions.cancel import Token
 from kpg.sessions.hub import Hub
-from kpg.sessions.transactions import SessionTransactions
+from kpg.sessions.isolation import Isolated, Isolation, noted
 from kpg.statements import execute
 from kpg.view import Maintained
 
@@ -40,7 +40,7 @@ class Session:
         self.path: tuple[str, ...] = (PUBLIC,)
         self.token = Token()
         engine = hub.engine
-        self.transactions = SessionTransactions(engine, engine.notifications.deliver, hub)
+        self.transactions = Isolated(engine, engine.notifications.deliver, hub)
         self.closed = False
 
     def __enter__(self) -> "Session":
@@ -92,6 +92,9 @@ class Session:
 
     def answer(self, engine: "Engine", text: str, parameters: Parameters | None = None) -> Result | None:
         """Run a text now, by plans that there are already: the engine is this session's."""
+        if self.transactions.level is not Isolation.READ_COMMITTED:
+            for statement in self.parsed(text, parameters):
+                self.transactions.check_reading(engine, statement)
         last: object = None
         for outcome in outcomes(engine, text, parameters):
             last = outcome
@@ -99,6 +102,8 @@ class Session:
 
     def perform(self, engine: "Engine", statement: ast.Statement) -> Result | None:
         """Run one statement now: the engine is this session's."""
+        noted(self.transactions, statement, self.settings)
+        self.transactions.check_reading(engine, statement)
         try:
             outcome = execute(engine, outside.readable(engine, statement))
         finally:

@@ -1,20 +1,11 @@
 """The transaction of a session: as any, except that its commit may share a step with others'."""
 
-import enum
 from collections.abc import Callable
 from typing import Protocol
 
 from kpg.engine import Engine
 from kpg.sessions.parking import Points, Segment
 from kpg.transaction import State, Transactions
-
-
-class Isolation(enum.Enum):
-    """What a transaction sees of others that commit while it runs; the value is SQL's name."""
-
-    READ_COMMITTED = "read committed"
-    REPEATABLE_READ = "repeatable read"
-    SERIALIZABLE = "serializable"
 
 
 class Gathering(Protocol):

@@ -226,3 +226,74 @@ def test_a_statement_has_a_time_limit(db: kpg.Database) -> None:
         one.sql(endless)
     one.sql("set statement_timeout = 0")
     assert rows(one, "select count(*) from t") == [(2,)]
+
+
+LEVELS = ["repeatable read", "serializable"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_all_statements_of_a_transaction_see_the_same(db: kpg.Database, level: str) -> None:
+    one, other = db.session(), db.session()
+    one.sql("create table u (a int); insert into u values (1)")
+    one.sql(f"begin isolation level {level}")
+    assert rows(one, "select s from v") == [(3,)]
+    other.sql("insert into u values (2)")
+    assert rows(one, "select * from t") == [(1, 1), (2, 2)]
+    with pytest.raises(SerializationError, match='table "u"'):
+        one.sql("select * from u")
+    with pytest.raises(kpg.InterfaceError, match="rolled back by an earlier error"):
+        one.sql("select 1")
+    one.sql("rollback")
+    assert rows(one, "select * from u") == [(1,), (2,)]
+
+
+def test_write_skew_is_for_repeatable_read_only(db: kpg.Database) -> None:
+    db.sql("create table duty (name text primary key, here boolean)")
+    leave = "update duty set here = false where name = '{}' and (select count(*) from duty where here) > 1"
+    for level, together in (("repeatable read", 0), ("serializable", 1)):
+        db.sql("delete from duty; insert into duty values ('ann', true), ('bob', true)")
+        ann, bob = db.session(), db.session()
+        for session, name in ((ann, "ann"), (bob, "bob")):
+            session.sql(f"begin isolation level {level}")
+            session.sql(leave.format(name))
+        ann.sql("commit")
+        if together:
+            with pytest.raises(SerializationError, match='table "duty"'):
+                bob.sql("commit")
+        else:
+            bob.sql("commit")
+        assert db.query("select count(*) from duty where here").fetchall() == [(together,)]
+
+
+def test_levels_are_set_in_all_of_sqls_ways(db: kpg.Database) -> None:
+    def sees_later_commits(*statements: str) -> bool:
+        one, other = db.session(), db.session()
+        for statement in statements:
+            one.sql(statement)
+        one.sql("select count(*) from t")
+        other.sql("insert into t select max(id) + 1, 0 from t")
+        try:
+            one.sql("select count(*) from t")
+        except SerializationError:
+            return False
+        finally:
+            one.close()
+        return True
+
+    assert sees_later_commits("begin")
+    assert sees_later_commits("begin isolation level read uncommitted")
+    assert not sees_later_commits("start transaction isolation level repeatable read, read write")
+    assert not sees_later_commits("begin", "set transaction isolation level serializable")
+    always = "set session characteristics as transaction isolation level serializable"
+    assert not sees_later_commits(always, "begin")
+    assert not sees_later_commits("set default_transaction_isolation = 'repeatable read'", "begin")
+
+
+def test_an_insert_reads_nothing(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin isolation level serializable; select * from v where false")
+    one.sql("rollback; begin isolation level serializable")
+    one.sql("insert into t values (3, 3)")
+    other.sql("insert into t values (4, 4)")
+    one.sql("commit")
+    assert rows(one, "select id from t") == [(1,), (2,), (3,), (4,)]

@@ -1,0 +1,183 @@
+"""Random histories of several sessions, statement by statement, and what each level promises of them.
+
+* Every statement sees the last commit and its own transaction's changes, under REPEATABLE READ and
+  SERIALIZABLE the commits before the transaction's first statement and its own changes.
+* No update is lost: what a committed transaction found in a row that it changed the commit before has left.
+* Under SERIALIZABLE everything that a committed transaction saw is what it would see at its commit, so that
+  the transactions might have run one after the other.
+* Tables and views hold, at the end, what the commits made, in their order.
+"""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+import kpg
+from kpg.runtime.errors import Error
+from kpg.sessions.parking import SerializationError
+from kpg.sessions.session import Session
+
+KEYS = 5
+ACTIONS = ("read", "write", "insert", "delete", "point", "end")
+Rows = dict[int, int]
+
+
+class Player:
+    """One session and the model of what it sees: ``base`` are the commits, ``own`` its changes."""
+
+    def __init__(self, session: Session, level: str) -> None:
+        self.session = session
+        self.level = level
+        self.open = False
+        self.base: Rows | None = None
+        self.own: dict[int, int | None] = {}
+        self.points: list[dict[int, int | None]] = []
+        self.seen: list[Rows] = []
+        self.found: Rows = {}
+
+    def view(self, committed: Rows) -> Rows:
+        rows = dict(committed if self.base is None else self.base)
+        for key, value in self.own.items():
+            if value is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = value
+        return rows
+
+    def end(self) -> None:
+        self.open, self.base, self.own, self.points, self.seen, self.found = False, None, {}, [], [], {}
+
+
+class World:
+    """The database, its sessions, and what has been committed."""
+
+    def __init__(self, seed: int, level: str) -> None:
+        self.chance = random.Random(seed)
+        self.db = kpg.connect()
+        self.db.sql(
+            "create table t (id int primary key, x int);"
+            "create materialized view v as select count(*) as n, sum(x) as s from t;"
+            "insert into t select i, 0 from generate_series(0, 3) g(i)"
+        )
+        self.committed: Rows = dict.fromkeys(range(4), 0)
+        self.players = [Player(self.db.session(), level) for _ in range(3)]
+        self.refused = self.done = 0
+        self.value = 0
+
+    def play(self, steps: int) -> None:
+        for _ in range(steps):
+            player = self.chance.choice(self.players)
+            try:
+                self.step(player)
+            except (SerializationError, kpg.IntegrityError):
+                self.refused += 1
+                if player.open:
+                    player.session.sql("rollback")
+                player.end()
+            self.check_committed()
+
+    def step(self, player: Player) -> None:
+        if not player.open:
+            player.session.sql(f"begin isolation level {player.level}")
+            player.open = True
+            return
+        action = self.chance.choices(
+            ("read", "write", "insert", "delete", "point", "end"), (4, 4, 1, 1, 1, 2)
+        )[0]
+        if action == "end":
+            self.end(player)
+            return
+        if action == "point":
+            self.savepoint(player)
+            return
+        if player.base is None and player.level != "read committed":
+            player.base = dict(self.committed)
+        key = self.chance.randrange(KEYS)
+        if action == "read":
+            self.read(player)
+        else:
+            self.change(player, action, key)
+
+    def read(self, player: Player) -> None:
+        result = player.session.sql("select * from t")
+        assert result is not None
+        found = dict(result.fetchall())
+        assert found == player.view(self.committed)
+        if not player.own:
+            player.seen.append(found)
+        (total,) = self.rows(player, "select n, s from v")
+        assert total == (len(found), sum(found.values()) if found else None)
+
+    def rows(self, player: Player, query: str) -> list[tuple[object, ...]]:
+        result = player.session.sql(query)
+        assert result is not None
+        return result.fetchall()
+
+    def change(self, player: Player, action: str, key: int) -> None:
+        before = player.view(self.committed)
+        self.value += 1
+        texts = {
+            "write": f"update t set x = {self.value} where id = {key}",
+            "delete": f"delete from t where id = {key}",
+            "insert": f"insert into t values ({key}, {self.value})",
+        }
+        player.session.sql(texts[action])
+        if action == "insert":
+            player.own[key] = self.value
+        elif key in before:
+            if key not in player.own:
+                player.found[key] = before[key]
+            player.own[key] = self.value if action == "write" else None
+
+    def savepoint(self, player: Player) -> None:
+        if player.points and self.chance.random() < 0.5:
+            player.own = dict(player.points[-1])
+            player.session.sql(f"rollback to p{len(player.points)}")
+        else:
+            player.points.append(dict(player.own))
+            player.session.sql(f"savepoint p{len(player.points)}")
+
+    def end(self, player: Player) -> None:
+        if self.chance.random() < 0.2:
+            player.session.sql("rollback")
+            player.end()
+            return
+        player.open = False
+        player.session.sql("commit")
+        for key, value in player.found.items():
+            if key in player.own:
+                assert self.committed.get(key) == value, "an update was lost"
+        if player.level == "serializable" and player.own:
+            assert all(seen == self.committed for seen in player.seen)
+        for key, made in player.own.items():
+            if made is None:
+                self.committed.pop(key, None)
+            else:
+                self.committed[key] = made
+        self.done += bool(player.own)
+        player.end()
+
+    def check_committed(self) -> None:
+        assert dict(self.db.query("select * from t").fetchall()) == self.committed
+        values = self.committed.values()
+        assert self.db.view("v").fetchall() == [(len(values), sum(values) if values else None)]
+
+
+@pytest.fixture(params=["read committed", "repeatable read", "serializable"])
+def level(request: pytest.FixtureRequest) -> Iterator[str]:
+    yield request.param
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_histories_of_sessions(level: str, seed: int) -> None:
+    world = World(seed, level)
+    try:
+        world.play(120)
+        assert world.done > 0
+    except Error as error:
+        raise AssertionError(f"{level}, seed {seed}: {error}") from error
+    finally:
+        for player in world.players:
+            player.session.close()
+        world.db.close()
