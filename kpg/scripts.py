@@ -46,14 +46,14 @@ def _again(engine: Engine, text: str, parameters: Parameters | None) -> Iterator
         return None
     pending = engine.executor.has_pending
     key = (statement.normal.text, kinds(statement.given), engine.catalog.path, pending)
-    if not engine.remembered.comes_again(key):
+    version = engine.catalog.version
+    if not engine.remembered.comes_again((*key, version)):
         return None
     from kpg.planned import run, template_of
 
     template = template_of(engine, statement, key)
     if template is None:
         return None
-    version = engine.catalog.version
 
     def otherwise() -> Outcome:
         (found,) = statements(engine, text, parameters)

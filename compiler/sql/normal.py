@@ -12,7 +12,7 @@ from kpg.compiler.sql.bind.literals import from_text, negated, number
 from kpg.compiler.sql.parameters import Parameters, numbered
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
-from kpg.runtime.types import DATE, DOUBLE, INTEGER, TIMESTAMP, UNKNOWN, Type, float_to_word
+from kpg.runtime.types import DATE, DOUBLE, INTEGER, TIMESTAMP, UNKNOWN, Type
 
 LONGEST: Final = 10_000
 MOST_CONSTANTS: Final = 200
@@ -113,7 +113,7 @@ def _constant(value: Any) -> Literal | None:
             positive = number(f"{abs(value):f}")
             return negated(positive) if value.is_signed() and positive is not None else positive
         case float() if math.isfinite(value):
-            return Literal(float_to_word(value), DOUBLE)
+            return from_text(repr(value), DOUBLE)
         case str():
             return Literal(value, UNKNOWN)
         case datetime() if value.tzinfo is None:

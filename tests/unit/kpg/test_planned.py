@@ -324,7 +324,7 @@ def test_definitions_and_settings_end_plans(db: Database) -> None:
     query = "select * from t where a = 1"
     assert used(db, query, query, query) == 2
     db.sql("create table elsewhere (a int)")
-    assert used(db, query, query) == 2
+    assert used(db, query, query) == 1
     db.sql("set plan_cache_mode = force_custom_plan")
     assert used(db, query, query) == 0
     db.sql("reset plan_cache_mode")
