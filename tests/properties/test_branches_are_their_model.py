@@ -6,6 +6,7 @@ Each has a model of its own: plain bags of rows, from which views are computed.
 
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -78,9 +79,9 @@ class Copy:
             assert found == {row: count for row, count in more.items() if count}
 
 
-def start(seed: int) -> Copy:
+def start(seed: int, folder: Path | None = None) -> Copy:
     rng = random.Random(seed)
-    db = kpg.connect(history=rng.choice([None, 5]))
+    db = kpg.connect(folder, history=rng.choice([None, 5]))
     db.sql("create table t (k int, v int); create table u (k int primary key, w int)")
     if rng.random() < 0.5:
         db.sql(INDEXES)
@@ -89,14 +90,19 @@ def start(seed: int) -> Copy:
     return Copy(rng, db, Counter(), Counter())
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_each_goes_on_by_itself(seed: int) -> None:
-    trunk = start(seed)
+@pytest.mark.parametrize("seed", range(8))
+def test_each_goes_on_by_itself(seed: int, tmp_path: Path) -> None:
+    """Where the trunk is in a folder, it is closed and opened again from time to time."""
+    folder = tmp_path / "db" if seed % 2 else None
+    trunk = start(seed, folder)
     rng = trunk.rng
     alive: list[tuple[Copy, Copy | None]] = [(trunk, None)]
     for _ in range(30):
         one, parent = rng.choice(alive)
-        match rng.choice(["change", "change", "change", "branch", "discard", "check", "diff"]):
+        match rng.choice(["change", "change", "change", "branch", "discard", "check", "diff", "again"]):
+            case "again" if folder is not None and len(alive) == 1:
+                trunk.db.close()
+                trunk.db = kpg.connect(folder, history=rng.choice([None, 5]))
             case "change":
                 one.change()
             case "branch" if len(alive) < 5:

@@ -108,3 +108,41 @@ def test_what_was_opened_for_reading_can_be_copied(tmp_path: Path) -> None:
         db.backup(tmp_path / "copy")
     with kpg.connect(tmp_path / "copy") as copy:
         assert copy.query("select count(*) from t").fetchall() == [(3,)]
+
+
+def test_a_branch_of_what_was_opened_goes_on_by_itself_and_is_merged_for_good(tmp_path: Path) -> None:
+    made(tmp_path / "db").close()
+    with kpg.connect(tmp_path / "db") as db:
+        branch = db.branch()
+        branch.sql("insert into t (name) values ('eve'); delete from t where name = 'bob'")
+        assert sorted(branch.view("v").fetchall()) == [("ada", 2), ("eve", 1)]
+        assert sorted(db.view("v").fetchall()) == [("ada", 2), ("bob", 1)]
+        db.sql("insert into t (id, name) values (50, 'ada')")
+        branch.verify("v")
+        assert branch.merge() == {"t": (1, 1)}
+        db.branch().sql("delete from t")
+    with kpg.connect(tmp_path / "db") as db:
+        assert sorted(db.view("v").fetchall()) == [("ada", 3), ("eve", 1)]
+        assert db.query("insert into t (name) values ('x') returning id").fetchall() == [(5,)]
+    assert list(check(tmp_path / "db")) == []
+
+
+def test_a_merge_that_cannot_be_kept_has_not_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = made(tmp_path / "db")
+    branch = db.branch()
+    branch.sql("delete from t")
+
+    def full(self: DiskFile, offset: int, pieces: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(DiskFile, "write", full)
+    with pytest.raises(kpg.OperationalError, match="the commit was refused"):
+        branch.merge()
+    monkeypatch.undo()
+    assert db.query("select count(*) from t").fetchall() == [(3,)]
+    assert branch.merge() == {"t": (0, 3)}
+    db.close()
+    with kpg.connect(tmp_path / "db", read_only=True) as again:
+        assert again.query("select count(*) from t").fetchall() == [(0,)]
