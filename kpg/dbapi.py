@@ -1,0 +1,235 @@
+"""Python's DB-API 2.0 (PEP 249) over a database in this process.
+
+    import kpg.dbapi
+
+    connection = kpg.dbapi.connect()          # or connect("folder")
+    cursor = connection.cursor()
+    cursor.execute("SELECT ? + 1", [41])
+
+A connection is a session: several of one database (``connect(database=db)``) do not see what the others have
+not committed. A transaction begins with the first statement after a commit or a rollback, unless ``autocommit``.
+"""
+
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import kpg
+from kpg.compiler.sql.parameters import Parameters
+from kpg.result import Result, Row
+from kpg.runtime.errors import (
+    DatabaseError,
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+)
+from kpg.runtime.types import Kind
+from kpg.transaction import State
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kpg.database import Database
+    from kpg.result import Description
+    from kpg.sessions.session import Session
+
+__all__ = [
+    "BINARY",
+    "DATETIME",
+    "NUMBER",
+    "ROWID",
+    "STRING",
+    "Binary",
+    "Connection",
+    "Cursor",
+    "DataError",
+    "DatabaseError",
+    "Date",
+    "DateFromTicks",
+    "Error",
+    "IntegrityError",
+    "InterfaceError",
+    "InternalError",
+    "NotSupportedError",
+    "OperationalError",
+    "ProgrammingError",
+    "Time",
+    "TimeFromTicks",
+    "Timestamp",
+    "TimestampFromTicks",
+    "Warning",
+    "apilevel",
+    "connect",
+    "paramstyle",
+    "threadsafety",
+]
+
+apilevel: Final = "2.0"
+threadsafety: Final = 2
+"""Threads may share the module and connections, not cursors."""
+paramstyle: Final = "qmark"
+"""``$1`` and ``:name`` are understood as well."""
+
+
+class Warning(Exception):
+    """What PEP 249 has for warnings; nothing raises it."""
+
+
+class Kinds(frozenset[Kind]):
+    """Types that are equal to any of some types of columns, as ``cursor.description`` has them."""
+
+    def __eq__(self, other: object) -> bool:
+        return getattr(other, "kind", None) in self
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = frozenset.__hash__
+
+
+STRING: Final = Kinds({Kind.CHAR, Kind.VARCHAR})
+BINARY: Final = Kinds({Kind.BYTEA})
+NUMBER: Final = Kinds(
+    {Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.NUMERIC, Kind.REAL, Kind.DOUBLE}
+)
+DATETIME: Final = Kinds({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.INTERVAL})
+ROWID: Final = Kinds({Kind.ROWID})
+Date = datetime.date
+Time = datetime.time
+Timestamp = datetime.datetime
+Binary = bytes
+DateFromTicks = datetime.date.fromtimestamp
+TimestampFromTicks = datetime.datetime.fromtimestamp
+
+
+def TimeFromTicks(ticks: float) -> datetime.time:
+    """The time of day of a number of seconds since 1970."""
+    return datetime.datetime.fromtimestamp(ticks).time()
+
+
+def connect(
+    folder: "str | Path | None" = None, *, database: "Database | None" = None, autocommit: bool = False
+) -> "Connection":
+    """A connection to a new database in memory, to the durable one in a folder, or to one that is open."""
+    opened = database if database is not None else kpg.connect(folder)
+    return Connection(opened, owned=database is None, autocommit=autocommit)
+
+
+class Connection:
+    """A session. As a context manager it commits, or rolls back where the block raises; it stays open."""
+
+    def __init__(self, database: "Database", *, owned: bool, autocommit: bool) -> None:
+        self.autocommit = autocommit
+        self._database = database
+        self._owned = owned
+        self._session: Session | None = database.session()
+
+    @property
+    def session(self) -> "Session":
+        """The session; InterfaceError once it is closed."""
+        if self._session is None:
+            raise InterfaceError("the connection is closed")
+        return self._session
+
+    def cursor(self) -> "Cursor":
+        """A new cursor."""
+        _ = self.session
+        return Cursor(self)
+
+    def commit(self) -> None:
+        """Make what was done since the last commit final."""
+        self.session.sql("COMMIT")
+
+    def rollback(self) -> None:
+        """Throw away what was done since the last commit."""
+        self.session.sql("ROLLBACK")
+
+    def close(self) -> None:
+        """Roll back what is not committed and give everything up; closing twice is allowed."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+            if self._owned:
+                self._database.close()
+
+    def begin(self) -> None:
+        """Be in a transaction, unless every statement is one."""
+        if not self.autocommit and self.session.transactions.state is State.NONE:
+            self.session.sql("BEGIN")
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.rollback()
+
+
+class Cursor:
+    """Runs statements, and reads what the last one gave."""
+
+    arraysize = 1
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.description: list[Description] | None = None
+        self.rowcount = -1
+        self._result: Result | None = None
+
+    def execute(self, operation: str, parameters: Parameters | None = None) -> "Cursor":
+        """Run one statement, or several; the last one's rows can be read."""
+        session = self.connection.session
+        self.connection.begin()
+        result = session.sql(operation, parameters)
+        is_rows = result is not None and (result.affected is None or result.columns != ["count"])
+        self._result = result if is_rows else None
+        self.description = result.description if result is not None and is_rows else None
+        self.rowcount = -1 if result is None else result.rowcount
+        return self
+
+    def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> "Cursor":
+        """Run a statement for each set of parameters."""
+        count = 0
+        for parameters in seq_of_parameters:
+            self.execute(operation, parameters)
+            count += max(self.rowcount, 0)
+        self._result, self.description, self.rowcount = None, None, count
+        return self
+
+    def _rows(self) -> Result:
+        if self._result is None:
+            raise ProgrammingError("there are no rows to fetch", hint="execute a query first")
+        return self._result
+
+    def fetchone(self) -> Row | None:
+        """The next row, or None after the last."""
+        return self._rows().fetchone()
+
+    def fetchmany(self, size: int | None = None) -> list[Row]:
+        """The next ``size`` rows, ``arraysize`` if none is given; fewer at the end."""
+        return self._rows().fetchmany(self.arraysize if size is None else size)
+
+    def fetchall(self) -> list[Row]:
+        """All rows that were not fetched yet."""
+        return self._rows().fetchall()
+
+    def __iter__(self) -> Iterator[Row]:
+        while (row := self.fetchone()) is not None:
+            yield row
+
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """Nothing: PEP 249 has it."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Nothing: PEP 249 has it."""
+
+    def close(self) -> None:
+        """Give the rows up."""
+        self._result = None

@@ -1,0 +1,79 @@
+"""PEP 249, point by point."""
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+import kpg
+from kpg import dbapi
+
+
+def test_the_module_says_what_it_is() -> None:
+    assert (dbapi.apilevel, dbapi.threadsafety, dbapi.paramstyle) == ("2.0", 2, "qmark")
+    assert issubclass(dbapi.IntegrityError, dbapi.DatabaseError)
+    assert issubclass(dbapi.DatabaseError, dbapi.Error)
+    assert issubclass(dbapi.InterfaceError, dbapi.Error)
+    assert dbapi.Date(2024, 1, 2) == datetime.date(2024, 1, 2)
+    assert isinstance(dbapi.TimeFromTicks(0.0), datetime.time)
+
+
+def test_a_cursor_executes_and_fetches() -> None:
+    connection = dbapi.connect()
+    cursor = connection.cursor()
+    cursor.execute("create table t (a int primary key, b text, c numeric(5, 2), d date)")
+    assert cursor.description is None
+    cursor.executemany("insert into t values (?, ?, 1.5, date '2024-01-02')", [(1, "x"), (2, None), (3, "z")])
+    assert cursor.rowcount == 3
+    cursor.execute("select a, b, c, d from t order by a")
+    assert cursor.description is not None
+    names = [column[0] for column in cursor.description]
+    assert names == ["a", "b", "c", "d"]
+    kinds = [column[1] for column in cursor.description]
+    assert kinds[0] == dbapi.NUMBER
+    assert kinds[1] == dbapi.STRING
+    assert kinds[2] == dbapi.NUMBER
+    assert kinds[3] == dbapi.DATETIME
+    assert kinds[0] != dbapi.STRING
+    assert cursor.fetchone() is not None
+    assert [row[0] for row in cursor.fetchmany(5)] == [2, 3]
+    assert cursor.fetchone() is None
+    assert [row[0] for row in cursor.execute("select a from t where a > :low", {"low": 1})] == [2, 3]
+    cursor.execute("delete from t where a = $1", [1])
+    assert cursor.rowcount == 1
+    with pytest.raises(dbapi.ProgrammingError, match="no rows to fetch"):
+        cursor.fetchall()
+    connection.close()
+
+
+def test_a_transaction_begins_by_itself() -> None:
+    with kpg.connect() as db:
+        db.sql("create table t (a int primary key)")
+        one, other = dbapi.connect(database=db), dbapi.connect(database=db, autocommit=True)
+        one.cursor().execute("insert into t values (1)")
+        assert other.cursor().execute("select count(*) from t").fetchone() == (0,)
+        one.commit()
+        assert other.cursor().execute("select count(*) from t").fetchone() == (1,)
+        one.cursor().execute("insert into t values (2)")
+        one.rollback()
+        with pytest.raises(dbapi.IntegrityError), one:
+            one.cursor().execute("insert into t values (1)")
+        with one:
+            one.cursor().execute("insert into t values (3)")
+        other.cursor().execute("insert into t values (4)")
+        assert other.cursor().execute("select a from t order by a").fetchall() == [(1,), (3,), (4,)]
+        one.close()
+        one.close()
+        with pytest.raises(dbapi.InterfaceError, match="the connection is closed"):
+            one.cursor()
+        assert db.query("select count(*) from t").fetchall() == [(3,)]
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    connection = dbapi.connect(tmp_path / "db")
+    connection.cursor().execute("create table t (a int)").execute("insert into t values (7)")
+    connection.commit()
+    connection.close()
+    again = dbapi.connect(tmp_path / "db")
+    assert again.cursor().execute("select a from t").fetchall() == [(7,)]
+    again.close()
