@@ -7,7 +7,8 @@
     cursor.execute("SELECT ? + 1", [41])
 
 A connection is a session: several of one database (``connect(database=db)``) do not see what the others have
-not committed. A transaction begins with the first statement after a commit or a rollback, unless ``autocommit``.
+not committed. A transaction begins with the first statement after a commit or a rollback, unless the
+connection has ``autocommit``.
 """
 
 import datetime
