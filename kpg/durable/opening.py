@@ -265,7 +265,13 @@ class _Opening:
         engine.executor.replayed(self.epoch)
         if not finished:
             restoring.finish()
-        engine.executor.restored()
+        computed = engine.executor.restored()
+        if computed and self.before is not None:
+            import logging
+
+            logging.getLogger("kpg").info(
+                "%s: not in the checkpoint, so computed: %s", self.files.where, ", ".join(computed)
+            )
         self.times.tell(engine, restoring.tables)
 
     def _replay(self, epoch: int, number: int, gone: Any, came: Any, words: Any) -> int:
