@@ -246,7 +246,8 @@ class Database(Ingesting):
     def branch(self) -> "Branch":
         """A database that begins as this one is, and goes on by itself: to be merged, or discarded.
 
-        Takes milliseconds; what is shared is copied when it is used. InterfaceError within a transaction.
+        Takes milliseconds for each view; rows and indexes are shared, and copied when they are used.
+        InterfaceError within a transaction.
         """
         from kpg.branching import Branch
 
