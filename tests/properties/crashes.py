@@ -190,7 +190,7 @@ class Life:
             if random.random() < 0.06:
                 db = self._again(sim, db, random)
                 # Numbers that failed statements took are given again.
-                beside._engine.sequences.next.update(db._engine.sequences.next)
+                share_numbers(db, beside)
             if not self._both(step, sim, db, beside):
                 break
         sim.fails = lambda count, what: 0
@@ -222,7 +222,7 @@ class Life:
                 found = difference(comparable(contents(db)), comparable(self.states[-1]))
                 assert not found, (self.seed, len(self.states), str(error), found)
                 # As after any statement that fails, numbers of sequences are gone.
-                beside._engine.sequences.next.update(db._engine.sequences.next)
+                share_numbers(db, beside)
                 return True
             self.refusing = True
             _outcome(step, beside)
@@ -263,6 +263,12 @@ class Life:
                 if "u" in found and random.random() < 0.2:
                     # Its number is one that no row has had.
                     db.sql("insert into u (name) values ('it goes on')")
+
+
+def share_numbers(db: Database, beside: Database) -> None:
+    """Have sequences go on with the same numbers."""
+    beside._engine.sequences.next.clear()
+    beside._engine.sequences.next.update(db._engine.sequences.next)
 
 
 def comparable(state: dict[str, Any]) -> dict[str, Any]:
