@@ -11,6 +11,7 @@ record was one, and so is what is missing before a record that was written after
 """
 
 import os
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.errors import OperationalError
+from kpg.runtime.kernels.checksum import checksum
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.checksum import checksum_of
 from kpg.runtime.storage.codec import DamagedError
@@ -31,6 +33,8 @@ VERSION: Final = 1
 RECORD: Final = 0x6B706772656300
 HEADER_WORDS: Final = 8
 RECORD_WORDS: Final = 6
+WORD: Final = struct.Struct("<q")
+HEADER: Final = struct.Struct("<5q")
 SECTOR: Final = 512
 """Bytes that a disk writes all or not at all."""
 ROOM: Final = 1 << 20
@@ -214,20 +218,22 @@ class Log:
 
     def write(self, kind: int, pieces: Sequence[Piece]) -> int:
         """Add a record of pieces, each a multiple of eight bytes long; its number."""
-        length = sum(memoryview(piece).nbytes for piece in pieces)
-        contents = _sum(np.frombuffer(bytearray().join(pieces), np.int64))
-        header = np.array(
-            [RECORD ^ self._salt, kind << LENGTH_BITS | length, self.number, self.synced, contents, 0],
-            np.int64,
-        )
-        header[-1] = checksum_of([header[:-1].tobytes()])
-        last = np.array([~RECORD ^ self._salt], np.int64).tobytes()
-        end = self.end + header.nbytes + length + len(last)
+        whole = bytearray(8 * RECORD_WORDS)
+        for piece in pieces:
+            whole += piece
+        length = len(whole) - 8 * RECORD_WORDS
+        whole += WORD.pack(~RECORD ^ self._salt)
+        words = np.frombuffer(whole, np.int64)
+        contents = int(checksum(words[RECORD_WORDS:-1], 0)) if length else 0
+        kind_and_length = kind << LENGTH_BITS | length
+        HEADER.pack_into(whole, 0, RECORD ^ self._salt, kind_and_length, self.number, self.synced, contents)
+        WORD.pack_into(whole, HEADER.size, int(checksum(words[: RECORD_WORDS - 1], 0)))
+        end = self.end + len(whole)
         zeros = b""
         if end > self._room:
             zeros = bytes(ROOM) if length <= SMALL else b""
             self._room = end + len(zeros)
-        self._file.write(self.end, [header.tobytes(), *pieces, last, zeros])
+        self._file.write(self.end, [whole, zeros])
         self.end = end
         self.number += 1
         return self.number - 1
