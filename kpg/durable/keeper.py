@@ -135,7 +135,7 @@ class Keeper:
             ahead, self._ahead = self._ahead, None
             assert ahead is not None and self._mark is not None
             if isinstance(error, OSError):
-                raise self._failed(error, self._mark) from error
+                raise self._failed(error, self._mark, syncing=True) from error
             self._cut(self._mark)
             raise error
         if self._ahead is not None:
@@ -211,14 +211,16 @@ class Keeper:
             raise InterfaceError(f"a durable database cannot keep this: {error}") from error
         mark = self._log.mark() if self._ahead is None or self._mark is None else self._mark
         self._ahead = None
+        syncing = False
         try:
             self._log.write(kind, pieces)
+            syncing = True
             if sync:
                 self._sync()
             if self.checkpoints is not None:
                 self.checkpoints.written(self._log.end - mark.end)
         except OSError as error:
-            raise self._failed(error, mark) from error
+            raise self._failed(error, mark, syncing=syncing) from error
         except BaseException:
             self._cut(mark)
             raise
@@ -231,15 +233,19 @@ class Keeper:
             self._log.sync()
             self._synced_at = time.monotonic()
 
-    def _failed(self, error: OSError, mark: Any) -> OperationalError:
+    def _doubt(self, error: OSError) -> None:
+        """A sync has failed: what was committed before it may be lost, and no later sync would tell."""
+        self.refuses = self.refuses or (
+            f"the database in {self.where} takes no changes any more: its disk failed ({error.strerror}), "
+            f'and what was committed in the mode "{self.mode}" may be lost'
+        )
+
+    def _failed(self, error: OSError, mark: Any, *, syncing: bool) -> OperationalError:
         reason = error.strerror or os.strerror(error.errno or 0)
         unsynced = self._log is not None and self._log.synced < mark.number - 1
         self._cut(mark)
-        if unsynced and self.refuses is None:
-            self.refuses = (
-                f"the database in {self.where} takes no changes any more: its disk failed ({reason}), and "
-                f'what was committed in the mode "{self.mode}" may be lost'
-            )
+        if unsynced and syncing:
+            self._doubt(error)
         return OperationalError(
             f"the commit was refused: {self.where} could not be written to: {reason}",
             hint=(self.refuses and "reading goes on; open the database again to change it")
@@ -294,7 +300,12 @@ class Keeper:
     def next_segment(self) -> int:
         """Have the log go on in a new segment; its number."""
         assert self._log is not None
-        self._log.sync()
+        if self._log.synced < self._log.number - 1:
+            try:
+                self._log.sync()
+            except OSError as error:
+                self._doubt(error)
+                raise
         number = self._log.segment + 1
         if segment_name(number) in self.files.list():
             self.files.remove(segment_name(number))

@@ -147,6 +147,9 @@ class _Opening:
 
     def run(self, lock: Lock | None) -> None:
         mode = self.wanted.synchronous
+        if not self.wanted.read_only:
+            # What was renamed and removed before a kill is so now whatever happens.
+            self.files.sync()
         keeper = Keeper(self.engine, self.files, lock, self.codec, mode)
         manifest = read_manifest(self.files)
         log: Log | None = None
@@ -206,11 +209,7 @@ class _Opening:
                 f"{self.files.where}/{segment_name(missing)} is missing", hint="restore a backup"
             )
         segments = [Segment(self.files, number, manifest.database) for number in found]
-        if len(segments) > 1 and segments[-1].empty:
-            segments.pop()
-            if not self.wanted.read_only:
-                self.files.remove(segment_name(found[-1]))
-            found.pop()
+        begun = self._drop_begun(segments)
         end, number = 64, segments[0].first
         for segment in segments:
             end, ahead = 64, list[Any]()
@@ -226,9 +225,26 @@ class _Opening:
                 if record.kind == COMMIT:
                     self._note(self.codec.decode(record.payload), ahead, segment.where, record.start)
                     ahead = []
+        if begun > number:
+            where = segments[-1].where
+            raise DamagedError(f"{where} is damaged at byte {end}: records up to {begun - 1} are missing")
         if self.wanted.read_only:
             return None
-        return Log.resume(self.files, segments[-1], found[-1], end, number)
+        return Log.resume(self.files, segments[-1], found[len(segments) - 1], end, number)
+
+    def _drop_begun(self, segments: list[Segment]) -> int:
+        """Leave out segments at the end that have no record; the number of what would have been the first.
+
+        They may have been made in part, and nobody has seen to their names outliving a power cut.
+        """
+        first = 0
+        while len(segments) > 1 and (segments[-1].empty or next(segments[-1].records(), None) is None):
+            gone = segments.pop()
+            first = max(first, gone.first)
+            if not self.wanted.read_only:
+                self.files.remove(gone.name)
+                self.files.sync()
+        return first
 
     def _note(self, value: Any, ahead: list[Any], where: str, start: int) -> None:
         try:

@@ -81,13 +81,20 @@ class Segment:
         data = files.map(self.name)
         self.size = data.shape[0]
         self._words: Words = data[: self.size & -8].view(np.int64)
-        self.empty = not self._words[:HEADER_WORDS].any()
+        self.empty = self._is_unfinished()
         """Whether not even its header was ever synced."""
         self.first = 0
         """The number of its first record."""
         self.salt = 0
         if not self.empty:
             self._check(number, database)
+
+    def _is_unfinished(self) -> bool:
+        header = self._words[:HEADER_WORDS]
+        if self._words[HEADER_WORDS:].any() or (header.shape[0] > 1 and header[1] > VERSION):
+            return False
+        whole = header.shape[0] == HEADER_WORDS and header[0] == MAGIC
+        return not whole or header[-1] != checksum_of([header[:-1].tobytes()])
 
     def _check(self, number: int, database: int) -> None:
         words = self._words[:HEADER_WORDS].tolist()

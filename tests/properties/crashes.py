@@ -142,6 +142,8 @@ def action(random: Generator, views: bool) -> Action:
     """One action, which is all or nothing."""
     kind = random.random()
     changes = [change(random) for _ in range(int(random.integers(1, 4)))]
+    if kind < 0.08:
+        return sql("checkpoint")
     if kind < 0.45:
         return sql(changes[0])
     if kind < 0.55:
