@@ -92,6 +92,13 @@ class RuleChange(TableChange):
                 guard = engine.table(new.name).guard
                 if action.checked and guard is not None:
                     guard.fitting(engine.executor.scan(new.name))
+            case Unique(primary=True) if engine.dependents(new.name):
+                # Views know the table without a primary key: one that keeps the same rows out is enough.
+                for name in action.constraint.columns:
+                    self._set_not_null(name, True)
+                found = next(one for one in new.constraints.uniques if one.primary)
+                add_key(engine, self.entry, replace(found, primary=False))
+                self.entry = engine.catalog.table(new.name)
             case Unique(primary=True):
                 self._refuse_users("adding a primary key to")
                 self._rewrite(new, lambda words: words, tuple(range(len(new.schema.columns))))

@@ -215,10 +215,10 @@ def _set(engine: Engine, statement: ast.Set) -> None:
 
 
 def _set_path(engine: Engine, statement: ast.Set) -> None:
-    """As in Postgres, schemas that do not exist are passed over."""
+    """As in Postgres, schemas that do not exist are passed over; no schema at all, as in dumps, is public."""
     names = [value.strip().strip('"').lower() for given in statement.values for value in given.split(",")]
     path = tuple(name for name in names if name and name not in ("$user", "pg_catalog"))
-    engine.catalog.path = path if statement.values else (PUBLIC,)
+    engine.catalog.path = path or (PUBLIC,)
 
 
 def _set_constraints(engine: Engine, statement: ast.SetConstraints) -> None:

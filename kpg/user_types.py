@@ -54,6 +54,7 @@ def create_type(engine: "Engine", statement: "ast.CreateType") -> None:
 
 
 def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
+    name = name.removeprefix("public.")
     found = engine.catalog.types.get(name.lower())
     if found is None:
         if statement.if_exists:

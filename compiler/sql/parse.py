@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.copied_lines import with_data, without_data
 from kpg.compiler.sql.ddl import dispatch
 from kpg.compiler.sql.ddl.reader import Reader, tree_of
 from kpg.compiler.sql.modify import change, is_modifying, modifying, overriding, target
@@ -80,7 +81,9 @@ SESSION: Final = frozenset(
 
 def parse(text: str) -> list[ast.Statement]:
     """The statements of a script; ProgrammingError on a syntax error, NotSupportedError by construct."""
-    return parse_as(text, text)
+    written, blocks = without_data(text)
+    found = parse_as(written, text)
+    return with_data(found, blocks) if blocks else found
 
 
 def parse_as(written: str, text: str) -> list[ast.Statement]:

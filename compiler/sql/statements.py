@@ -219,7 +219,7 @@ class Modifying:
 class CopyFrom:
     """COPY table [(columns)] FROM 'path'; option names are lower case.
 
-    Without a path the rows are STDIN's: ``text``, which a client of a server has sent.
+    Without a path the rows are STDIN's: ``text``, which a client has sent, or which stands behind it.
     """
 
     table: str

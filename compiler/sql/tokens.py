@@ -74,7 +74,7 @@ CLAUSE_ORDER: Final = {
     "offset": 7,
     "fetch": 7,
 }
-OWN_WORDS: Final = frozenset(("grant", "revoke", "fetch", "move", "alter"))
+OWN_WORDS: Final = frozenset(("grant", "revoke", "fetch", "move", "alter", "set"))
 """With these begin statements in which words that queries reserve may stand anywhere."""
 ANEW: Final = frozenset(("select", "union", "intersect", "except", "values", "set", "do", "with", "table"))
 """Behind these the clauses of a query may come again."""

@@ -51,8 +51,8 @@ def sql_type(node: exp.Expr, source: str) -> Type:
         elif isinstance(node.this, exp.Interval):
             only(node.this, source, "unit")
             return t.INTERVAL
-        elif node.this is exp.DType.USERDEFINED and _is_name(node.args.get("kind")):
-            return Type(Kind.ENUM, name=node.args["kind"].name)  # till the catalog tells what it is
+        elif node.this is exp.DType.USERDEFINED and (name := _name(node.args.get("kind"))):
+            return Type(Kind.ENUM, name=name)  # till the catalog tells what it is
         elif isinstance(node.this, exp.DType):
             found = _named(node, source)
             if found is not None:
@@ -60,9 +60,16 @@ def sql_type(node: exp.Expr, source: str) -> Type:
     refuse(f"type {node.sql('postgres')}", node, source)
 
 
-def _is_name(kind: object) -> bool:
-    """Whether it is one that users can give; some of Postgres' types sqlglot does not know."""
-    return isinstance(kind, exp.Identifier) and kind.name.lower() not in UNKNOWN_TYPES
+def _name(kind: object) -> str:
+    """The name, if it is one that users can give: some of Postgres' types sqlglot does not know."""
+    match kind:
+        case exp.Identifier() if kind.name.lower() not in UNKNOWN_TYPES:
+            return str(kind.name)
+        case exp.Dot(this=exp.Identifier() as schema, expression=exp.Identifier() as name):
+            plain = schema.name.lower() == "public"
+            return str(name.name) if plain else f"{schema.name}.{name.name}"
+        case _:
+            return ""
 
 
 def _named(node: exp.DataType, source: str) -> Type | None:

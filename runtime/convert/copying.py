@@ -65,7 +65,8 @@ def _match(line: str, form: Form, names: Sequence[str], origin: str) -> None:
 def _text_lines(text: str) -> Iterator[str]:
     """Lines, of which a backslash before its end makes one go on; ``\\.`` alone ends them."""
     pending = ""
-    for line in text.replace("\r\n", "\n").split("\n")[: None if not text.endswith("\n") else -1]:
+    lines = text.replace("\r\n", "\n").split("\n")
+    for line in lines if lines[-1] else lines[:-1]:
         if line == "\\." and not pending:
             return
         whole = pending + line

@@ -115,7 +115,7 @@ def _refuse(reader: Reader, verb: str) -> Accepted | None:
 
 
 def _create_type(reader: Reader) -> ast.CreateType:
-    name = reader.relation()
+    name = reader.relation().removeprefix("public.")
     if not reader.take("AS"):
         reader.refuse("a type of this kind", "types are ENUMs and rows")
     if reader.take("ENUM"):
@@ -164,12 +164,32 @@ def alter_any(reader: Reader) -> statements.Statement | None:
 
             return alter(reader, kind)
     if reader.take("SCHEMA"):
-        reader.refuse("ALTER SCHEMA")
+        reader.name()
+        if not reader.take("OWNER", "TO"):
+            reader.refuse("ALTER SCHEMA")
+        reader.name()
+        reader.end()
+        return Accepted("ALTER SCHEMA", (), reader.span)
+    if _owned(reader):
+        return Accepted("ALTER OWNER", (), reader.span)
     if reader.take("FUNCTION") or reader.take("ROUTINE"):
         from kpg.compiler.sql.ddl.functions import alter_function
 
         return alter_function(reader)
     return _refuse(reader, "ALTER")
+
+
+def _owned(reader: Reader) -> bool:
+    """Whether it is ALTER TYPE or DOMAIN name OWNER TO role, which is gone past."""
+    start = reader.place
+    if reader.take("TYPE") or reader.take("DOMAIN"):
+        reader.relation()
+        if reader.take("OWNER", "TO"):
+            reader.name()
+            reader.end()
+            return True
+    reader.skip(start - reader.place)
+    return False
 
 
 def drop(reader: Reader) -> statements.Statement | None:

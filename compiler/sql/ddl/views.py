@@ -28,9 +28,8 @@ def create_view(reader: Reader, words: set[str]) -> ast.CreateView:
     if texts[-2:] == ["CHECK", "OPTION"] and "WITH" in texts[-4:]:
         stop = len(texts) - 1 - texts[::-1].index("WITH")
         check = texts[stop + 1] if texts[stop + 1] in ("LOCAL", "CASCADED") else "CASCADED"
-    if texts[-3:] == ["WITH", "NO", "DATA"]:
-        reader.skip(len(texts) - 3 - reader.place)
-        reader.refuse("a view WITH NO DATA", "a materialized view is always up to date")
+    if texts[-3:] == ["WITH", "NO", "DATA"]:  # as dumps write it: it is up to date all the same
+        stop = len(texts) - 3
     if texts[-2:] == ["WITH", "DATA"]:
         stop = len(texts) - 2
     tree, span = reader.query(stop)

@@ -113,3 +113,14 @@ def test_lines_with_too_few_fields_are_named(db: Database, tmp_path: Path) -> No
     with pytest.raises(kpg.DataError, match="line 2: 1 fields for 2 columns"):
         db.sql(f"copy t (a, b) from '{file}'")
     assert rows(db) == []
+
+
+def test_lines_behind_the_statement_are_its_rows(db: Database) -> None:
+    db.sql(
+        "copy t (a, b) from stdin;\n1\tit's; x\n2\t\\N\n\\.\ninsert into t values (3, 'c');\n"
+        'copy t (b, a) from stdin with (format csv);\n"q, r",4\n\\.\n\ncopy t (a) from stdin;\n\\.\n'
+    )
+    assert rows(db, "a, b") == [(1, "it's; x"), (2, None), (3, "c"), (4, "q, r")]
+    with pytest.raises(kpg.ProgrammingError) as caught:
+        db.sql("copy t (a) from stdin;\n1\n\\.\nselect nope from t")
+    assert str(caught.value).startswith('column "nope" does not exist\nline 4: select nope from t')
