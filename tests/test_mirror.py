@@ -252,7 +252,6 @@ ELSEWHERE: dict[str, str] = {
                 "conditional",
                 "datalog",
                 "dates",
-                "numerics",
                 "order",
                 "rounding",
                 "rules",

@@ -67,7 +67,7 @@ def _whole(high: int, low: int) -> Decimal:
 
 def _of_mean(call: Call) -> Callable[..., object]:
     scale = call.args[0].type.scale
-    return lambda total, count: _quotient(Decimal(total).scaleb(-scale, EXACT), count)
+    return lambda total, count: numerics.ratio(total, scale, count, 0) if count else None
 
 
 def _quotient(total: Decimal, count: int) -> Decimal | None:

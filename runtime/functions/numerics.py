@@ -81,6 +81,28 @@ def quotient_scale(left: Decimal, right: Decimal) -> int:
     return min(max(SIGNIFICANT - 4 * weight, shown_scale(left), shown_scale(right), 0), MOST_SHOWN)
 
 
+def ratio(left: int, left_scale: int, right: int, right_scale: int) -> Decimal:
+    """The quotient of two numbers that are whole but for so many digits behind the point: as ``divide``'s."""
+    if not right:
+        raise ZeroDivisionError
+    weights, firsts = zip(_leading(abs(left), left_scale), _leading(abs(right), right_scale), strict=True)
+    weight = weights[0] - weights[1] - (firsts[0] <= firsts[1])
+    places = min(max(SIGNIFICANT - 4 * weight, left_scale, right_scale, 0), MOST_SHOWN)
+    shift = places + right_scale - left_scale
+    above, below = abs(left) * 10 ** max(shift, 0), abs(right) * 10 ** max(-shift, 0)
+    rounded_up = (2 * above + below) // (2 * below)
+    return Decimal(rounded_up if (left < 0) == (right < 0) else -rounded_up).scaleb(-places, EXACT)
+
+
+def _leading(number: int, scale: int) -> tuple[int, int]:
+    """The weight of the first group of four digits before or behind the point, and what it is."""
+    if not number:
+        return 0, 0
+    weight = (len(str(number)) - 1 - scale) // 4
+    shift = scale + 4 * weight
+    return weight, number // 10**shift if shift >= 0 else number * 10**-shift
+
+
 def _remainder(left: Decimal, right: Decimal) -> Decimal:
     if not right:
         raise ZeroDivisionError
@@ -108,7 +130,17 @@ ADD = operation(_nan_for_infinities(EXACT.add))
 SUBTRACT = operation(_nan_for_infinities(EXACT.subtract))
 MULTIPLY = operation(_nan_for_infinities(EXACT.multiply))
 divide = careful(_quotient)
-DIVIDE = operation(_quotient)
+
+
+def _division(call: Call) -> Callable[..., Decimal]:
+    """Of two words without decimals in between, which take seven times as long."""
+    left, right = (arg.type for arg in call.args)
+    if not (left.is_exact and right.is_exact):
+        return operation(_quotient).build(call)  # type: ignore[return-value]
+    return lambda a, b: ratio(a, left.scale, b, right.scale)
+
+
+DIVIDE = Memoized(_division)
 REMAINDER = operation(_remainder)
 NEGATE = operation(lambda value: value.copy_negate() if value else value)
 ABSOLUTE = operation(Decimal.copy_abs)

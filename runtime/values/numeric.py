@@ -57,15 +57,17 @@ def encode(value: Decimal) -> str:
         return NAN
     if value.is_infinite():
         return INFINITY if value > 0 else NEGATIVE_INFINITY
-    sign, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)
-    text = "".join(map(str, digits)).lstrip("0")
+    body, _, power = f"{value:E}".partition("E")  # all digits, one before the point: quicker than as a tuple
+    sign, adjusted = body[0] == "-", int(power)
+    text = body.lstrip("-").replace(".", "")
+    exponent = adjusted - len(text) + 1
+    text = text.lstrip("0")
     short = text.rstrip("0")
     if not short:
         return f"{ZERO}{SCALE}{-exponent:05d}" if exponent < 0 else ZERO
     least = max(0, len(short) - len(text) - exponent)
     shown = f"{SCALE}{-exponent:05d}" if -exponent > least else ""
-    order = f"{value.adjusted() + OFFSET:06d}"
+    order = f"{adjusted + OFFSET:06d}"
     return f"n{(order + short).translate(COMPLEMENT)}~{shown}" if sign else f"p{order}{short}{shown}"
 
 
