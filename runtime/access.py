@@ -1,6 +1,6 @@
 """A worker's tables, indexes and operators as others may reach them: by name, in words and figures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -141,7 +141,16 @@ class Access:
         """All that tables and views keep, as data."""
         from kpg.runtime.saved.worker import capture
 
+        self._settle_all()
         return capture(self)
+
+    def _settle_all(self) -> None:
+        """Make final what came and went in commits that changed nothing of a table in the end."""
+        if not self.has_pending:
+            self._settle(self.tables)
+
+    def _settle(self, names: Iterable[str]) -> None:
+        raise NotImplementedError
 
     def restore(self, state: object, read: "Read") -> None:
         """Have tables that are then made, and what is installed, keep what they kept (:meth:`capture`)."""
@@ -327,14 +336,10 @@ class Access:
 
     def drop_past(self) -> None:
         """Keep nothing of the past any more. Between steps."""
+        from kpg.runtime import past
+
         self.remembering = False
-        for table in self.tables.values():
-            table.forget(self.epoch)
-            table.past = None
-        for view in self.views.values():
-            if view.past is not None:
-                disconnect((view.past,))
-                view.past = None
+        past.drop(self)
 
     def forget_past(self, epoch: int) -> None:
         """Forget what was before an epoch. Between steps."""

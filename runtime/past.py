@@ -18,6 +18,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.installed import Installed, Memory
 from kpg.runtime.operators.linear import Constant
+from kpg.runtime.render import disconnect
 from kpg.runtime.render.context import Context
 
 Words = NDArray[np.int64]
@@ -120,3 +121,14 @@ def forget(worker: Keeper, epoch: int) -> None:
     for view in worker.views.values():
         if view.past is not None:
             view.past.forget(epoch)
+
+
+def drop(worker: Keeper) -> None:
+    """Forget everything."""
+    for table in worker.tables.values():
+        table.forget(worker.epoch)
+        table.past = None
+    for view in worker.views.values():
+        if view.past is not None:
+            disconnect((view.past,))
+            view.past = None

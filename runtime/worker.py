@@ -107,6 +107,7 @@ class Worker(Access):
 
         other = Worker(self.merge_effort, interrupt)
         self._small_steps.forget()
+        self._settle_all()
         fork(self, other)
         return other
 

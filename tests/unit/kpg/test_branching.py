@@ -1,5 +1,7 @@
 """Branches: what they begin with, what differs, what is merged, and what is refused."""
 
+from pathlib import Path
+
 import pytest
 
 import kpg
@@ -36,6 +38,24 @@ def test_changes_flow_through_the_branch_only() -> None:
     assert heard == []
     db.sql("delete from account where id = 2")
     assert (ids(branch), ids(db)) == ([2, 3, 4], [1, 3])
+
+
+def test_rows_that_came_and_went_in_a_commit_are_no_obstacle(tmp_path: Path) -> None:
+    for db in (kpg.connect(), kpg.connect(tmp_path / "db")):
+        db.sql(SCRIPT)
+        db.sql("create table more (a int)")
+        db.sql("begin; insert into account values (9, 'x', 1); delete from account where id = 9")
+        db.sql("insert into more values (1); commit")
+        branch = db.branch()
+        branch.sql("insert into account values (9, 'y', 1)")
+        assert ids(branch) == [1, 2, 3, 9]
+        branch.merge()
+        assert ids(db) == [1, 2, 3, 9]
+        db.sql("begin; insert into account values (10, 'x', 1); delete from account where id = 10")
+        db.sql("insert into more values (1); commit; checkpoint")
+        db.close()
+    with kpg.connect(tmp_path / "db") as again:
+        assert ids(again) == [1, 2, 3, 9]
 
 
 def test_what_differs() -> None:
