@@ -1,0 +1,111 @@
+"""Checkpoints of TPC-H with its 22 views: what they take, what commits wait meanwhile, and opening.
+
+    python benchmarks/checkpoints.py --scale 1 make FOLDER    # load, install, refresh, CHECKPOINT
+    python benchmarks/checkpoints.py open FOLDER              # in a process of its own: answers and a change
+
+To see it with less memory than data, run ``open`` under a limit of a control group.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from _tpch import install
+
+import kpg
+from kpg.tpch.engine import apply
+from kpg.tpch.generate import data_folder, table_path
+from kpg.tpch.refresh import RefreshStream
+from kpg.tpch.schema import QUERIES, TABLES, create_statements
+
+
+@contextmanager
+def timed(what: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    milliseconds = 1e3 * (time.perf_counter() - start)
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e9
+    print(f"{what:32} {milliseconds:10,.0f} ms   {resident:5.2f} GB resident", flush=True)
+
+
+def size(folder: Path) -> float:
+    """Megabytes of the files, without room that was never written."""
+    return sum(one.stat().st_blocks for one in folder.iterdir()) * 512 / 1e6
+
+
+def make(folder: Path, scale: float) -> None:
+    data = data_folder(scale, None)
+    db = kpg.connect(folder)
+    for statement in create_statements().values():
+        db.sql(statement)
+    with timed("load"):
+        db.load_all({table: str(table_path(data, table)) for table in TABLES}, mode="arrow")
+    with timed("install"):
+        for number in QUERIES:
+            install(db, number)
+    with timed("CHECKPOINT"):
+        db.sql("checkpoint")
+    stream = RefreshStream(data, seed=1)
+    for _ in range(3):
+        before = size(folder)
+        apply(db, stream.next_batch())
+        with timed("CHECKPOINT after a refresh"):
+            db.sql("checkpoint")
+        print(f"{'':32} {size(folder) - before:10,.0f} MB more of {size(folder):,.0f}")
+    apply(db, stream.next_batch())
+    meanwhile(db)
+    with timed("close"):
+        db.close()
+
+
+def meanwhile(db: Any) -> None:
+    """Commits of one row while a child of the process writes a checkpoint."""
+    db.sql("create table tiny (a int)")
+    checkpoints, waits = db._engine.keeper.checkpoints, []
+    with timed("begin a checkpoint, fork included"):
+        checkpoints.begin(aside=True)
+    while checkpoints._background.busy:
+        start = time.perf_counter()
+        db.sql("insert into tiny values (1)")
+        waits.append(1e3 * (time.perf_counter() - start))
+    waits.sort()
+    print(
+        f"{len(waits)} commits meanwhile: median {waits[len(waits) // 2]:.1f} ms, longest {waits[-1]:.1f} ms"
+    )
+
+
+def opening(folder: Path) -> None:
+    with timed("open"):
+        db = kpg.connect(folder)
+    with timed("first answer"):
+        db.query("select * from q1").fetchall()
+    with timed("22 answers"):
+        for number in QUERIES:
+            db.query(f"select count(*) from q{number}").fetchall()
+    with timed("a lookup"):
+        key = db.query("select o_orderkey from orders where o_orderkey > 4000 limit 1").fetchone()[0]  # type: ignore[index]
+    for what in ("first change", "second change"):
+        with timed(what):
+            db.sql(f"delete from lineitem where l_orderkey = {key}")
+        key = db.query(f"select min(o_orderkey) from orders where o_orderkey > {key}").fetchone()[0]  # type: ignore[index]
+    with timed("close"):
+        db.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1)
+    parser.add_argument("what", choices=("make", "open"))
+    parser.add_argument("folder", type=Path)
+    options = parser.parse_args()
+    if options.what == "make":
+        make(options.folder, options.scale)
+    else:
+        opening(options.folder)
+
+
+if __name__ == "__main__":
+    main()
