@@ -121,15 +121,20 @@ class Checkpoints:
     def make(self) -> None:
         """Make a checkpoint that counts when this returns; OperationalError if it cannot be made."""
         self._background.poll(wait=True)
-        if self._bytes or self._packer.checkpoint is None:
+        if self._behind or self._packer.checkpoint is None:
             self.begin(aside=False)
 
     def close(self) -> None:
         """Make one if there is anything new; if that fails, the log has everything."""
         with suppress(OSError, OperationalError):
             self._background.poll(wait=True)
-            if self._bytes:
+            if self._behind:
                 self.begin(aside=False)
+
+    @property
+    def _behind(self) -> bool:
+        """Whether there is log that no checkpoint has."""
+        return bool(self._bytes or self._background.failure)
 
     def _done(self, manifest: Manifest) -> None:
         self._drop(manifest.segment)

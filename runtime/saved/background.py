@@ -41,7 +41,10 @@ class Writing:
         if wait:
             while part := os.read(self._pipe, MOST_TOLD):
                 told += part
-        pid, status = os.waitpid(self._pid, 0 if wait else os.WNOHANG)
+        try:
+            pid, status = os.waitpid(self._pid, 0 if wait else os.WNOHANG)
+        except ChildProcessError:  # somebody else has waited for it: what it has left tells how it ended
+            pid, status = self._pid, 0
         if not pid:
             return False
         if not wait:
@@ -96,7 +99,7 @@ class Background:
         try:
             self._keeper.write(job)
             self._adopt()
-        except OSError as error:
+        except (OSError, OperationalError) as error:
             self._failed(job, str(error))
             raise self.error() from error
 
@@ -111,7 +114,7 @@ class Background:
             return
         try:
             self._adopt()
-        except OSError as error:
+        except (OSError, OperationalError) as error:
             self._failed(writing.job, str(error))
 
     def error(self) -> OperationalError:

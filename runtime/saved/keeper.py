@@ -106,7 +106,8 @@ class Keeper:
         """
         before = self._numbers()
         manifest = read_manifest(self._files, NEW)
-        assert manifest is not None and manifest.checkpoint is not None
+        if manifest is None or manifest.checkpoint is None:
+            raise FileNotFoundError(f"{self._files.where}/{NEW} was not written")
         self._files.rename(NEW, NAME)
         self.checkpoint = manifest.checkpoint
         self._arrays, self._next = self._next, {}

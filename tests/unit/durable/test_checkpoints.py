@@ -147,6 +147,8 @@ def test_one_that_fails_leaves_the_database_as_it_was() -> None:
     with pytest.raises(kpg.OperationalError, match=r"no checkpoint could be made: \[Errno 28\]") as error:
         db.sql("checkpoint")
     assert "nothing is lost" in str(error.value)
+    with pytest.raises(kpg.OperationalError, match="no checkpoint could be made"):
+        db.sql("checkpoint")
     db.sql("insert into t values (1001, 'g1', 1001)")
     assert read_manifest(sim) == manifest
     expected = contents(db)

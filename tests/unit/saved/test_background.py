@@ -108,6 +108,26 @@ def test_a_child_that_is_killed_has_written_nothing_that_counts(tmp_path: Path) 
     assert case.done
 
 
+def test_somebody_else_waited_for_the_child(tmp_path: Path) -> None:
+    case = Case(Disk(tmp_path))
+    case.begin()
+    writing = case.background._writing
+    assert writing is not None
+    os.waitpid(writing._pid, 0)
+    case.background.poll()
+    assert case.done and case.background.failure == ""
+    case.begin()
+    writing = case.background._writing
+    assert writing is not None
+    os.kill(writing._pid, signal.SIGKILL)
+    os.waitpid(writing._pid, 0)
+    case.background.poll()
+    assert not case.background.busy
+    assert {name: rows(case.again(), name) for name in PLANS} == {
+        name: rows(case.worker, name) for name in PLANS
+    }
+
+
 def test_where_no_process_can_be_copied_this_one_writes() -> None:
     case = Case(Sim())
     case.begin()
