@@ -6,6 +6,7 @@ the statement is read, and run, as all others are.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from kpg.changing import Changes, insertion, prepared
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import Rule
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.bulk import Rows, read
+from kpg.compiler.sql.bulk import Rows, among_others, read
 from kpg.compiler.sql.constants import Stored, column_values
 from kpg.compiler.sql.given import insert_places
 from kpg.compiler.sql.parse import parse
@@ -61,13 +62,33 @@ def inserts(engine: Engine, text: str, parameters: Parameters) -> list[Inserting
     found = read(text, parameters)
     if found is None:
         return None
-    made = []
-    for rows in found:
-        statement = _statement(engine, rows)
-        if statement is None:
+    made = [_inserting(engine, rows) for rows in found]
+    known = [one for one in made if one is not None]
+    return known if len(known) == len(made) else None
+
+
+def _inserting(engine: Engine, rows: Rows) -> Inserting | None:
+    statement = _statement(engine, rows)
+    return None if statement is None else Inserting(rows.text, statement, rows.columns)
+
+
+def mixed(engine: Engine, text: str) -> list[Inserting | ast.Statement] | None:
+    """The statements of a script of which some are such INSERTs; None if none is, or that is not certain."""
+    regions = among_others(text)
+    if not regions:
+        return None
+    from kpg.compiler.sql.lists import around
+
+    others = around(text, regions)
+    made = [_inserting(engine, one.rows) for one in regions]
+    if others is None:
+        return None
+    placed: list[tuple[int, Inserting | ast.Statement]] = [(one.span.start, one) for one in others]
+    for region, one in zip(regions, made, strict=True):
+        if one is None:
             return None
-        made.append(Inserting(rows.text, statement, rows.columns))
-    return made
+        placed.append((region.start, one))
+    return [one for _, one in sorted(placed, key=itemgetter(0))]
 
 
 def _statement(engine: Engine, rows: Rows) -> ast.Insert | None:

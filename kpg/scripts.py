@@ -1,6 +1,7 @@
 """Texts of SQL: which statements they are, and how each is run."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Final, TypeVar
 
 from kpg import outside
@@ -10,7 +11,7 @@ from kpg.compiler.sql.normal import Asked, asked, kinds
 from kpg.compiler.sql.parameters import Binder, Parameters, has_marks, numbered
 from kpg.compiler.sql.parse import parse
 from kpg.engine import Engine
-from kpg.inserting import INSERT, insert, inserts
+from kpg.inserting import INSERT, Inserting, insert, inserts, mixed
 from kpg.runtime.errors import InterfaceError
 from kpg.statements import Outcome, execute
 
@@ -22,14 +23,23 @@ BEGINNING: Final = 30
 
 def outcomes(engine: Engine, text: str, parameters: Parameters | None) -> Iterator[Outcome]:
     """What each statement of a script gives, when it is reached; all of the text is read before."""
+
+    def run(one: Inserting | ast.Statement, place: int) -> Outcome:
+        if isinstance(one, Inserting):
+            return insert(engine, one, lambda: whole()[place])
+        return reading(engine, one, execute)
+
+    @cache
+    def whole() -> list[ast.Statement]:
+        return statements(engine, text, parameters)
+
+    known: Sequence[Inserting | ast.Statement] | None = None
     if text[:BEGINNING].lstrip()[: len(INSERT)].lower() == INSERT:
-        rows = inserts(engine, text, parameters)
-        if rows is not None:
-
-            def at(place: int) -> Callable[[], ast.Statement]:
-                return lambda: statements(engine, text, parameters)[place]
-
-            return (insert(engine, one, at(place)) for place, one in enumerate(rows))
+        known = inserts(engine, text, parameters)
+    if known is None and len(text) > SHORT and not parameters and engine.remembers:
+        known = mixed(engine, text)
+    if known is not None:
+        return (run(one, place) for place, one in enumerate(known))
     if engine.remembers:
         again = _again(engine, text, parameters)
         if again is not None:

@@ -39,6 +39,8 @@ _EXECUTE: Final = re.compile(
     rf"(?P<values>\({_S}*+{_CELL}(?:{_AND}{_CELL})*+{_S}*+\))?+{_S}*+;?+{_S}*+\Z",
     _FLAGS,
 )
+_START: Final = re.compile(rf"(?:\A|;)(?:{_S}|--[^\n]*+\n)*+(?=insert)", _FLAGS)
+_LAST: Final = re.compile(rf"{_S}*+(?:;|\Z)")
 _END: Final = re.compile(rf"{_S}*+(?:[);]|\Z)")
 MOST_COLUMNS: Final = 400
 SHORT: Final = 500
@@ -130,6 +132,37 @@ def read(text: str, parameters: "Sequence[Any] | Mapping[str, Any] | None" = Non
         short = f"{head[0]}({', '.join(['NULL'] * len(columns))}){tail}"
         found.append(Rows(short, bound))
     return found if found and given.finished() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """An INSERT of plain constants among other statements, and where it stands."""
+
+    start: int
+    stop: int
+    rows: Rows
+
+
+def among_others(text: str) -> list[Region]:
+    """The INSERTs of plain constants, without RETURNING and the like, of a script that has others too.
+
+    Those in the texts of other statements are among them. Nothing of a script whose comments may hold some.
+    """
+    if "/*" in text or any("insert" in line.partition("--")[2].lower() for line in text.splitlines()):
+        return []
+    found = []
+    place = 0
+    while (start := _START.search(text, place)) is not None:
+        first, place = start.end(), start.end() + 1
+        head = _HEAD.match(text, first)
+        cells, stop = ([], first) if head is None else _cells(text, head.end())
+        if head is not None and cells and _LAST.match(text, stop):
+            columns = tuple(zip(*cells, strict=True))
+            if not any(cell[0] in "?$" for column in columns for cell in column):
+                short = f"{head[0].strip()}({', '.join(['NULL'] * len(columns))})"
+                found.append(Region(first, stop, Rows(short, columns)))
+                place = stop
+    return found
 
 
 def executed(text: str) -> tuple[str, tuple[str, ...]] | None:

@@ -12,7 +12,7 @@ from sqlglot import exp
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.literals import convert, meant
 from kpg.compiler.sql.bind.values import ROWS
-from kpg.compiler.sql.bulk import Plain, long_lists
+from kpg.compiler.sql.bulk import Plain, Region, long_lists
 from kpg.compiler.sql.constants import constant
 from kpg.compiler.sql.parameters import rewritten
 from kpg.compiler.sql.parse import parse, parse_as
@@ -49,6 +49,23 @@ def parsed(text: str) -> list[ast.Statement]:
     for statement in statements:
         rewritten(statement, lambda tree: _with_rows(tree, rows, found))
     return statements if found == rows.keys() else parse(text)
+
+
+def around(text: str, regions: list[Region]) -> list[ast.Statement] | None:
+    """The statements of a script but those of some regions; None if one is in the text of a statement."""
+    parts: list[str] = []
+    last = 0
+    for one in regions:
+        parts += (text[last : one.start], re.sub(r"[^\n]", " ", text[one.start : one.stop]))
+        last = one.stop
+    try:
+        statements = parse_as("".join((*parts, text[last:])), text)
+    except Error:
+        return None
+    inside = any(
+        statement.span.start < one.start < statement.span.end for one in regions for statement in statements
+    )
+    return None if inside else statements
 
 
 def _without(text: str, lists: list[Plain]) -> str:

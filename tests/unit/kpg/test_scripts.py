@@ -3,7 +3,9 @@
 import pytest
 
 import kpg
+from kpg.compiler.sql.bulk import among_others
 from kpg.runtime.errors import Error
+from tests.unit.kpg.twins import Twins
 
 
 def test_nothing_of_a_script_runs_if_it_cannot_be_read() -> None:
@@ -27,3 +29,49 @@ def test_a_script_stops_at_its_first_error() -> None:
     with pytest.raises(Error, match="key"):
         next(outcomes)
     assert db.query("select * from t").fetchall() == [(1,), (5,)]
+
+
+BLANK = " " * 600
+"""Long texts only are searched for INSERTs among others."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "begin; insert into t values (1), (2);\ninsert into t values (3); commit; select count(*) from t",
+        "-- a dump\n\ninsert into t values (1);\n-- more\ninsert into t values (2);\nselect * from t;",
+        "insert into t values (1); select '; insert into t values (2);', count(*) from t",
+        "insert into t values (1); select $$; insert into t values (2);$$, count(*) from t",
+        "insert into t values (1); /* ; insert into t values (2); */ select * from t",
+        "insert into t values (1); -- ; insert into t values (2);\nselect * from t",
+        'insert into t values (1); select "; insert into t values (2);" from t',
+        "insert into t values (1); insert into t values (1); select * from t",
+        "insert into t values (1); insert into t values ('x'); select * from t",
+        "insert into t values (1); insert into t values (2), (3) returning a; select 5",
+        "insert into t values (1); select * from nothing; insert into t values (2)",
+        "insert into t values (1); select from where; insert into t values (2)",
+        "insert into t values (1); select 'open; insert into t values (2)",
+        "create table other (a text); insert into other values ('a; insert into t values (9);'); table other",
+        "create table other (a int default 5, b serial); insert into other (a) values (1), (2); table other",
+        "prepare p as insert into t values ($1); insert into t values (7); execute p(8); select * from t",
+        "with q as (insert into t values (1) returning a) select * from q; insert into t values (2); table t",
+        "explain select 1; insert into t values (2); ;; insert into t values (3);",
+        "insert into t values (1 + 1); insert into t values (4); table t",
+    ],
+)
+def test_inserts_among_others(text: str) -> None:
+    twins = Twins("create table t (a int primary key)")
+    twins.tell(text + BLANK)
+    twins.tell("rollback")
+    twins.tell("select * from t order by a")
+    twins.close()
+
+
+def test_where_inserts_are() -> None:
+    text = "begin; insert into t values (1), (2);\n-- two\n insert into t values ('x;y'); commit"
+    found = among_others(text)
+    assert [text[one.start : one.stop] for one in found] == [
+        "insert into t values (1), (2)",
+        "insert into t values ('x;y')",
+    ]
+    assert among_others("select 1; -- insert\ninsert into t values (1)") == []
