@@ -25,8 +25,6 @@ FEW = 32
 """Rows that are gone through one by one."""
 SMALLEST = 256
 """Words of a table of results at first: 2 KB for a function of few distinct strings."""
-FEW = 64
-"""Combinations of arguments that are told apart by a dictionary: numpy takes as long for one as for all."""
 
 
 class Store(Protocol):
@@ -234,24 +232,14 @@ def apply_memoized(call: Call, implementation: Memoized, args: Words, dictionary
     result[failed] = ERROR
     if not usable.any():
         return result
-    combinations, where = _distinct(args[:, usable])
+    combinations, where = np.unique(args[:, usable], axis=1, return_inverse=True)
     function = implementation.build(call)
     types = [arg.type for arg in call.args]
     values = [
         attempt(
             function, *(value_of(word, type_, dictionary) for word, type_ in zip(column, types, strict=True))
         )
-        for column in combinations
+        for column in combinations.T.tolist()
     ]
-    result[usable] = words_of(values, call.type, dictionary)[where]
+    result[usable] = words_of(values, call.type, dictionary)[where.reshape(-1)]
     return result
-
-
-def _distinct(columns: Words) -> tuple[Sequence[Sequence[int]], Words]:
-    """The distinct columns, and which of them each column is. Few are told apart without sorting."""
-    if columns.shape[1] > FEW:
-        combinations, where = np.unique(columns, axis=1, return_inverse=True)
-        return combinations.T.tolist(), where.reshape(-1)
-    places: dict[tuple[int, ...], int] = {}
-    found = [places.setdefault(column, len(places)) for column in zip(*columns.tolist(), strict=True)]
-    return list(places), np.array(found, np.int64)
