@@ -5,7 +5,7 @@ In between nothing has changed, so that the parts of a statement all see the tab
 
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.change import arbiters, lower_returning
-from kpg.compiler.sql.conflict import OverPairs, lower_conflict
 from kpg.compiler.sql.given import given_insert, insert_places
-from kpg.compiler.sql.through import through_view
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
 from kpg.modify import Evaluate, checked, distinct, merged, missing
@@ -27,6 +25,9 @@ from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 from kpg.table import Table
+
+if TYPE_CHECKING:
+    from kpg.compiler.sql.conflict import OverPairs
 
 Words = NDArray[np.int64]
 
@@ -90,6 +91,8 @@ def prepared(engine: Engine, statement: ast.Change) -> Changes:
 
         statement = with_conflict(statement, engine.catalog)
     if not isinstance(engine.catalog.find(statement.table), TableEntry):
+        from kpg.compiler.sql.through import through_view
+
         statement = through_view(statement, engine.catalog)
     table = engine.table(statement.table)
     match statement:
@@ -142,6 +145,8 @@ def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words)
     if statement.conflict is not None:
         keys = arbiters(statement, entry)
         what = ("conflict", engine.executor.has_pending)
+        from kpg.compiler.sql.conflict import lower_conflict
+
         make_update = partial(lower_conflict, statement, catalog)
         update = engine.remembered.made(what, statement, engine.catalog, make_update)
         if update is None:
@@ -158,7 +163,7 @@ def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words)
     return replace(changes, returned=_returned(engine, table, statement, np.ascontiguousarray(rows)))
 
 
-def _evaluation(engine: Engine, table: Table, update: Mfp | OverPairs) -> Evaluate:
+def _evaluation(engine: Engine, table: Table, update: "Mfp | OverPairs") -> Evaluate:
     if isinstance(update, Mfp):
         return partial(engine.executor.evaluate, update)
     from kpg.modifying import updated_by_query

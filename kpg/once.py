@@ -1,8 +1,6 @@
 """What a query that is asked once has computed before: LIMITs that are queries, and settings."""
 
-import re
 from dataclasses import replace
-from typing import Final
 
 from kpg.compiler.sql import session
 from kpg.compiler.sql import statements as ast
@@ -10,15 +8,9 @@ from kpg.compiler.sql.once import limits, settings, with_limits, with_settings
 from kpg.engine import Engine
 from kpg.runtime.errors import ProgrammingError
 
-MENTIONS: Final = re.compile(r"\b(limit|offset|first|next)\s*\(|current_setting|set_config", re.IGNORECASE)
-"""A text without these has neither."""
-
 
 def settled(engine: Engine, statement: ast.Select) -> ast.Select:
     """A query with constants in the place of these."""
-    place = statement.span
-    if not MENTIONS.search(place.source, place.start, place.end):
-        return statement
     asked = limits(statement.query)
     if asked:
         found = [_count(engine, replace(statement, query=query)) for query in asked]

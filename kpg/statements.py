@@ -1,5 +1,6 @@
 """What each parsed statement does to the database, and what it gives back."""
 
+import re
 import sys
 from dataclasses import replace
 from typing import Final, assert_never
@@ -15,7 +16,6 @@ from kpg.compiler.sql.definitions import AnyDefinition, Definition
 from kpg.compiler.sql.session import Session
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
-from kpg.once import settled
 from kpg.planning import bind, explain, plan_bound, plan_view
 from kpg.reading import expand
 from kpg.result import Affected, Explanation, Result, listing
@@ -30,6 +30,10 @@ Changing = ast.Insert | ast.Delete | ast.Update | ast.Merge | ast.Modifying | as
 Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | AnyDefinition
 
 
+COMPUTED_BEFORE: Final = re.compile(
+    r"\b(limit|offset|first|next)\s*\(|current_setting|set_config", re.IGNORECASE
+)
+"""A text without these has no LIMIT that is a query, and no call about settings."""
 DEEPEST: Final = 4000
 """How deep calls may go for one statement: what walks a query goes as deep as that is nested."""
 
@@ -185,7 +189,13 @@ def _explain_analyze(engine: Engine, statement: ast.Explain) -> Explanation:
 
 def select(engine: Engine, statement: ast.Select) -> Result:
     """The rows of a query that is asked once."""
-    return _select(engine, settled(engine, _evaluated(engine, statement)))
+    statement = _evaluated(engine, statement)
+    place = statement.span
+    if COMPUTED_BEFORE.search(place.source, place.start, place.end):
+        from kpg.once import settled
+
+        statement = settled(engine, statement)
+    return _select(engine, statement)
 
 
 def _select(engine: Engine, statement: ast.Select) -> Result:

@@ -11,7 +11,6 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.copied_lines import with_data, without_data
 from kpg.compiler.sql.ddl import dispatch
 from kpg.compiler.sql.ddl.reader import Reader, tree_of
 from kpg.compiler.sql.modify import change, is_modifying, modifying, overriding, target
@@ -81,6 +80,10 @@ SESSION: Final = frozenset(
 
 def parse(text: str) -> list[ast.Statement]:
     """The statements of a script; ProgrammingError on a syntax error, NotSupportedError by construct."""
+    if "stdin" not in text and "STDIN" not in text:
+        return parse_as(text, text)
+    from kpg.compiler.sql.copied_lines import with_data, without_data
+
     written, blocks = without_data(text)
     found = parse_as(written, text)
     return with_data(found, blocks) if blocks else found
