@@ -247,11 +247,19 @@ class Access:
         """The rows with these rowids."""
         return self.tables[table].read(rowids)
 
-    def view(self, table: str, rowids: Words) -> Words:
+    def parts(self, table: str, rowids: Words) -> list[tuple[Words, Words]]:
         """The rows with these rowids, where they are if they lie beside each other."""
-        store = self.tables[table]
-        found = store.groups.stretch(int(rowids[0]), int(rowids[-1]) + 1, rowids.shape[0])
-        return store.read(rowids) if found is None else found
+        store, found = self.tables[table], list[tuple[Words, Words]]()
+        size, at, count = 1 << store.groups.bits, 0, rowids.shape[0]
+        while at < count:
+            first = int(rowids[at])
+            end = min(count, at + size - first % size)
+            if int(rowids[end - 1]) - first != end - 1 - at:
+                return [(rowids, store.read(rowids))]
+            words = store.groups.stretch(first, first + end - at, end - at)
+            found.append((rowids[at:end], store.read(rowids[at:end]) if words is None else words))
+            at = end
+        return found
 
     def scan(self, table: str, columns: Sequence[int] | None = None, *, committed: bool = False) -> Words:
         """All rows, or of all rows some columns; ``committed``: without pending changes."""

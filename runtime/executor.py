@@ -142,8 +142,8 @@ class Executor(Lasting, Protocol):
     def fetch(self, table: str, rowids: Words) -> Words:
         """The rows with these rowids."""
 
-    def view(self, table: str, rowids: Words) -> Words:
-        """As :meth:`fetch`, of rows that are there; not to be written to, and good until the next commit."""
+    def parts(self, table: str, rowids: Words) -> list[tuple[Words, Words]]:
+        """As :meth:`fetch`, of rows that are there, ascending, in parts; good until the next commit."""
 
     def scan(self, table: str, columns: Sequence[int] | None = None, *, committed: bool = False) -> Words:
         """All rows, or of all rows some columns; ``committed``: without pending changes."""

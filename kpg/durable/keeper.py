@@ -180,19 +180,21 @@ class Keeper:
             if number not in self._tables:
                 rowids = executor.rowids(name)
                 if rowids.shape[0]:
-                    found.append(self._table(epoch, number, name, NO_ROWS, rowids))
+                    found += self._table(epoch, number, name, NO_ROWS, rowids)
         for one in changed:
             number = executor.table_number(one.table)
             if number in self._tables and number in fresh:
                 gone = [rowids for rowids, diff in one.changes if diff < 0]
                 came = [rowids for rowids, diff in one.changes if diff > 0]
                 parts = (gone[0] if gone else NO_ROWS, came[0] if came else NO_ROWS)
-                found.append(self._table(one.epoch, number, one.table, *parts))
+                found += self._table(one.epoch, number, one.table, *parts)
         return found
 
-    def _table(self, epoch: int, number: int, name: str, gone: Words, came: Words) -> Any:
-        words = pack(self.engine.executor.view(name, came)) if came.shape[0] else None
-        return (epoch, number, _rowids(gone), _rowids(came), words)
+    def _table(self, epoch: int, number: int, name: str, gone: Words, came: Words) -> list[Any]:
+        found: list[Any] = [(epoch, number, _rowids(gone), None, None)] if gone.shape[0] else []
+        for rowids, words in self.engine.executor.parts(name, came) if came.shape[0] else ():
+            found.append((epoch, number, None, _rowids(rowids), pack(words)))
+        return found
 
     def _new_strings(self) -> tuple[int, Words, NDArray[np.uint8]] | None:
         """The code of the first string that no record has, where each begins, and their bytes."""

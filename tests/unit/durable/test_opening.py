@@ -333,6 +333,8 @@ def test_a_folder_that_may_not_be_written_to(tmp_path: Path) -> None:
     code = (
         "import mmap, os, kpg, sys\n"
         f"db = kpg.connect({str(tmp_path / 'db')!r}); db.sql('create table t (a int)'); db.close()\n"
+        # Everything is imported while it may be read.
+        f"kpg.connect({str(tmp_path / 'db')!r}, read_only=True).tables().fetchall()\n"
         f"os.chmod({str(tmp_path / 'db')!r}, 0o555)\n"
         f"os.chdir({str(tmp_path / 'db')!r}); [os.chmod(one, 0o444) for one in os.listdir('.')]\n"
         "os.setuid(65534) if os.getuid() == 0 else None\n"
