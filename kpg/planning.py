@@ -18,7 +18,7 @@ from kpg.compiler.sql.query import Bound, lower_query, lower_view, named_relatio
 from kpg.reading import Reader
 from kpg.runtime import plan as ir
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.errors import InterfaceError
+from kpg.runtime.errors import InterfaceError, NotSupportedError
 from kpg.runtime.executor import Executor
 from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
@@ -170,6 +170,12 @@ def explain(statement: ast.Explained, stage: str, catalog: Catalog, statistics: 
         return _explain_change(statement, catalog, statistics)
     kept = isinstance(statement, ast.CreateView)
     query = statement if isinstance(statement, ast.Select) else statement.query
+    if query.then is not None:
+        raise NotSupportedError(
+            "EXPLAIN of a query AS OF an epoch is not supported",
+            span=query.then.span,
+            hint="what it costs is to compute it from all rows of the tables that it reads",
+        )
     stage = stage.lower()
     if stage == "arrangements":
         planned = plan_bound(lower_query(query, catalog, kept=kept), catalog, statistics)

@@ -224,6 +224,7 @@ def test_places_of_rows_are_given_up_when_they_are_out_of_the_retention() -> Non
         ("select * from t as of 1 where id = 1", 'syntax error at "where"'),
         ("select * from t as of 1 2", 'syntax error at "2"'),
         ("as of 5", "syntax error"),
+        ("explain select * from t as of 1", "EXPLAIN of a query AS OF an epoch is not supported"),
         ("select * from (select * from t as of 1) u", "AS OF within a query is not supported"),
         ("insert into t select * from t as of 1 on conflict do nothing", 'syntax error at "on"'),
         ("insert into t select * from t as of 99", "epoch 99 has not come"),
@@ -238,6 +239,17 @@ def test_a_wrong_as_of_is_refused(text: str, message: str) -> None:
         database().query(text)
     assert message in caught.value.message
     assert caught.value.span is not None
+
+
+def test_a_prepared_query_is_asked_as_of_its_parameter() -> None:
+    db = database()
+    db.sql("prepare p as select count(*) from t as of $1")
+    assert [db.query(f"execute p({epoch})").fetchall() for epoch in (0, 1, 2, 1)] == [
+        [(0,)],
+        [(2,)],
+        [(3,)],
+        [(2,)],
+    ]
 
 
 def test_of_is_a_name_all_the_same() -> None:
