@@ -1,6 +1,5 @@
 """When a scalar can be NULL, and which of its columns make it so."""
 
-from collections.abc import Callable
 from typing import Final, assert_never
 
 from kpg.runtime.functions.named import Named
@@ -45,19 +44,19 @@ def can_be_null(scalar: Scalar, flags: tuple[bool, ...]) -> bool:
                 return all(can_be_null(arg, flags) for arg in args)
             if any(can_be_null(arg, flags) for arg in args):
                 return True
-            return makes_null(scalar, lambda inner: can_be_null(inner, flags))
+            return makes_null(scalar)
         case _:
             assert_never(scalar)
 
 
-def makes_null(call: Call, can: Callable[[Scalar], bool]) -> bool:
-    """Whether the call may be NULL though none of its arguments is; ``can`` asks the same of a scalar."""
+def makes_null(call: Call) -> bool:
+    """Whether the call may be NULL though none of its arguments is."""
     if call.function == "nullif":
         return True
     made = implementation(call)
     match made:
         case Composition(build=build):
-            return can(build(call))
+            return can_be_null(build(_outline(call)), (False,) * len(call.args))
         case Memoized(build=build):
             return isinstance(call.function, Named) or may_give_null(build(call))
         case Columns():
@@ -83,10 +82,22 @@ def strict_columns(scalar: Scalar) -> Key:
             assert_never(scalar)
 
 
+def _outline(call: Call) -> Call:
+    """The call with columns numbered by their places for its arguments, but constants.
+
+    What is built of it has the size of the function, not of the arguments, which it may repeat.
+    """
+    args = tuple(
+        arg if isinstance(arg, Literal) else Column(place, arg.type) for place, arg in enumerate(call.args)
+    )
+    return Call(call.function, args, call.type)
+
+
 def _strict_columns(call: Call) -> Key:
     made = implementation(call)
     if isinstance(made, Composition):
-        return strict_columns(made.build(call))
+        places = strict_columns(made.build(_outline(call)))
+        return frozenset[int]().union(*(strict_columns(call.args[place]) for place in places))
     if isinstance(made, Memoized) and made.takes_nulls:
         return frozenset()
     return frozenset[int]().union(*(strict_columns(arg) for arg in call.args))

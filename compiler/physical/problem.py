@@ -92,7 +92,7 @@ class Problem:
                     return False
                 if function in LAX or any(self.can_be_null(arg) for arg in args):
                     return True
-                return makes_null(scalar, self.can_be_null)
+                return makes_null(scalar)
             case Literal(value=value):
                 return value is None
             case Column() | If() | Fetch():

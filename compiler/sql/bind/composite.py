@@ -46,8 +46,6 @@ def bind_composite(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | N
         case exp.ParseJSON():
             only(node, binding.source, "this", "is_literal")
             return brought(binding, binding.expression(scope, node.this), Type(Kind.JSON), node)
-        case exp.DPipe():
-            return _joined(binding, scope, node)
         case _:
             return None
 
@@ -131,9 +129,8 @@ def _integer(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     return brought(binding, value, INTEGER, node)
 
 
-def _joined(binding: Binding, scope: Scope, node: exp.DPipe) -> Scalar | None:
+def joined(binding: Binding, args: list[Scalar], node: exp.DPipe) -> Scalar | None:
     """``||`` of arrays or JSONB; None if it is of texts."""
-    args = [binding.expression(scope, part) for part in (node.this, node.expression)]
     kind = next((arg.type.kind for arg in args if arg.type.kind in JOINED), None)
     if kind is None:
         return None

@@ -11,7 +11,7 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
 from kpg.compiler.sql.bind.calls import call, coerce, condition, settle, settled, unified, user_type
 from kpg.compiler.sql.bind.clock import bind_moment, moment_type
-from kpg.compiler.sql.bind.composite import bind_composite, cast_array
+from kpg.compiler.sql.bind.composite import bind_composite, cast_array, joined
 from kpg.compiler.sql.bind.functions import aggregate_of, function_of, in_their_places, listed, own_call
 from kpg.compiler.sql.bind.intervals import bind_interval
 from kpg.compiler.sql.bind.literals import (
@@ -345,6 +345,9 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         scope = scope.without_rows("COALESCE")
     args = [binding.expression(scope, operand) for operand in operands]
     if isinstance(node, exp.DPipe):
+        made = joined(binding, args, node)
+        if made is not None:
+            return made
         args = _as_texts(args)
     if isinstance(node, exp.Sqrt | exp.Cbrt):  # the operators, which are of DOUBLE only
         args = [coerce(arg, DOUBLE) for arg in args]
