@@ -309,8 +309,6 @@ class Access:
             disconnect((view.capture,))
             view.capture = None
 
-    # The past: what is kept of it begins with the present epoch
-
     def keep_past(self) -> None:
         """Keep what tables are from now on, until it is forgotten."""
         self.remembering = True
@@ -326,28 +324,24 @@ class Access:
 
     def known_since(self, table: str) -> int | None:
         """The epoch since which a table is known; None if it is known as it is now only."""
-        past = self.tables[table].past
-        return None if past is None else past.since
+        return past.since if (past := self.tables[table].past) is not None else None
 
     def changed(self, table: str, since: int) -> tuple[Words, Words]:
         """Rowids of rows that were there after an epoch and are gone, and of those that came since."""
-        store = self.tables[table]
-        assert store.past is not None
-        count, gone = store.past.at(since)
-        return np.concatenate([np.empty(0, np.int64), *gone]), store.groups.live(count, store.count)
+        from kpg.runtime import past
+
+        return past.changed(self.tables[table], since)
 
     def known_from(self, table: str, epoch: int) -> None:
         """What was known of a table before an epoch is not of what it is now."""
-        past = self.tables[table].past
-        if past is not None:
+        if (past := self.tables[table].past) is not None:
             past.since = past.born = max(past.since, epoch)
 
     def drop_past(self) -> None:
         """Keep nothing of the past any more. Between steps."""
-        from kpg.runtime import past
+        from kpg.runtime.past import drop
 
-        self.remembering = False
-        past.drop(self)
+        drop(self)
 
     def forget_past(self, epoch: int) -> None:
         """Forget what was before an epoch. Between steps."""
@@ -361,18 +355,15 @@ class Access:
         return Then(self, epoch)
 
     def _begin_past(self, table: Table) -> None:
-        from kpg.runtime import past
+        from kpg.runtime.past import begin
 
-        past.begin(table, self.epoch)
+        begin(table, self.epoch)
 
     def _past_ends(self, table: str) -> None:
         """A table is another than before: what plans take for true of it was not so."""
-        past = self.tables[table].past
-        if past is not None:
-            past.since = past.born = self.epoch + self.tables[table].has_pending
+        self.known_from(table, self.epoch + self.tables[table].has_pending)
 
     def _remember(self) -> None:
-        """Take note of what a step has changed in tables."""
         from kpg.runtime import past
 
         past.note(self, self._closed)

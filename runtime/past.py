@@ -28,6 +28,7 @@ class Keeper(Context, Protocol):
     """What the past is kept for: a worker."""
 
     epoch: int
+    remembering: bool
     tables: dict[str, Table]
     views: dict[str, Installed]
 
@@ -124,7 +125,8 @@ def forget(worker: Keeper, epoch: int) -> None:
 
 
 def drop(worker: Keeper) -> None:
-    """Forget everything."""
+    """Forget everything, and keep nothing any more."""
+    worker.remembering = False
     for table in worker.tables.values():
         table.forget(worker.epoch)
         table.past = None
@@ -132,3 +134,10 @@ def drop(worker: Keeper) -> None:
         if view.past is not None:
             disconnect((view.past,))
             view.past = None
+
+
+def changed(table: Table, since: int) -> tuple[Words, Words]:
+    """Rowids of rows that were there after an epoch and are gone, and of those that came since."""
+    assert table.past is not None
+    count, gone = table.past.at(since)
+    return np.concatenate([np.empty(0, np.int64), *gone]), table.groups.live(count, table.count)
