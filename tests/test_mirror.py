@@ -276,7 +276,7 @@ ELSEWHERE: dict[str, str] = {
     "runtime/functions/ordered_sets.py": AGGREGATES,
     "runtime/functions/sequences.py": AGGREGATES,
     "runtime/functions/statistics.py": AGGREGATES,
-    **{f"runtime/mfp/{name}.py": MFP for name in ("assemble", "errors", "lower", "memo", "segment")},
+    **{f"runtime/mfp/{name}.py": MFP for name in ("assemble", "errors", "few", "lower", "memo", "segment")},
     "runtime/convert/copying.py": "unit/kpg/test_copying.py",
     "runtime/convert/texts.py": "unit/convert/test_arrow.py",
     "runtime/convert/interned.py": "unit/convert/test_arrow.py",

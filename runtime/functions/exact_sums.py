@@ -70,6 +70,11 @@ def _of_mean(call: Call) -> Callable[..., object]:
     return lambda total, count: numerics.ratio(total, scale, count, 0) if count else None
 
 
+def _spelled_mean(call: Call) -> Callable[..., str | None]:
+    scale = call.args[0].type.scale
+    return lambda total, count: numerics.spelled_ratio(total, scale, count, 0) if count else None
+
+
 def _quotient(total: Decimal, count: int) -> Decimal | None:
     return numerics.divide(total, Decimal(count)) if count else None
 
@@ -78,7 +83,7 @@ primitive("$word", Composition(lambda call: Call("$same", (call.args[0], Literal
 primitive("$mod", Opcode("mod"))
 primitive("$wide_sum", Memoized(lambda call: _whole))
 primitive("$wide_mean", Memoized(lambda call: lambda high, low, count: _quotient(_whole(high, low), count)))
-primitive("$mean", Memoized(_of_mean))
+primitive("$mean", Memoized(_of_mean, spelled=_spelled_mean))
 
 
 def _is_small(x: Scalar) -> bool:

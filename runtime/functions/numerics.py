@@ -8,7 +8,7 @@ from typing import Final
 
 from kpg.runtime.functions.registry import Memoized
 from kpg.runtime.scalar import Call
-from kpg.runtime.values.numeric import EXACT, MOST_SCALE, checked, rounded, shown_scale
+from kpg.runtime.values.numeric import EXACT, MOST_SCALE, checked, rounded, shown_scale, spelled
 
 SIGNIFICANT: Final = 16
 """Digits that a quotient or a root has at least."""
@@ -83,6 +83,12 @@ def quotient_scale(left: Decimal, right: Decimal) -> int:
 
 def ratio(left: int, left_scale: int, right: int, right_scale: int) -> Decimal:
     """The quotient of two numbers that are whole but for so many digits behind the point: as ``divide``'s."""
+    places, size = _shares(left, left_scale, right, right_scale)
+    return Decimal(size if (left < 0) == (right < 0) else -size).scaleb(-places, EXACT)
+
+
+def _shares(left: int, left_scale: int, right: int, right_scale: int) -> tuple[int, int]:
+    """How many digits behind the point a quotient has, and its size in units of the last of them."""
     if not right:
         raise ZeroDivisionError
     weights, firsts = zip(_leading(abs(left), left_scale), _leading(abs(right), right_scale), strict=True)
@@ -90,8 +96,13 @@ def ratio(left: int, left_scale: int, right: int, right_scale: int) -> Decimal:
     places = min(max(SIGNIFICANT - 4 * weight, left_scale, right_scale, 0), MOST_SHOWN)
     shift = places + right_scale - left_scale
     above, below = abs(left) * 10 ** max(shift, 0), abs(right) * 10 ** max(-shift, 0)
-    rounded_up = (2 * above + below) // (2 * below)
-    return Decimal(rounded_up if (left < 0) == (right < 0) else -rounded_up).scaleb(-places, EXACT)
+    return places, (2 * above + below) // (2 * below)
+
+
+def spelled_ratio(left: int, left_scale: int, right: int, right_scale: int) -> str:
+    """As :func:`ratio`, the string that stands for it."""
+    places, size = _shares(left, left_scale, right, right_scale)
+    return spelled(size if (left < 0) == (right < 0) else -size, places)
 
 
 def _leading(number: int, scale: int) -> tuple[int, int]:
@@ -140,7 +151,14 @@ def _division(call: Call) -> Callable[..., Decimal]:
     return lambda a, b: ratio(a, left.scale, b, right.scale)
 
 
-DIVIDE = Memoized(_division)
+def _spelled_division(call: Call) -> Callable[..., str] | None:
+    left, right = (arg.type for arg in call.args)
+    if not (left.is_exact and right.is_exact):
+        return None
+    return lambda a, b: spelled_ratio(a, left.scale, b, right.scale)
+
+
+DIVIDE = Memoized(_division, spelled=_spelled_division)
 REMAINDER = operation(_remainder)
 NEGATE = operation(lambda value: value.copy_negate() if value else value)
 ABSOLUTE = operation(Decimal.copy_abs)

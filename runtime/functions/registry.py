@@ -75,6 +75,8 @@ class Memoized:
     build: Callable[[Call], Callable[..., object]]
     takes_nulls: bool = False
     """Whether it is run for NULLs too, which otherwise make NULL."""
+    spelled: Callable[[Call], Callable[..., str | None] | None] | None = None
+    """As ``build``, for a function that gives the string that stands for its value, if that is quicker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,6 @@ from kpg.runtime.values.text import limits
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
-FEW = 32
-"""Rows that are gone through one by one."""
 SMALLEST = 256
 """Words of a table of results at first: 2 KB for a function of few distinct strings."""
 
@@ -205,27 +203,8 @@ def _python(arg: object, dictionary: Dictionary) -> Any:
     return value_of(arg.value, arg.type, dictionary)
 
 
-def _of_few(call: Call, implementation: Memoized, args: Words, dictionary: Dictionary) -> Words:
-    """As :func:`apply_memoized`, row by row, which for few rows takes a tenth of the time."""
-    function, types = implementation.build(call), [arg.type for arg in call.args]
-    known: dict[tuple[int, ...], int] = {}
-    result = np.empty(args.shape[1], dtype=np.int64)
-    for place, row in enumerate(zip(*args.tolist(), strict=True)):
-        if row not in known:
-            if ERROR in row or (NULL in row and not implementation.takes_nulls):
-                known[row] = ERROR if ERROR in row else NULL
-            else:
-                values = (value_of(word, type_, dictionary) for word, type_ in zip(row, types, strict=True))
-                value = attempt(function, *values)
-                known[row] = ERROR if isinstance(value, Exception) else word_of(value, call.type, dictionary)
-        result[place] = known[row]
-    return result
-
-
 def apply_memoized(call: Call, implementation: Memoized, args: Words, dictionary: Dictionary) -> Words:
     """A ``Memoized`` function over columns ``args int64[k, n]``, once for each distinct combination."""
-    if args.shape[1] <= FEW:
-        return _of_few(call, implementation, args, dictionary)
     result = np.full(args.shape[1], NULL, dtype=np.int64)
     failed = (args == ERROR).any(axis=0)
     usable = ~failed if implementation.takes_nulls else (args >= MIN_WORD).all(axis=0)

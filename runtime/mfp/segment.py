@@ -11,6 +11,7 @@ import numpy as np
 from kpg.runtime.functions.registry import Columns, Memoized, Vector
 from kpg.runtime.kernels import vm
 from kpg.runtime.mfp.assemble import Code, assemble
+from kpg.runtime.mfp.few import FEW, FewRows
 from kpg.runtime.mfp.lower import Detached, Lowering, Sources
 from kpg.runtime.mfp.memo import apply_memoized
 from kpg.runtime.scalar import Call, Scalar, columns
@@ -39,6 +40,7 @@ class Segment:
             (detached, Machine(sources, assemble(lowering, (), detached.args)))
             for detached in lowering.detached
         ]
+        self._few: dict[Call, FewRows] = {}
         self.machine = Machine(sources, assemble(lowering, passing, results))
 
     def run(self, data: Words) -> tuple[Words, Words, int]:
@@ -56,7 +58,13 @@ class Segment:
             case Vector():
                 return how.build(detached.call)(*args)
             case Memoized():
-                return apply_memoized(detached.call, how, args, self.sources.context.dictionary)
+                dictionary = self.sources.context.dictionary
+                if args.shape[1] > FEW:
+                    return apply_memoized(detached.call, how, args, dictionary)
+                few = self._few.get(detached.call)
+                if few is None:
+                    few = self._few[detached.call] = FewRows(detached.call, how, dictionary)
+                return few.of(args)
             case Columns():
                 from kpg.runtime.mfp.columns import apply_columns
 

@@ -71,6 +71,18 @@ def encode(value: Decimal) -> str:
     return f"n{(order + short).translate(COMPLEMENT)}~{shown}" if sign else f"p{order}{short}{shown}"
 
 
+def spelled(number: int, places: int) -> str:
+    """As :func:`encode`, of a whole number of units of the last of some digits behind the point."""
+    text = str(abs(number))
+    short = text.rstrip("0") if number else ""
+    if not short:
+        return f"{ZERO}{SCALE}{places:05d}" if places else ZERO
+    least = max(0, len(short) - len(text) + places)
+    shown = f"{SCALE}{places:05d}" if places > least else ""
+    order = f"{len(text) - 1 - places + OFFSET:06d}"
+    return f"n{(order + short).translate(COMPLEMENT)}~{shown}" if number < 0 else f"p{order}{short}{shown}"
+
+
 def decode(string: str) -> Decimal:
     """The number that a string stands for."""
     match string[0]:

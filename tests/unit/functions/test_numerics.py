@@ -43,3 +43,14 @@ def test_quotients_of_words_are_those_of_decimals(seed: int) -> None:
 def test_nothing_is_divided_by_zero() -> None:
     with pytest.raises(ZeroDivisionError):
         numerics.ratio(1, 2, 0, 0)
+
+
+def test_a_quotient_is_spelled_as_its_value_is() -> None:
+    chance = random.Random(7)
+    for _ in range(5000):
+        most = 10 ** chance.randrange(1, 19)
+        left = chance.choice((0, chance.randrange(-most, most)))
+        right = chance.choice((1, -1)) * chance.randrange(1, 10 ** chance.randrange(1, 12))
+        scales = chance.randrange(8), chance.randrange(8)
+        value = numerics.ratio(left, scales[0], right, scales[1])
+        assert numerics.spelled_ratio(left, scales[0], right, scales[1]) == encode(value)
