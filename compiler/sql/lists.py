@@ -18,7 +18,7 @@ from kpg.compiler.sql.parameters import rewritten
 from kpg.compiler.sql.parse import parse, parse_as
 from kpg.compiler.sql.slots import Beyond
 from kpg.runtime.errors import Error
-from kpg.runtime.functions import common_type
+from kpg.runtime.functions import shown_type
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import UNKNOWN, Type
 
@@ -102,7 +102,7 @@ def _typed(cells: tuple[str, ...]) -> tuple[Literal, ...]:
             known[cell] = literal
     kinds = dict.fromkeys(known[cell].type for cell in cells)
     if set(kinds) != {UNKNOWN}:
-        target = common_type(tuple(kinds))
+        target = shown_type(tuple(kinds))
         if target is None:
             raise Beyond
         known = {cell: _as(literal, target) for cell, literal in known.items()}

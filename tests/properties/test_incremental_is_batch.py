@@ -157,5 +157,6 @@ def test_dead_rows_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert a.rows == 50
     assert (a.count, a.reclaimed) == (4000, 3936)
     assert a.groups.held == 2
-    assert max(info.rows for info in worker.arrangements()) < 1000
+    # Rows that come and go cancel out when the head that they are in is sealed, or batches are merged.
+    assert max(info.rows for info in worker.arrangements()) < 2000
     assert result(view) == dataflows.self_join_truth(window, [])

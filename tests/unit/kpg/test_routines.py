@@ -32,7 +32,7 @@ def db() -> Database:
         ("create function f() returns int language sql as 'select c from t'", 'column "c" does not exist'),
         ("create function f() returns int language sql as 'select 1, 2'", "gives 2 columns, 1 are declared"),
         ("create function f() returns nothing language sql as 'select 1'", 'type "nothing" does not exist'),
-        ("create function f(a t.b%type) returns int language sql as 'select 1'", "type t.b is not"),
+        ("create function f(a t.b%type) returns int language sql as 'select 1'", "%TYPE is not"),
         (
             "create function f() returns int language sql as 'select nextval(''s'')'",
             "gives another value each",
