@@ -3,11 +3,13 @@
 import asyncio
 import datetime
 import decimal
+import shutil
 import subprocess
 import threading
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -31,9 +33,19 @@ def connection(running: Running) -> Iterator[psycopg.Connection]:
         one.execute("drop table if exists t cascade")
 
 
+def program(name: str) -> str:
+    """One of Postgres' programs: this machine's, or that of the package."""
+    import pgserver
+
+    return shutil.which(name) or str(Path(pgserver.__file__).parent / "pginstall" / "bin" / name)
+
+
 def psql(running: Running, *arguments: str) -> str:
     finished = subprocess.run(
-        ["psql", "-X", "-A", "-t", running.dsn, *arguments], capture_output=True, text=True, check=False
+        [program("psql"), "-X", "-A", "-t", running.dsn, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return finished.stdout + finished.stderr
 
