@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,9 +36,13 @@ def connection(running: Running) -> Iterator[psycopg.Connection]:
 
 def program(name: str) -> str:
     """One of Postgres' programs: this machine's, or that of the package."""
-    import pgserver
-
-    return shutil.which(name) or str(Path(pgserver.__file__).parent / "pginstall" / "bin" / name)
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pgserver
+    return str(Path(pgserver.__file__).parent / "pginstall" / "bin" / name)
 
 
 def psql(running: Running, *arguments: str) -> str:
