@@ -1,10 +1,11 @@
 """A server's throughput and latency: point reads, single-row inserts and both, with 1, 8 and 64 clients.
 
-    python benchmarks/serve.py [--seconds 3] [--postgres]
+    python benchmarks/serve.py [--seconds 3] [--durable | --postgres]
 
-Clients are psycopg's, asynchronous, in a process of their own; the server is another process, in memory. A
-view that counts and adds up over the table is kept up to date by every insert. With ``--postgres``, the same
-against a Postgres (package pgserver), which refreshes the view once at the end of each run.
+Clients are psycopg's, asynchronous, in a process of their own; the server is another process, in memory or,
+with ``--durable``, with every commit on the disk. A view that counts and adds up over the table is kept up to
+date by every insert. With ``--postgres``, the same against a Postgres (package pgserver), which refreshes the
+view once at the end of each run.
 """
 
 import argparse
@@ -84,6 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--postgres", action="store_true")
+    parser.add_argument("--durable", action="store_true")
     options = parser.parse_args()
     if options.postgres:
         import pgserver
@@ -93,12 +95,17 @@ def main() -> None:
             run(server.get_uri(), options.seconds, refresh=True)
             server.cleanup()
         return
-    command = [sys.executable, "-m", "kpg", "serve", "--trust", "--listen", "127.0.0.1:0"]
+    with TemporaryDirectory() as folder:
+        serve([folder] if options.durable else [], options.seconds)
+
+
+def serve(folder: list[str], seconds: float) -> None:
+    command = [sys.executable, "-m", "kpg", "serve", *folder, "--trust", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as serving:
         assert serving.stderr is not None
         port = serving.stderr.readline().split(":")[1].split(";")[0]
         try:
-            run(f"host=127.0.0.1 port={port} user=kpg dbname=kpg", options.seconds, refresh=False)
+            run(f"host=127.0.0.1 port={port} user=kpg dbname=kpg", seconds, refresh=False)
         finally:
             serving.terminate()
 
