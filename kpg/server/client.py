@@ -300,13 +300,16 @@ class Client:
 
     def _bind(self, message: wire.Bind) -> None:
         prepared = self._named(message.statement)
-        statement = prepared.bind(message.param_values, message.param_formats)
-        form = tuple(message.result_formats)
-        self._portals[message.portal] = Portal(statement, form, self._quick(prepared, message))
+        again = self._quick(prepared, message)
+        statement = prepared.statement
+        if again is None or "returning" in prepared.text.lower():
+            statement = prepared.bind(message.param_values, message.param_formats)
+        self._portals[message.portal] = Portal(statement, tuple(message.result_formats), again)
         self.send(replies.BOUND)
 
     def _quick(self, prepared: Prepared, message: wire.Bind) -> tuple[str, list[Any] | None] | None:
-        if quick.word_of(prepared.text) is None:
+        count = len(message.param_values)
+        if quick.word_of(prepared.text) is None or count != len(prepared.parameters):
             return None
         forms = spread(message.param_formats, len(message.param_values))
         values = quick.values_of(message.param_values, forms, prepared.parameters)
