@@ -56,6 +56,7 @@ class Client:
         """Set when the client wants a subscription to end."""
         self._reader = reader
         self._writer = writer
+        self._out: list[bytes] = []
         self._decoder = FrontendMessageDecoder()
         self._prepared: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
@@ -76,6 +77,7 @@ class Client:
                 return message
             if self._decoder.phase in BEFORE and self._decoder.buffered > MOST_BEFORE_LOGIN:
                 raise Gone
+            await self.flush()
             data = await self._reader.read(CHUNK)
             if not data:
                 raise Gone
@@ -86,11 +88,14 @@ class Client:
         self._decoder.phase = phase
 
     def send(self, data: bytes) -> None:
-        """Send soon."""
-        self._writer.write(data)
+        """Send with what follows, before the next message is waited for."""
+        self._out.append(data)
 
     async def flush(self) -> None:
-        """Wait until the client has taken most of what was sent."""
+        """Send what is to be sent, and wait until the client has taken most of it."""
+        if self._out:
+            self._writer.write(b"".join(self._out))
+            self._out.clear()
         await self._writer.drain()
 
     def check_there(self) -> None:
@@ -121,6 +126,7 @@ class Client:
             if self.session is not None:
                 await self.server.close_session(self.session)
             with contextlib.suppress(ConnectionError):
+                self._writer.write(b"".join(self._out))
                 self._writer.close()
 
     def _greet(self) -> None:
@@ -133,7 +139,6 @@ class Client:
 
     async def _serve(self) -> None:
         while True:
-            await self.flush()
             message = await self.receive()
             if isinstance(message, wire.Terminate):
                 return
