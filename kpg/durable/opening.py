@@ -265,6 +265,7 @@ class _Opening:
             restoring.restore(self.before)
         waiting = 0
         finished = False
+        computed: list[str] = []
         for place, (epoch, strings, rows) in enumerate(self.commits):
             if strings is not None:
                 _intern(engine, *strings)
@@ -276,12 +277,17 @@ class _Opening:
                 engine.executor.replayed(epoch)
                 waiting = 0
             if finished and place == self.times.defined:
+                computed = engine.executor.restored()
                 restoring.finish()
+        again = bool(self.commits)
         self.commits.clear()
         engine.executor.replayed(self.epoch)
+        if again and not finished:
+            # What the checkpoint has and nobody has asked for is as of then: it lacks what was done again.
+            computed = engine.executor.restored()
         if not finished:
             restoring.finish()
-        computed = engine.executor.restored()
+        computed += engine.executor.restored()
         if computed and self.before is not None:
             import logging
 
