@@ -5,14 +5,23 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from kpg.runtime.chain import small
 from kpg.runtime.kernels import Kernel
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds ``--rewrite``."""
+    """Adds ``--rewrite`` and ``--draw``."""
     parser.addoption("--rewrite", action="store_true", help="accept what the golden tests give")
+    parser.addoption("--draw", action="store_true", help="property tests draw new examples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Property tests have the same examples each time, lest one fail by luck; ``--draw`` draws new ones."""
+    settings.register_profile("same", derandomize=True)
+    if not config.getoption("--draw"):
+        settings.load_profile("same")
 
 
 @pytest.fixture

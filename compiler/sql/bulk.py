@@ -232,5 +232,5 @@ def written(value: Any) -> str | None:
 
 
 def _double(value: float) -> str:
-    shown = repr(value)
-    return shown if "e" in shown else f"{shown}e0"
+    """A float, marked as one: ``1.5d``. No text has such a constant; ``1.5e0`` in a text is a NUMERIC."""
+    return f"{value!r}d"

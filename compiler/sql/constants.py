@@ -12,6 +12,7 @@ from kpg.runtime.scalar import Literal
 from kpg.runtime.types import (
     BOOLEAN,
     DATE,
+    DOUBLE,
     ERROR,
     TIMESTAMP,
     UNKNOWN,
@@ -59,7 +60,7 @@ def _integers(cells: Sequence[str], type_: Type) -> list[Stored] | None:
 
 
 def _decimals(cells: Sequence[str], type_: Type) -> list[Stored] | None:
-    """Numbers of no more places than the column has."""
+    """Numbers of no more places than the column has; ValueError for cells that are not digits and a point."""
     scale, limit = type_.scale, 10**type_.precision
     found: list[Stored] = []
     for cell in cells:
@@ -75,7 +76,7 @@ def _decimals(cells: Sequence[str], type_: Type) -> list[Stored] | None:
 def _doubles(cells: Sequence[str], type_: Type) -> list[Stored] | None:
     if any("e" in cell or "E" in cell for cell in cells):
         return None
-    return [float_to_word(float(cell)) for cell in cells]
+    return [float_to_word(float(cell.removesuffix("d"))) for cell in cells]
 
 
 def _texts(cells: Sequence[str], type_: Type) -> list[Stored] | None:
@@ -120,6 +121,8 @@ def _stored(cell: str, type_: Type) -> Stored:
 def constant(cell: str) -> Literal | None:
     """The typed constant that is written, which is not NULL; None for DEFAULT, and for what is no value."""
     first = cell[0]
+    if cell[-1] == "d":  # a float that was given for a placeholder
+        return Literal(float_to_word(float(cell[:-1])), DOUBLE)
     if first == "'":
         return Literal(cell[1:-1].replace("''", "'"), UNKNOWN)
     if first == "-":

@@ -218,7 +218,7 @@ def from_float(value: float) -> Decimal:
     """The decimal of fewest digits that a float is nearest to."""
     if math.isnan(value):
         return Decimal("NaN")
-    return Decimal(repr(value))
+    return Decimal(repr(value).removesuffix(".0"))  # 5.0 has no digit behind its point, as in Postgres
 
 
 def of_number(value: int | float, source: Type, target: Type) -> Decimal:

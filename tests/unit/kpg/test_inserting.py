@@ -226,6 +226,17 @@ def test_any_parameters_give_the_same_rows_or_the_same_error(twins: Twins, data:
     twins.tell("select * from t order by z")
 
 
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [(5.0, "5"), (-0.0, "0"), (0.30000000000000004, "0.3"), (1.5, "1.5"), (1e22, "1" + "0" * 22)],
+)
+def test_a_float_becomes_the_numeric_of_its_fifteen_digits(twins: Twins, value: float, kept: str) -> None:
+    twins.tell("delete from t")
+    twins.tell("insert into t (z, g) values (1, ?)", [value])
+    assert str(twins.tell("select g from t")) == f"[(Decimal('{kept}'),)]"
+    twins.tell("insert into t (z, g) values (2, 1.50e0)")
+
+
 def test_parameters_come_from_a_dict_or_not_at_all(twins: Twins) -> None:
     twins.tell("delete from t")
     twins.tell("insert into t (z, a) values (:z, :a)", {"z": 1, "a": 2})
@@ -372,7 +383,7 @@ def test_what_is_read() -> None:
     assert rows.columns == (("1", "-2.5"), ("'it''s'", "null"))
     assert len(read("insert into t values (1); INSERT INTO t VALUES (2);") or ()) == 2
     (rows,) = read("insert into t values ($2, ?)", [1.5, datetime(2020, 1, 2)]) or ()
-    assert rows.columns == (("TIMESTAMP '2020-01-02 00:00:00'",), ("1.5e0",))
+    assert rows.columns == (("TIMESTAMP '2020-01-02 00:00:00'",), ("1.5d",))
 
 
 @pytest.mark.parametrize(
