@@ -5,6 +5,7 @@ PYTHON ?= python3
 SCALE ?= 0.1
 VENV := .venv
 BIN := $(VENV)/bin
+TESTS := $(VENV)/bin/pytest --numprocesses auto --maxprocesses 4  # more would want much memory
 STAMP := $(VENV)/.installed
 
 .PHONY: demo test check golden setup clean
@@ -13,14 +14,14 @@ demo: $(STAMP)
 	@$(BIN)/kpg tpch --scale $(SCALE)
 
 test: $(STAMP)
-	@$(BIN)/pytest
+	@$(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(TESTS)
 
 golden: $(STAMP)
 	$(BIN)/pytest tests/unit/compiler --rewrite
