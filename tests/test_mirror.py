@@ -100,6 +100,8 @@ ELSEWHERE: dict[str, str] = {
         f"kpg/server/{name}.py": CLIENTS
         for name in (
             "client",
+            "connection",
+            "extended",
             "inference",
             "listen",
             "portal",

@@ -3,20 +3,17 @@
 import asyncio
 import datetime
 import decimal
-import shutil
-import subprocess
 import threading
 import time
 import uuid
-import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
 from tests.unit.server.conftest import Running, serving
+from tests.unit.server.programs import psql
 
 ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
 
@@ -32,27 +29,6 @@ def connection(running: Running) -> Iterator[psycopg.Connection]:
     with psycopg.connect(running.dsn, autocommit=True) as one:
         yield one
         one.execute("drop table if exists t cascade")
-
-
-def program(name: str) -> str:
-    """One of Postgres' programs: this machine's, or that of the package."""
-    found = shutil.which(name)
-    if found is not None:
-        return found
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pgserver
-    return str(Path(pgserver.__file__).parent / "pginstall" / "bin" / name)
-
-
-def psql(running: Running, *arguments: str) -> str:
-    finished = subprocess.run(
-        [program("psql"), "-X", "-A", "-t", running.dsn, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return finished.stdout + finished.stderr
 
 
 def test_psql_runs_a_script(running: Running) -> None:

@@ -1,0 +1,86 @@
+"""The bytes of one connection: messages that come, and replies that go."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from pygwire import ConnectionPhase as Phase
+from pygwire import FrontendMessageDecoder, PygwireError
+
+from kpg.server import replies
+
+if TYPE_CHECKING:
+    from kpg.server.listen import Server
+
+CHUNK: Final = 1 << 16
+"""Bytes that are read at once."""
+MOST_BEFORE_LOGIN: Final = 10_000
+"""Bytes that a client may send before it has logged in, as in Postgres."""
+BEFORE: Final = (
+    Phase.STARTUP,
+    Phase.AUTHENTICATING,
+    Phase.AUTHENTICATING_SASL_INITIAL,
+    Phase.AUTHENTICATING_SASL_CONTINUE,
+)
+
+
+class Gone(Exception):
+    """The client has gone, or must go."""
+
+
+class Connection:
+    """Messages in, replies out."""
+
+    def __init__(self, server: "Server", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.server = server
+        self._reader = reader
+        self._writer = writer
+        self._out: list[bytes] = []
+        self._decoder = FrontendMessageDecoder()
+
+    async def receive(self) -> Any:
+        """The next message; Gone if there is none."""
+        while True:
+            try:
+                message = next(self._decoder, None)
+            except PygwireError as error:
+                self.send(replies.refusal("08P01", f"invalid message: {error}"))
+                raise Gone from None
+            if message is not None:
+                return message
+            if self._decoder.phase in BEFORE and self._decoder.buffered > MOST_BEFORE_LOGIN:
+                raise Gone
+            await self.flush()
+            data = await self._reader.read(CHUNK)
+            if not data:
+                raise Gone
+            self._decoder.feed(data)
+
+    def phase(self, phase: Phase) -> None:
+        """What messages are expected from now on."""
+        self._decoder.phase = phase
+
+    def send(self, data: bytes) -> None:
+        """Send with what follows, before the next message is waited for."""
+        self._out.append(data)
+
+    async def flush(self) -> None:
+        """Send what is to be sent, and wait until the client has taken most of it."""
+        if self._out:
+            self._writer.write(b"".join(self._out))
+            self._out.clear()
+        await self._writer.drain()
+
+    def check_there(self) -> None:
+        """Gone if the client has closed its end."""
+        if self._reader.at_eof() or self._writer.is_closing():
+            raise Gone
+
+    async def secure(self) -> None:
+        """Go on with TLS."""
+        assert self.server.tls is not None
+        await self._writer.start_tls(self.server.tls)
+
+    def hang_up(self) -> None:
+        """Send what is left, and close."""
+        self._writer.write(b"".join(self._out))
+        self._writer.close()

@@ -1,0 +1,159 @@
+"""The extended protocol: Parse, Bind, Describe, Execute, Close."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pygwire import messages as wire
+
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parameters import highest_place
+from kpg.compiler.sql.parse import parse
+from kpg.runtime.errors import InterfaceError
+from kpg.server import quick, replies, streams, subscribing
+from kpg.server.inference import numbers_of
+from kpg.server.portal import Portal, Prepared, Shape, gives_rows, shape_of, shape_of_result, spread
+from kpg.server.subscribing import Subscribe
+from kpg.server.tags import tag_of
+
+if TYPE_CHECKING:
+    from kpg.server.client import Client
+
+
+class Extended:
+    """A client's prepared statements and portals."""
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self._prepared: dict[str, Prepared] = {}
+        self._portals: dict[str, Portal] = {}
+
+    async def handle(
+        self, message: wire.Parse | wire.Bind | wire.Describe | wire.Execute | wire.Close
+    ) -> None:
+        """Do what a message says."""
+        match message:
+            case wire.Parse():
+                self._parse(message)
+            case wire.Bind():
+                self._bind(message)
+            case wire.Describe():
+                await self._describe(message)
+            case wire.Execute():
+                await self._execute(message)
+            case wire.Close(kind=kind, name=name):
+                (self._prepared if kind == "S" else self._portals).pop(name, None)
+                self._client.send(replies.CLOSED)
+
+    def end_portals(self) -> None:
+        """Forget all portals."""
+        self._portals.clear()
+
+    def _parse(self, message: wire.Parse) -> None:
+        if message.statement and message.statement in self._prepared:
+            raise InterfaceError(f'prepared statement "{message.statement}" already exists')
+        known = quick.parsed(message.query)
+        if known is not None:
+            statement, count = known
+            self._prepare(message, statement, count)
+            return
+        subscription = subscribing.read(message.query)
+        parsed = parse(message.query) if subscription is None else [subscription]
+        if len(parsed) > 1:
+            raise InterfaceError("cannot insert multiple commands into a prepared statement")
+        first = parsed[0] if parsed else None
+        self._prepare(message, first, highest_place(first))
+
+    def _prepare(self, message: wire.Parse, statement: ast.Statement | Subscribe | None, count: int) -> None:
+        count = max(count, len(message.param_types))
+        numbers = (*message.param_types, *[0] * (count - len(message.param_types)))
+        self._prepared[message.statement] = Prepared(message.query, statement, numbers)
+        self._client.send(replies.PARSED)
+
+    def _bind(self, message: wire.Bind) -> None:
+        prepared = self._named(message.statement)
+        again = self._quick(prepared, message)
+        statement = prepared.statement
+        if again is None or "returning" in prepared.text.lower():
+            statement = prepared.bind(message.param_values, message.param_formats)
+        self._portals[message.portal] = Portal(statement, tuple(message.result_formats), again)
+        self._client.send(replies.BOUND)
+
+    def _quick(self, prepared: Prepared, message: wire.Bind) -> tuple[str, list[Any] | None] | None:
+        count = len(message.param_values)
+        if quick.word_of(prepared.text) is None or count != len(prepared.parameters):
+            return None
+        forms = spread(message.param_formats, len(message.param_values))
+        values = quick.values_of(message.param_values, forms, prepared.parameters)
+        return None if values is None else (prepared.text, values or None)
+
+    def _named(self, name: str) -> Prepared:
+        found = self._prepared.get(name)
+        if found is None:
+            raise InterfaceError(f'prepared statement "{name}" does not exist')
+        return found
+
+    async def _describe(self, message: wire.Describe) -> None:
+        if message.kind == "S":
+            prepared = self._named(message.name)
+            prepared = await self._typed(prepared, message.name)
+            numbers = prepared.parameters
+            self._client.send(wire.ParameterDescription(type_oids=list(numbers)).to_wire())
+            nothing = prepared.bind([None] * len(numbers), ())
+            self._send_shape(await self._shape(Portal(nothing, ())), ())
+            return
+        portal = self._portal(message.name)
+        self._send_shape(await self._shape(portal), portal.formats)
+
+    async def _typed(self, prepared: Prepared, name: str) -> Prepared:
+        """The statement with the types of all its parameters, which its values are then read by."""
+        statement, given = prepared.statement, prepared.parameters
+        if isinstance(statement, Subscribe) or all(given):
+            return prepared
+        text = prepared.text
+        numbers = await self._client.engine(lambda engine: numbers_of(engine, text, statement, given))
+        found = self._prepared[name] = Prepared(text, statement, tuple(numbers))
+        return found
+
+    async def _shape(self, portal: Portal) -> Shape | None:
+        statement = portal.statement
+        reads = portal.quick is not None and isinstance(statement, ast.Select)
+        if reads or gives_rows(statement):
+            await self._client.perform(portal)
+        if isinstance(statement, Subscribe):
+            return await self._client.engine(lambda engine: subscribing.shape_of(engine, statement))
+        if portal.ran:
+            return shape_of_result(portal.outcome)
+        return await self._client.engine(lambda engine: shape_of(engine, statement))
+
+    def _send_shape(self, shape: Shape | None, formats: Sequence[int]) -> None:
+        if shape is None:
+            self._client.send(replies.NO_DATA)
+        else:
+            names, types = shape
+            self._client.send(replies.description(names, types, spread(formats, len(types))))
+
+    def _portal(self, name: str) -> Portal:
+        found = self._portals.get(name)
+        if found is None:
+            raise InterfaceError(f'portal "{name}" does not exist')
+        return found
+
+    async def _execute(self, message: wire.Execute) -> None:
+        portal = self._portal(message.portal)
+        statement = portal.statement
+        if statement is None:
+            self._client.send(replies.EMPTY)
+            return
+        if isinstance(statement, Subscribe):
+            form = portal.formats[0] if portal.formats else 0
+            await streams.subscribe(self._client, statement, form, describe=False)
+            return
+        await self._client.perform(portal)
+        if await self._client.copied_out(portal):
+            return
+        sent = await self._client.send_rows(portal, message.max_rows)
+        if not portal.done:
+            self._client.send(replies.SUSPENDED)
+            return
+        tag = tag_of(statement, portal.outcome)
+        self._client.send(replies.complete(f"SELECT {sent}" if tag.startswith("SELECT") else tag))

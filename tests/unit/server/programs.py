@@ -1,0 +1,35 @@
+"""Programs that tests of clients start: Postgres' own, and Java's driver."""
+
+import os
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
+
+from tests.unit.server.conftest import Running
+
+DRIVER = Path(os.environ.get("KPG_CLIENTS") or Path.home() / ".cache/kpg/clients") / "postgresql.jar"
+"""Where .ci/clients puts it."""
+
+
+def program(name: str) -> str:
+    """One of Postgres' programs: this machine's, or that of the package."""
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pgserver
+    return str(Path(pgserver.__file__).parent / "pginstall" / "bin" / name)
+
+
+def run(*command: str, text: str = "", seconds: float = 120) -> str:
+    """What a program prints, its errors too."""
+    finished = subprocess.run(
+        command, capture_output=True, text=True, check=False, input=text, timeout=seconds
+    )
+    return finished.stdout + finished.stderr
+
+
+def psql(running: Running, *arguments: str, text: str = "") -> str:
+    return run(program("psql"), "-X", "-A", "-t", running.dsn, *arguments, text=text)
