@@ -36,6 +36,7 @@ from kpg.view import Maintained
 if TYPE_CHECKING:
     from kpg.cursors import Cursor
     from kpg.past import Past
+    from kpg.steps import Steps
 
 Words = NDArray[np.int64]
 
@@ -123,6 +124,8 @@ class Engine(Kept):
         self.given_anew: frozenset[str] = frozenset()
         """Names of users' functions that are given whenever the database is opened."""
         self.closed = False
+        self.steps: Steps | None = None
+        """What the last steps took, if somebody wants to know."""
         self.past: Past | None = None
         """What is kept of earlier epochs, if that is asked for."""
         if history is not None:
@@ -262,9 +265,13 @@ class Engine(Kept):
         self.notifications.deliver()
 
     def _stepped(self, step: Callable[[], object]) -> None:
+        if self.steps is not None:
+            self.steps.begin()
         try:
             with self._interrupt:
                 step()
+                if self.steps is not None:
+                    self.steps.note(self.executor.epoch)
                 if self.past is not None:
                     self.past.note()
                 self.notifications.add(self._news())

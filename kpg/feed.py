@@ -108,6 +108,11 @@ class Feed:
             raise nothing_kept()
         return self._past
 
+    @property
+    def listeners(self) -> int:
+        """How many subscriptions there are."""
+        return len(self._subscriptions)
+
     def is_heard(self) -> bool:
         """Whether somebody listens; if not, changes are captured no more."""
         if self._mailboxes or self._subscriptions:

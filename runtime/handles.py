@@ -50,6 +50,14 @@ class OperatorInfo:
     bytes: int
     seconds: float
     readers: tuple[str, ...]
+    loop: int | None = None
+    """The place of the loop that it is in; None outside of loops."""
+    arranged: bool = False
+    """Whether it is an index that others may share."""
+    rounds: int = 0
+    """Of a loop: the rounds of its last step."""
+    step_seconds: float = 0.0
+    """What it took in the last step; 0 if it had nothing to do."""
 
 
 class RankLookup(Protocol):
@@ -82,6 +90,10 @@ class Installation(Protocol):
     @property
     def stats(self) -> Stats:
         """What it cost."""
+
+    @property
+    def place(self) -> int:
+        """The place of the operator whose contents it has (``OperatorInfo.position``)."""
 
     @property
     def watched(self) -> bool:

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dataflow.scope import LoopScope
 from kpg.runtime.errors import InternalError
 from kpg.runtime.handles import OperatorInfo, Stats
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Sink
-from kpg.runtime.operators.loop import everything
+from kpg.runtime.operators.loop import Loop, everything
 from kpg.runtime.records import dataclass
 from kpg.runtime.shutdown import with_empty_frontier
 from kpg.runtime.trace.collect import collect
@@ -102,6 +103,11 @@ class Installed:
         self.capture: Capture | None = None
         self.past: Memory | None = None
         self._sinks = {op.listener: op for op in everything(self.operators) if isinstance(op, Sink)}
+
+    @property
+    def place(self) -> int:
+        """The place of the operator whose contents it has."""
+        return self.output.position
 
     @property
     def watched(self) -> bool:
@@ -213,7 +219,8 @@ class Installed:
 
 def operator_info(operator: Operator) -> OperatorInfo:
     """What an operator tells of itself."""
-    counters = operator.counters
+    counters, scope = operator.counters, operator.place.scope
+    within = operator.within.step.rounds if isinstance(operator, Loop) else ()
     return OperatorInfo(
         operator.position,
         operator.place.description,
@@ -224,4 +231,8 @@ def operator_info(operator: Operator) -> OperatorInfo:
         operator.bytes,
         counters.seconds,
         tuple(sorted(operator.owners)),
+        scope.loop.position if isinstance(scope, LoopScope) else None,
+        isinstance(operator, Arrange),
+        within[-1] + 1 if within else 0,
+        counters.step_seconds if operator.scheduled is operator.step else 0.0,
     )

@@ -115,6 +115,9 @@ ELSEWHERE: dict[str, str] = {
     },
     "kpg/server/passwords.py": LOGIN,
     "kpg/server/run.py": LOGIN,
+    "kpg/server/web/answers.py": "unit/server/web/test_asking.py",
+    "kpg/server/web/site.py": "unit/server/web/test_connection.py",
+    "kpg/steps.py": "unit/server/web/test_metrics.py",
     "kpg/cli/serve.py": COMMANDS,
     # A database in a folder is compared with what it was, whatever of it is kept how.
     **{f"kpg/durable/{name}.py": DURABLE for name in ("ahead", "keeper", "known", "restoring", "state")},

@@ -74,6 +74,8 @@ Examples:
 [green]$ KPG_PASSWORD=... kpg serve --listen 0.0.0.0:5433 --certificate server.crt --key server.key[/green]
 
 [green]$ psql -h 127.0.0.1 -p 5433 -U kpg[/green]    in another terminal
+
+[green]$ kpg serve --trust --http 127.0.0.1:8080[/green]    with HTTP, and a page at http://127.0.0.1:8080
 """
 
 INSPECT_HELP = """
@@ -224,6 +226,10 @@ def serve(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")
     ] = "127.0.0.1:5433",
+    http: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="HTTP, and a page that shows it all.", show_default=False),
+    ] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Ask for no password.")] = False,
     user: Annotated[str, typer.Option(metavar="NAME", help="Whose the password is.")] = "kpg",
     certificate: Annotated[
@@ -233,13 +239,24 @@ def serve(
     memory_limit: Annotated[
         str | None, typer.Option(metavar="SIZE", help='As "4 GB".', show_default=False)
     ] = None,
+    history: Annotated[
+        str | None, typer.Option(metavar="SPAN", help='Of the past to keep, as "1 hour".', show_default=False)
+    ] = None,
 ) -> None:
     from kpg.cli.imports import needing
 
     with needing("server", "pygwire"):
         from kpg.cli.serve import run_serve
     run_serve(
-        folder, listen, trust=trust, user=user, certificate=certificate, key=key, memory_limit=memory_limit
+        folder,
+        listen,
+        trust=trust,
+        user=user,
+        certificate=certificate,
+        key=key,
+        memory_limit=memory_limit,
+        http=http,
+        history=history,
     )
 
 

@@ -16,13 +16,21 @@ def run_serve(
     certificate: Path | None,
     key: Path | None,
     memory_limit: str | None,
+    http: str | None = None,
+    history: str | None = None,
 ) -> None:
     """Serve a database until the process is told to stop."""
     host, port = address_of(listen)
-    options = Options(host, port, trust, user, certificate, key)
+    web = None if http is None else address_of(http)
+    options = Options(host, port, trust, user, certificate, key, web)
 
-    def started(host: str, port: int) -> None:
-        print(f"kpg serves on {host}:{port}; Ctrl-C ends it", file=sys.stderr, flush=True)
+    def started(host: str, port: int, web: tuple[str, int] | None) -> None:
+        at = "" if web is None else f", http{'s' if certificate else ''}://{_shown(web[0])}:{web[1]}"
+        print(f"kpg serves on {_shown(host)}:{port}{at}; Ctrl-C ends it", file=sys.stderr, flush=True)
 
-    with kpg.connect(folder, memory_limit=memory_limit) as db:
+    with kpg.connect(folder, memory_limit=memory_limit, history=history) as db:
         serve(db, options, started)
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -66,7 +66,7 @@ def install(
     is for the preprocessor, ``functors`` are the functions of declared ones.
     """
     if only_adds(text, filename or ""):
-        owner = _home(engine, check_database, text)
+        owner = home(engine, check_database, text)
         owner.run_added(owner.with_program(text, filename))
         return owner
     engine.refuse_in_transaction("installing a Datalog program")
@@ -150,15 +150,16 @@ def _label(engine: Engine, filename: str | None) -> str:
 
 def prepare(engine: Engine, check_database: Callable[[], None], text: str) -> Goal:
     """A goal about whichever program has its relations, or about tables and views alone."""
-    return _home(engine, check_database, text).prepare(text)
+    return home(engine, check_database, text).prepare(text)
 
 
 def update(engine: Engine, check_database: Callable[[], None], text: str, values: dict[str, Any]) -> int:
     """Run updates of the relations of one program, or of tables."""
-    return _home(engine, check_database, text).update(text, **values)
+    return home(engine, check_database, text).update(text, **values)
 
 
-def _home(engine: Engine, check_database: Callable[[], None], text: str) -> Program:
+def home(engine: Engine, check_database: Callable[[], None], text: str) -> Program:
+    """The program that goals and updates are about, or one for those about nothing but tables and views."""
     owner = owner_of(engine, text)
     if owner is not None:
         return owner

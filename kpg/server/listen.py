@@ -4,7 +4,7 @@ import asyncio
 import hmac
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -47,6 +47,8 @@ class Server:
         self.tls = tls
         self.settings = SETTINGS
         self.clients: dict[int, Client] = {}
+        self.web: Collection[object] = ()
+        """Clients that have come by HTTP."""
         self._numbers = count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = threading.Semaphore(0)
@@ -96,6 +98,12 @@ class Server:
         """Do something with the engine when it is the session's turn."""
         engine = self.hub.engine
         future: Future[Given] = self.hub.submit(session, lambda: work(engine), **flags)
+        self._wake.release()
+        return await asyncio.wrap_future(future)
+
+    async def look(self, work: Callable[[Engine], Given]) -> Given:
+        """Read something of the engine between statements: see ``Hub.look``."""
+        future = self.hub.look(work)
         self._wake.release()
         return await asyncio.wrap_future(future)
 

@@ -5,8 +5,8 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,10 +16,14 @@ from kpg.server.passwords import Verifier, verifier_of
 
 if TYPE_CHECKING:
     from kpg.database import Database
+    from kpg.server.listen import Server
+    from kpg.server.web.site import Site
 
 PASSWORD: Final = "KPG_PASSWORD"  # the name of an environment variable
 SWITCH: Final = 0.0005
 """Seconds after which the engine's thread lets that of the connections go on; Python has ten times that."""
+Started = Callable[[str, int, tuple[str, int] | None], object]
+"""What is told where clients can come, and where by HTTP."""
 LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -33,6 +37,8 @@ class Options:
     user: str = "kpg"
     certificate: Path | None = None
     key: Path | None = None
+    http: tuple[str, int] | None = None
+    """Where to listen for HTTP, if anywhere."""
 
 
 def address_of(text: str) -> tuple[str, int]:
@@ -47,13 +53,20 @@ def address_of(text: str) -> tuple[str, int]:
 
 def users_of(options: Options) -> dict[str, Verifier] | None:
     """Who may come in; None for anybody. InterfaceError where that would let in the whole network."""
+    web = options.host if options.http is None else options.http[0]
     if options.trust:
-        if options.host not in LOCAL:
-            raise InterfaceError(
-                f"--trust lets in anybody who reaches {options.host}",
-                hint=f"listen on 127.0.0.1, or give a password in {PASSWORD}",
-            )
+        for host in (options.host, web):
+            if host not in LOCAL:
+                raise InterfaceError(
+                    f"--trust lets in anybody who reaches {host}",
+                    hint=f"listen on 127.0.0.1, or give a password in {PASSWORD}",
+                )
         return None
+    if options.http is not None and web not in LOCAL and options.certificate is None:
+        raise InterfaceError(
+            f"passwords would come to {web} by HTTP without being encrypted",
+            hint="give a --certificate, or listen on 127.0.0.1, behind a proxy that speaks TLS",
+        )
     password = os.environ.get(PASSWORD)
     if not password:
         raise InterfaceError(
@@ -75,7 +88,7 @@ def tls_of(options: Options) -> ssl.SSLContext | None:
     return context
 
 
-def serve(db: "Database", options: Options, started: Callable[[str, int], object]) -> None:
+def serve(db: "Database", options: Options, started: Started) -> None:
     """Serve a database until SIGTERM or Ctrl-C; ``started`` is told the address once clients can come."""
     users, tls = users_of(options), tls_of(options)
     sys.setswitchinterval(SWITCH)
@@ -87,23 +100,41 @@ async def _serve(
     options: Options,
     users: dict[str, Verifier] | None,
     tls: ssl.SSLContext | None,
-    started: Callable[[str, int], object],
+    started: Started,
 ) -> None:
     from kpg.server.listen import Server
 
     server = Server(db.hub, users, tls)
-    try:
+    with _taking(options.host, options.port):
         listening = await server.start(options.host, options.port)
-    except OSError as error:
-        message = f"cannot listen on {options.host}:{options.port}: {error.strerror or error}"
-        raise OperationalError(message, hint="perhaps another server has that port") from error
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError, ValueError):
             loop.add_signal_handler(number, done.set)
+    site = None if options.http is None else await _open_site(server, *options.http, tls)
     host, port = listening.sockets[0].getsockname()[:2]
-    started(host, port)
+    started(host, port, None if site is None else site.address)
     await done.wait()
     listening.close()
+    if site is not None:
+        await site.stop()
     await server.stop()
+
+
+async def _open_site(server: "Server", host: str, port: int, tls: ssl.SSLContext | None) -> "Site":
+    from kpg.server.web.site import Site
+
+    site = Site(server)
+    with _taking(host, port):
+        await site.start(host, port, tls)
+    return site
+
+
+@contextmanager
+def _taking(host: str, port: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot listen on {host}:{port}: {error.strerror or error}"
+        raise OperationalError(message, hint="perhaps another server has that port") from error

@@ -54,6 +54,7 @@ class Hub:
         self._lock = threading.Lock()
         self._waiting: deque[Job] = deque()
         self._held: deque[Job] = deque()
+        self._looks: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._own = (engine.transactions, engine.settings, engine.prepared, engine.catalog.path)
         self.cancellation = Cancellation(engine.interrupt)
 
@@ -77,6 +78,15 @@ class Hub:
         self._waiting.append(Job(session, work, future, **how))
         return future
 
+    def look(self, work: Callable[[Engine], Given]) -> "Future[Given]":
+        """Have something be read of the engine between statements, by nobody in particular.
+
+        It sees definitions and figures, and views as of the last step; somebody has to call :meth:`serve`.
+        """
+        future: Future[Given] = Future()
+        self._looks.append((lambda: work(self.engine), future))
+        return future
+
     def serve(self) -> None:
         """Do all that waits, for the thread that has the engine."""
         with self._lock:
@@ -89,7 +99,10 @@ class Hub:
 
     def work(self) -> None:
         """Do all that waits, the lock being held."""
-        while self._waiting:
+        while self._waiting or self._looks:
+            if self._looks:
+                self._look()
+                continue
             job = self._waiting.popleft()
             if self._must_wait(job.session):
                 self._held.append(job)
@@ -101,6 +114,14 @@ class Hub:
             if self._held and not self._has_engine():
                 self._waiting.extendleft(reversed(self._held))
                 self._held.clear()
+
+    def _look(self) -> None:
+        work, future = self._looks.popleft()
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
 
     # Whose turn it is
 

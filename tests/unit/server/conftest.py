@@ -16,8 +16,10 @@ from kpg.server.passwords import verifier_of
 class Running:
     """A database that is being served: ``port`` of this machine, ``dsn`` for libpq."""
 
-    def __init__(self, db: kpg.Database, server: Server, port: int) -> None:
+    def __init__(self, db: kpg.Database, server: Server, port: int, call: Any) -> None:
+        """``call`` runs a coroutine on the server's loop."""
         self.db = db
+        self.call = call
         self.server = server
         self.port = port
         self.dsn = f"host=127.0.0.1 port={port} user=kpg dbname=kpg connect_timeout=20"
@@ -37,7 +39,7 @@ def serving(password: str | None = None, tls: Any = None) -> Iterator[Running]:
         server = Server(db.hub, users, tls)
         listening = call(server.start("127.0.0.1", 0))
         try:
-            yield Running(db, server, listening.sockets[0].getsockname()[1])
+            yield Running(db, server, listening.sockets[0].getsockname()[1], call)
         finally:
             loop.call_soon_threadsafe(listening.close)
             call(server.stop())

@@ -1,0 +1,1 @@
+"""HTTP beside the wire protocol: statements, subscriptions, metrics, and the page. See docs/server.md."""

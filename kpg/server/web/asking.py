@@ -1,0 +1,203 @@
+"""POST /sql: statements with parameters, their results as JSON or Arrow; each request is a session."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kpg.compiler.sql import statements as ast
+from kpg.result import Result
+from kpg.runtime.errors import Error, InterfaceError, NotSupportedError
+from kpg.runtime.records import dataclass
+from kpg.server import quick
+from kpg.server.portal import shape_of_result
+from kpg.server.subscribing import read as read_subscription
+from kpg.server.tags import tag_of
+from kpg.server.web.answers import columns_of, error_of, portions, status_of
+from kpg.server.web.connection import Connection, Refused, Request
+from kpg.sessions.session import Session, how
+from kpg.transaction import State
+
+if TYPE_CHECKING:
+    from kpg.server.listen import Server
+
+Given = TypeVar("Given")
+ARROW: Final = "application/vnd.apache.arrow.stream"
+RAW: Final = ("application/sql", "application/datalog")
+"""Types of bodies that are the text itself."""
+FIELDS: Final = {"query", "parameters", "max_rows", "timeout"}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a body asks."""
+
+    text: str
+    parameters: Any = None
+    max_rows: int | None = None
+    timeout: str = ""
+
+
+def question_of(request: Request, body: bytes) -> Question:
+    """The question of a body; Refused if it is none."""
+    if request.media in RAW:
+        return Question(_decoded(body))
+    if request.media != "application/json":
+        raise Refused(
+            415,
+            "the body's type is none that is read",
+            hint="Content-Type: application/json, or application/sql",
+        )
+    try:
+        found = json.loads(_decoded(body))
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"the body is no JSON: {error}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("query"), str):
+        raise Refused(400, "the body has no query", hint='{"query": "SELECT $1", "parameters": [1]}')
+    for name in found.keys() - FIELDS:
+        raise Refused(400, f"a body has no field {name!r}", hint=", ".join(sorted(FIELDS)))
+    most, timeout = found.get("max_rows"), found.get("timeout", "")
+    if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
+        raise Refused(400, "max_rows is no number of rows")
+    if not isinstance(timeout, str):
+        raise Refused(400, "timeout is no duration", hint='as "2s"')
+    parameters = found.get("parameters")
+    if parameters is not None and not isinstance(parameters, list | dict):
+        raise Refused(400, "parameters are a list, or an object of names and values")
+    return Question(found["query"], parameters, most, timeout)
+
+
+def _decoded(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(400, f"the body is no UTF-8: {error}") from None
+
+
+async def in_session(
+    server: "Server", connection: Connection, user: str, work: Callable[[Session], Awaitable[Given]]
+) -> Given:
+    """Do something with a session, which is cancelled when the client goes."""
+    session = await server.open_session(user)
+    watching = asyncio.ensure_future(connection.watch())
+    working = asyncio.ensure_future(work(session))
+    try:
+        await asyncio.wait((watching, working), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done() and watching.exception() is None:
+            session.cancel()
+        return await working
+    except asyncio.CancelledError:
+        session.cancel()
+        raise
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await server.close_session(session)
+
+
+async def sql(server: "Server", connection: Connection, request: Request, user: str) -> None:
+    """Answer POST /sql."""
+    question = question_of(request, await connection.body())
+    answer = Answer(server, connection, question)
+    if ARROW in request.headers.get("accept", ""):
+        await in_session(server, connection, user, answer.arrow)
+    else:
+        await in_session(server, connection, user, answer.json)
+
+
+class Answer:
+    """What the statements of one request give, sent as they are done."""
+
+    def __init__(self, server: "Server", connection: Connection, question: Question) -> None:
+        self._server = server
+        self._connection = connection
+        self._question = question
+        self._dictionary = server.hub.engine.executor.dictionary
+
+    async def json(self, session: Session) -> None:
+        """The results as JSON, those before an error too."""
+        connection = self._connection
+        done: list[tuple[str, Result | None]] = []
+        end: dict[str, Any] = {}
+        status = 200
+        try:
+            async for one in self._outcomes(session):
+                done.append(one)
+        except Error as error:
+            status, end["error"] = status_of(error), error_of(error)
+        end["epoch"] = self._server.hub.engine.executor.epoch
+        await connection.begin(status, "application/json")
+        await connection.write(b'{"results": [')
+        for number, (tag, outcome) in enumerate(done):
+            await connection.write(b",\n" if number else b"")
+            await self._result(tag, outcome)
+        await connection.write(b"], " + json.dumps(end).encode()[1:] + b"\n")
+        await connection.end()
+
+    async def arrow(self, session: Session) -> None:
+        """The rows of the last statement that gives some, as a stream in Arrow's format."""
+        import pyarrow
+
+        last: Result | None = None
+        try:
+            async for _, outcome in self._outcomes(session):
+                last = outcome if shape_of_result(outcome) is not None else last
+            if last is None:
+                raise InterfaceError("no statement gives rows", hint=f"without Accept: {ARROW} it can be run")
+        except Error as error:
+            data = json.dumps({"error": error_of(error)}).encode()
+            await self._connection.reply(status_of(error), "application/json", data)
+            return
+        table = last.arrow()
+        if self._question.max_rows is not None:
+            table = table.slice(0, self._question.max_rows)
+        sink = pyarrow.BufferOutputStream()
+        with pyarrow.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        await self._connection.reply(200, ARROW, sink.getvalue().to_pybytes())
+
+    async def _result(self, tag: str, outcome: Result | None) -> None:
+        connection, shape = self._connection, shape_of_result(outcome)
+        head: dict[str, Any] = {"command": tag}
+        if outcome is None or shape is None:
+            await connection.write(json.dumps(head).encode())
+            return
+        most = self._question.max_rows
+        head["columns"] = columns_of(*shape)
+        if most is not None and most < len(outcome):
+            head["more"] = len(outcome) - most
+        await connection.write(json.dumps(head).encode()[:-1] + b', "rows": [')
+        for number, part in enumerate(portions(outcome, self._dictionary, most)):
+            await connection.write(b"," + part if number else part)
+        await connection.write(b"]}")
+
+    async def _outcomes(self, session: Session) -> AsyncIterator[tuple[str, Result | None]]:
+        """Each statement's tag and outcome, when it has run."""
+        text, parameters = self._question.text, self._question.parameters
+        if self._question.timeout:
+            session.settings["statement_timeout"] = self._question.timeout
+        if read_subscription(text) is not None:
+            raise NotSupportedError("SUBSCRIBE has no end", hint="GET /subscribe?view=..., or WebSocket /ws")
+        word = quick.word_of(text)
+        if word is not None:
+            found = await self._server.run(
+                session, lambda engine: session.answer(engine, text, parameters), **quick.how(text)
+            )
+            yield quick.tag_of(word, found), found
+            return
+        for statement in session.parsed(text, parameters):
+            if isinstance(statement, ast.CopyFrom) and not statement.path:
+                raise NotSupportedError(
+                    "COPY FROM STDIN has no lines here", hint="INSERT, or the wire protocol"
+                )
+            yield await self._perform(session, statement)
+        if session.transactions.state is not State.NONE:
+            raise InterfaceError(
+                "the transaction is rolled back: a request's end is its session's", hint="end it with COMMIT"
+            )
+
+    async def _perform(self, session: Session, statement: ast.Statement) -> tuple[str, Result | None]:
+        found = await self._server.run(
+            session, lambda engine: session.perform(engine, statement), **how(statement)
+        )
+        return tag_of(statement, found), found

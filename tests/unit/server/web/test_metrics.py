@@ -1,0 +1,37 @@
+"""GET /metrics, and the record of steps."""
+
+import re
+
+from kpg.server.web.metrics import written
+from kpg.steps import Steps
+from tests.unit.server.web.conftest import Web
+
+
+def test_figures_of_a_database(web: Web) -> None:
+    web.sql("create table m (a int); create materialized view doubled as select a * 2 x from m where a > 1")
+    web.sql("insert into m values (1), (2), (3)")
+    status, headers, data = web.ask("GET", "/metrics")
+    assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    lines = data.decode().splitlines()
+    assert "kpg_epoch 1" in lines
+    assert 'kpg_table_rows{table="m"} 3' in lines
+    assert 'kpg_view_rows{view="doubled"} 2' in lines
+    assert "# TYPE kpg_steps_total counter" in lines
+    assert all(re.fullmatch(r"(# (HELP|TYPE) .+)|([a-z_]+(\{.*\})? [-0-9.e+]+)", line) for line in lines)
+
+
+def test_names_are_escaped() -> None:
+    assert written({"kpg_table_rows": [({"table": 'a"b\\c\nd'}, 1)]}).splitlines()[2] == (
+        r'kpg_table_rows{table="a\"b\\c\nd"} 1'
+    )
+
+
+def test_steps_after_a_number() -> None:
+    steps = Steps()
+    for epoch in range(10, 15):
+        steps.begin()
+        steps.note(epoch)
+    assert steps.count == 5
+    assert [one[:2] for one in steps.after(3)] == [(4, 13), (5, 14)]
+    assert steps.after(5) == steps.after(9) == []
+    assert len(steps.after(-7)) == 5
