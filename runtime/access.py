@@ -249,17 +249,12 @@ class Access:
 
     def parts(self, table: str, rowids: Words) -> list[tuple[Words, Words]]:
         """The rows with these rowids, where they are if they lie beside each other."""
-        store, found = self.tables[table], list[tuple[Words, Words]]()
-        size, at, count = 1 << store.groups.bits, 0, rowids.shape[0]
-        while at < count:
-            first = int(rowids[at])
-            end = min(count, at + size - first % size)
-            if int(rowids[end - 1]) - first != end - 1 - at:
-                return [(rowids, store.read(rowids))]
-            words = store.groups.stretch(first, first + end - at, end - at)
-            found.append((rowids[at:end], store.read(rowids[at:end]) if words is None else words))
-            at = end
-        return found
+        groups = self.tables[table].groups
+        return groups.parts(rowids) or [(rowids, groups.read(np.arange(groups.width), rowids))]
+
+    def filled(self, table: str, rowids: Words) -> list[tuple[int, int, int, Words]]:
+        """Stretches of rows that have come that begin a group: their places, the group, and its columns."""
+        return self.tables[table].groups.begun(rowids)
 
     def scan(self, table: str, columns: Sequence[int] | None = None, *, committed: bool = False) -> Words:
         """All rows, or of all rows some columns; ``committed``: without pending changes."""

@@ -145,6 +145,12 @@ class Executor(Lasting, Protocol):
     def parts(self, table: str, rowids: Words) -> list[tuple[Words, Words]]:
         """As :meth:`fetch`, of rows that are there, ascending, in parts; good until the next commit."""
 
+    def filled(self, table: str, rowids: Words) -> list[tuple[int, int, int, Words]]:
+        """Of rows that have just come, ascending, stretches that are the first rows of a group: from which
+
+        place to which, the group's number, and its columns ``int64[ncols, room]``.
+        """
+
     def scan(self, table: str, columns: Sequence[int] | None = None, *, committed: bool = False) -> Words:
         """All rows, or of all rows some columns; ``committed``: without pending changes."""
 

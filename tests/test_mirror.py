@@ -55,6 +55,8 @@ PAST = "unit/kpg/test_past.py"
 ELSEWHERE: dict[str, str] = {
     "runtime/data/violations.py": ROW_STORE,
     "runtime/past.py": PAST,
+    "runtime/saved/loose.py": "unit/durable/test_rows.py",
+    "runtime/storage/placed.py": "unit/durable/test_rows.py",
     "runtime/data/checking.py": "unit/durable/test_inspecting.py",
     "kpg/durable/checking.py": "unit/durable/test_inspecting.py",
     "kpg/cli/folders.py": "unit/durable/test_inspecting.py",

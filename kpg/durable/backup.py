@@ -134,7 +134,7 @@ def _contents(keeper: Keeper) -> list[tuple[str, int]]:
     manifest = read_manifest(files)
     assert manifest is not None
     packs = () if manifest.checkpoint is None else manifest.checkpoint.packs
-    names = [pack_name(one.number) for one in packs]
+    names = [pack_name(number) for number in sorted({one.number for one in packs} | keeper.loose())]
     numbers = sorted(n for name in files.list() if (n := segment_number(name)) is not None)
     names += [segment_name(number) for number in numbers if number >= manifest.segment]
     found = [(name, _size(files, name)) for name in names]

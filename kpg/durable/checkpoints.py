@@ -5,22 +5,30 @@ triggers one: the log has become large, or old; somebody asks; the database is c
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kpg.durable.state import State, state_of
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.saved.background import Background
 from kpg.runtime.saved.form import Later
 from kpg.runtime.saved.keeper import Keeper as Packer
+from kpg.runtime.saved.loose import Straight, Written
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.storage.files import Files
 from kpg.runtime.storage.log import segment_name, segment_number
 from kpg.runtime.storage.manifest import Checkpoint, Manifest
+from kpg.runtime.storage.packs import BLOCK
+from kpg.runtime.storage.placed import Placed
 
 if TYPE_CHECKING:
     from kpg.engine import Engine
+
+Words = NDArray[np.int64]
 
 LARGE: Final = 1 << 26
 """Bytes of log after which a checkpoint is made, if that is also a part of what the last one has."""
@@ -76,6 +84,30 @@ class Checkpoints:
         """Remove what a crash has left behind: packs that do not count, segments before the first."""
         self._packer.tidy()
         self._drop(first)
+
+    # Rows that go straight into packs
+
+    def straight(self) -> Straight:
+        """A new pack for rows of a commit."""
+        return self._packer.straight()
+
+    def named(self, written: Iterable[Written], segment: int) -> None:
+        """A record in a segment of the log names packs."""
+        for one in written:
+            self._packer.loose.add(one, segment)
+            self.written(BLOCK * one.facts.used)
+
+    def unnamed(self, written: Iterable[Written]) -> None:
+        """No record names packs."""
+        self._packer.remove(one.facts.number for one in written)
+
+    def placed(self, placed: Placed, table: int, segment: int) -> Words:
+        """The columns of a group of a table that a record in a segment names."""
+        return self._packer.loose.read(placed, table, segment, self._packer.read)
+
+    def loose(self) -> set[int]:
+        """The packs that records of the log name."""
+        return self._packer.loose.numbers
 
     # Making them
 

@@ -4,13 +4,15 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from kpg.durable.keeper import CLOSED, COMMIT
+from kpg.durable.keeper import CLOSED, COMMIT, ROWS
+from kpg.durable.known import codec
 from kpg.runtime.errors import Error, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.files import Disk, Files
 from kpg.runtime.storage.log import Segment, segment_number
 from kpg.runtime.storage.manifest import NAME, Manifest, read_manifest
 from kpg.runtime.storage.packs import BLOCK, Pack, pack_name, pack_number
+from kpg.runtime.storage.placed import packs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,26 @@ def _of_segment(files: Files, manifest: Manifest, number: int) -> str:
 def _of_pack(files: Files, manifest: Manifest, number: int) -> str:
     packs = () if manifest.checkpoint is None else manifest.checkpoint.packs
     facts = next((one for one in packs if one.number == number), None)
-    if facts is None:
+    if facts is None and number not in _named(files, manifest):
         return "left over"
     pack = Pack(files, number, manifest.database)
+    if facts is None:
+        return f"{pack.blocks * BLOCK} bytes of rows that the log names"
     return f"{facts.live * BLOCK} bytes live of {pack.blocks * BLOCK}"
+
+
+def _named(files: Files, manifest: Manifest) -> set[int]:
+    """The packs that records of the log name."""
+    found: set[int] = set()
+    known = codec(lambda name: name)
+    for name in files.list():
+        number = segment_number(name)
+        if number is not None and number >= manifest.segment:
+            for record in Segment(files, number, manifest.database).records():
+                if record.kind in (ROWS, COMMIT):
+                    value = known.decode(record.payload)
+                    found |= packs_of(value if record.kind == ROWS else value[2])
+    return found
 
 
 def damage(folder: str | Path) -> Iterator[str]:
@@ -119,6 +137,11 @@ def damage(folder: str | Path) -> Iterator[str]:
                     yield f"{segment.where} is damaged at byte {record.end - 8}: a record has another end"
         except Error as error:
             yield error.message
+            return
+    # One that is missing was of tables that are gone: opening tells if it was not.
+    there = {pack for name in files.list() if (pack := pack_number(name)) is not None}
+    for number in sorted(there & _named(files, manifest)):
+        yield from _damage_of_pack(files, manifest, number)
 
 
 def _damage_of_pack(files: Files, manifest: Manifest, number: int) -> Iterator[str]:

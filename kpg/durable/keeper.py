@@ -8,7 +8,7 @@ neither was the commit.
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.clock import CLOCK
 from kpg.durable.ahead import Ahead
+from kpg.durable.rows import Rows, numbers
 from kpg.durable.state import Changes, State, Watch, changes, state_of
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.lasting import Changed
 from kpg.runtime.storage.codec import Codec
-from kpg.runtime.storage.columns import pack
 from kpg.runtime.storage.files import Files, Lock
 from kpg.runtime.storage.log import Log, Mark, segment_name
 
@@ -44,7 +43,6 @@ MODES: Final = ("full", "normal", "off")
 SECONDS: Final = 1.0
 """In the mode ``normal``, what was committed longer ago is synced by the next commit."""
 NOTHING = Changes((), ())
-NO_ROWS: Words = np.empty(0, np.int64)
 
 
 class Keeper:
@@ -62,15 +60,18 @@ class Keeper:
         self._log: Log | None = None
         self._watch = Watch(engine)
         self._state: State = {}
-        self._tables: dict[int, str] = {}
+        self._rows = Rows(engine)
         self._strings = 0
         self._epoch = 0
         self._synced_at = 0.0
         self._held: list[Any] | None = None
         self._ahead: Ahead | None = None
         self._mark: Mark | None = None
-        self.checkpoints: Checkpoints | None = None
         self._database = 0
+        self.checkpoints: Checkpoints | None = None
+        """None if none are made."""
+        self.loose: Callable[[], set[int]] = set
+        """The packs that records of the log name."""
 
     @property
     def where(self) -> str:
@@ -86,6 +87,10 @@ class Keeper:
         """Keep what no commit has."""
         self._record_last(self.engine.executor.epoch)
 
+    def use(self, checkpoints: "Checkpoints") -> None:
+        """Have checkpoints be made, and rows go straight into packs."""
+        self.checkpoints = self._rows.checkpoints = checkpoints
+
     def begin(self, log: Log | None, state: State, database: int) -> None:
         """Keep what is committed from now on: a state, and the rows there are, have been kept."""
         self._log = log
@@ -97,10 +102,7 @@ class Keeper:
 
     def _learn(self, state: State) -> None:
         self._state = state
-        self._tables = {value[0]: value[1].name for key, value in state.items() if key[0] == "table"}
-        clock = state.get(("clock",), (None, None))[0]
-        if clock is not None:
-            self._tables[clock] = CLOCK
+        self._rows.learn(state)
         self._watch.note()
 
     # Recording
@@ -113,7 +115,7 @@ class Keeper:
             self._ahead = Ahead(partial(self._write_ahead, self._log, list(changed)))
 
     def _write_ahead(self, log: Log, changed: list[Changed]) -> None:
-        log.write(ROWS, self.codec.encode(self._rows(0, changed, self._state)))
+        log.write(ROWS, self.codec.encode(self._rows.of(0, changed, None)))
         if self.mode == "full":
             log.sync()
 
@@ -123,12 +125,13 @@ class Keeper:
         if ahead is not None and self._mark is not None:
             ahead.wait()
             self._cut(self._mark)
+            self._rows.undo(certain=self.refuses is None)
 
     def record(self, epoch: int, changed: Sequence[Changed]) -> None:
         """Keep a commit; OperationalError, and nothing has happened, if that fails."""
         if self._held is not None:
             # Rows may have been given up until they are written.
-            self._held += deepcopy(self._rows(epoch, changed, self._state))
+            self._held += deepcopy(self._rows_of(epoch, changed, None))
             return
         error = None if self._ahead is None else self._ahead.wait()
         if error is not None:
@@ -137,17 +140,18 @@ class Keeper:
             if isinstance(error, OSError):
                 raise self._failed(error, self._mark, syncing=True) from error
             self._cut(self._mark)
+            self._rows.undo(certain=self.refuses is None)
             raise error
         if self._ahead is not None:
             changed = ()
         state = state_of(self.engine) if self._watch.differs() else self._state
         found = NOTHING if state is self._state else changes(self._state, state)
-        rows = self._rows(epoch, changed, state)
+        rows = self._rows_of(epoch, changed, None if state is self._state else state)
         if not (rows or found or self._ahead):
             # Queries may have brought strings: the next commit has them.
             return
         strings = self._new_strings()
-        clock = self._clock_number()
+        clock = self._state.get(("clock",), (None, None))[0]
         quiet = not (found or self._ahead) and all(number == clock for _, number, *_ in rows)
         self._write((epoch, strings, rows, _plain(found), self._now(epoch)), sync=not quiet)
         self._epoch = epoch
@@ -165,36 +169,17 @@ class Keeper:
         state = state_of(self.engine)
         found = changes(self._state, state)
         if found or epoch > self._epoch:
-            rows = self._rows(epoch, (), state)
+            rows = self._rows_of(epoch, (), state)
             self._write((epoch, self._new_strings(), rows, _plain(found), self._now(epoch)), sync=False)
 
-    def _clock_number(self) -> int | None:
-        number: int | None = self._state.get(("clock",), (None, None))[0]
-        return number
-
-    def _rows(self, epoch: int, changed: Iterable[Changed], state: State) -> list[Any]:
-        executor = self.engine.executor
-        found: list[Any] = []
-        fresh = _numbers(state) if state is not self._state else self._tables
-        for number, name in fresh.items():
-            if number not in self._tables:
-                rowids = executor.rowids(name)
-                if rowids.shape[0]:
-                    found += self._table(epoch, number, name, NO_ROWS, rowids)
-        for one in changed:
-            number = executor.table_number(one.table)
-            if number in self._tables and number in fresh:
-                gone = [rowids for rowids, diff in one.changes if diff < 0]
-                came = [rowids for rowids, diff in one.changes if diff > 0]
-                parts = (gone[0] if gone else NO_ROWS, came[0] if came else NO_ROWS)
-                found += self._table(one.epoch, number, one.table, *parts)
-        return found
-
-    def _table(self, epoch: int, number: int, name: str, gone: Words, came: Words) -> list[Any]:
-        found: list[Any] = [(epoch, number, _rowids(gone), None, None)] if gone.shape[0] else []
-        for rowids, words in self.engine.executor.parts(name, came) if came.shape[0] else ():
-            found.append((epoch, number, None, _rowids(rowids), pack(words)))
-        return found
+    def _rows_of(self, epoch: int, changed: Iterable[Changed], state: State | None) -> list[Any]:
+        """What a record says of rows, which may have been written by then."""
+        try:
+            return self._rows.of(epoch, changed, state)
+        except OSError as error:
+            if self._log is None:
+                raise
+            raise self._failed(error, self._log.mark(), syncing=False) from error
 
     def _new_strings(self) -> tuple[int, Words, NDArray[np.uint8]] | None:
         """The code of the first string that no record has, where each begins, and their bytes."""
@@ -219,12 +204,14 @@ class Keeper:
             syncing = True
             if sync:
                 self._sync()
+            self._rows.settle(self._log.segment)
             if self.checkpoints is not None:
                 self.checkpoints.written(self._log.end - mark.end)
         except OSError as error:
             raise self._failed(error, mark, syncing=syncing) from error
         except BaseException:
             self._cut(mark)
+            self._rows.undo(certain=self.refuses is None)
             raise
 
     def _sync(self, *, always: bool = False) -> None:
@@ -246,6 +233,7 @@ class Keeper:
         reason = error.strerror or os.strerror(error.errno or 0)
         unsynced = self._log is not None and self._log.synced < mark.number - 1
         self._cut(mark)
+        self._rows.undo(certain=self.refuses is None)
         if unsynced and syncing:
             self._doubt(error)
         return OperationalError(
@@ -279,21 +267,24 @@ class Keeper:
         rows, self._held = self._held, None
         state = state_of(self.engine)
         found = changes(self._state, state)
+        try:
+            self._release(rows, state, found)
+        except BaseException:
+            if rows and self.refuses is None:
+                self.refuses = (
+                    f"the database in {self.where} takes no changes any more: a commit of several steps "
+                    "could not be written; open it again"
+                )
+            raise
+
+    def _release(self, rows: list[Any], state: State, found: Changes) -> None:
+        epoch = self.engine.executor.epoch
         known = {number for _, number, *_ in rows}
-        fresh = [one for one in self._rows(self.engine.executor.epoch, (), state) if one[1] not in known]
-        rows = [one for one in rows if one[1] in _numbers(state)]
+        fresh = [one for one in self._rows_of(epoch, (), state) if one[1] not in known]
+        rows = [one for one in rows if one[1] in numbers(state)]
         if rows or fresh or found:
             strings = self._new_strings()
-            epoch = self.engine.executor.epoch
-            try:
-                self._write((epoch, strings, [*rows, *fresh], _plain(found), self._now(epoch)), sync=True)
-            except BaseException:
-                if rows and self.refuses is None:
-                    self.refuses = (
-                        f"the database in {self.where} takes no changes any more: a commit of several steps "
-                        "could not be written; open it again"
-                    )
-                raise
+            self._write((epoch, strings, [*rows, *fresh], _plain(found), self._now(epoch)), sync=True)
             self._strings = len(self.engine.executor.dictionary)
             self._learn(state)
 
@@ -352,29 +343,3 @@ class Keeper:
 
 def _plain(found: Changes) -> Any:
     return found.gone, found.now
-
-
-def _numbers(state: State) -> dict[int, str]:
-    found = {value[0]: value[1].name for key, value in state.items() if key[0] == "table"}
-    clock = state.get(("clock",), (None, None))[0]
-    return found if clock is None else {**found, clock: CLOCK}
-
-
-def _rowids(rowids: Words) -> Any:
-    """Rowids as they are written: a first one and how many if they follow each other."""
-    count = rowids.shape[0]
-    if not count:
-        return None
-    if int(rowids[-1]) - int(rowids[0]) == count - 1:
-        return int(rowids[0]), count
-    return rowids
-
-
-def rowids_of(written: Any) -> Words:
-    """The rowids that were written."""
-    if written is None:
-        return NO_ROWS
-    if isinstance(written, tuple):
-        return np.arange(written[0], written[0] + written[1], dtype=np.int64)
-    rowids: Words = written
-    return rowids

@@ -15,6 +15,7 @@ from kpg.runtime.functions.named import Named
 from kpg.runtime.functions.tables import Expansion
 from kpg.runtime.plan import nodes, windows
 from kpg.runtime.storage.codec import Codec, Custom
+from kpg.runtime.storage.placed import Placed
 
 MODULES: Final = {
     "catalog": catalog,
@@ -26,7 +27,12 @@ MODULES: Final = {
     "plan": nodes,
     "window": windows,
 }
-MORE: Final[dict[str, type]] = {"span": Span, "direction": Direction, "expansion": Expansion}
+MORE: Final[dict[str, type]] = {
+    "span": Span,
+    "direction": Direction,
+    "expansion": Expansion,
+    "placed": Placed,
+}
 NOT_KEPT: Final = frozenset({"Catalog", "NoStatistics"})
 
 

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.durable.checkpoints import Checkpoints
-from kpg.durable.keeper import COMMIT, MODES, ROWS, Keeper, rowids_of
+from kpg.durable.keeper import COMMIT, MODES, ROWS, Keeper
 from kpg.durable.known import codec
 from kpg.durable.restoring import Restoring
+from kpg.durable.rows import rowids_of
 from kpg.durable.state import Changes, State
 from kpg.durable.times import Times
 from kpg.runtime.errors import InterfaceError, InternalError, OperationalError
@@ -24,6 +25,7 @@ from kpg.runtime.storage.columns import unpack
 from kpg.runtime.storage.files import Disk, Files, Lock
 from kpg.runtime.storage.log import Log, Segment, segment_name, segment_number
 from kpg.runtime.storage.manifest import Manifest, read_manifest, swap, write_beside
+from kpg.runtime.storage.placed import Placed
 
 if TYPE_CHECKING:
     from kpg.engine import Engine
@@ -137,7 +139,7 @@ class _Opening:
         self.restoring = Restoring(engine, wanted.functions)
         self.codec: Codec = codec(self.restoring.function)
         self.state: State = {}
-        self.commits: list[tuple[int, Any, Any]] = []
+        self.commits: list[tuple[int, Any, Any, int]] = []
         self.epoch = 0
         self.times = Times()
         self.before: State | None = None
@@ -157,7 +159,7 @@ class _Opening:
             log, manifest = self._create()
             checkpoints = self._checkpoints(keeper, manifest, lock)
         else:
-            checkpoints = self._checkpoints(keeper, manifest, lock)
+            checkpoints = self.checkpoints = self._checkpoints(keeper, manifest, lock)
             if manifest.checkpoint is not None:
                 self.before = checkpoints.open(manifest.checkpoint)
                 self.state, self.epoch = dict(self.before), manifest.checkpoint.epoch
@@ -167,9 +169,10 @@ class _Opening:
                 checkpoints.tidy(manifest.segment)
             checkpoints.written(self.size)
         self.engine.keeper = keeper
+        keeper.loose = checkpoints.loose
         keeper.begin(log, self.state, manifest.database)
         if not self.wanted.read_only:
-            keeper.checkpoints = checkpoints
+            keeper.use(checkpoints)
         if self.wanted.read_only:
             keeper.refuses = f"{self.files.where} was opened with read_only=True"
 
@@ -211,7 +214,7 @@ class _Opening:
         segments = [Segment(self.files, number, manifest.database) for number in found]
         begun = self._drop_begun(segments)
         end, number = 64, segments[0].first
-        for segment in segments:
+        for place, segment in zip(found, segments, strict=False):
             end, ahead = 64, list[Any]()
             if segment.empty or segment.first != number:
                 raise DamagedError(f"{segment.where} does not follow the segment before it")
@@ -223,7 +226,8 @@ class _Opening:
                     continue
                 end, number = record.end, record.number + 1
                 if record.kind == COMMIT:
-                    self._note(self.codec.decode(record.payload), ahead, segment.where, record.start)
+                    value = self.codec.decode(record.payload)
+                    self._note(value, ahead, place, f"{segment.where} is damaged at byte {record.start}")
                     ahead = []
         if begun > number:
             where = segments[-1].where
@@ -246,14 +250,14 @@ class _Opening:
                 self.files.sync()
         return first
 
-    def _note(self, value: Any, ahead: list[Any], where: str, start: int) -> None:
+    def _note(self, value: Any, ahead: list[Any], segment: int, damaged: str) -> None:
         try:
             epoch, strings, rows, (gone, now), moment = value
             self.times.note(epoch, moment, self.state, now, len(self.commits))
             Changes(gone, now).onto(self.state)
         except (TypeError, ValueError) as error:
-            raise DamagedError(f"{where} is damaged at byte {start}: it has no commit there") from error
-        self.commits.append((epoch, strings, [*ahead, *rows]))
+            raise DamagedError(f"{damaged}: it has no commit there") from error
+        self.commits.append((epoch, strings, [*ahead, *rows], segment))
         self.epoch = epoch
 
     # Doing it again
@@ -266,11 +270,11 @@ class _Opening:
         waiting = 0
         finished = False
         computed: list[str] = []
-        for place, (epoch, strings, rows) in enumerate(self.commits):
+        for place, (epoch, strings, rows, segment) in enumerate(self.commits):
             if strings is not None:
                 _intern(engine, *strings)
             for one in rows:
-                waiting += self._replay(*one)
+                waiting += self._replay(segment, *one)
             # With history, views are there from the last definition on, to know what has changed since.
             finished = finished or (engine.past is not None and place == self.times.defined)
             if waiting > ROWS_AT_ONCE or (finished and place == self.times.defined):
@@ -296,14 +300,17 @@ class _Opening:
             )
         self.times.tell(engine, restoring.tables)
 
-    def _replay(self, epoch: int, number: int, gone: Any, came: Any, words: Any) -> int:
+    def _replay(self, segment: int, epoch: int, number: int, gone: Any, came: Any, words: Any) -> int:
         name = self.restoring.tables.get(number)
         if name is None:
             return 0
         rowids = rowids_of(came)
         count = rowids.shape[0]
-        width = self.restoring.widths[number]
-        contents = np.empty((width, 0), np.int64) if words is None else unpack(words, count)
+        if isinstance(words, Placed):
+            contents = self.checkpoints.placed(words, number, segment)[:, :count]
+        else:
+            width = self.restoring.widths[number]
+            contents = np.empty((width, 0), np.int64) if words is None else unpack(words, count)
         self.engine.executor.replay(epoch, name, rowids_of(gone), rowids, contents)
         return count
 

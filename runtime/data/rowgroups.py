@@ -112,6 +112,42 @@ class RowGroups:
         first = start & ((1 << self.bits) - 1)
         return None if group.chart is not None else group.columns[:, first : first + count]
 
+    def parts(self, rowids: Words) -> list[tuple[Words, Words]]:
+        """Rows that are there, by group, as they lie there; nothing if they do not follow each other."""
+        found, at, count = list[tuple[Words, Words]](), 0, rowids.shape[0]
+        columns = np.arange(self.width)
+        while at < count:
+            first = int(rowids[at])
+            end = min(count, at + self._rest(first))
+            if int(rowids[end - 1]) - first != end - 1 - at:
+                return []
+            words = self.stretch(first, first + end - at, end - at)
+            found.append((rowids[at:end], self.read(columns, rowids[at:end]) if words is None else words))
+            at = end
+        return found
+
+    def begun(self, rowids: Words) -> list[tuple[int, int, int, Words]]:
+        """Stretches of rowids, ascending, that are of a group's first rows: their places, the group's
+
+        number, and its columns.
+        """
+        found, at, count = list[tuple[int, int, int, Words]](), 0, rowids.shape[0]
+        while at < count:
+            first = int(rowids[at])
+            end = at + int(np.searchsorted(rowids[at:], first + self._rest(first)))
+            number = first >> self.bits
+            group = self._groups[number]
+            whole = first == number << self.bits and int(rowids[end - 1]) - first == end - 1 - at
+            if whole and group is not None and group.chart is None:
+                found.append((at, end, number, group.columns))
+            at = end
+        return found
+
+    def _rest(self, rowid: int) -> int:
+        """How many rowids its group has from there on."""
+        size = 1 << self.bits
+        return size - rowid % size
+
     def reserve(self, end: int, used: int) -> None:
         """Make room for the rows below ``end``; those below ``used`` are in use and stay."""
         size = 1 << self.bits

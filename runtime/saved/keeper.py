@@ -13,6 +13,7 @@ from weakref import ReferenceType
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.saved.form import Array, State
+from kpg.runtime.saved.loose import Loose, Straight
 from kpg.runtime.saved.stored import Reader, Stored, Storer, arrays_at, read_state, stored_at
 from kpg.runtime.storage.files import Files
 from kpg.runtime.storage.manifest import (
@@ -49,6 +50,8 @@ class Keeper:
         self._files = files
         self._packs = Packs(files, database)
         self.read = Reader(self._packs)
+        self.loose = Loose()
+        self._given_out = 0
         self._arrays: dict[str, ReferenceType[Array]] = {}
         self._next: dict[str, ReferenceType[Array]] = {}
 
@@ -70,8 +73,17 @@ class Keeper:
     def prepare(self, state: State, epoch: int, segment: int) -> Job:
         """What is to be written of a state just captured, as of ``epoch``."""
         self._next = arrays_at(state)
+        return Job(state, epoch, segment, self._number())
+
+    def straight(self) -> Straight:
+        """A new pack for rows that go straight into it."""
+        return Straight(self._files, self._number(), self.database, self.read)
+
+    def _number(self) -> int:
+        """One that no pack has."""
         numbers = [number for name in self._files.list() if (number := pack_number(name)) is not None]
-        return Job(state, epoch, segment, max(numbers, default=0) + 1)
+        self._given_out = max(self._given_out, *numbers, 0) + 1
+        return self._given_out
 
     def write(self, job: Job, poll: Callable[[], None] = lambda: None) -> None:
         """Write the pack, and a manifest beside the one that counts. If it fails, nothing is left.
@@ -82,6 +94,7 @@ class Keeper:
         try:
             kept = self._kept()
             before = {} if self.checkpoint is None else stored_at(self.open(self.checkpoint))
+            before |= self.loose.places
             storer = Storer(writer, self.read, before, self._fixed(before), frozenset(kept), poll)
             block, size = storer.store(job.state)
             poll()
@@ -112,10 +125,11 @@ class Keeper:
         self.checkpoint = manifest.checkpoint
         self._arrays, self._next = self._next, {}
         self._files.sync()
-        for number in before - self._numbers():
+        gone = (before | self.loose.settle(manifest.segment)) - self._numbers()
+        for number in gone:
             with suppress(OSError, OperationalError):
                 self._packs.get(number)  # arrays that nobody has asked for yet may be there
-        self.remove(before - self._numbers())
+        self.remove(gone)
         return manifest
 
     def give_up(self, job: Job) -> None:
@@ -135,9 +149,9 @@ class Keeper:
                 self._files.remove(pack_name(number))
 
     def tidy(self) -> None:
-        """Remove files that no manifest names, which a crash has left behind."""
+        """Remove files that neither manifest nor log names, which a crash has left behind."""
         found = {number for name in self._files.list() if (number := pack_number(name)) is not None}
-        self.remove(found - self._numbers())
+        self.remove(found - self._numbers() - self.loose.numbers)
         with suppress(OSError):
             if NEW in self._files.list():
                 self._files.remove(NEW)
@@ -147,12 +161,11 @@ class Keeper:
 
     def _kept(self) -> dict[int, PackFacts]:
         """The packs that are worth keeping."""
-        if self.checkpoint is None:
-            return {}
-        packs = [one for one in self.checkpoint.packs if 2 * one.live >= one.used]
+        known = () if self.checkpoint is None else self.checkpoint.packs
+        packs = [one for one in known if 2 * one.live >= one.used]
         if len(packs) > MOST_PACKS:
             packs = sorted(packs, key=lambda one: one.used)[len(packs) // 2 :]
-        return {one.number: one for one in packs}
+        return {one.number: one for one in packs} | self.loose.facts
 
     def _fixed(self, before: dict[str, object]) -> dict[int, Stored]:
         """Where arrays are that never change, by identity."""

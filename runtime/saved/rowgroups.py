@@ -8,6 +8,11 @@ from kpg.runtime.saved.dormant import lull, state_of
 from kpg.runtime.saved.form import Part, Read, State, changing, fixed
 
 
+def columns_path(table: int, group: int) -> str:
+    """Where the rows of a group are in the state of a checkpoint."""
+    return f"/executor/tables/{table}/groups/groups/{group}/columns"
+
+
 def capture_groups(groups: RowGroups, count: int) -> State:
     """The groups of a table that has given out ``count`` rowids."""
     asleep = state_of(groups)

@@ -28,7 +28,7 @@ from kpg.runtime.storage.files import File, Files, Piece
 Words = NDArray[np.int64]
 
 MAGIC: Final = int.from_bytes(b"kpg log\n", "little")
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the format of segments and of what stands in records."""
 RECORD: Final = 0x6B706772656300
 HEADER_WORDS: Final = 8

@@ -156,8 +156,8 @@ def test_others_files_and_newer_formats_are_refused() -> None:
     )
     with pytest.raises(DamagedError, match="is no log of kpg"):
         Segment(sim, 4, 99)
-    sim.names[segment_name(3)].now[8] = 2
-    with pytest.raises(OperationalError, match="has format 2, and this kpg knows formats up to 1"):
+    sim.names[segment_name(3)].now[8] = 3
+    with pytest.raises(OperationalError, match="has format 3, and this kpg knows formats up to 2"):
         Segment(sim, 3, 99)
 
 

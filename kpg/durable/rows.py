@@ -1,0 +1,171 @@
+"""The rows in a commit's record: words in columns, or, of a large commit, names of row groups in a pack.
+
+What a commit adds to a table is written as the groups are in memory from :data:`STRAIGHT` bytes on, once:
+into a pack that the record names, and that the next checkpoint keeps. Groups that had rows before are left
+to the record, which packs words more tightly.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.clock import CLOCK
+from kpg.durable.state import State
+from kpg.runtime.lasting import Changed
+from kpg.runtime.saved.loose import Straight, Written
+from kpg.runtime.storage.columns import pack
+
+if TYPE_CHECKING:
+    from kpg.durable.checkpoints import Checkpoints
+    from kpg.engine import Engine
+
+Words = NDArray[np.int64]
+NO_ROWS: Words = np.empty(0, np.int64)
+FEW: Final = 64
+"""So few rows are in the record without a look at where they are."""
+STRAIGHT = 1 << 24
+"""Bytes of rows from which those of a commit go straight into a pack."""
+
+
+class Rows:
+    """What records say of tables, and the packs that the record under way names."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self.checkpoints: Checkpoints | None = None
+        self.tables: Mapping[int, str] = {}
+        """The tables that are kept, by number."""
+        self._written: list[Written] = []
+
+    def learn(self, state: State) -> None:
+        """What has been recorded is a state."""
+        self.tables = numbers(state)
+
+    def of(self, epoch: int, changed: Iterable[Changed], state: State | None) -> list[Any]:
+        """What has changed in tables that are kept, and all rows of those that are new in a state.
+
+        OSError if rows cannot be written; nothing is left of them then.
+        """
+        straight = _Straight(self.checkpoints)
+        try:
+            found = self._of(straight, epoch, changed, self.tables if state is None else numbers(state))
+            self._written += straight.finish()
+        except BaseException:
+            straight.abandon()
+            raise
+        return found
+
+    def _of(
+        self, straight: "_Straight", epoch: int, changed: Iterable[Changed], now: Mapping[int, str]
+    ) -> list[Any]:
+        executor = self._engine.executor
+        found: list[Any] = []
+        for number, name in now.items():
+            if number not in self.tables:
+                found += self._came(straight, epoch, number, name, executor.rowids(name))
+        for one in changed:
+            number = executor.table_number(one.table)
+            if number in self.tables and number in now:
+                for rowids, diff in one.changes:
+                    if diff < 0 and rowids.shape[0]:
+                        found.append((one.epoch, number, told(rowids), None, None))
+                for rowids, diff in one.changes:
+                    if diff > 0:
+                        found += self._came(straight, one.epoch, number, one.table, rowids)
+        return found
+
+    def _came(
+        self, straight: "_Straight", epoch: int, number: int, name: str, came: Words
+    ) -> Iterable[tuple[Any, ...]]:
+        at = 0
+        for start, end, group, columns in self._groups(name, came):
+            yield from self._packed(epoch, number, name, came[at:start])
+            yield (
+                epoch,
+                number,
+                None,
+                told(came[start:end]),
+                straight.put(number, group, columns, end - start),
+            )
+            at = end
+        yield from self._packed(epoch, number, name, came[at:])
+
+    def _groups(self, name: str, came: Words) -> list[tuple[int, int, int, Words]]:
+        """What goes straight into a pack."""
+        if self.checkpoints is None or came.shape[0] < FEW:
+            return []
+        found = self._engine.executor.filled(name, came)
+        size = sum(columns.itemsize * columns.shape[0] * (end - start) for start, end, _, columns in found)
+        return found if size >= STRAIGHT else []
+
+    def _packed(self, epoch: int, number: int, name: str, came: Words) -> Iterable[tuple[Any, ...]]:
+        for rowids, words in self._engine.executor.parts(name, came) if came.shape[0] else ():
+            yield epoch, number, None, told(rowids), pack(words)
+
+    def settle(self, segment: int) -> None:
+        """The record is written, to a segment of the log."""
+        if self._written:
+            assert self.checkpoints is not None
+            self.checkpoints.named(self._written, segment)
+            self._written.clear()
+
+    def undo(self, *, certain: bool) -> None:
+        """The record is not written; if that is ``certain``, nothing names the packs."""
+        written, self._written = self._written, []
+        if certain and self.checkpoints is not None:
+            with suppress(OSError):
+                self.checkpoints.unnamed(written)
+
+
+class _Straight:
+    """The pack for one record, if rows come that are to go there."""
+
+    def __init__(self, checkpoints: "Checkpoints | None") -> None:
+        self._checkpoints = checkpoints
+        self._pack: Straight | None = None
+
+    def put(self, table: int, group: int, columns: Words, count: int) -> object:
+        """Write the rows of a group; what the record has in their place."""
+        assert self._checkpoints is not None
+        if self._pack is None:
+            self._pack = self._checkpoints.straight()
+        return self._pack.put(table, group, columns, count)
+
+    def finish(self) -> list[Written]:
+        """Have the pack be there whatever happens."""
+        return [] if self._pack is None else [self._pack.finish()]
+
+    def abandon(self) -> None:
+        if self._pack is not None:
+            with suppress(OSError):
+                self._pack.abandon()
+
+
+def numbers(state: State) -> dict[int, str]:
+    """The tables of a state by number."""
+    found = {value[0]: value[1].name for key, value in state.items() if key[0] == "table"}
+    clock = state.get(("clock",), (None, None))[0]
+    return found if clock is None else {**found, clock: CLOCK}
+
+
+def told(rowids: Words) -> Any:
+    """Rowids as they are written: a first one and how many if they follow each other."""
+    count = rowids.shape[0]
+    if not count:
+        return None
+    if int(rowids[-1]) - int(rowids[0]) == count - 1:
+        return int(rowids[0]), count
+    return rowids
+
+
+def rowids_of(written: Any) -> Words:
+    """The rowids that were written."""
+    if written is None:
+        return NO_ROWS
+    if isinstance(written, tuple):
+        return np.arange(written[0], written[0] + written[1], dtype=np.int64)
+    rowids: Words = written
+    return rowids
