@@ -50,9 +50,14 @@ SESSIONS = "unit/sessions/test_session.py"
 CLIENTS = "unit/server/test_clients.py"
 LOGIN = "unit/server/test_login.py"
 
+JSON_PATHS = "unit/functions/test_json_paths.py"
 PAST = "unit/kpg/test_past.py"
 
 ELSEWHERE: dict[str, str] = {
+    "runtime/functions/json_items.py": JSON_PATHS,
+    "runtime/values/jsonpath/reading.py": JSON_PATHS,
+    "runtime/values/jsonpath/tree.py": JSON_PATHS,
+    "runtime/values/jsonpath/writing.py": JSON_PATHS,
     "runtime/data/violations.py": ROW_STORE,
     "runtime/past.py": PAST,
     "runtime/saved/loose.py": "unit/durable/test_rows.py",

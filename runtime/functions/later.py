@@ -20,6 +20,8 @@ SCALARS: Final[Mapping[str, str]] = {
         json_strip_nulls jsonb_strip_nulls array_to_json row_to_json jsonb_pretty""",
     "json_tests": "is_json",
     "json_edits": "jsonb_set jsonb_insert",
+    "json_paths": """jsonb_path_exists jsonb_path_match jsonb_path_query_array jsonb_path_query_first
+        path_exists path_matches jsonpath""",
     "jsons": """json_get json_get_text json_get_path json_get_path_text contains_all contained_in
         overlaps_with key_exists any_key_exists all_keys_exist jsonb_concat jsonb_delete json_delete_path""",
     "zones": "timezone",
@@ -55,6 +57,7 @@ ROWS: Final[Mapping[str, str]] = {
         json_array_elements json_array_elements_text json_each json_each_text json_object_keys
         jsonb_array_elements jsonb_array_elements_text jsonb_each jsonb_each_text jsonb_object_keys
         json_to_record json_to_recordset jsonb_to_record jsonb_to_recordset""",
+    "json_paths": "jsonb_path_query",
     "series": "generate_series",
 }
 """The names of functions that make rows, by module."""

@@ -141,6 +141,7 @@ ADD = operation(_nan_for_infinities(EXACT.add))
 SUBTRACT = operation(_nan_for_infinities(EXACT.subtract))
 MULTIPLY = operation(_nan_for_infinities(EXACT.multiply))
 divide = careful(_quotient)
+remainder = careful(_remainder)
 
 
 def _division(call: Call) -> Callable[..., Decimal]:

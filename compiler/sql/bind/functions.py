@@ -51,6 +51,8 @@ SYNTAX: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.JSONBContainsTopKey: ("key_exists", ("this", "expression")),
     exp.JSONBContainsAnyTopKeys: ("any_key_exists", ("this", "expression")),
     exp.JSONBContainsAllTopKeys: ("all_keys_exist", ("this", "expression")),
+    exp.JSONBPathExists: ("path_exists", ("this", "expression")),
+    exp.MatchAgainst: ("path_matches", ("expressions", "this")),
     exp.JSONBDeleteAtPath: ("json_delete_path", ("this", "expression")),
 }
 """What is written otherwise than as a call: operators, and calls with words between the arguments."""

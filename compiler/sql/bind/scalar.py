@@ -235,6 +235,8 @@ def _cast(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     if type(node) is not exp.Cast:
         binding.refuse(construct_name(node), node)
     only(node, binding.source, "this", "to")
+    if node.to.sql().lower() == "jsonpath":
+        return call(binding, "jsonpath", [binding.expression(scope, node.this)], node)
     type_ = user_type(binding, node.to)
     made = cast_array(binding, scope, node.this, type_)
     if made is not None:

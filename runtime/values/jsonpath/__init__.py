@@ -1,0 +1,1 @@
+"""SQL/JSON paths: trees, reading, writing."""
