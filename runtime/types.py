@@ -195,6 +195,8 @@ BOOLEAN: Final = Type(Kind.BOOLEAN)
 SMALLINT: Final = Type(Kind.SMALLINT)
 INTEGER: Final = Type(Kind.INTEGER)
 BIGINT: Final = Type(Kind.BIGINT)
+OID: Final = Type(Kind.BIGINT, name="oid")
+"""The numbers by which catalogs refer to objects."""
 REAL: Final = Type(Kind.REAL)
 DOUBLE: Final = Type(Kind.DOUBLE)
 DATE: Final = Type(Kind.DATE)
@@ -211,7 +213,7 @@ JSONB: Final = Type(Kind.JSONB)
 UUID: Final = Type(Kind.UUID)
 BYTEA: Final = Type(Kind.BYTEA)
 ROWID: Final = Type(Kind.ROWID)
-INTEGER_WIDTHS: Final = (SMALLINT, INTEGER, BIGINT)
+INTEGER_WIDTHS: Final = (SMALLINT, INTEGER, OID, BIGINT)
 """The integer types, each of which holds what those before it hold."""
 
 

@@ -8,7 +8,7 @@ whatever sqlglot knows of that name: so an entry in ``runtime/functions`` is all
 """
 
 from collections.abc import Callable, Collection
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
@@ -154,6 +154,15 @@ class Dialect(Postgres):
                     return self._parse_column_ops(exp.Cast(this=self._parse_primary(), to=type_))
                 self._retreat(start)
             return super()._parse_type(parse_interval, fallback_to_identifier)
+
+        def _parse_types(self, *given: Any, **named: Any) -> exp.Expr | None:
+            """``oid[]``: after ``oid`` sqlglot expects no brackets."""
+            found = super()._parse_types(*given, **named)
+            if isinstance(found, exp.ObjectIdentifier) and self._match_pair(
+                TokenType.L_BRACKET, TokenType.R_BRACKET
+            ):
+                return exp.DataType(this=exp.DType.ARRAY, expressions=[found], nested=True)
+            return found
 
         def _parse_interval(
             self, require_interval: bool = True, parse_function_unit: bool = True

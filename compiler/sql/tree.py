@@ -30,10 +30,15 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The WITH query or view ``name`` of :attr:`Resolved.shared`, under new ids."""
+    """The WITH query or view ``name`` of :attr:`Resolved.shared`, under new ids.
+
+    Only a recursive query can refer to columns of queries around it, ``outer``: it is then one for each
+    combination of their values.
+    """
 
     name: str
     ids: tuple[int, ...]
+    outer: Ids = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +372,8 @@ def free(node: Node, subqueries: dict[int, Subquery]) -> Ids:
     made: set[int] = set()
     for part in walk(node):
         made.update(own_ids(part))
+        if isinstance(part, Shared):
+            needed |= part.outer
         for scalar in scalars(part):
             needed |= used(scalar, subqueries)
     return frozenset(needed - made)

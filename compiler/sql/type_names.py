@@ -43,6 +43,8 @@ REAL_DIGITS: Final = 24
 
 def sql_type(node: exp.Expr, source: str) -> Type:
     """The type that a type name stands for; NotSupportedError if there is none."""
+    if isinstance(node, exp.ObjectIdentifier) and node.name.upper() == "OID":
+        return t.OID
     if isinstance(node, exp.DataType):
         if node.this is exp.DType.ARRAY:
             only(node, source, "this", "expressions", "values")

@@ -4,7 +4,7 @@ from typing import Final
 from zlib import crc32
 
 from kpg.compiler.catalog import PUBLIC, TEMPORARY, Catalog
-from kpg.runtime.types import Kind, Type
+from kpg.runtime.types import OID, Kind, Type
 
 DATABASE: Final = "kpg"
 USER: Final = "kpg"
@@ -12,6 +12,7 @@ VERSION: Final = "PostgreSQL 16.0 (kpg)"
 FIRST: Final = 16384
 """The first number of an object that is no part of the system."""
 SYSTEM_SCHEMAS: Final = {"pg_catalog": 11, "information_schema": 13000}
+OID_FACTS: Final = ("oid", "oid", 26, 4)
 TYPES: Final = {
     Kind.BOOLEAN: ("boolean", "bool", 16, 1),
     Kind.SMALLINT: ("smallint", "int2", 21, 2),
@@ -46,6 +47,7 @@ ARRAYS: Final = {
     21: 1005,
     23: 1007,
     25: 1009,
+    26: 1028,
     114: 199,
     700: 1021,
     701: 1022,
@@ -69,10 +71,38 @@ def type_facts(type_: Type) -> tuple[str, str, int, int]:
     """A type's name in SQL, its short name, its number and its length in bytes, -1 if that varies."""
     if type_.kind is Kind.VARCHAR and not type_.precision:
         return TEXT_TYPE
+    if type_ == OID:
+        return OID_FACTS
     if type_.kind.value == "ARRAY":
         element = type_facts(type_.parts[0])
         return f"{element[0]}[]", f"_{element[1]}", ARRAYS.get(element[2], TEXT_ARRAY), -1
     return TYPES.get(type_.kind) or MORE_TYPES.get(type_.kind.value, UNKNOWN_TYPE)
+
+
+def every_type() -> dict[int, tuple[str, str]]:
+    """The names in SQL and in short of all types, those of arrays too, by their numbers."""
+    facts = (*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE, OID_FACTS)
+    plain = {number: (name, short) for name, short, number, _ in facts}
+    arrays = {ARRAYS[number]: (f"{name}[]", f"_{short}") for number, (name, short) in plain.items()}
+    return plain | arrays
+
+
+def type_number(text: str) -> int | None:
+    """The number of the type of a name, None if there is none."""
+    wanted = " ".join(text.lower().replace('"', "").removeprefix("pg_catalog.").split())
+    plain = wanted.removesuffix("[]").strip()
+    plain = ALIASES.get(plain, plain)
+    found = next((number for number, names in every_type().items() if plain in names), None)
+    return ARRAYS.get(found or 0) if wanted.endswith("[]") else found
+
+
+ALIASES: Final = {
+    "int": "integer",
+    "decimal": "numeric",
+    "char": "character",
+    "float": "double precision",
+}
+"""Names of types that no catalog has."""
 
 
 def modifier(type_: Type) -> int:

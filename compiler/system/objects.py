@@ -221,7 +221,7 @@ POSTGRES: Final = {
         _index_rows,
     ),
     "pg_sequence": System(
-        columns("seqrelid:o seqtypid:o seqstart:o seqincrement:o seqmax:o seqmin:o seqcache:o seqcycle:b"),
+        columns("seqrelid:o seqtypid:o seqstart:l seqincrement:l seqmax:l seqmin:l seqcache:l seqcycle:b"),
         _sequence_rows,
     ),
     "pg_indexes": System(columns("schemaname tablename indexname tablespace indexdef"), _pg_indexes),
@@ -253,8 +253,8 @@ POSTGRES: Final = {
     ),
     "pg_sequences": System(
         columns(
-            "schemaname sequencename sequenceowner data_type start_value:o min_value:o max_value:o "
-            "increment_by:o cycle:b"
+            "schemaname sequencename sequenceowner data_type start_value:l min_value:l max_value:l "
+            "increment_by:l cycle:b"
         ),
         relations.pg_sequences,
     ),

@@ -6,8 +6,10 @@ from typing import Final, assert_never
 from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
 from kpg.compiler.system.naming import (
+    ARRAYS,
     DATABASE,
     MORE_TYPES,
+    OID_FACTS,
     TEXT_TYPE,
     TYPES,
     USER,
@@ -18,9 +20,17 @@ from kpg.compiler.system.naming import (
     type_facts,
 )
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, TEXT, ColumnDef, Kind, Type
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, ColumnDef, Kind, Type
 
 Value = int | str | None
+CATEGORIES: Final = {
+    **dict.fromkeys(("int2", "int4", "int8", "numeric", "float4", "float8", "oid"), "N"),
+    **dict.fromkeys(("date", "timestamp", "timestamptz", "time"), "D"),
+    **dict.fromkeys(("text", "varchar", "bpchar"), "S"),
+    "bool": "B",
+    "interval": "T",
+}
+"""What pg_type calls the categories of types."""
 Row = tuple[Value, ...]
 
 
@@ -34,7 +44,7 @@ class System:
 
 def columns(text: str) -> tuple[tuple[str, Type], ...]:
     """Columns by name: text, or what follows the colon of the name."""
-    kinds = {"i": INTEGER, "b": BOOLEAN, "o": BIGINT}
+    kinds = {"i": INTEGER, "b": BOOLEAN, "o": OID, "l": BIGINT}
     parts = (word.partition(":") for word in text.split())
     return tuple((name, kinds.get(kind, TEXT)) for name, _, kind in parts)
 
@@ -232,10 +242,10 @@ def namespaces(catalog: Catalog) -> Iterator[Row]:
 
 def types(_catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_type."""
-    facts = {one[2]: one for one in (*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE)}
+    facts = {one[2]: one for one in (*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE, OID_FACTS)}
     for _, short, number, length in facts.values():
-        yield number, short, 11, length, "b", "N", 0, number + 100000
-        yield number + 100000, f"_{short}", 11, -1, "b", "A", number, 0
+        yield number, short, 11, length, "b", CATEGORIES.get(short, "U"), 0, ARRAYS[number]
+        yield ARRAYS[number], f"_{short}", 11, -1, "b", "A", number, 0
 
 
 def pg_tables(catalog: Catalog) -> Iterator[Row]:

@@ -122,20 +122,20 @@ SHAPES: Final = {
         "agginitval aggminitval"
     ),
     "pg_prepared_statements": (
-        "name statement prepare_time parameter_types:t result_types:t from_sql:b generic_plans:o "
-        "custom_plans:o"
+        "name statement prepare_time parameter_types:t result_types:t from_sql:b generic_plans:l "
+        "custom_plans:l"
     ),
     "pg_cursors": "name statement is_holdable:b is_binary:b is_scrollable:b creation_time",
     "pg_stat_activity": (
         "datid:o datname pid:i leader_pid:i usesysid:o usename application_name client_addr client_hostname "
         "client_port:i backend_start xact_start query_start state_change wait_event_type wait_event state "
-        "backend_xid:o backend_xmin:o query_id:o query backend_type"
+        "backend_xid:o backend_xmin:o query_id:l query backend_type"
     ),
     "pg_stat_user_tables": (
-        "relid:o schemaname relname seq_scan:o last_seq_scan seq_tup_read:o idx_scan:o last_idx_scan "
-        "idx_tup_fetch:o n_tup_ins:o n_tup_upd:o n_tup_del:o n_tup_hot_upd:o n_tup_newpage_upd:o "
-        "n_live_tup:o n_dead_tup:o n_mod_since_analyze:o n_ins_since_vacuum:o last_vacuum last_autovacuum "
-        "last_analyze last_autoanalyze vacuum_count:o autovacuum_count:o analyze_count:o autoanalyze_count:o"
+        "relid:o schemaname relname seq_scan:l last_seq_scan seq_tup_read:l idx_scan:l last_idx_scan "
+        "idx_tup_fetch:l n_tup_ins:l n_tup_upd:l n_tup_del:l n_tup_hot_upd:l n_tup_newpage_upd:l "
+        "n_live_tup:l n_dead_tup:l n_mod_since_analyze:l n_ins_since_vacuum:l last_vacuum last_autovacuum "
+        "last_analyze last_autoanalyze vacuum_count:l autovacuum_count:l analyze_count:l autoanalyze_count:l"
     ),
     "pg_locks": (
         "locktype database:o relation:o page:i tuple:i virtualxid transactionid:o classid:o objid:o "
@@ -151,7 +151,7 @@ SHAPES: Final = {
         "boot_val reset_val sourcefile sourceline:i pending_restart:b"
     ),
     "pg_sequence": (
-        "seqrelid:o seqtypid:o seqstart:o seqincrement:o seqmax:o seqmin:o seqcache:o seqcycle:b"
+        "seqrelid:o seqtypid:o seqstart:l seqincrement:l seqmax:l seqmin:l seqcache:l seqcycle:b"
     ),
     "pg_enum": "oid:o enumtypid:o enumsortorder:i enumlabel",
     "pg_extension": (
@@ -161,11 +161,11 @@ SHAPES: Final = {
     "pg_default_acl": "oid:o defaclrole:o defaclnamespace:o defaclobjtype defaclacl:t",
     "pg_db_role_setting": "setdatabase:o setrole:o setconfig:t",
     "pg_stat_database": (
-        "datid:o datname numbackends:i xact_commit:o xact_rollback:o blks_read:o blks_hit:o tup_returned:o "
-        "tup_fetched:o tup_inserted:o tup_updated:o tup_deleted:o conflicts:o temp_files:o temp_bytes:o "
-        "deadlocks:o checksum_failures:o checksum_last_failure blk_read_time:i blk_write_time:i "
-        "session_time:i active_time:i idle_in_transaction_time:i sessions:o sessions_abandoned:o "
-        "sessions_fatal:o sessions_killed:o stats_reset"
+        "datid:o datname numbackends:i xact_commit:l xact_rollback:l blks_read:l blks_hit:l tup_returned:l "
+        "tup_fetched:l tup_inserted:l tup_updated:l tup_deleted:l conflicts:l temp_files:l temp_bytes:l "
+        "deadlocks:l checksum_failures:l checksum_last_failure blk_read_time:i blk_write_time:i "
+        "session_time:i active_time:i idle_in_transaction_time:i sessions:l sessions_abandoned:l "
+        "sessions_fatal:l sessions_killed:l stats_reset"
     ),
     "pg_available_extensions": "name default_version installed_version comment",
     "pg_indexes": "schemaname tablename indexname tablespace indexdef",
@@ -175,8 +175,8 @@ SHAPES: Final = {
     "pg_views": "schemaname viewname viewowner definition",
     "pg_matviews": ("schemaname matviewname matviewowner tablespace hasindexes:b ispopulated:b definition"),
     "pg_sequences": (
-        "schemaname sequencename sequenceowner data_type start_value:o min_value:o max_value:o "
-        "increment_by:o cycle:b cache_size:o last_value:o"
+        "schemaname sequencename sequenceowner data_type start_value:l min_value:l max_value:l "
+        "increment_by:l cycle:b cache_size:l last_value:l"
     ),
     "pg_timezone_names": "name abbrev utc_offset is_dst:b",
     "pg_rules": "schemaname tablename rulename definition",
@@ -185,8 +185,8 @@ SHAPES: Final = {
         "usename usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd valuntil useconfig:t"
     ),
 }
-"""Names of columns; behind a colon what they hold: ``i`` numbers, ``o`` large ones, ``b`` booleans, ``a``
-arrays of numbers, ``t`` of texts; text otherwise."""
+"""Names of columns; behind a colon what they hold: ``i`` numbers, ``l`` large ones, ``o`` those of objects,
+``b`` booleans, ``a`` arrays of numbers, ``t`` of texts; text otherwise."""
 
 GIVEN: Final[dict[str, dict[str, int | str]]] = {
     "pg_class": {"relispopulated": 1, "relreplident": "d", "relfilenode": 1},

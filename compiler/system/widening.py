@@ -7,11 +7,19 @@ from typing import Final
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.system.relations import Row, System, Value
 from kpg.compiler.system.shapes import GIVEN, ROWS, SHAPES
-from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, SMALLINT, TEXT, Type, array
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, SMALLINT, TEXT, Type, array
 from kpg.runtime.values import codec_of
 
-KINDS: Final = {"i": INTEGER, "o": BIGINT, "b": BOOLEAN, "a": array(SMALLINT), "t": array(TEXT), "": TEXT}
-EMPTY: Final[dict[str, Value]] = {"i": 0, "o": 0, "b": 0, "a": None, "t": None, "": None}
+KINDS: Final = {
+    "i": INTEGER,
+    "o": OID,
+    "l": BIGINT,
+    "b": BOOLEAN,
+    "a": array(SMALLINT),
+    "t": array(TEXT),
+    "": TEXT,
+}
+EMPTY: Final[dict[str, Value]] = {"i": 0, "o": 0, "l": 0, "b": 0, "a": None, "t": None, "": None}
 
 
 @cache

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from kpg.compiler.system.naming import type_facts
-from kpg.runtime.types import Kind, Type
+from kpg.runtime.types import OID, Kind, Type
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.intervals import Interval, of_microseconds
 from kpg.runtime.values.numeric import EXACT
@@ -28,6 +28,8 @@ Writer = Callable[[Any], bytes]
 def writer_of(type_: Type) -> Writer:
     """From a value to its binary form."""
     match type_.kind:
+        case Kind.BIGINT if type_ == OID:
+            return struct.Struct("!I").pack
         case Kind.BOOLEAN | Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT | Kind.REAL | Kind.DOUBLE:
             return struct.Struct(PLAIN[type_.kind]).pack
         case Kind.DATE:
@@ -225,6 +227,7 @@ ELEMENTS: Final = {
     1016: 20,
     1021: 700,
     1022: 701,
+    1028: 26,
     1115: 1114,
     1182: 1082,
     1183: 1083,

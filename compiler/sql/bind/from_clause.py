@@ -365,7 +365,7 @@ def _common(binding: Binding, scope: Scope, common: Common, node: exp.Table) -> 
     ids = tuple(binding.fresh() for _ in types)
     columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
     _enter(binding, scope, name, names, columns[: len(names)], renamed, node)
-    result = Shared(common.shared, ids)
+    result = Shared(common.shared, ids, common.outer)
     known = binding.shared.get(common.shared)
     if known is not None and known.order:
         places = [known.columns.index(key.column) for key in known.order]

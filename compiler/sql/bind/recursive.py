@@ -93,12 +93,27 @@ def bind_recursive(binding: Binding, scope: Scope, clause: exp.Expr, common: exp
     _check_order(binding, clause, common)
     if next(references(common.this, name), None) is None:
         return None
+    outer: frozenset[int] = frozenset()
+    while True:
+        key, query = _recursion(binding, scope, common, outer)
+        found = free(query.node, binding.subqueries)
+        if found == outer:
+            break
+        # References to it have to know which columns it refers to: it is bound again with that knowledge.
+        outer = found
+    _register(binding, Loop((key,), (query,)))
+    return scope.common[name.lower()]
+
+
+def _recursion(binding: Binding, scope: Scope, common: exp.Expr, outer: frozenset[int]) -> tuple[str, Query]:
+    """The key and the query of a WITH RECURSIVE query that refers to ``outer`` columns."""
+    name = common.alias
     first, steps, every = _terms(binding, common)
     start = settled_query(binding.query(scope, first))
     columns = _columns(binding, common, start)
     key = f"with {name} {binding.fresh()}"
     binding.declared[key] = columns
-    scope.common[name.lower()] = Common(name, common.this, (), scope, key)
+    scope.common[name.lower()] = Common(name, common.this, (), scope, key, outer)
     types = tuple(column.type for column in columns)
     query = replace(start, order=())
     for step in steps:
@@ -110,9 +125,7 @@ def bind_recursive(binding: Binding, scope: Scope, clause: exp.Expr, common: exp
         both = SetOperation("union", every, query, replace(added, order=()), ids)
         outputs = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
         query = Query(both, outputs, tuple(column.name for column in columns))
-    _check_closed(binding, query, common)
-    _register(binding, Loop((key,), (query,)))
-    return scope.common[name.lower()]
+    return key, query
 
 
 def _check_order(binding: Binding, clause: exp.Expr, common: exp.Expr) -> None:

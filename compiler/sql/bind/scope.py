@@ -37,6 +37,8 @@ class Common:
     columns: tuple[str, ...]
     scope: "Scope"
     shared: str | None
+    outer: frozenset[int] = frozenset()
+    """The columns of queries around it that a shared one refers to."""
 
 
 @dataclass(slots=True)

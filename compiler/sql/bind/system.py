@@ -17,7 +17,7 @@ from kpg.compiler.system import naming, objects
 from kpg.compiler.system.relations import System, constraints
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.scalar import If, Literal, Scalar
-from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, TEXT, Type
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type
 
 CONSTANTS: Final[dict[type[exp.Expr], str]] = {
     exp.CurrentVersion: naming.VERSION,
@@ -158,9 +158,8 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
         case "current_setting" | "set_config":
             return _setting(binding, node, name, args)
         case "to_regtype":
-            wanted = str(args[0].value).lower() if isinstance(args[0], Literal) else ""
-            every = (*naming.TYPES.values(), *naming.MORE_TYPES.values(), naming.TEXT_TYPE)
-            return Literal(next((one[2] for one in every if wanted in one[:2]), None), BIGINT)
+            number = naming.type_number(str(args[0].value)) if isinstance(args[0], Literal) else None
+            return Literal(number, OID)
         case "format_type":
             return _formatted(binding, node, args)
         case "obj_description":
@@ -198,9 +197,7 @@ def _index_definition(binding: Binding, node: exp.Anonymous, args: list[Scalar])
 
 def _formatted(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
     """The name of a type by its number; what columns have of a length, or precision and scale, in it."""
-    every = (*naming.TYPES.values(), *naming.MORE_TYPES.values(), naming.TEXT_TYPE)
-    names = {number: name for name, _, number, _ in every}
-    names |= {naming.ARRAYS[number]: f"{name}[]" for number, name in names.items() if number in naming.ARRAYS}
+    names = {number: name for number, (name, _) in naming.every_type().items()}
     plain = _choice(binding, node, args[0], names.items())
     if len(args) < 2 or isinstance(args[1], Literal):
         return plain
@@ -296,12 +293,14 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     """A cast to regclass and its like: of a name its number, of a number the name."""
     inner = node.this
     if not isinstance(node.to, exp.ObjectIdentifier):
-        return relation_names(binding, binding.expression(scope, inner), node)
+        given = binding.expression(scope, inner)
+        is_type = str(inner.args["to"].this).lower() == "regtype"
+        return _type_names(binding, given, node) if is_type else relation_names(binding, given, node)
     kind = str(node.to.this).rpartition(".")[2].lower()
     operand = settled(binding.expression(scope, node.this))
     constant = operand.value if isinstance(operand, Literal) else None
     if kind == "oid":
-        return coerce(operand, BIGINT)
+        return coerce(operand, OID)
     if kind == "regclass":
         if isinstance(constant, str):
             number = _number(binding, constant)
@@ -335,24 +334,23 @@ def _numbers_by_name(binding: Binding, name: Scalar, node: exp.Expr) -> Scalar:
 
 
 def _type(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
-    facts = (*naming.TYPES.values(), *naming.MORE_TYPES.values(), naming.TEXT_TYPE)
+    """Of a name the type's number, of a number its name."""
     if isinstance(operand, Literal) and isinstance(operand.value, str):
-        wanted = operand.value.lower()
-        found = next(
-            (one[0] for one in facts if wanted in one[:2] or (wanted == "int" and one[2] == 23)), None
-        )
-        if found is None:
+        number = naming.type_number(operand.value)
+        if number is None:
             binding.wrong(f'type "{operand.value}" does not exist', node)
-        return Literal(found, TEXT)
-    if operand.type.is_text:
-        return operand
-    return _choice(binding, node, operand, ((one[2], one[0]) for one in facts))
+        return Literal(number, OID)
+    return operand if operand.type.is_text else _type_names(binding, operand, node)
+
+
+def _type_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
+    return _choice(binding, node, number, ((one, name) for one, (name, _) in naming.every_type().items()))
 
 
 def named_by_number(node: exp.Expr) -> bool:
-    """Whether an expression is a name that was cast to regclass."""
+    """Whether an expression is a name that was cast to regclass or regtype."""
     constant = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal)
-    return constant and str(node.args["to"].this).rpartition(".")[2].lower() == "regclass"
+    return constant and str(node.args["to"].this).rpartition(".")[2].lower() in ("regclass", "regtype")
 
 
 def relation_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
@@ -362,6 +360,7 @@ def relation_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
         (naming.number_of("relation", one.name), one.name) for one in binding.catalog.sequences.values()
     ]
     names += [(naming.number_of("relation", one[0]), one[0]) for one in objects.indexes(binding.catalog)]
+    names += [(naming.number_of("system", one), one) for one in objects.POSTGRES]
     return _choice(binding, node, number, names)
 
 

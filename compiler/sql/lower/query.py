@@ -116,6 +116,8 @@ def lower_node(ctx: Lowering, node: Node, outer: Lowered | None, needed: Ids) ->
     match node:
         case tree.Scan(rel=rel, ids=ids):
             return Lowered(_hoisted(ctx, rel), ids)
+        case tree.Shared(outer=references) if references:
+            return _correlated_loop(ctx, node, outer)
         case tree.Shared(name=name, ids=ids):
             return Lowered(_common(ctx, name).rel, ids)
         case tree.Rows(rows=rows, ids=ids, types=types):
@@ -227,6 +229,34 @@ def _lower_loop(ctx: Lowering, loop: tree.Loop) -> None:
     ctx.lets[f"loop {names[0]}"] = algebra.LetRec(
         names, tuple(values), types, loop.limit, body, loop.error_at_limit
     )
+
+
+def _correlated_loop(ctx: Lowering, node: tree.Shared, outer: Lowered | None) -> Lowered:
+    """A recursive query that refers to columns around it: its rows have the correlation values, too."""
+    assert outer is not None
+    chosen = tuple(id_ for id_ in outer.ids if id_ in node.outer)
+    known = ctx.known(node.name)
+    if known is None:
+        known = _lower_correlated(ctx, node.name, ctx.share(distinct(ctx, outer, chosen)))
+    return Lowered(known.rel, (*known.ids[: len(chosen)], *node.ids))
+
+
+def _lower_correlated(ctx: Lowering, name: str, values: Lowered) -> Lowered:
+    """Binds a loop of one query over correlation values; its columns after these."""
+    loop = ctx.resolved.loops[name]
+    (query,) = loop.queries
+    row = (*(values.type_of(id_) for id_ in values.ids), *(column.type for column in query.columns))
+    ids = (*values.ids, *(column.index for column in query.columns))
+    bound = ctx.let_name()
+    rows = Lowered(algebra.LocalGet(bound, row), ids)
+    inner = _lowering(ctx.resolved, ctx, loop.names)
+    inner.common[name] = rows
+    lowered = inner.lower(query.node, values, frozenset(ids))
+    lowered = project(attach(inner, lowered, values, frozenset(values.ids)), ids)
+    value = _with_lets(inner.lets, lowered.rel)
+    body = algebra.Constant((), row)
+    ctx.lets[f"loop {bound}"] = algebra.LetRec((bound,), (value,), (row,), loop.limit, body, False)
+    return rows
 
 
 def _map(ctx: Lowering, node: tree.Map, outer: Lowered | None, needed: Ids) -> Lowered:
