@@ -182,12 +182,20 @@ class Database(Ingesting):
 
         return dispatch.prepare(self._engine, self._check_open, text)
 
-    def explain_row(self, relation: str, row: Any, *, limit: int | None = None) -> "Proof":
-        """Why a row of a Datalog relation holds: a tree of rules down to facts, as of the last commit.
+    def explain_row(
+        self, relation: str, row: Any, *, limit: int | None = None, sample: int | None = 3
+    ) -> "Proof":
+        """Why a row of a view or Datalog relation is there, as of the last commit: a tree down to tables.
 
-        ProgrammingError if it does not hold; OperationalError if more than ``limit`` rows have to be looked
-        at. A recursive relation that the proof needs is maintained from now on.
+        ``row`` has all values; of a SQL view it may be a dict of some. ``sample`` rows of an aggregate are
+        explained, None for all. ProgrammingError if there is no such row; of Datalog OperationalError if
+        more than ``limit`` rows have to be looked at, and a recursive relation that the proof needs is
+        maintained from now on.
         """
+        from kpg.why.asked import explain_row, is_sql
+
+        if is_sql(self._engine, relation):
+            return explain_row(self._engine, relation, row, sample=sample)
         from kpg.datalog import dispatch
 
         return dispatch.program_with(self._engine, relation).explain_row(relation, row, limit=limit)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache, partial
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from kpg.view import Maintained
 if TYPE_CHECKING:
     from kpg.cursors import Cursor
     from kpg.past import Past
+    from kpg.proof import Proof
     from kpg.steps import Steps
 
 Words = NDArray[np.int64]
@@ -58,6 +59,9 @@ class Client(Protocol):
 
     def place(self, error: DataError) -> None:
         """Give an error that has no place in a text its place, if it is here that it came from."""
+
+    def prover(self, name: str) -> "Callable[[Any], Proof] | None":
+        """What proves rows of a relation; None for one that it does not derive by rules."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,10 +207,10 @@ class Affected(Result):
 
 
 class Explanation(Result):
-    """A plan as text, one row a line."""
+    """A plan as text, one row a line; or, under another ``name``, what else is explained."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(["plan"], [TEXT], Listed(["plan"], [TEXT], [text.splitlines()]))
+    def __init__(self, text: str, name: str = "plan") -> None:
+        super().__init__([name], [TEXT], Listed([name], [TEXT], [text.splitlines()]))
         self.text = text
 
     def __repr__(self) -> str:

@@ -150,6 +150,10 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
             return copy_to(engine, statement)
         case ast.Explain():
             return _explain(engine, statement)
+        case ast.ExplainRow():
+            from kpg.why.asked import explained
+
+            return explained(engine, statement)
         case ast.ShowTables():
             return show_tables(engine)
         case ast.Describe():

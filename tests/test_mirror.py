@@ -356,7 +356,22 @@ ELSEWHERE: dict[str, str] = {
     "kpg/datalog/sqlite_tables.py": "unit/datalog/test_writing.py",
     **{
         f"kpg/datalog/proof/{name}.py": PROOFS
-        for name in ["aggregates", "bindings", "build", "search", "show", "store", "texts", "tree"]
+        for name in ["aggregates", "bindings", "build", "search", "store", "texts"]
+    },
+    **{f"kpg/proof/{name}.py": PROOFS for name in ["absence", "show", "tree"]},
+    **{
+        f"kpg/why/{name}.py": "unit/why/test_asked.py"
+        for name in [
+            "asking",
+            "groups",
+            "pieces",
+            "recursion",
+            "steps",
+            "texts",
+            "walk",
+            "windows",
+            "world",
+        ]
     },
     "kpg/engine.py": "unit/kpg/test_statements.py",
     # Against a real Postgres.

@@ -132,6 +132,8 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
     if "of" in words and (found := _then(tokens, text)) is not None:
         return found
     match words:
+        case ["explain", "row" | "(", *_] if (row := _explain_row(words, tokens, text)) is not None:
+            return row
         case ["explain", *_]:
             return _explain(tokens, text, span)
         case ["verify", "view", *_]:
@@ -215,6 +217,15 @@ def _explain(tokens: list[Token], text: str, span: Span) -> ast.Explain:
     raise NotSupportedError(
         "EXPLAIN of anything but a query or a change is not supported", span=statement.span
     )
+
+
+def _explain_row(words: list[str], tokens: list[Token], text: str) -> ast.Statement | None:
+    """EXPLAIN of a row; None if it is of a query."""
+    if words[1] == "(" and words[2:3] != ["row"]:
+        return None
+    from kpg.compiler.sql.ddl.explaining import explain_row
+
+    return explain_row(Reader(tokens, text))
 
 
 def _after_options(tokens: list[Token]) -> tuple[list[Token], bool]:

@@ -253,6 +253,18 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainRow:
+    """EXPLAIN ROW relation VALUES (...) or WHERE ...: where a row comes from, as text or JSON."""
+
+    relation: str
+    place: Span
+    values: tuple[exp.Expr, ...]
+    where: exp.Expr | None
+    as_json: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Begin:
     """BEGIN or START TRANSACTION."""
 
@@ -319,6 +331,7 @@ Statement = (
     | CopyFrom
     | CopyTo
     | Explain
+    | ExplainRow
     | Begin
     | Commit
     | Rollback

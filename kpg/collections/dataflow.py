@@ -167,6 +167,9 @@ class Dataflow:
     def place(self, error: DataError) -> None:
         """Operations of a dataflow are in no text."""
 
+    def prover(self, name: str) -> None:
+        """Rows of a dataflow have no proofs."""
+
     def retire(self) -> None:
         """Close the outputs that can never change again; exports and arrangements keep what they have."""
         for output in list(self._outputs):

@@ -354,6 +354,10 @@ class Program:
     def retire(self) -> None:
         """Tables can always change."""
 
+    def prover(self, name: str) -> Callable[[Any], Proof] | None:
+        """What proves rows of a relation; None for one that the program does not derive."""
+        return partial(self.explain_row, name) if name in self.installed.views else None
+
     def place(self, error: DataError) -> None:
         """An operation of a rule that failed is in the program's text."""
         place(error, self.checked.program)

@@ -305,6 +305,9 @@ class QueryForm:
     def retire(self) -> None:
         """Tables can always change."""
 
+    def prover(self, name: str) -> None:
+        """Its views are those of goals."""
+
     def place(self, error: DataError) -> None:
         """An operation of the rules that failed is in their program's text."""
         place(error, self._question.program)

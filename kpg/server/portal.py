@@ -126,7 +126,12 @@ def gives_rows(statement: ast.Statement | Subscribe | None) -> bool:
     """Whether a statement that changes nothing has to run before it is known what columns it gives."""
     return isinstance(
         statement,
-        ast.Explain | ast.ShowTables | ast.Describe | ast.VerifyView | session_statements.Show,
+        ast.Explain
+        | ast.ExplainRow
+        | ast.ShowTables
+        | ast.Describe
+        | ast.VerifyView
+        | session_statements.Show,
     )
 
 

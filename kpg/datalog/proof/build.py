@@ -1,7 +1,7 @@
 """Proofs built from the top: for each row a rule and rows for its body, until all are facts."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field, replace
 from typing import Final, assert_never
 
 import numpy as np
@@ -14,7 +14,7 @@ from kpg.datalog.proof.bindings import Bindings
 from kpg.datalog.proof.search import FREE, Limit, Search, counted
 from kpg.datalog.proof.store import Stored
 from kpg.datalog.proof.texts import Texts, Values, rule_of
-from kpg.datalog.proof.tree import Kind, Proof
+from kpg.proof.tree import Kind, Proof
 from kpg.runtime.errors import InternalError
 from kpg.runtime.functions import aggregate_named
 from kpg.runtime.records import dataclass
@@ -37,6 +37,8 @@ class Step:
     children: "tuple[Key | Step, ...]" = ()
     count: int | None = None
     superseded: bool = False
+    proof: Proof | None = None
+    """Of a row of a SQL view: that is all there is to it."""
 
     def needed(self) -> Iterator[Key]:
         """The rows that need proofs."""
@@ -54,6 +56,8 @@ class Builder:
     search: Search
     texts: Texts
     strata: Sequence[Stratum]
+    explained: Callable[[str, tuple[int, ...]], Proof | None]
+    """The explanation of a row of a SQL view, None for a relation that is none."""
     steps: dict[Key, Step] = field(default_factory=dict)
     _places: dict[str, Stratum] = field(default_factory=dict)
 
@@ -95,6 +99,8 @@ class Builder:
         return made[goal]
 
     def _node(self, step: Step, made: dict[Key, Proof]) -> Proof:
+        if step.proof is not None:
+            return replace(step.proof, text=step.text)
         children = tuple(
             self._node(child, made) if isinstance(child, Step) else made[child] for child in step.children
         )
@@ -110,7 +116,7 @@ class Builder:
         if relation.kind is core.Kind.INPUT:
             return Step(Kind.FACT, self.texts.atom(*key), key)
         if relation.kind is core.Kind.EXTERNAL:
-            return Step(Kind.EXTERNAL, self.texts.atom(*key), key)
+            return Step(Kind.EXTERNAL, self.texts.atom(*key), key, proof=self.explained(*key))
         if counts_repeats(relation.aggregates):
             return self._summed(key, relation)
         return self._derived(key, relation)

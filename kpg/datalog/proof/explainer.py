@@ -1,20 +1,22 @@
 """The questions about one program's rows."""
 
+from functools import partial
 from typing import Any, Final
 
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.rules import core
 from kpg.datalog.installing import GOAL, Relations
 from kpg.datalog.planning import table_schema
-from kpg.datalog.proof.absence import Absence, absence
+from kpg.datalog.proof.absence import absence
 from kpg.datalog.proof.bindings import Evaluator
 from kpg.datalog.proof.build import Builder, Key
 from kpg.datalog.proof.search import Search
 from kpg.datalog.proof.store import Store
 from kpg.datalog.proof.texts import Texts
-from kpg.datalog.proof.tree import Proof
+from kpg.proof import Absence, Proof
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.errors import InterfaceError, ProgrammingError
+from kpg.why.asked import external_proof
 
 MOST_ROWS: Final = 10_000_000
 """Rows that an explanation may look at unless it is allowed more."""
@@ -79,4 +81,5 @@ class Explainer:
             self._store = Store(self.installed, self._evaluator)
         most = MOST_ROWS if limit is None else limit
         search = Search(self._program, self._store, self._evaluator, most)
-        return Builder(search, self._texts, self.installed.lowering.strata)
+        explained = partial(external_proof, self.installed.engine)
+        return Builder(search, self._texts, self.installed.lowering.strata, explained)

@@ -11,8 +11,8 @@ from kpg.compiler.datalog.typing.functors import CONSTRAINTS
 from kpg.compiler.rules import core
 from kpg.compiler.rules.substitute import replacing
 from kpg.compiler.rules.text import OPERATORS, expression_text, literal_text, rule_text
-from kpg.datalog.proof.tree import RuleText
 from kpg.display import cell
+from kpg.proof.tree import RuleText
 from kpg.runtime.convert.values import to_python
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Span

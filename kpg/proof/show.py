@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kpg.datalog.proof.tree import Proof
+    from kpg.proof.tree import Proof
 
 DEPTH: Final = 12
 """Levels that are shown unless more are asked for."""
@@ -40,6 +40,11 @@ def remark(node: "Proof", note: str) -> str:
     if kind == "aggregate":
         few = "" if note or not node.children or node.count == len(node.children) else ", such as"
         return f"(over {node.count} {'value' if node.count == 1 else 'values'}{few})"
+    if kind == "group":
+        few = "" if note or not node.children or node.count == len(node.children) else ", such as"
+        return f"(over {node.count} {'row' if node.count == 1 else 'rows'}{few})"
+    if kind == "source":
+        return "(row of a table)"
     return "(replaced since)" if node.superseded else ""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
-from kpg.datalog.proof import show
+from kpg.proof import show
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
@@ -28,6 +28,14 @@ class Kind(enum.Enum):
     """No row matches."""
     CONSTRAINT = "constraint"
     """A comparison or computation, with its values."""
+    SOURCE = "source"
+    """A row of a table, in SQL."""
+    VIEW = "view"
+    """A row of a SQL view, a WITH query or a query; the children are what it comes from."""
+    GROUP = "group"
+    """Rows of which ``count`` are taken together, by an aggregate or a window; a few are shown."""
+    STEP = "step"
+    """What a part of a query does with the children: a branch of a UNION, a LIMIT, a subquery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +57,9 @@ class Proof:
     parents share; no node is below itself.
 
     ``text`` is what holds, as Datalog has it: ``tc(1, 9)``, ``!edge(9, _)``, ``3 < 5``. ``relation`` and
-    ``row`` are those of a fact, a derived row or a contribution. ``count``: how many rows or values an
-    aggregate ranges over. ``superseded``: the row was derived, and a lesser or greater value has replaced it.
+    ``row`` are those of a fact, a derived row or a contribution; ``columns`` names the values of
+    a row of SQL. ``count``: how many rows or values an aggregate ranges over. ``superseded``: the row was
+    derived, and a lesser or greater value has replaced it.
     """
 
     kind: Kind
@@ -61,6 +70,7 @@ class Proof:
     children: "tuple[Proof, ...]" = ()
     count: int | None = None
     superseded: bool = False
+    columns: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -124,6 +134,8 @@ def _plain(node: Proof, places: dict[int, int]) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": node.kind.value, "text": node.text}
     if node.relation is not None:
         found |= {"relation": node.relation, "row": list(node.row or ())}
+    if node.columns:
+        found["columns"] = list(node.columns)
     if node.rule is not None:
         found |= {"rule": node.rule.text, "place": node.rule.place}
     if node.count is not None:

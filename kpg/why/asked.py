@@ -1,0 +1,134 @@
+"""``explain_row`` of a SQL relation: the row that is meant, and its explanation."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from kpg.compiler.catalog import Entry, ViewEntry, did_you_mean
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.bind.query import bind
+from kpg.compiler.sql.ddl.explaining import meant_rows
+from kpg.compiler.sql.parse import parse_query
+from kpg.engine import Engine
+from kpg.planning import plan
+from kpg.proof.tree import Proof
+from kpg.result import Explanation, Result, listing
+from kpg.runtime.convert.foreign import from_rows
+from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.types import JSON, Schema
+from kpg.why.asking import Asking, Words
+from kpg.why.texts import row_text
+from kpg.why.world import World, prover
+
+FEW: Final = 3
+"""Rows of an aggregate that are explained unless more are asked for."""
+
+
+def explain_row(engine: Engine, name: str, row: Any, *, sample: int | None = FEW) -> Proof:
+    """Where a row of a view comes from. ``row`` is all of it, or some of its columns by their names.
+
+    ProgrammingError if there is no such row, or if several differ in the columns that are given.
+    """
+    entry = engine.catalog.get(name)
+    with engine.interrupt, ExitStack() as kept:
+        words = the_row(engine, entry, row)
+        return World(engine, sample, kept).proof(entry.name, words)
+
+
+def explained(engine: Engine, statement: ast.ExplainRow) -> Result:
+    """EXPLAIN ROW: the explanation as lines, or as JSON in one row."""
+    entry = engine.catalog.get(statement.relation, statement.place)
+    found = _selected(engine, entry, statement)
+    with engine.interrupt, ExitStack() as kept:
+        rows = np.unique(found, axis=1) if found.shape[1] > 1 else found
+        if not rows.shape[1]:
+            raise ProgrammingError(f"{entry.name} has no such row", span=statement.span)
+        row = tuple(rows[:, 0].tolist())
+        proof = World(engine, FEW, kept).proof(entry.name, row)
+    if statement.as_json:
+        return listing({"explanation": (JSON, [proof.to_json()])})
+    more = rows.shape[1] - 1
+    note = f"\n… and {more} more row{'' if more == 1 else 's'} like that" if more else ""
+    return Explanation(proof.tree() + note, "explanation")
+
+
+def external_proof(engine: Engine, name: str, row: tuple[int, ...]) -> Proof | None:
+    """Where a row of a relation that a Datalog program reads comes from; None unless it is a SQL view's."""
+    if not is_sql(engine, name):
+        return None
+    with ExitStack() as kept:
+        return World(engine, FEW, kept).proof(name, row)
+
+
+def _selected(engine: Engine, entry: Entry, statement: ast.ExplainRow) -> Words:
+    """The rows of a relation that the statement means."""
+    names = entry.schema.names
+    if statement.where is None and len(statement.values) != len(names):
+        raise ProgrammingError(
+            f"{entry.name} has the columns {', '.join(names)}: {len(statement.values)} values do not fit",
+            span=statement.span,
+            hint="EXPLAIN ROW ... WHERE takes any condition",
+        )
+    catalog = engine.reading_catalog
+    planned = plan(meant_rows(statement, entry.name, names), catalog, engine.statistics)
+    return engine.run(planned)[0]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def the_row(engine: Engine, entry: Entry, row: Any) -> tuple[int, ...]:
+    """The words of the one row that is meant; of a table with its rowid."""
+    found = rows_like(engine, entry, row)
+    names = entry.schema.names
+    if not found.shape[1]:
+        values = row.values() if isinstance(row, Mapping) else row
+        text = row_text(entry.name, tuple(row) if isinstance(row, Mapping) else names, tuple(values))
+        raise ProgrammingError(f"there is no row {text}", hint="explain_absence tells what it lacks")
+    if found.shape[1] > 1 and isinstance(row, Mapping):
+        raise ProgrammingError(
+            f"{found.shape[1]} rows of {entry.name} have these values",
+            hint="give more columns, or the whole row",
+        )
+    return tuple(found[:, 0].tolist())
+
+
+def rows_like(engine: Engine, entry: Entry, row: Any) -> Words:
+    """The distinct rows of a relation that have the values of a row, or of some columns by their names."""
+    if isinstance(row, Mapping):
+        places = [_place(entry, name) for name in row]
+        values: Sequence[Any] = tuple(row.values())
+    else:
+        places, values = list(range(len(entry.schema.columns))), row
+    columns = tuple(replace(entry.schema.columns[place], nullable=True) for place in places)
+    words = from_rows([values], Schema(columns), engine.executor.dictionary)[:, 0].tolist() if places else []
+    asking, ids = scan_of(engine, entry)
+    known = {ids[place]: word for place, word in zip(places, words, strict=True)}
+    node = asking.resolved.query.node
+    return asking.rows(node, ids, known, {})[0]
+
+
+def scan_of(engine: Engine, entry: Entry) -> tuple[Asking, list[int]]:
+    """The relation as a query."""
+    text = f"select * from {'.'.join(map(_quoted, entry.name.split('.')))}"
+    asking = Asking(engine, bind(parse_query(text).query, text, engine.reading_catalog))
+    return asking, [column.index for column in asking.resolved.query.columns]
+
+
+def is_sql(engine: Engine, name: str) -> bool:
+    """Whether a relation is explained by a query."""
+    entry = engine.catalog.find(name)
+    return isinstance(entry, ViewEntry) and bool(entry.sql) and prover(engine, entry.name) is None
+
+
+def _place(entry: Entry, name: str) -> int:
+    """The place of a column, by its name in any case."""
+    names = [column.lower() for column in entry.schema.names]
+    if name.lower() not in names:
+        hint = did_you_mean(name, entry.schema.names)
+        raise ProgrammingError(f'{entry.name} has no column "{name}"', hint=hint)
+    return names.index(name.lower())

@@ -1,0 +1,118 @@
+"""What the nodes of an explanation say: rows with names of columns, conditions with values."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kpg.compiler.algebra.rel import Get
+from kpg.compiler.sql.tree import (
+    Expand,
+    Group,
+    GroupingSets,
+    Node,
+    Resolved,
+    Rows,
+    Scan,
+    SetOperation,
+    Shared,
+    children,
+)
+from kpg.display import cell
+from kpg.runtime.convert.values import to_python
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.functions.sql_text import sql_text
+from kpg.runtime.scalar import Column, Scalar
+from kpg.runtime.types import Type
+
+MOST: Final = 40
+"""Characters of a value that are shown."""
+
+
+def shown(value: Any) -> str:
+    """A value as SQL would write it, cut where it is long."""
+    text = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else cell(value)
+    return text if len(text) <= MOST else f"{text[: MOST - 1]}…"
+
+
+def value_of(word: int, type_: Type, dictionary: Dictionary) -> Any:
+    """The Python value of a word."""
+    return to_python(word, type_, dictionary)
+
+
+def row_text(name: str, columns: Sequence[str], row: Sequence[Any]) -> str:
+    """``orders(id = 1, customer = 'Ada')``."""
+    pairs = (f"{column} = {shown(value)}" for column, value in zip(columns, row, strict=True))
+    return f"{name}({', '.join(pairs)})"
+
+
+class Names:
+    """What the columns of one bound query are called."""
+
+    def __init__(
+        self, resolved: Resolved, dictionary: Dictionary, table: Callable[[str], Sequence[str]]
+    ) -> None:
+        """``table`` gives the names of a relation's columns."""
+        self._resolved = resolved
+        self._dictionary = dictionary
+        self._table = table
+        self._known: dict[int, str] = {}
+
+    def note(self, node: Node) -> None:
+        """Learn the names of what is below a node."""
+        stack = [node]
+        while stack:
+            here = stack.pop()
+            self._known.update(self._own(here))
+            stack += children(here)
+
+    def _own(self, node: Node) -> Mapping[int, str]:
+        if isinstance(node, Scan):
+            names = self._table(relation_of(node))
+            return {id_: f"{relation_of(node)}.{one}" for id_, one in zip(node.ids, names, strict=False)}
+        if isinstance(node, Shared):
+            names = self._resolved.shared[node.name].names
+            return {id_: f"{label(node.name)}.{one}" for id_, one in zip(node.ids, names, strict=False)}
+        if isinstance(node, Group | GroupingSets):
+            calls = zip(node.ids, node.aggregates, strict=True)
+            return {id_: call.text or call.function for id_, call in calls}
+        if isinstance(node, SetOperation):
+            return dict(zip(node.ids, node.left.names, strict=False))
+        return {}
+
+    def scalar(self, scalar: Scalar, values: Mapping[int, int]) -> str:
+        """An expression with the values that are known in the place of columns."""
+
+        def name(column: Column) -> str:
+            if column.index in values:
+                return shown(value_of(values[column.index], column.type, self._dictionary))
+            subquery = self._resolved.subqueries.get(column.index)
+            if subquery is not None:
+                return "(a subquery)"
+            return self._known.get(column.index, "(a value)")
+
+        return sql_text(scalar, name)
+
+
+def label(shared: str) -> str:
+    """The name that a WITH query or view was given."""
+    parts = shared.split(" ")
+    return " ".join(parts[1:-1] if parts[0] == "with" else parts[1:]) or shared
+
+
+def relation_of(node: Scan) -> str:
+    """The name of the relation that is scanned; empty for what has none."""
+    return node.rel.name if isinstance(node.rel, Get) else ""
+
+
+def title(node: Node) -> str:
+    """What a side of a join is, in a few words."""
+    below = children(node)
+    while len(below) == 1 and not isinstance(node, Expand):
+        (node,) = below
+        below = children(node)
+    if isinstance(node, Scan):
+        return relation_of(node) or "a query"
+    if isinstance(node, Shared):
+        return label(node.name)
+    if isinstance(node, Expand):
+        return node.calls[0].text or node.calls[0].function
+    return "VALUES" if isinstance(node, Rows) else "the query"

@@ -1,0 +1,130 @@
+"""EXPLAIN ROW and ``explain_row``: rows of SQL views down to rows of tables."""
+
+import json
+
+import pytest
+
+import kpg
+
+TABLES = """
+    CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT, region TEXT);
+    CREATE TABLE sale (id INTEGER PRIMARY KEY, customer INTEGER, total INTEGER);
+    INSERT INTO customer VALUES (1, 'Ada', 'EU'), (2, 'Ben', 'EU'), (3, 'Cyd', 'US'), (4, 'Dan', NULL);
+    INSERT INTO sale VALUES (1, 1, 10), (2, 1, 20), (3, 2, 5), (4, 3, 7), (5, 3, 8), (6, 3, 9), (7, 3, 1);
+"""
+
+
+@pytest.fixture
+def db() -> kpg.Database:
+    """Customers with what they bought."""
+    db = kpg.connect()
+    db.sql(TABLES)
+    return db
+
+
+def test_a_join_is_explained_by_the_rows_that_were_joined(db: kpg.Database) -> None:
+    db.sql(
+        "CREATE MATERIALIZED VIEW big AS SELECT name, total FROM customer c JOIN sale s ON s.customer = c.id"
+    )
+    assert str(db.explain_row("big", ("Ben", 5))) == (
+        "big(name = 'Ben', total = 5)\n"
+        "├─ customer(id = 2, name = 'Ben', region = 'EU')  (row of a table)\n"
+        "└─ sale(id = 3, customer = 2, total = 5)  (row of a table)"
+    )
+
+
+def test_an_outer_join_says_which_partner_is_absent(db: kpg.Database) -> None:
+    db.sql(
+        "CREATE MATERIALIZED VIEW bought AS"
+        " SELECT name, s.id FROM customer c LEFT JOIN sale s ON s.customer = c.id AND s.total > 5"
+    )
+    assert str(db.explain_row("bought", ("Ben", None))) == (
+        "bought(name = 'Ben', id = NULL)\n"
+        "├─ customer(id = 2, name = 'Ben', region = 'EU')  (row of a table)\n"
+        "└─ no row of sale with sale.customer = 2 AND sale.total > 5"
+    )
+
+
+def test_an_aggregate_is_explained_by_a_sample_with_the_number_of_all(db: kpg.Database) -> None:
+    db.sql(
+        "CREATE MATERIALIZED VIEW sums AS SELECT region, sum(total) AS sum, max(total) AS most"
+        " FROM customer c JOIN sale s ON s.customer = c.id GROUP BY region"
+    )
+    proof = db.explain_row("sums", ("US", 25, 9))
+    (group,) = proof.children
+    assert group.text == "GROUP BY 'US'; sum(total) = 25, max(total) = 9"
+    assert (group.count, len(group.children)) == (4, 3)
+    best = [child.row for child in group.children[0].children if child.relation == "sale"]
+    assert best == [(6, 3, 9)]
+    (whole,) = db.explain_row("sums", {"region": "US"}, sample=None).children
+    assert len(whole.children) == 4
+
+
+def test_what_the_statement_gives_is_lines_or_json(db: kpg.Database) -> None:
+    db.sql("CREATE VIEW eu AS SELECT id FROM customer WHERE region = 'EU'")
+    lines = [
+        ("eu(id = 1)",),
+        ("└─ customer(id = 1, name = 'Ada', region = 'EU')  (row of a table)",),
+    ]
+    assert db.query("EXPLAIN ROW eu VALUES (1)").fetchall() == lines
+    more = [*lines, ("… and 1 more row like that",)]
+    assert db.query("EXPLAIN ROW FOR eu WHERE id < 10").fetchall() == more
+    ((text,),) = db.query("EXPLAIN (ROW, FORMAT JSON) eu VALUES ($1)", [2]).fetchall()
+    assert json.loads(text) == {
+        "nodes": [
+            {
+                "kind": "view",
+                "text": "eu(id = 2)",
+                "relation": "eu",
+                "row": [2],
+                "columns": ["id"],
+                "children": [1],
+            },
+            {
+                "kind": "source",
+                "text": "customer(id = 2, name = 'Ben', region = 'EU')",
+                "relation": "customer",
+                "row": [2, "Ben", "EU"],
+                "columns": ["id", "name", "region"],
+            },
+        ]
+    }
+
+
+def test_views_over_views_and_programs_are_one_tree(db: kpg.Database) -> None:
+    db.sql("CREATE MATERIALIZED VIEW sums AS SELECT customer, sum(total) AS sum FROM sale GROUP BY customer")
+    db.datalog(".decl good(c: number)\ngood(c) :- sums(c, s), s > 10.")
+    db.sql("CREATE MATERIALIZED VIEW names AS SELECT name FROM customer JOIN good ON c = id")
+    proof = db.explain_row("names", ("Cyd",))
+    assert [child.relation for child in proof.children] == ["customer", "good"]
+    texts = [node.text for node in proof.nodes()]
+    assert "good(3)" in texts
+
+
+def test_a_row_that_is_not_there_is_an_error(db: kpg.Database) -> None:
+    db.sql("CREATE VIEW eu AS SELECT id, name FROM customer WHERE region = 'EU'")
+    with pytest.raises(kpg.ProgrammingError, match=r"there is no row eu\(id = 3, name = 'Cyd'\)"):
+        db.explain_row("eu", (3, "Cyd"))
+    with pytest.raises(kpg.ProgrammingError, match="2 rows of eu have these values"):
+        db.explain_row("eu", {})
+    with pytest.raises(kpg.ProgrammingError, match='eu has no column "nam"'):
+        db.explain_row("eu", {"nam": "Ada"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("EXPLAIN ROW eu VALUES (1, 2)", "eu has the columns id: 2 values do not fit"),
+        ("EXPLAIN ROW eu", "syntax error at the end of the statement"),
+        ("EXPLAIN ROW nix VALUES (1)", 'relation "nix" does not exist'),
+        ("EXPLAIN (ROW, FORMAT XML) eu VALUES (1)", 'syntax error at "XML"'),
+        ("EXPLAIN ROW eu VALUES (3)", "eu has no such row"),
+    ],
+)
+def test_what_is_wrong_with_the_statement_is_said_with_its_place(
+    db: kpg.Database, text: str, message: str
+) -> None:
+    db.sql("CREATE VIEW eu AS SELECT id FROM customer WHERE region = 'EU'")
+    with pytest.raises(kpg.ProgrammingError, match=message) as caught:
+        db.sql(text)
+    assert caught.value.span is not None
