@@ -9,11 +9,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache, partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.client import Client
 from kpg.clock import Clock
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import transform_up
@@ -36,32 +37,9 @@ from kpg.view import Maintained
 if TYPE_CHECKING:
     from kpg.cursors import Cursor
     from kpg.past import Past
-    from kpg.proof import Proof
     from kpg.steps import Steps
 
 Words = NDArray[np.int64]
-
-
-class Client(Protocol):
-    """A dataflow, as the engine sees it."""
-
-    def pull(self) -> None:
-        """Bring what is new into the inputs, before a step."""
-
-    def notifications(self) -> Iterator[Notification]:
-        """Whom to tell of a commit."""
-
-    def retire(self) -> None:
-        """Give up what can never change again, of which everybody has been told."""
-
-    def drop(self) -> None:
-        """Give everything up."""
-
-    def place(self, error: DataError) -> None:
-        """Give an error that has no place in a text its place, if it is here that it came from."""
-
-    def prover(self, name: str) -> "Callable[[Any], Proof] | None":
-        """What proves rows of a relation; None for one that it does not derive by rules."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -373,6 +373,7 @@ ELSEWHERE: dict[str, str] = {
             "world",
         ]
     },
+    "kpg/client.py": "unit/kpg/test_statements.py",
     "kpg/engine.py": "unit/kpg/test_statements.py",
     # Against a real Postgres.
     **{
