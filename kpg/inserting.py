@@ -138,6 +138,17 @@ def _changes(engine: Engine, rows: Inserting) -> Changes | None:
         return None
 
 
+def alone(engine: Engine, text: str, parameters: Parameters) -> Changes | None:
+    """The rows that a text inserts, if that is all that it does; None if it does more, or is wrong."""
+    found = inserts(engine, text, parameters)
+    if found is None or len(found) != 1 or found[0].statement.conflict is not None:
+        return None
+    changes = _changes(engine, found[0])
+    if changes is None or changes.table.guard is not None or changes.updated is not None:
+        return None
+    return changes
+
+
 def _shape(engine: Engine, rows: Inserting) -> Shape | None:
     catalog = engine.catalog
     entry = catalog.table(rows.statement.table)

@@ -86,15 +86,20 @@ def _executed(engine: Engine, text: str) -> Asked | None:
 
 
 def statements(engine: Engine, text: str, parameters: Parameters | None) -> list[ast.Statement]:
-    """The statements of a script, parameters put in their places."""
+    """The statements of a script, parameters put in their places; a failure rolls back."""
     with engine.transactions.undoing():
-        by_position = parameters is not None and not hasattr(parameters, "keys")
-        binder = Binder(() if parameters is None else parameters)
-        parsed = parsed_script(numbered(text) if by_position else text)
-        bound = [binder.bind(statement) for statement in parsed] if has_marks(text) else parsed
-        binder.finish()
-        _refuse_views_with_parameters(parsed, bound)
-        return bound
+        return bound_script(text, parameters)
+
+
+def bound_script(text: str, parameters: Parameters | None) -> list[ast.Statement]:
+    """The statements of a script, parameters put in their places."""
+    by_position = parameters is not None and not hasattr(parameters, "keys")
+    binder = Binder(() if parameters is None else parameters)
+    parsed = parsed_script(numbered(text) if by_position else text)
+    bound = [binder.bind(statement) for statement in parsed] if has_marks(text) else parsed
+    binder.finish()
+    _refuse_views_with_parameters(parsed, bound)
+    return bound
 
 
 def parsed_script(text: str) -> list[ast.Statement]:

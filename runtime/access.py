@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.chain.small import SmallSteps
 from kpg.runtime.data.again import replay
+from kpg.runtime.data.epochs import close_each
 from kpg.runtime.data.table import Closed, Savepoint, Table
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
@@ -23,7 +24,7 @@ from kpg.runtime.operators.loop import everything
 from kpg.runtime.operators.source import Source
 from kpg.runtime.plan import Mfp
 from kpg.runtime.render import disconnect
-from kpg.runtime.types import Schema
+from kpg.runtime.types import Schema, facts_of
 
 if TYPE_CHECKING:
     from kpg.runtime.past import Then
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
 Words = NDArray[np.int64]
 MOST_COMPILED = 256
 """Compiled expressions that are remembered: more than the rules of a program that is explained have."""
-
-
-def _facts(schema: Schema) -> object:
-    """What plans take for true of rows."""
-    return schema.primary_key, schema.types, [column.nullable for column in schema.columns]
 
 
 class Access:
@@ -119,6 +115,11 @@ class Access:
     def changing(self) -> list[str]:
         """The tables that may have changes which no epoch has taken."""
         return [name for name, table in self.tables.items() if table.has_pending]
+
+    def close_epochs(self, table: str, counts: Sequence[int]) -> None:
+        """End an epoch for each count of rows: they came last, and nothing else is pending."""
+        self.inputs.leave_all(self._open_epoch, len(counts))
+        self._open_epoch = close_each(self.tables[table], self._open_epoch, counts, self._closed)
 
     def changed_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
         """Of each table that has changed since a savepoint, or the last step, rowids that went and came."""
@@ -223,7 +224,7 @@ class Access:
         """Have errors name other columns; the old ones."""
         store = self.tables[table]
         old, store.schema = store.schema, schema
-        if _facts(old) != _facts(schema):
+        if facts_of(old) != facts_of(schema):
             self._past_ends(table)
         return old
 

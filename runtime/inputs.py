@@ -90,6 +90,11 @@ class Inputs:
             for custom in self._customs:
                 custom.awaken(upper)
 
+    def leave_all(self, first: int, count: int) -> None:
+        """Have commits close so many epochs, from a first one on; as :meth:`leave`."""
+        for epoch in range(first, first + count if self._open else first):
+            self.leave(epoch)
+
     def leave(self, epoch: int) -> None:
         """Have a commit close ``epoch``; InterfaceError if an input with updates at it stands there."""
         for operator in self._open:

@@ -323,3 +323,8 @@ def word_to_float(word: int) -> float:
     bits = word if word >= 0 else word ^ 0x7FFFFFFFFFFFFFFF
     (value,) = struct.unpack("<d", struct.pack("<q", bits))
     return float(value)
+
+
+def facts_of(schema: Schema) -> object:
+    """What plans take for true of rows."""
+    return schema.primary_key, schema.types, [column.nullable for column in schema.columns]

@@ -2,9 +2,9 @@
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.interrupts import DeferredInterrupt, Watch
@@ -30,12 +30,22 @@ class Token:
         self.canceled = False
 
 
+class Watched(Protocol):
+    """A session: its token, and how long a statement may take, as SET takes it."""
+
+    token: Token
+
+    @property
+    def time_limit(self) -> str:
+        """As text; nothing, or 0, is for ever."""
+
+
 class Cancellation:
     """The watch that is asked at safe points (between operators, and pieces of a join)."""
 
     def __init__(self, interrupt: DeferredInterrupt) -> None:
         self._next: Watch | None = interrupt.watch
-        self._token: Token | None = None
+        self._tokens: Sequence[Token] = ()
         self._end = 0.0
         interrupt.watch = self
 
@@ -45,26 +55,43 @@ class Cancellation:
             self._next.begin()
 
     def __call__(self) -> None:
-        """Raise CanceledError if the present statement has to end."""
-        token = self._token
-        if token is not None:
+        """Raise CanceledError if the present statement, or one of those that share a step, has to end."""
+        for token in self._tokens:
             if token.canceled:
                 raise CanceledError("canceling statement due to user request")
-            if self._end and time.monotonic() > self._end:
-                raise CanceledError("canceling statement due to statement timeout")
+        if self._end and time.monotonic() > self._end:
+            raise CanceledError("canceling statement due to statement timeout")
         if self._next is not None:
             self._next()
 
     @contextmanager
-    def watching(self, token: Token, limit: str) -> Iterator[None]:
-        """The block is a statement of the session that has the token; its time limit as SET takes it."""
+    def watching(self, session: Watched) -> Iterator[None]:
+        """The block is a statement of a session."""
+        token = session.token
         if token.canceled:
             token.canceled = False
             raise CanceledError("canceling statement due to user request")
-        self._token = token
-        self._end = time.monotonic() + seconds if (seconds := seconds_of(limit)) else 0.0
+        limit = seconds_of(text) if (text := session.time_limit) else 0.0
+        self._tokens = (token,)
+        self._end = time.monotonic() + limit if limit else 0.0
         try:
             yield
         finally:
-            self._token = None
+            self._tokens = ()
+            self._end = 0.0
             token.canceled = False
+
+    @contextmanager
+    def watching_all(self, sessions: Sequence[Watched]) -> Iterator[None]:
+        """The block is the step that statements share: each of them can end it, by the least of their limits.
+
+        Who has ended it is still told so when it comes to be done alone.
+        """
+        limits = [seconds for one in sessions if (text := one.time_limit) and (seconds := seconds_of(text))]
+        self._tokens = [one.token for one in sessions]
+        self._end = time.monotonic() + min(limits) if limits else 0.0
+        try:
+            yield
+        finally:
+            self._tokens = ()
+            self._end = 0.0

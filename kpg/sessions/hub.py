@@ -1,9 +1,7 @@
-"""One engine for many sessions: whose turn it is, and commits that share a step.
+"""One engine for many sessions: whose turn it is.
 
-Any thread hands in work; whoever holds the engine does all that waits, oldest first. Work that only adds rows
-outside of a transaction is *gathered*: each piece ends an epoch of its own, and one step takes all of them
-through the views (group commit). If that step fails each piece is done again alone, so that only the one
-which is at fault gets the error.
+Any thread hands in work; whoever holds the engine does all that waits, oldest first. Statements whose commits
+may wait for each other, outside of a transaction, share a step (see ``gathering.py``).
 """
 
 import threading
@@ -13,9 +11,10 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.engine import Engine
-from kpg.runtime.errors import InterfaceError, OperationalError
-from kpg.runtime.records import dataclass
+from kpg.runtime.errors import InterfaceError
 from kpg.sessions.cancel import Cancellation
+from kpg.sessions.gathering import Group
+from kpg.sessions.jobs import Job
 from kpg.sessions.parking import park, unpark
 from kpg.transaction import State
 
@@ -25,20 +24,7 @@ if TYPE_CHECKING:
 Given = TypeVar("Given")
 
 MOST_GATHERED: Final = 256
-"""Commits that share a step: each waits for the others, about 20 us for each statement."""
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """Work of a session. ``gathers``: it only adds rows, and its commit may wait for others."""
-
-    session: "Session"
-    work: Callable[[], Any]
-    future: "Future[Any]"
-    gathers: bool = False
-    rolls_back: bool = False
-    commits: bool = False
-    """Whether it ends the transaction, whatever comes of it."""
+"""Commits that share a step at most: each of them waits until it is over."""
 
 
 class Hub:
@@ -48,17 +34,16 @@ class Hub:
         self.engine = engine
         engine.changed = {}
         self.current: Session | None = None
-        self.gathering = False
         self.closed = False
-        self._point: Any = None
         self._lock = threading.Lock()
         self._waiting: deque[Job] = deque()
         self._held: deque[Job] = deque()
         self._looks: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._own = (engine.transactions, engine.settings, engine.prepared, engine.catalog.path)
         self.cancellation = Cancellation(engine.interrupt)
+        self.group = Group(self)
 
-    def run(self, session: "Session", work: Callable[[], Given], **how: bool) -> Given:
+    def run(self, session: "Session", work: Callable[[], Given], **how: Any) -> Given:
         """Do a piece of work for a session as soon as it is its turn, and give its result, or its error."""
         future = self.submit(session, work, **how)
         while not future.done():
@@ -70,13 +55,17 @@ class Hub:
                 self._wait(future)
         return future.result()
 
-    def submit(self, session: "Session", work: Callable[[], Given], **how: bool) -> "Future[Given]":
+    def submit(self, session: "Session", work: Callable[[], Given], **how: Any) -> "Future[Given]":
         """Hand in a piece of work; somebody has to call :meth:`work`."""
+        future: Future[Given] = Future()
+        self.hand_in(Job(session, work, future, **how))
+        return future
+
+    def hand_in(self, job: Job) -> None:
+        """As :meth:`submit`, for work that tells of its end itself."""
         if self.closed:
             raise InterfaceError("the database is closed")
-        future: Future[Given] = Future()
-        self._waiting.append(Job(session, work, future, **how))
-        return future
+        self._waiting.append(job)
 
     def look(self, work: Callable[[Engine], Given]) -> "Future[Given]":
         """Have something be read of the engine between statements, by nobody in particular.
@@ -107,10 +96,10 @@ class Hub:
             if self._must_wait(job.session):
                 self._held.append(job)
                 continue
-            if job.gathers and self._may_gather(job.session):
-                self._gather(job)
-            else:
-                self._alone(job)
+            if self._waiting and self._gathers(job):
+                self.group.run([job, *self._others()])
+            elif job.promise.set_running_or_notify_cancel():
+                self.do(job)
             if self._held and not self._has_engine():
                 self._waiting.extendleft(reversed(self._held))
                 self._held.clear()
@@ -189,17 +178,16 @@ class Hub:
 
     # Doing it
 
-    def _alone(self, job: Job) -> None:
-        if not job.future.set_running_or_notify_cancel():
-            return
+    def do(self, job: Job) -> None:
+        """Do one piece of work, with a step of its own."""
         try:
             self._enter_for(job)
-            with self.cancellation.watching(job.session.token, job.session.time_limit):
+            with self.cancellation.watching(job.session):
                 result = job.work()
         except BaseException as error:
-            job.future.set_exception(error)
+            job.promise.set_exception(error)
         else:
-            job.future.set_result(result)
+            job.promise.set_result(result)
 
     def _enter_for(self, job: Job) -> None:
         try:
@@ -209,63 +197,15 @@ class Hub:
                 job.session.transactions.abandon()
             raise
 
-    def _may_gather(self, session: "Session") -> bool:
-        return bool(self._waiting) and session.transactions.state is State.NONE
+    def _gathers(self, job: Job) -> bool:
+        """Whether a piece of work may share its step with others."""
+        if job.gathers is False or job.session.transactions.state is not State.NONE:
+            return False
+        return job.gathers is True or job.gathers(self.engine)
 
-    def _gather(self, first: Job) -> None:
-        """Do one piece of work, and those after it that can share its step."""
-        self.enter(first.session)
-        jobs = [first]
-        while self._waiting and len(jobs) < MOST_GATHERED and self._waiting[0].gathers:
-            if self._waiting[0].session.transactions.state is not State.NONE:
-                break
+    def _others(self) -> list[Job]:
+        """Those after it that can share its step."""
+        jobs: list[Job] = []
+        while self._waiting and len(jobs) < MOST_GATHERED - 1 and self._gathers(self._waiting[0]):
             jobs.append(self._waiting.popleft())
-        done: list[tuple[Job, Any]] = []
-        self.gathering = True
-        try:
-            for job in jobs:
-                if job.future.set_running_or_notify_cancel():
-                    self._gathered(job, done)
-        finally:
-            self.gathering = False
-        try:
-            self.engine.step()
-        except BaseException as error:
-            self._one_by_one(done, error)
-            return
-        for job, result in done:
-            job.future.set_result(result)
-        self._deliver()
-
-    def _gathered(self, job: Job, done: list[tuple[Job, Any]]) -> None:
-        self.enter(job.session)
-        self._point = self.engine.savepoint()
-        try:
-            done.append((job, job.work()))
-        except BaseException as error:
-            job.future.set_exception(error)
-
-    def undo_statement(self) -> None:
-        """Throw away what the present piece of work has changed."""
-        self.engine.rollback_to(self._point)
-
-    def _one_by_one(self, done: list[tuple[Job, Any]], error: BaseException) -> None:
-        """Everything was rolled back: do each piece again, now with a step of its own."""
-        if len(done) == 1:
-            done[0][0].future.set_exception(error)
-            return
-        for job, _ in done:
-            try:
-                self.enter(job.session)
-                result = job.work()
-            except BaseException as one:
-                job.future.set_exception(one)
-            else:
-                job.future.set_result(result)
-
-    def _deliver(self) -> None:
-        try:
-            self.engine.notifications.deliver()
-        except OperationalError:
-            # A subscriber's callback failed: its owner is told, not those whose commits are done.
-            return
+        return jobs

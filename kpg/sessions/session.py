@@ -1,19 +1,19 @@
 """One session: what ``db.session()`` gives, for any thread, one at a time."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpg import outside
 from kpg.compiler.catalog import PUBLIC
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.parameters import Binder, Parameters, has_marks, is_values, numbered
-from kpg.compiler.sql.parse import parse
+from kpg.compiler.sql.parameters import Parameters, is_values
+from kpg.inserting import alone
 from kpg.result import Result
 from kpg.runtime.errors import InterfaceError
-from kpg.scripts import outcomes
+from kpg.scripts import bound_script, outcomes, reading
 from kpg.sessions.cancel import Token
 from kpg.sessions.hub import Hub
 from kpg.sessions.isolation import Isolated, Isolation, noted
+from kpg.sessions.jobs import Ready
 from kpg.statements import execute
 from kpg.view import Maintained
 
@@ -40,7 +40,7 @@ class Session:
         self.path: tuple[str, ...] = (PUBLIC,)
         self.token = Token()
         engine = hub.engine
-        self.transactions = Isolated(engine, engine.notifications.deliver, hub)
+        self.transactions = Isolated(engine, engine.notifications.deliver, hub.group)
         self.closed = False
 
     def __enter__(self) -> "Session":
@@ -74,12 +74,7 @@ class Session:
     def parsed(self, text: str, parameters: Parameters | None = None) -> Sequence[ast.Statement]:
         """The statements of a script with the values of its parameters."""
         self._check_open()
-        by_position = parameters is not None and not hasattr(parameters, "keys")
-        binder = Binder(() if parameters is None else parameters)
-        parsed = parse(numbered(text) if by_position else text)
-        bound = [binder.bind(one) for one in parsed] if has_marks(text) else parsed
-        binder.finish()
-        return bound
+        return bound_script(text, parameters)
 
     def execute(self, statement: ast.Statement) -> Result | None:
         """Run one statement when it is its turn."""
@@ -104,13 +99,21 @@ class Session:
         """Run one statement now: the engine is this session's."""
         noted(self.transactions, statement, self.settings)
         self.transactions.check_reading(engine, statement)
-        try:
-            outcome = execute(engine, outside.readable(engine, statement))
-        finally:
-            engine.release_attached()
+        outcome = reading(engine, statement, execute)
         return None if isinstance(outcome, Maintained) else outcome
 
-    def run(self, work: "Callable[[Engine], Given]", **how: bool) -> Given:
+    def rows(self, engine: "Engine", text: str, parameters: Parameters | None = None) -> Ready | None:
+        """The rows that a text inserts, if that is all that it does."""
+        path, engine.catalog.path = engine.catalog.path, self.path
+        try:
+            found = alone(engine, text, parameters)
+        finally:
+            engine.catalog.path = path
+        if found is None or found.inserted is None:
+            return None
+        return Ready(found.table.name, found.inserted, found.result())
+
+    def run(self, work: "Callable[[Engine], Given]", **how: Any) -> Given:
         """Do something with the engine when it is this session's turn."""
         self._check_open()
         engine = self.hub.engine

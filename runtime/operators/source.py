@@ -31,7 +31,10 @@ class Source(Operator):
         if self.step.hydrating:
             for updates in self.snapshot():
                 self.emit(updates, more=True)
-        for updates in self.take():
+        # Commits that share a step bring a few rows each: those go on together.
+        taken = self.take()
+        few = len(taken) > 1 and sum(one.data.shape[1] for one in taken) <= CHUNK
+        for updates in [Updates.concat(taken)] if few else taken:
             self.emit(updates)
 
     def snapshot(self) -> Iterator[Updates]:
