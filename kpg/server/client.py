@@ -5,7 +5,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
@@ -16,8 +16,10 @@ from kpg.runtime.errors import Error, NotSupportedError
 from kpg.server import quick, replies, streams, subscribing
 from kpg.server.connection import Connection, Gone
 from kpg.server.extended import Extended
+from kpg.server.lane import Lane
 from kpg.server.login import Login
 from kpg.server.portal import Portal, shape_of
+from kpg.server.requests import Request
 from kpg.server.subscribing import Subscribe
 from kpg.server.tags import tag_of
 from kpg.sessions.session import Session, how
@@ -37,7 +39,7 @@ STATUS: Final = {State.NONE: "I", State.OPEN: "T", State.FAILED: "E"}
 class Client(Connection):
     """A connection and its session."""
 
-    def __init__(self, server: "Server", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, server: "Server", reader: Lane, writer: asyncio.StreamWriter) -> None:
         super().__init__(server, reader, writer)
         self.number = server.next_number()
         self.secret = secrets.token_bytes(4)
@@ -48,6 +50,10 @@ class Client(Connection):
         self._extended = Extended(self)
         self._skipping = False
         """Whether messages are passed over until the next Sync, after an error."""
+
+    def ready_for_requests(self) -> None:
+        """See Connection."""
+        self._reader.open_for(self)
 
     # Life
 
@@ -79,7 +85,9 @@ class Client(Connection):
 
     async def _serve(self) -> None:
         while True:
+            self.between = not self._skipping
             message = await self.receive()
+            self.between = False
             if isinstance(message, wire.Terminate):
                 return
             if self._skipping and not isinstance(message, wire.Sync):
@@ -136,6 +144,12 @@ class Client(Connection):
             return await self.server.run(self.session, work, **flags)
         finally:
             self.busy = False
+
+    def asked(self, request: Request) -> tuple[str, list[Any] | None] | None:
+        """The text and the values of a request, if it may be run from these."""
+        if request.name is None:
+            return request.text, None
+        return self._extended.asked(request)
 
     async def _query(self, text: str) -> None:
         subscription = subscribing.read(text)

@@ -7,6 +7,7 @@ from pygwire import ConnectionPhase as Phase
 from pygwire import FrontendMessageDecoder, PygwireError
 
 from kpg.server import replies
+from kpg.server.lane import Lane
 
 if TYPE_CHECKING:
     from kpg.server.listen import Server
@@ -30,12 +31,14 @@ class Gone(Exception):
 class Connection:
     """Messages in, replies out."""
 
-    def __init__(self, server: "Server", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, server: "Server", reader: Lane, writer: asyncio.StreamWriter) -> None:
         self.server = server
         self._reader = reader
         self._writer = writer
         self._out: list[bytes] = []
         self._decoder = FrontendMessageDecoder()
+        self.between = False
+        """Whether the next message may be the first of any request."""
 
     async def receive(self) -> Any:
         """The next message; Gone if there is none."""
@@ -50,7 +53,10 @@ class Connection:
             if self._decoder.phase in BEFORE and self._decoder.buffered > MOST_BEFORE_LOGIN:
                 raise Gone
             await self.flush()
+            if self.between and not self._decoder.buffered:
+                self.ready_for_requests()
             data = await self._reader.read(CHUNK)
+            self._reader.close()
             if not data:
                 raise Gone
             self._decoder.feed(data)
@@ -69,6 +75,19 @@ class Connection:
             self._writer.write(b"".join(self._out))
             self._out.clear()
         await self._writer.drain()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the client has not taken."""
+        return self._writer.transport.get_write_buffer_size()
+
+    def write(self, data: bytes) -> None:
+        """Send at once."""
+        if not self._writer.is_closing():
+            self._writer.write(data)
+
+    def ready_for_requests(self) -> None:
+        """The next request may be taken off the socket at once."""
 
     def check_there(self) -> None:
         """Gone if the client has closed its end."""

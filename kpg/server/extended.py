@@ -12,6 +12,7 @@ from kpg.runtime.errors import InterfaceError
 from kpg.server import quick, replies, streams, subscribing
 from kpg.server.inference import numbers_of
 from kpg.server.portal import Portal, Prepared, Shape, gives_rows, shape_of, shape_of_result, spread
+from kpg.server.requests import Request
 from kpg.server.subscribing import Subscribe
 from kpg.server.tags import tag_of
 
@@ -79,12 +80,15 @@ class Extended:
         self._client.send(replies.BOUND)
 
     def _quick(self, prepared: Prepared, message: wire.Bind) -> tuple[str, list[Any] | None] | None:
-        count = len(message.param_values)
-        if quick.word_of(prepared.text) is None or count != len(prepared.parameters):
-            return None
         forms = spread(message.param_formats, len(message.param_values))
-        values = quick.values_of(message.param_values, forms, prepared.parameters)
-        return None if values is None else (prepared.text, values or None)
+        return prepared.asked(message.param_values, forms)
+
+    def asked(self, request: Request) -> tuple[str, list[Any] | None] | None:
+        """The text and the values of a request, if it may be run from these."""
+        prepared = self._prepared.get(request.name or "")
+        if prepared is None or (len(request.formats) > 1 and len(request.formats) != len(request.values)):
+            return None
+        return prepared.asked(request.values, spread(request.formats, len(request.values)))
 
     def _named(self, name: str) -> Prepared:
         found = self._prepared.get(name)

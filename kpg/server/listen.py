@@ -3,19 +3,17 @@
 import asyncio
 import hmac
 import ssl
-import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kpg.engine import Engine
 from kpg.server.client import Client
+from kpg.server.lane import Lane
 from kpg.server.passwords import Verifier
+from kpg.server.turns import Ending, Turns
 from kpg.sessions.hub import Hub
 from kpg.sessions.session import Session
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 Given = TypeVar("Given")
 SETTINGS: Final = {
@@ -51,9 +49,7 @@ class Server:
         """Clients that have come by HTTP."""
         self._numbers = count(1)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._wake = threading.Semaphore(0)
-        self._stopping = False
-        self._thread = threading.Thread(target=self._work, name="kpg-engine", daemon=True)
+        self.turns = Turns(hub)
 
     def next_number(self) -> int:
         """A number for a client."""
@@ -61,8 +57,13 @@ class Server:
 
     async def start(self, host: str | None, port: int) -> asyncio.Server:
         """Begin to listen."""
-        self._thread.start()
-        return await asyncio.start_server(self._came, host, port)
+        self.turns.start()
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> asyncio.StreamReaderProtocol:
+            return asyncio.StreamReaderProtocol(Lane(loop), self._came, loop=loop)  # type: ignore[arg-type]
+
+        return await loop.create_server(protocol, host, port)
 
     async def stop(self) -> None:
         """Let no statement run any more; what is not committed is rolled back."""
@@ -72,11 +73,15 @@ class Server:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._stopping = True
-        self._wake.release()
-        await asyncio.to_thread(self._thread.join)
+        await self.turns.stop()
 
-    async def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def look_after(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something be done beside all else."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _came(self, reader: Lane, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -85,26 +90,26 @@ class Server:
         finally:
             self._tasks.discard(task)
 
-    # The engine's thread
-
-    def _work(self) -> None:
-        while True:
-            self._wake.acquire()
-            if self._stopping:
-                return
-            self.hub.serve()
-
-    async def run(self, session: Session, work: Callable[[Engine], Given], **flags: bool) -> Given:
+    async def run(self, session: Session, work: Callable[[Engine], Given], **flags: Any) -> Given:
         """Do something with the engine when it is the session's turn."""
         engine = self.hub.engine
-        future: Future[Given] = self.hub.submit(session, lambda: work(engine), **flags)
-        self._wake.release()
-        return await asyncio.wrap_future(future)
+        future: asyncio.Future[Given] = asyncio.get_running_loop().create_future()
+
+        def told(ending: Ending) -> None:
+            if future.done():
+                return
+            if ending.error is None:
+                future.set_result(ending.result)
+            else:
+                future.set_exception(ending.error)
+
+        self.turns.hand_in(session, lambda: work(engine), told, **flags)
+        return await future
 
     async def look(self, work: Callable[[Engine], Given]) -> Given:
         """Read something of the engine between statements: see ``Hub.look``."""
         future = self.hub.look(work)
-        self._wake.release()
+        self.turns.wake()
         return await asyncio.wrap_future(future)
 
     async def open_session(self, user: str) -> Session:

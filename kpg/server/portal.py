@@ -15,7 +15,7 @@ from kpg.runtime.errors import DataError, InterfaceError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 from kpg.runtime.values import codec_of
-from kpg.server import binary
+from kpg.server import binary, quick
 from kpg.server.formats import rows_of, text_writer
 from kpg.server.subscribing import Subscribe
 
@@ -81,6 +81,15 @@ class Prepared:
             for value, form, number in zip(values, forms, self.parameters, strict=True)
         ]
         return Binder(literals).bind(self.statement)
+
+    def asked(
+        self, values: Sequence[bytes | None], formats: Sequence[int]
+    ) -> tuple[str, list[Any] | None] | None:
+        """Its text and Python values, if it may be run from these."""
+        if quick.word_of(self.text) is None or len(values) != len(self.parameters):
+            return None
+        found = quick.values_of(values, formats, self.parameters)
+        return None if found is None else (self.text, found or None)
 
 
 def spread(formats: Sequence[int], count: int) -> list[int]:

@@ -116,5 +116,3 @@ class Group:
         except OperationalError:
             # A subscriber's callback failed: its owner is told, not those whose commits are done.
             return
-
-
