@@ -62,12 +62,13 @@ def inserts(engine: Engine, text: str, parameters: Parameters) -> list[Inserting
     found = read(text, parameters)
     if found is None:
         return None
-    made = [_inserting(engine, rows) for rows in found]
+    made = [inserting(engine, rows) for rows in found]
     known = [one for one in made if one is not None]
     return known if len(known) == len(made) else None
 
 
-def _inserting(engine: Engine, rows: Rows) -> Inserting | None:
+def inserting(engine: Engine, rows: Rows) -> Inserting | None:
+    """A statement with its cells; None if it is more than an INSERT of VALUES."""
     statement = _statement(engine, rows)
     return None if statement is None else Inserting(rows.text, statement, rows.columns)
 
@@ -80,7 +81,7 @@ def mixed(engine: Engine, text: str) -> list[Inserting | ast.Statement] | None:
     from kpg.compiler.sql.lists import around
 
     others = around(text, regions)
-    made = [_inserting(engine, one.rows) for one in regions]
+    made = [inserting(engine, one.rows) for one in regions]
     if others is None:
         return None
     placed: list[tuple[int, Inserting | ast.Statement]] = [(one.span.start, one) for one in others]
@@ -123,7 +124,7 @@ def insert(engine: Engine, rows: Inserting, otherwise: Callable[[], ast.Statemen
 def _changes(engine: Engine, rows: Inserting) -> Changes | None:
     """What a statement changes; None if finding that out takes more, or is an error with a place."""
     try:
-        shape = _shape(engine, rows)
+        shape = shape_of(engine, rows)
         if shape is None:
             return None
         table = engine.table(rows.statement.table)
@@ -149,7 +150,8 @@ def alone(engine: Engine, text: str, parameters: Parameters) -> Changes | None:
     return changes
 
 
-def _shape(engine: Engine, rows: Inserting) -> Shape | None:
+def shape_of(engine: Engine, rows: Inserting) -> Shape | None:
+    """Where the cells of a statement go; None if a column takes more than a constant."""
     catalog = engine.catalog
     entry = catalog.table(rows.statement.table)
     absent = tuple(place for place, cells in enumerate(rows.columns) if _is_default(cells))

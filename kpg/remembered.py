@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from kpg.compiler.catalog import Catalog
     from kpg.compiler.sql.statements import Insert
     from kpg.inserting import Shape
-    from kpg.planned import Known
+    from kpg.planned import Known as KnownPlans
+    from kpg.recipes import Known
     from kpg.runtime.types import Type
 
 FEW: Final = 64
@@ -58,7 +59,8 @@ class Remembered:
         self.inserts: Latest[str, Insert] = Latest()
         self.shapes: Latest[tuple[str, tuple[int, ...]], Shape] = Latest()
         self._seen: Latest[tuple[object, ...], bool] = Latest()
-        self.plans: Latest[tuple[object, ...], Known] = Latest()
+        self.plans: Latest[tuple[object, ...], KnownPlans] = Latest()
+        self.recipes: Latest[tuple[str, tuple[str, ...]], Known] = Latest()
         self.types: Latest[str, Type] = Latest()
         """Of declared parameters."""
         self._made: Latest[tuple[object, ...], tuple[object, int, Any]] = Latest(FEW)
@@ -91,5 +93,6 @@ class Remembered:
         """Names, types or settings mean something else from now on."""
         self.shapes.clear()
         self.plans.clear()
+        self.recipes.clear()
         self.types.clear()
         self._made.clear()

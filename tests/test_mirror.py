@@ -100,8 +100,9 @@ ELSEWHERE: dict[str, str] = {
     "runtime/kernels/rows.py": ROW_STORE,
     **{
         f"kpg/sessions/{name}.py": SESSIONS
-        for name in ("cancel", "hub", "isolation", "parking", "transactions")
+        for name in ("cancel", "hub", "isolation", "jobs", "parking", "transactions")
     },
+    "runtime/data/epochs.py": "unit/sessions/test_gathering.py",
     "kpg/server/binary.py": "unit/server/test_formats.py",
     **{
         f"kpg/server/{name}.py": CLIENTS
@@ -110,6 +111,7 @@ ELSEWHERE: dict[str, str] = {
             "connection",
             "extended",
             "inference",
+            "lane",
             "listen",
             "portal",
             "quick",
@@ -118,6 +120,7 @@ ELSEWHERE: dict[str, str] = {
             "streams",
             "subscribing",
             "tags",
+            "turns",
         )
     },
     "kpg/server/passwords.py": LOGIN,

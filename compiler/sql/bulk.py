@@ -134,6 +134,17 @@ def read(text: str, parameters: "Sequence[Any] | Mapping[str, Any] | None" = Non
     return found if found and given.finished() else None
 
 
+def placed(text: str) -> Rows | None:
+    """The INSERT of one row that a text is, with placeholders as cells; None if it is another statement."""
+    head = _HEAD.match(text)
+    cells, stop = ([], 0) if head is None else _cells(text, head.end())
+    blank = _BLANK.fullmatch(text, stop)
+    if head is None or len(cells) != 1 or blank is None:
+        return None
+    short = f"{head[0]}({', '.join(['NULL'] * len(cells[0]))})"
+    return Rows(short, tuple((cell,) for cell in cells[0]))
+
+
 @dataclass(frozen=True, slots=True)
 class Region:
     """An INSERT of plain constants among other statements, and where it stands."""

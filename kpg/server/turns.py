@@ -64,6 +64,7 @@ class Turns:
     def start(self) -> None:
         """Begin to work, for the loop that runs."""
         self._loop = asyncio.get_running_loop()
+        self.hub.done = self._done
         self._thread.start()
 
     async def stop(self) -> None:
@@ -86,9 +87,11 @@ class Turns:
             self._loop.call_soon(self._release)
 
     def finished(self, callback: Callback, ending: Ending) -> None:
-        """Have the loop call a callback, on the thread that has the engine."""
+        """Have the loop call a callback soon; on the thread that has the engine."""
         self._finished.append((callback, ending))
-        if not self._telling:
+
+    def _done(self) -> None:
+        if self._finished and not self._telling:
             assert self._loop is not None
             self._telling = True
             self._loop.call_soon_threadsafe(self._tell)

@@ -42,6 +42,8 @@ class Hub:
         self._own = (engine.transactions, engine.settings, engine.prepared, engine.catalog.path)
         self.cancellation = Cancellation(engine.interrupt)
         self.group = Group(self)
+        self.done: Callable[[], object] | None = None
+        """Called when work has been done, by whoever did it."""
 
     def run(self, session: "Session", work: Callable[[], Given], **how: Any) -> Given:
         """Do a piece of work for a session as soon as it is its turn, and give its result, or its error."""
@@ -100,6 +102,8 @@ class Hub:
                 self.group.run([job, *self._others()])
             elif job.promise.set_running_or_notify_cancel():
                 self.do(job)
+            if self.done is not None:
+                self.done()
             if self._held and not self._has_engine():
                 self._waiting.extendleft(reversed(self._held))
                 self._held.clear()

@@ -7,7 +7,8 @@ from kpg.compiler.catalog import PUBLIC
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Parameters, is_values
 from kpg.inserting import alone
-from kpg.result import Result
+from kpg.recipes import row_of
+from kpg.result import Affected, Result
 from kpg.runtime.errors import InterfaceError
 from kpg.scripts import bound_script, outcomes, reading
 from kpg.sessions.cancel import Token
@@ -106,6 +107,10 @@ class Session:
         """The rows that a text inserts, if that is all that it does."""
         path, engine.catalog.path = engine.catalog.path, self.path
         try:
+            if isinstance(parameters, list | tuple):
+                row = row_of(engine, text, parameters)
+                if row is not None:
+                    return Ready(*row, Affected(1))
             found = alone(engine, text, parameters)
         finally:
             engine.catalog.path = path

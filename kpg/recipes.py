@@ -1,0 +1,149 @@
+"""INSERTs of one row that come again and again with other values: from these to the words of a row.
+
+What such a text says is read once. A value that takes more than a look, and whatever is wrong, is left to
+``inserting.py``.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.catalog import TableEntry
+from kpg.compiler.sql.bulk import placed, written
+from kpg.compiler.sql.constants import LIMITS, column_values
+from kpg.compiler.sql.slots import Beyond
+from kpg.engine import Engine
+from kpg.inserting import Inserting, inserting, shape_of
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import Error
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import ERROR, NULL, Kind, Type
+
+Words = NDArray[np.int64]
+Take = Callable[[Any, Type, Dictionary], int]
+"""From a value that is not NULL to its word; Beyond if that takes more."""
+DIGITS: Final = frozenset("0123456789")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a row is made: ``first`` are its words but for those of ``cells``, made of values by position."""
+
+    entry: TableEntry
+    first: tuple[int, ...]
+    cells: tuple[tuple[int, int, Type, Take], ...]
+    values: int
+
+    def row(self, values: Sequence[Any], dictionary: Dictionary) -> Words:
+        """The row, ``int64[w, 1]``; Beyond if there is more to it."""
+        if len(values) != self.values:
+            raise Beyond
+        words = list(self.first)
+        for place, position, type_, take in self.cells:
+            value = values[position]
+            words[place] = NULL if value is None else take(value, type_, dictionary)
+        return np.array(words, np.int64).reshape(-1, 1)
+
+
+def row_of(engine: Engine, text: str, values: Sequence[Any]) -> tuple[str, Words] | None:
+    """The table and the row that a text adds, with values for its parameters; None if it does more."""
+    path = engine.catalog.path
+    known = engine.remembered.recipes.get((text, path))
+    if known is None or (known.version != engine.catalog.version):
+        known = Known(engine.catalog.version, recipe_of(engine, text))
+        engine.remembered.recipes.put((text, path), known)
+    recipe = known.recipe
+    if recipe is None:
+        return None
+    try:
+        return recipe.entry.name, recipe.row(values, engine.executor.dictionary)
+    except (Beyond, Error, ValueError, OverflowError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A recipe, or that there is none, while the catalog is what it was."""
+
+    version: int
+    recipe: Recipe | None
+
+
+def recipe_of(engine: Engine, text: str) -> Recipe | None:
+    """The recipe of a text; None if it does more than to add one row of values to a table."""
+    rows = placed(text)
+    made = None if rows is None else inserting(engine, rows)
+    if made is None or made.statement.conflict is not None or made.statement.returning:
+        return None
+    try:
+        return _recipe(engine, made)
+    except (Beyond, Error):
+        return None
+
+
+def _recipe(engine: Engine, made: Inserting) -> Recipe | None:
+    entry = engine.catalog.table(made.statement.table)
+    shape = shape_of(engine, made)
+    if shape is None or entry.constraints.rules or engine.table(entry.name).guard is not None:
+        return None
+    dictionary, types = engine.executor.dictionary, entry.schema.types
+    first = [NULL] * len(types)
+    cells: list[tuple[int, int, Type, Take]] = []
+    used: set[int] = set()
+    for cell, place in zip(shape.places, shape.given, strict=True):
+        text, type_ = made.columns[cell][0], types[place]
+        if type_.is_text and type_.precision:
+            return None
+        if text[0] in "?$":
+            position = len(used) if text[0] == "?" else int(text[1:]) - 1
+            used.add(position)
+            cells.append((place, position, type_, TAKES.get(type_.kind, _constant)))
+        else:
+            (value,) = column_values([text], type_)
+            first[place] = _word(value, dictionary)
+    for place, value in shape.missing:
+        first[place] = _word(value, dictionary)
+    if used != set(range(len(used))):
+        return None
+    return Recipe(entry, tuple(first), tuple(cells), len(used))
+
+
+def _word(value: int | str | None, dictionary: Dictionary) -> int:
+    if value is None:
+        return NULL
+    return dictionary.code(value) if isinstance(value, str) else value
+
+
+def _integer(value: Any, type_: Type, _: Dictionary) -> int:
+    if isinstance(value, str):
+        if not DIGITS.issuperset(value[1:] if value[:1] == "-" else value) or value in ("", "-"):
+            raise Beyond
+        value = int(value)
+    limit = LIMITS[type_.kind]
+    if type(value) is not int or not max(-limit, ERROR + 1) <= value < limit:
+        raise Beyond
+    return value
+
+
+def _text(value: Any, _: Type, dictionary: Dictionary) -> int:
+    if type(value) is not str:
+        raise Beyond
+    return dictionary.code(value)
+
+
+def _constant(value: Any, type_: Type, dictionary: Dictionary) -> int:
+    cell = written(value)
+    if cell is None:
+        raise Beyond
+    (found,) = column_values([cell], type_)
+    return _word(found, dictionary)
+
+
+TAKES: Final[dict[Kind, Take]] = {
+    Kind.SMALLINT: _integer,
+    Kind.INTEGER: _integer,
+    Kind.BIGINT: _integer,
+    Kind.VARCHAR: _text,
+}

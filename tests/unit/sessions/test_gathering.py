@@ -1,0 +1,134 @@
+"""Commits that share a step: each with an epoch, an error and a time limit of its own."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+import kpg
+from kpg.sessions.cancel import CanceledError
+from kpg.sessions.session import Session
+
+
+@pytest.fixture
+def db() -> Iterator[kpg.Database]:
+    with kpg.connect() as opened:
+        opened.sql(
+            "create table t (id int primary key, x bigint);"
+            "create materialized view v as select sum(x) as s, count(*) as n from t"
+        )
+        yield opened
+
+
+def handed_in(session: Session, text: str, values: list[Any] | None = None) -> "Future[Any]":
+    """A statement as the server hands it in."""
+    engine = session.hub.engine
+    return session.hub.submit(
+        session,
+        lambda: session.answer(engine, text, values),
+        gathers=True,
+        rows=lambda engine: session.rows(engine, text, values),
+    )
+
+
+def insert(session: Session, *values: object) -> "Future[Any]":
+    return handed_in(session, "insert into t values ($1, $2)", list(values))
+
+
+def test_each_has_an_epoch_of_its_own(db: kpg.Database) -> None:
+    told: list[Any] = []
+    db.view("v").subscribe(told.append)
+    sessions = [db.session() for _ in range(5)]
+    futures = [insert(one, place, 1) for place, one in enumerate(sessions)]
+    db.hub.serve()
+    assert [future.result().rowcount for future in futures] == [1] * 5
+    (changes,) = told
+    assert [row for row, _, diff in changes if diff > 0] == [(n, n) for n in range(1, 6)]
+    assert len({epoch for _, epoch, _ in changes}) == 5
+    db.verify("v")
+
+
+def test_each_has_an_error_of_its_own(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    futures = [insert(one, 1, 1), insert(other, 1, 2), insert(other, 2, "x"), insert(one, None, 1)]
+    futures += [insert(other, 3, 3), handed_in(one, "insert into t values (4, 4)")]
+    db.hub.serve()
+    errors = [type(future.exception()) for future in futures]
+    fine, key, cast, null = type(None), kpg.IntegrityError, kpg.ProgrammingError, kpg.IntegrityError
+    assert errors == [fine, key, cast, null, fine, fine]
+    assert one.sql("select id, x from t order by id").fetchall() == [(1, 1), (3, 3), (4, 4)]  # type: ignore[union-attr]
+    db.verify("v")
+
+
+def test_an_error_of_a_view_is_of_whom_it_comes_from(db: kpg.Database) -> None:
+    db.sql("create materialized view w as select id, 10 / x as y from t")
+    one = db.session()
+    futures = [insert(one, 1, 1), insert(one, 2, 0), insert(one, 3, 5)]
+    db.hub.serve()
+    assert [type(future.exception()) for future in futures] == [type(None), kpg.DataError, type(None)]
+    assert db.view("w").fetchall() == [(1, 10), (3, 2)]
+
+
+def test_one_that_is_cancelled_does_not_take_its_neighbours_with_it(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+
+    times: list[int] = []
+
+    def cancel_other() -> Any:
+        # It is done again once the step has been ended.
+        if not times:
+            other.cancel()
+        times.append(1)
+        return one.answer(one.hub.engine, "insert into t values (9, 9)")
+
+    futures = [insert(one, 1, 1), insert(other, 2, 2), db.hub.submit(one, cancel_other, gathers=True)]
+    db.hub.serve()
+    assert futures[0].exception() is None
+    assert isinstance(futures[1].exception(), CanceledError)
+    assert futures[2].exception() is None
+    assert db.query("select id from t").fetchall() == [(1,), (9,)]
+    assert len(times) == 2
+    assert other.sql("select 1") is not None
+
+
+def test_a_time_limit_holds_for_the_shared_step(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    other.sql("set statement_timeout = '1us'")
+    futures = [insert(one, 1, 1), insert(other, 2, 2), insert(one, 3, 3)]
+    db.hub.serve()
+    assert futures[0].exception() is None
+    assert isinstance(futures[1].exception(), CanceledError)
+    assert futures[2].exception() is None
+    assert db.query("select id from t").fetchall() == [(1,), (3,)]
+
+
+def test_an_error_before_the_statement_is_its_own(db: kpg.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = db.session(), db.session()
+    enter = db.hub.enter
+
+    def entering(session: Session, **how: bool) -> None:
+        if session is other:
+            raise kpg.OperationalError("no")
+        enter(session, **how)
+
+    monkeypatch.setattr(db.hub, "enter", entering)
+    futures = [handed_in(other, "insert into t values (1, 1)"), handed_in(one, "insert into t values (2, 2)")]
+    for future in futures:
+        future.add_done_callback(lambda _: None)
+    db.hub.serve()
+    assert isinstance(futures[0].exception(), kpg.OperationalError)
+    assert futures[1].exception() is None
+    monkeypatch.undo()
+    assert db.query("select id from t").fetchall() == [(2,)]
+
+
+def test_rows_and_uncommitted_changes_keep_apart(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin; insert into t values (7, 7)")
+    futures = [insert(other, place, 1) for place in range(3)]
+    db.hub.serve()
+    assert [future.exception() for future in futures] == [None] * 3
+    assert other.sql("select count(*) from t").fetchall() == [(3,)]  # type: ignore[union-attr]
+    one.sql("commit")
+    assert db.view("v").fetchall() == [(10, 4)]
