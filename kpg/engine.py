@@ -4,7 +4,7 @@ The statements and the public API are thin layers over this. Invariant: the cata
 executor's tables, and its materialized views are ``views``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -210,12 +210,6 @@ class Engine(Kept):
         if self.changed is not None:
             self._closing.update(self.executor.changing())
         self.executor.close_epoch()
-
-    def close_epochs(self, table: str, counts: Sequence[int]) -> None:
-        """End an epoch for each count of rows that a table was given last, nothing else being pending."""
-        if self.changed is not None:
-            self._closing.add(table)
-        self.executor.close_epochs(table, counts)
 
     def rollback(self) -> None:
         """Throw away what is pending."""

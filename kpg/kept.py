@@ -2,7 +2,7 @@
 
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -48,10 +48,16 @@ class Kept(Following):
     """See the module."""
 
     keeper: Keeper | None
+    _closing: set[str]
 
     def step(self) -> None:
         """Take all pending changes through everything."""
         raise NotImplementedError
+
+    def close_epochs(self, table: str, counts: Sequence[int]) -> None:
+        """End an epoch for each count of rows that a table was given last, nothing else being pending."""
+        self._closing.add(table)
+        self.executor.close_epochs(table, counts)
 
     def keep(self) -> None:
         """Have what has been defined outside of statements be there when the database is opened again."""

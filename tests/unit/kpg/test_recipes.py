@@ -10,7 +10,8 @@ import kpg
 from kpg.recipes import row_of
 
 TABLES = """
-    create table t (a int primary key, b text, c numeric(10, 2), d date, e boolean, f double precision, g bigint);
+    create table t (a int primary key, b text, c numeric(10, 2), d date, e boolean, f double precision,
+        g bigint);
     create table ruled (id serial primary key, x int);
     create table checked (x int check (x > 0));
     create table short (x varchar(3));
