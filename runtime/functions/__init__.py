@@ -53,7 +53,7 @@ from kpg.runtime.functions.registry import (
     lookup,
     resolve,
 )
-from kpg.runtime.functions.rules import common_type, shown_type
+from kpg.runtime.functions.rules import common_type, listed_type, shown_type
 from kpg.runtime.functions.windowing import Answer, WindowFunction, window_function, window_functions
 
 __all__ = [
@@ -89,6 +89,7 @@ __all__ = [
     "implementation",
     "is_aggregate",
     "is_function",
+    "listed_type",
     "lookup",
     "resolve",
     "resolve_aggregate",

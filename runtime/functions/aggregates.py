@@ -23,6 +23,7 @@ from kpg.runtime.types import (
     EXACT_KINDS,
     INTERVAL,
     NUMERIC,
+    REAL,
     Kind,
     Type,
     decimal,
@@ -96,6 +97,10 @@ def _mean(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
     return parts, Call("div", (_as_double(total), _as_double(number)), DOUBLE)
 
 
+def _rounded_sum(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
+    return (Part("sum", args),), Call("cast", (Column(0, DOUBLE),), REAL)
+
+
 def _same_as(name: str) -> Composed:
     """Another aggregate by this name."""
     return Composed(lambda args: ((Part(name, args),), Column(0, args[0].type)))
@@ -139,7 +144,18 @@ register(
         Accumulable(AccumulatorKind.SUM),
         identity=0,
         over={Kind.NUMERIC: "$sum", Kind.INTERVAL: "$interval_sum"},
-        exact={Kind.BIGINT: "$exact_sum"},
+        exact={Kind.BIGINT: "$exact_sum", Kind.REAL: "$real_sum"},
+    )
+)
+register(
+    AggregateFunction(
+        "$real_sum",
+        "a REAL",
+        "Sum, rounded at the end.",
+        {},
+        lambda types: Signature(types, REAL),
+        algorithms.summing(sum_type),
+        Composed(_rounded_sum),
     )
 )
 for _name, _mean_of in (("$interval_sum", False), ("$interval_avg", True)):

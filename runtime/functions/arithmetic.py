@@ -12,15 +12,18 @@ from kpg.runtime.functions.rules import (
     is_unknown,
     numbers,
     numerics,
+    reals,
 )
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
     DATE,
+    DOUBLE,
     INTEGER,
     INTERVAL_DAY,
     INTERVAL_MONTH,
     MAX_WORD,
+    REAL,
     TIME,
     TIMESTAMP,
     Kind,
@@ -31,6 +34,12 @@ from kpg.runtime.types import (
 
 def _call(name: str, type_: Type, *args: Scalar) -> Call:
     return Call(name, args, type_)
+
+
+def _in_single_precision(call: Call) -> Scalar:
+    """Of doubles, rounded: these have more than twice as many digits, so that nothing is rounded twice."""
+    operands = (_call("cast", DOUBLE, arg) for arg in call.args)
+    return _call("$to_real", REAL, _call(call.function, DOUBLE, *operands))
 
 
 def _midnight(date: Scalar) -> Call:
@@ -109,9 +118,11 @@ scalar(
         "DATE '1998-12-01' + 31": "DATE '1999-01-01'",
         "DATE '1995-01-31' + INTERVAL '1' MONTH": "DATE '1995-02-28'",
         "1e0 + 0.5": "1.5e0",
+        "0.1::REAL + 0.2::REAL": "0.3::REAL",
     },
     Overload(exact_sum, _PLUS),
     Overload(numerics, numeric_code.ADD),
+    Overload(reals, Composition(_in_single_precision)),
     Overload(doubles, Opcode("add_double")),
     Overload(exactly(DATE, DATE, INTEGER), Composition(_days_later)),
     Overload(exactly(DATE, INTEGER, DATE), Composition(_swapped)),
@@ -145,6 +156,7 @@ scalar(
     },
     Overload(exact_sum, _MINUS),
     Overload(numerics, numeric_code.SUBTRACT),
+    Overload(reals, Composition(_in_single_precision)),
     Overload(doubles, Opcode("sub_double")),
     Overload(exactly(DATE, DATE, INTEGER), Composition(_days_later)),
     Overload(exactly(INTEGER, DATE, DATE), _MINUS),
@@ -173,6 +185,7 @@ scalar(
     {"6 * 7": "42", "1.5 * 0.25": "0.375", "2e0 * 0.5": "1e0", "INTERVAL '2' DAY * 3": "INTERVAL '6' DAY"},
     Overload(exact_product, _TIMES),
     Overload(numerics, numeric_code.MULTIPLY),
+    Overload(reals, Composition(_in_single_precision)),
     Overload(doubles, Opcode("mul_double")),
     Overload(exactly(INTERVAL_DAY, INTERVAL_DAY, BIGINT), _TIMES),
     Overload(exactly(INTERVAL_DAY, BIGINT, INTERVAL_DAY), _TIMES),
@@ -205,6 +218,7 @@ scalar(
     {"7e0 / 2": "3.5", "1.0 / 4": "0.25", "NULL / 0.5": "NULL"},
     Overload(_integers, Opcode("div")),
     Overload(numerics, numeric_code.DIVIDE),
+    Overload(reals, Composition(_in_single_precision)),
     Overload(doubles, Opcode("div_double")),
     Overload(spans.by, spans.DIVIDE),
 )

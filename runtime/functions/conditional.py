@@ -141,6 +141,8 @@ def _null_if_types(types: tuple[Type, ...]) -> Signature | None:
     common = common_type(types) if len(types) == 2 else None
     if common is None:
         return None
+    if types[0].kind is Kind.REAL and types[1].is_numeric:
+        return Signature(types, types[0])
     if common.kind is not Kind.DECIMAL or is_unknown(types[0]) or is_unknown(types[1]):
         return Signature((common, common), common)
     return Signature(types, types[0] if types[0].kind is Kind.DECIMAL else NUMERIC)

@@ -32,12 +32,15 @@ def _sign(call: Call) -> Scalar:
     (x,) = call.args
     above = _call("gt", BOOLEAN, x, _zero(x.type))
     below = _call("lt", BOOLEAN, x, _zero(x.type))
-    return _call("sub", INTEGER, _call("cast", INTEGER, above), _call("cast", INTEGER, below))
+    found = _call("sub", INTEGER, _call("cast", INTEGER, above), _call("cast", INTEGER, below))
+    return _call("cast", call.type, found)
 
 
 def _signed(types: tuple[Type, ...]) -> Signature | None:
-    fits = len(types) == 1 and (types[0].is_exact or types[0].is_float)
-    return Signature(types, INTEGER) if fits else None
+    """Of a DECIMAL a DECIMAL without places, of integers too a DOUBLE, as Postgres has it."""
+    if len(types) != 1 or not (types[0].is_exact or types[0].is_float):
+        return None
+    return Signature(types, decimal(1, 0) if types[0].kind is Kind.DECIMAL else DOUBLE)
 
 
 _number = same(lambda type_: type_.is_exact or type_.is_float)
@@ -104,29 +107,26 @@ scalar(
     "sign",
     "a number",
     "-1, 0 or 1.",
-    {"sign(-2.5)": "-1", "sign(0)": "0", "sign(7)": "1"},
+    {"sign(-2.5)": "-1", "sign(0)": "0e0", "sign(7)": "1e0"},
     Overload(_signed, Composition(_sign)),
     Overload(numeric, Memoized(lambda call: numerics.sign)),
 )
 
 
 def _whole(types: tuple[Type, ...]) -> Signature | None:
-    """One exact number, to an integer or a DECIMAL without places."""
-    if len(types) != 1 or not types[0].is_exact:
+    """One DECIMAL, to one without places. Integers are DOUBLE here, as in Postgres: floor(5) / 2 is 2.5."""
+    if len(types) != 1 or types[0].kind is not Kind.DECIMAL:
         return None
-    (type_,) = types
-    return Signature(types, type_ if type_.is_integer else decimal(type_.precision, 0))
+    return Signature(types, decimal(types[0].precision, 0))
 
 
 def _nearest(call: Call) -> Scalar:
     (x,) = call.args
-    return x if x.type.is_integer else _call("cast", call.type, x)
+    return _call("cast", call.type, x)
 
 
 def _floor(call: Call) -> Scalar:
     (x,) = call.args
-    if x.type.is_integer:
-        return x
     return _call("$floor_div", call.type, x, Literal(10**x.type.scale, x.type))
 
 
@@ -137,8 +137,6 @@ def _ceil(call: Call) -> Scalar:
 
 def _truncate(call: Call) -> Scalar:
     (x,) = call.args
-    if x.type.is_integer:
-        return x
     return _call("$div", call.type, x, Literal(10**x.type.scale, x.type))
 
 
@@ -171,7 +169,7 @@ scalar(
     "floor",
     "a number",
     "The largest whole number that is not above.",
-    {"floor(-1.5)": "-2", "floor(2.7e0)": "2e0", "floor(3)": "3"},
+    {"floor(-1.5)": "-2", "floor(2.7e0)": "2e0", "floor(3)": "3e0"},
     Overload(_whole, Composition(_floor)),
     Overload(numeric, numerics.FLOOR),
     Overload(_double, Vector(lambda call: vectors.floor)),

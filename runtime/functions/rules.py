@@ -9,6 +9,7 @@ from kpg.runtime.types import (
     INTERVAL,
     MAX_DECIMAL_PRECISION,
     NUMERIC,
+    REAL,
     TEXT,
     TIMESTAMP,
     TIMESTAMPTZ,
@@ -100,9 +101,16 @@ def common_type(types: tuple[Type, ...]) -> Type | None:
     return TEXT if is_unknown(result) else result
 
 
-def shown_type(types: tuple[Type, ...]) -> Type | None:
-    """As :func:`common_type`, for values that are shown: NUMERIC where they have different scales."""
+def listed_type(types: tuple[Type, ...]) -> Type | None:
+    """As :func:`common_type`, for more than comparing in pairs: REAL and exact numbers are REAL."""
     result = common_type(types)
+    single = result == DOUBLE and all(type_.kind is not Kind.DOUBLE for type_ in types)
+    return REAL if single else result
+
+
+def shown_type(types: tuple[Type, ...]) -> Type | None:
+    """As :func:`listed_type`, for values that are shown: NUMERIC where they have different scales."""
+    result = listed_type(types)
     if result is None:
         return None
     if result.kind is Kind.DECIMAL:
@@ -250,6 +258,12 @@ def numeric(types: tuple[Type, ...]) -> Signature | None:
 def doubles(types: tuple[Type, ...]) -> Signature | None:
     """Two numbers of any types, as DOUBLE."""
     return None if numbers(types) is None else Signature((DOUBLE, DOUBLE), DOUBLE)
+
+
+def reals(types: tuple[Type, ...]) -> Signature | None:
+    """Two REALs, or one and a quoted constant, as REAL."""
+    single = len(types) == 2 and all(type_.kind is Kind.REAL or is_unknown(type_) for type_ in types)
+    return Signature((REAL, REAL), REAL) if single and not all(map(is_unknown, types)) else None
 
 
 def exactly(result: Type, *args: Type) -> Rule:

@@ -81,5 +81,7 @@ def round_places(words: Words, places: Words) -> Words:
 
 
 def to_real(words: Words) -> Words:
-    """Doubles rounded to the nearest single-precision number."""
-    return on_doubles(lambda values: values.astype(np.float32).astype(np.float64))(words)
+    """Doubles rounded to the nearest single-precision number; ERROR for those that would become 0."""
+    result = on_doubles(lambda values: values.astype(np.float32).astype(np.float64))(words)
+    result[(result == 0) & (words != 0)] = ERROR
+    return result

@@ -8,7 +8,7 @@ from kpg.compiler.sql.bind.rows import compared_rows, row_columns, row_is_null, 
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.subquery import bind_in
 from kpg.compiler.sql.syntax import only
-from kpg.runtime.functions import common_type
+from kpg.runtime.functions import listed_type
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, UNKNOWN, Kind
 
@@ -97,7 +97,9 @@ def _in(binding: Binding, scope: Scope, node: exp.In) -> Scalar:
         found = rows[0] if len(rows) == 1 else call(binding, "or", rows, node)
         return _negated_if(binding, found, node)
     values = [binding.expression(scope, part) for part in (node.this, *node.expressions)]
-    values = unified(binding, values, [node.this, *node.expressions], "IN list types", common_type)
+    if len(values) == 2:
+        return _negated_if(binding, call(binding, "eq", values, node), node)
+    values = unified(binding, values, [node.this, *node.expressions], "IN list types", listed_type)
     by_words = values[0].type.kind is not Kind.INTERVAL
     if by_words and all(isinstance(value, Literal) for value in values[1:]):
         found = call(binding, "in", values, node)

@@ -1,0 +1,25 @@
+-- shown
+create table r (id int, x real, y real, d double precision, i int, n numeric, b bigint);
+insert into r values (1, 0.1, 0.2, 0.3, 3, 1.5, 5), (2, 1.1, -2.7, 1e300, 7, 2.25, 6), (3, null, 3.4e38, 1, 1, 1, 1), (4, 16777216, 1, 1, 1, 1, 1), (5, 0, 0, 0, 0, 0, 0);
+select id, x + y, x - y, x * y, +x, abs(x), abs(y) from r order by id;
+select id, x + d, x * 2, x + i, x + n, x * b, x - 1.5 from r order by id;
+select id, x / y from r where id < 3 order by id;
+select id, x / 3, x / 3.0, 1 / x from r where id < 3 order by id;
+select pg_typeof(x + y), pg_typeof(x + i), pg_typeof(x + n), pg_typeof(x + d), pg_typeof(-x), pg_typeof(abs(x)), pg_typeof(round(x)), pg_typeof(sum(x) over ()), pg_typeof(avg(x) over ()), pg_typeof(min(x) over ()), pg_typeof(sqrt(x)), pg_typeof(x * '2'), pg_typeof(ceil(x)), pg_typeof(coalesce(x, 1)), pg_typeof(greatest(x, 1)), pg_typeof(sign(x)), pg_typeof(power(x, 2)), pg_typeof(case when true then x else 1 end), pg_typeof(case when true then x else 1.5 end), pg_typeof(nullif(x, 1)) from r where id = 1;
+select id, sign(i) / 2, ceil(i) / 2, floor(i) / 2, round(i) / 2, trunc(i) / 2, abs(i) / 2, sign(n) / 2, ceil(n) / 2, round(i, 0) / 2, sign(b), round(b), pg_typeof(sign(n)), pg_typeof(sign(i)), pg_typeof(round(b)), pg_typeof(ceil(n)), pg_typeof(round(i, 1)) from r order by id;
+select avg(x), min(y), max(y), count(x) from r;
+select sum(x), sum(d), sum(x + y) from r where id < 3;
+select id, x::text, x::float8, x::numeric, x::int, d::real from r where id <> 2 order by id;
+select x = 0.1, x = 0.1::real, x > 0.1, x::float8 = 0.1 from r where id = 1;
+select id from r where x = 1.1 order by id;
+select id from r where x = '1.1' order by id;
+select id from r where x in (0.1, 1.1) order by id;
+select round(x), ceil(y), floor(y), trunc(y), sign(y) from r where id in (1, 2) order by id;
+/* once */ select 3e38::real + 3e38::real;
+/* once */ select 3e38::real * 10::real;
+/* once */ select 1::real / 0::real;
+/* once */ select 1e-40::real * 1e-20::real;
+select 'NaN'::real + 1::real, 'inf'::real - 1::real, 1::real / 'inf'::real, 'inf'::real * 'inf'::real;
+select id, sum(x) over (order by id), avg(y) over (order by id rows 1 preceding) from r where id <> 3 order by id;
+update r set x = x + 1, y = y * 2 where id in (1, 2);
+delete from r where id = 4;
