@@ -20,7 +20,7 @@ from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.trace.updates import Updates
-from kpg.runtime.types import BOOLEAN, ColumnDef, Schema
+from kpg.runtime.types import BOOLEAN, ColumnDef, Schema, Type
 
 if TYPE_CHECKING:
     from kpg.datalog.program import Program
@@ -53,6 +53,11 @@ class Goal:
     def columns(self) -> tuple[str, ...]:
         """The columns of an answer: the goal's variables."""
         return self._reading.reader.names
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        """Their types."""
+        return self._reading.reader.visible_types
 
     def __call__(self, **values: Any) -> Result:
         """The answer now. In a transaction, with its changes, computed for this call.

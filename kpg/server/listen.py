@@ -5,7 +5,7 @@ import hmac
 import ssl
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.engine import Engine
 from kpg.server.client import Client
@@ -14,6 +14,10 @@ from kpg.server.passwords import Verifier
 from kpg.server.turns import Ending, Turns
 from kpg.sessions.hub import Hub
 from kpg.sessions.session import Session
+
+if TYPE_CHECKING:
+    from kpg.server.web.watching import Spelling
+    from kpg.view import Maintained
 
 Given = TypeVar("Given")
 SETTINGS: Final = {
@@ -47,6 +51,8 @@ class Server:
         self.clients: dict[int, Client] = {}
         self.web: Collection[object] = ()
         """Clients that have come by HTTP."""
+        self.spellings: dict[Maintained, Spelling] = {}
+        """How changes of views are written for those of them who subscribe."""
         self._numbers = count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self.turns = Turns(hub)

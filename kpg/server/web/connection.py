@@ -1,6 +1,7 @@
 """One HTTP/1.1 connection: requests in and answers out, each within its bounds. The protocol is h11's."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from typing import Any, Final
@@ -19,6 +20,8 @@ PATIENCE: Final = 60.0
 """Seconds that a client has for a request's head, the first one or the next, and for taking an answer."""
 BODY_PATIENCE: Final = 30.0
 """Seconds that it has for a body, and a second more for each 10,000 bytes that have come."""
+LINGER: Final = 1.0
+"""Seconds for which what comes after the last answer is passed over."""
 SLOWEST: Final = 10_000
 SAFE: Final = (
     ("cache-control", "no-store"),
@@ -171,6 +174,11 @@ class Connection:
         """Whether an answer to the present request has begun."""
         return self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
 
+    @property
+    def is_last(self) -> bool:
+        """Whether no request comes after the present one."""
+        return self._http.our_state is h11.MUST_CLOSE or self._http.their_state is h11.ERROR
+
     async def reply(self, status: int, kind: str, data: bytes, headers: Headers | None = None) -> None:
         """Answer in one go."""
         await self.begin(status, kind, [("content-length", str(len(data))), *(headers or [])])
@@ -205,6 +213,16 @@ class Connection:
         await self.push()
         self._write(self._http.send(h11.EndOfMessage()))
         await self.flush()
+
+    async def linger(self) -> None:
+        """Pass over some of what still comes, so that the last answer is not lost with it."""
+        passed = 0
+        with contextlib.suppress(TimeoutError, OSError, RuntimeError):
+            if self.writer.can_write_eof():
+                self.writer.write_eof()
+            async with asyncio.timeout(LINGER):
+                while passed < MOST_BODY and (data := await self.reader.read(CHUNK)):
+                    passed += len(data)
 
     async def raw(self, data: bytes) -> None:
         """Send bytes of another protocol."""

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from kpg.server.web import asking, metrics, reasoning
+from kpg.server.web import asking, events, metrics, reasoning, sockets
 from kpg.server.web.connection import Connection, Gone, Refused, Request, refuse
 from kpg.server.web.guard import Guard
 from kpg.steps import Steps
@@ -24,6 +24,8 @@ ROUTES: Final[dict[tuple[str, str], Handler]] = {
     ("POST", "/sql"): asking.sql,
     ("POST", "/datalog"): reasoning.datalog,
     ("GET", "/metrics"): metrics.answer,
+    ("GET", "/subscribe"): events.subscribe,
+    ("GET", "/ws"): sockets.socket,
 }
 
 
@@ -78,6 +80,8 @@ class Site:
                 await self._answer(connection, await connection.next())
             except Refused as error:
                 await refuse(connection, error)
+                if connection.is_last:
+                    await connection.linger()
             except (Gone, ConnectionError):
                 raise
             except Exception:

@@ -26,7 +26,7 @@ class Running:
 
 
 @contextmanager
-def serving(password: str | None = None, tls: Any = None) -> Iterator[Running]:
+def serving(password: str | None = None, tls: Any = None, history: Any = None) -> Iterator[Running]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -35,7 +35,7 @@ def serving(password: str | None = None, tls: Any = None) -> Iterator[Running]:
     def call(work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, loop).result(60)
 
-    with kpg.connect() as db:
+    with kpg.connect(history=history) as db:
         server = Server(db.hub, users, tls)
         listening = call(server.start("127.0.0.1", 0))
         try:

@@ -1,5 +1,6 @@
 """What comes over a socket that is no good request, and what lies at which address."""
 
+import contextlib
 import random
 import socket
 
@@ -20,7 +21,8 @@ def raw(web: Web, *parts: bytes, half: bool = True) -> bytes:
         for part in parts:
             one.sendall(part)
         if half:
-            one.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_WR)
         found = b""
         try:
             while data := one.recv(1 << 16):

@@ -1,0 +1,211 @@
+"""Subscriptions as JSON: a view's changes, or those of a goal's answer, as they are committed.
+
+A subscription's messages are, in this order: one with ``columns``; the present contents, in messages with
+``snapshot`` false but for the last one; and one for each epoch that changes something. Their ``changes`` are
+pairs of a multiplicity (1: a row came, -1: one went) and a row. ``progress`` says up to which epoch all has
+been told.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from kpg.feed import Change
+from kpg.runtime.errors import Error, InterfaceError, ProgrammingError
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import Type
+from kpg.runtime.values import codec_of
+from kpg.server.formats import text_writer
+from kpg.server.web.answers import columns_of, spelled
+
+if TYPE_CHECKING:
+    from kpg.engine import Engine
+    from kpg.view import Maintained
+
+PORTION: Final = 2_000
+"""Rows of a snapshot that are told in one message."""
+Send = Callable[[str, int | None, bytes], None]
+"""Takes the kind of a message, the epoch up to which all has been told with it, if it has, and its JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be subscribed to: a view, or a goal with its parameters."""
+
+    view: str = ""
+    goal: str = ""
+    parameters: dict[str, Any] | None = None
+    snapshot: bool = True
+    progress: bool = False
+    as_of: int | None = None
+    seen: int | None = None
+    """The last epoch that came before: as ``as_of``, but begun anew if that is not kept any more."""
+
+
+def wanted_of(fields: dict[str, Any]) -> Wanted:
+    """What is asked for; InterfaceError if that is nothing that there could be."""
+    kinds: dict[str, type] = {
+        "view": str,
+        "goal": str,
+        "parameters": dict,
+        "snapshot": bool,
+        "progress": bool,
+        "as_of": int,
+        "seen": int,
+    }
+    for name, value in fields.items():
+        if name not in kinds:
+            raise InterfaceError(f"a subscription has no field {name!r}", hint=", ".join(kinds))
+        if not isinstance(value, kinds[name]) or (kinds[name] is int and isinstance(value, bool)):
+            raise InterfaceError(f"{name} of a subscription is of another type")
+    if bool(fields.get("view")) == bool(fields.get("goal")):
+        raise InterfaceError("a subscription is to a view, or to a goal")
+    return Wanted(**fields)
+
+
+class Spelling:
+    """Changes as JSON; those of one commit are spelled once, however many are told of them."""
+
+    def __init__(self, types: Sequence[Type]) -> None:
+        self._types = types
+        self._writers = [(codec_of(type_).from_python, text_writer(type_), type_) for type_ in types]
+        self._last: object = None
+        self._spelled: list[tuple[int, bytes]] = []
+
+    def epochs(self, changes: list[Change]) -> list[tuple[int, bytes]]:
+        """A message for each epoch."""
+        if changes is not self._last:
+            parts = [(epoch, list(group)) for epoch, group in groupby(changes, lambda change: change[1])]
+            self._spelled = [(epoch, self.message(epoch, part)) for epoch, part in parts]
+            self._last = changes
+        return self._spelled
+
+    def message(self, epoch: int, changes: Sequence[Change], more: str = "") -> bytes:
+        """The message of some changes."""
+        listed = ",".join(f"[{diff},{self._row(row)}]" for row, _, diff in changes)
+        return f'"epoch":{epoch},{more}"changes":[{listed}]'.encode()
+
+    def _row(self, row: Sequence[Any]) -> str:
+        fields = (
+            "null" if value is None else spelled(write(take(value)), type_)
+            for value, (take, write, type_) in zip(row, self._writers, strict=True)
+        )
+        return "[" + ",".join(fields) + "]"
+
+
+class Watch:
+    """One subscription, used on the engine's thread."""
+
+    def __init__(self, wanted: Wanted, spellings: "dict[Maintained, Spelling]", send: Send) -> None:
+        """``spellings`` are shared by the subscriptions of a server."""
+        self._wanted = wanted
+        self._spellings = spellings
+        self._send = send
+        self._close: list[Callable[[], object]] = []
+        self._there: Callable[[], bool] = lambda: True
+        self.closed = False
+
+    def open(self, engine: "Engine") -> None:
+        """Begin: tell the columns and what there is, and then what changes."""
+        try:
+            if self._wanted.view:
+                self._open_view(engine, maintained_of(engine, self._wanted.view))
+            else:
+                self._open_goal(engine)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self, _: object = None) -> None:
+        """Tell nothing any more; twice is allowed."""
+        self.closed = True
+        while self._close:
+            self._close.pop()()
+
+    def beat(self, engine: "Engine") -> None:
+        """Say how far it is, if that is wanted; ProgrammingError if what is followed is gone."""
+        if not self._there():
+            self.close()
+            raise ProgrammingError(
+                f"view {self._wanted.view} was dropped or replaced", hint="subscribe again"
+            )
+        if self._wanted.progress:
+            epoch = engine.executor.epoch
+            self._send("progress", epoch, f'"progress":{epoch}'.encode())
+
+    def _open_view(self, engine: "Engine", view: "Maintained") -> None:
+        wanted, feed = self._wanted, view.feed
+        spelling = self._spellings.get(view)
+        if spelling is None:
+            for gone in [one for one in self._spellings if not one.live]:
+                del self._spellings[gone]
+            spelling = self._spellings[view] = Spelling(view.reader.visible_types)
+        self._columns(view.reader.names, view.reader.visible_types)
+        since = wanted.as_of if wanted.as_of is not None else wanted.seen
+        before: list[Change] | None = None
+        if since is not None:
+            if since > engine.executor.epoch:
+                raise ProgrammingError(f"there has been no epoch {since} yet")
+            try:
+                before = [] if since == engine.executor.epoch else feed.since(view.name, since)
+            except Error:
+                if wanted.as_of is not None:
+                    raise
+        if before is not None:
+            self._tell(spelling, before)
+        elif wanted.snapshot:
+            self._snapshot(engine, spelling, feed.snapshot())
+        self._close.append(feed.subscribe(lambda changes: self._tell(spelling, changes)).close)
+        self._there = lambda: view.live
+        self.beat(engine)
+
+    def _open_goal(self, engine: "Engine") -> None:
+        from kpg.datalog.dispatch import prepare
+
+        wanted = self._wanted
+        if wanted.as_of is not None:
+            raise InterfaceError("a goal's answer of the past is not known", hint="subscribe without as_of")
+        goal = prepare(engine, lambda: _check_open(engine), wanted.goal)
+        self._close.append(goal.drop)
+        types = goal.types
+        spelling = Spelling(types)
+        self._columns(goal.columns, types)
+        answers = goal.subscribe(lambda changes: self._tell(spelling, changes), **(wanted.parameters or {}))
+        self._close.append(answers.close)
+        first = list(answers.changes())
+        if wanted.snapshot:
+            self._snapshot(engine, spelling, first)
+        self.beat(engine)
+
+    def _columns(self, names: Sequence[str], types: Sequence[Type]) -> None:
+        self._send("columns", None, f'"columns":{json.dumps(columns_of(names, types))}'.encode())
+
+    def _snapshot(self, engine: "Engine", spelling: Spelling, changes: list[Change]) -> None:
+        epoch = engine.executor.epoch
+        for start in range(0, max(1, len(changes)), PORTION):
+            last = start + PORTION >= len(changes)
+            done = '"snapshot":true,' if last else '"snapshot":false,'
+            part = spelling.message(epoch, changes[start : start + PORTION], done)
+            self._send("snapshot", epoch if last else None, part)
+
+    def _tell(self, spelling: Spelling, changes: list[Change]) -> None:
+        for epoch, message in spelling.epochs(changes):
+            self._send("changes", epoch, message)
+
+
+def maintained_of(engine: "Engine", name: str) -> "Maintained":
+    """A view by its name; a Datalog relation is maintained from now on."""
+    if engine.dataflows and name in engine.catalog:
+        from kpg.datalog.dispatch import program_of
+
+        found = engine.catalog.get(name).name
+        program = program_of(engine, found)
+        if program is not None:
+            program[found]
+    return engine.view(name)
+
+
+def _check_open(engine: "Engine") -> None:
+    if engine.closed:
+        raise InterfaceError("the database is closed")
