@@ -7,6 +7,7 @@ from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.passes import Step
 from kpg.runtime import plan
+from kpg.runtime.functions.shadows import guard_of, is_dear
 from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.plan import HalfJoin, Mfp, Plan, Ref, user
 from kpg.runtime.scalar import Column, Fetch, Scalar
@@ -113,7 +114,7 @@ class _Printer:
             return  # shown with the join
         kept = plan.kept(node)
         keeps = "" if kept is plan.Kept.NOTHING else f", keeps {kept.value}"
-        yield f"{self._ref(ref)} {self._headline(ref)}  -- {cost(node)}{keeps}"
+        yield f"{self._ref(ref)} {self._headline(ref)}  -- {self._cost(ref)}{keeps}"
         if isinstance(node, plan.Loop):
             body = _Printer(Plan(node.body, 0), self.catalog, f"{self._ref(ref)}.", self.prefix)
             yield from (f"  {line}" for line in body.lines())
@@ -123,6 +124,17 @@ class _Printer:
         if isinstance(node, plan.DeltaJoin):
             for end in node.paths:
                 yield from self._chain(end)
+
+    def _cost(self, ref: Ref) -> str:
+        """As :func:`cost`; dear columns of the output are computed when it is read."""
+        node = self.query.nodes[ref]
+        if self.prefix != "%" or ref != self.query.output or not isinstance(node, plan.Linear):
+            return cost(node)
+        scalars = (*node.mfp.predicates, *node.mfp.outputs)
+        guard = guard_of(node.mfp.predicates, node.mfp.outputs) if any(map(is_dear, scalars)) else None
+        if guard is None:
+            return cost(node)
+        return "O(change) to tell errors, computed when rows are read" if any(guard) else "when rows are read"
 
     def _headline(self, ref: Ref) -> str:
         node = self.query.nodes[ref]

@@ -10,13 +10,13 @@ from kpg.runtime.chain.small import SmallSteps
 from kpg.runtime.data.again import replay
 from kpg.runtime.data.epochs import close_each
 from kpg.runtime.data.table import Closed, Savepoint, Table
-from kpg.runtime.dataflow.operator import Operator, Place
+from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.handles import ArrangementInfo, Installation, OperatorInfo
 from kpg.runtime.inputs import Inputs
-from kpg.runtime.installed import Capture, Installed, operator_info
+from kpg.runtime.installed import Capture, Installed, connected, operator_info
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
@@ -291,11 +291,7 @@ class Access:
         view = self.views[installed.name]
         if view.capture is None:
             self._small_steps.come(f"watch {view.name}")
-            position, output = self.next_position(), view.output
-            place = Place("", f"Capture {view.name}", position, (output,), self.scope, output.width)
-            capture = Capture(place)
-            output.consumers.append((capture, 0))
-            view.capture = capture
+            view.capture = connected(Capture, f"Capture {view.name}", view.output, self.next_position())
 
     def unwatch(self, installed: Installation) -> None:
         """Stop capturing the view's changes, and forget those not drained."""

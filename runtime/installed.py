@@ -1,18 +1,19 @@
 """What a worker installs: a plan's operators, and what one may ask of them between steps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import LoopScope
 from kpg.runtime.errors import InternalError
 from kpg.runtime.handles import OperatorInfo, Stats
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Sink
+from kpg.runtime.operators.linear import Late
 from kpg.runtime.operators.loop import Loop, everything
 from kpg.runtime.records import dataclass
 from kpg.runtime.shutdown import with_empty_frontier
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kpg.runtime.recursion import StateRanks
 
 Words = NDArray[np.int64]
+Kept = TypeVar("Kept", bound="Capture")
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +33,15 @@ class Capture(Operator):
 
     changes: list[Updates] = field(default_factory=list)
     uncommitted: list[Updates] = field(default_factory=list)
+    late: Late | None = None
+    """The view's output, if changes of its input are kept, of which it makes its own when they are read."""
+
+    def read(self, changes: Iterable[Updates]) -> list[Updates]:
+        """Kept changes as those of the view."""
+        if self.late is None:
+            return list(changes)
+        made = [self.late.late(one) for one in changes]
+        return [one for one in made if len(one)]
 
     def flush(self) -> None:
         changes = Updates.concat(self.take()).consolidate()
@@ -43,6 +54,16 @@ class Capture(Operator):
     def rollback(self) -> None:
         self.pending.clear()
         self.uncommitted = []
+
+
+def connected(kind: type[Kept], name: str, output: Operator, position: int, **fields: Any) -> Kept:
+    """What keeps an output's changes from now on, or what they are made of, if that waits for a reader."""
+    late = output if isinstance(output, Late) else None
+    source = output if late is None else late.inputs[0]
+    place = Place("", name, position, (source,), output.place.scope, source.width)
+    capture = kind(place, late=late, **fields)
+    source.consumers.append((capture, 0))
+    return capture
 
 
 @dataclass(slots=True, eq=False)
@@ -149,7 +170,7 @@ class Installed:
         if self.capture is None:
             raise InternalError(f"changes of {self.name} are not captured")
         changes, self.capture.changes = self.capture.changes, []
-        return changes
+        return self.capture.read(changes)
 
     @property
     def remembers(self) -> int | None:
@@ -159,7 +180,7 @@ class Installed:
     def changes(self, since: int) -> list[Updates]:
         """The changes after an epoch, if they are kept: consolidated, step by step."""
         assert self.past is not None
-        return self.past.after(since)
+        return self.past.read(self.past.after(since))
 
     def rows_then(self, epoch: int) -> tuple[Words, Words]:
         """As :meth:`rows`, after an epoch since which changes are kept."""

@@ -16,7 +16,7 @@ from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.installed import Installed, Memory
+from kpg.runtime.installed import Installed, Memory, connected
 from kpg.runtime.operators.linear import Constant
 from kpg.runtime.render import disconnect
 from kpg.runtime.render.context import Context
@@ -98,10 +98,8 @@ def begin(table: Table, epoch: int) -> None:
 def remember(worker: Keeper, view: Installed) -> None:
     """Keep what a view is, from now on."""
     if view.past is None:
-        position, output = worker.next_position(), view.output
-        place = Place("", f"Past of {view.name}", position, (output,), worker.scope, output.width)
-        view.past = Memory(place, since=worker.epoch)
-        output.consumers.append((view.past, 0))
+        name, position = f"Past of {view.name}", worker.next_position()
+        view.past = connected(Memory, name, view.output, position, since=worker.epoch)
 
 
 def note(worker: Keeper, closed: Sequence[Closed]) -> None:

@@ -239,7 +239,9 @@ class Worker(Access):
                 self._feed(step, None)
                 self._run(step)
                 self._interrupt.check()
-                return Updates.concat([Updates.empty(view.output.width, 1), *view.capture.uncommitted])
+                return Updates.concat(
+                    [Updates.empty(view.output.width, 1), *view.capture.read(view.capture.uncommitted)]
+                )
             finally:
                 self._undo(step)
                 step.visited.clear()

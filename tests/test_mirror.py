@@ -209,7 +209,6 @@ ELSEWHERE: dict[str, str] = {
     "runtime/operators/history.py": LATTICE,
     "runtime/operators/input.py": "unit/collections/test_clock.py",
     "runtime/operators/join.py": "properties/test_delta_join.py",
-    "runtime/operators/linear.py": WHOLE,
     "runtime/operators/loop.py": LOOPS,
     "runtime/operators/reduce.py": WHOLE,
     "runtime/operators/source.py": WHOLE,

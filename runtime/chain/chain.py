@@ -20,6 +20,7 @@ from kpg.runtime.mfp.memo import Memo
 from kpg.runtime.mfp.segment import Machine
 from kpg.runtime.native.load import call
 from kpg.runtime.operators.arrange import Arrange
+from kpg.runtime.operators.linear import Late
 from kpg.runtime.operators.rangejoin import RangeJoin
 from kpg.runtime.operators.reduce import Grouped
 from kpg.runtime.operators.source import Source
@@ -66,7 +67,11 @@ class Chain:
 
     def _outside(self, operator: Operator) -> list[tuple[Operator, int]]:
         """Who hears an operator without being in the chain, and by which port."""
-        return [(one, port) for one, port in operator.consumers if one not in self._links.ends]
+        return [
+            (one, port)
+            for one, port in operator.consumers
+            if one not in self._links.ends and not (isinstance(one, Late) and one.sleeps)
+        ]
 
     def _hear(self) -> None:
         """Note in links the first operator without links that hears the output, if any does."""

@@ -20,7 +20,7 @@ from kpg.runtime.mfp.segment import Machine
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.corners import ONCE, Corners
 from kpg.runtime.operators.join import Join, JoinPath, Stage
-from kpg.runtime.operators.linear import Concat, Linear, Negate
+from kpg.runtime.operators.linear import Concat, Late, Linear, Negate
 from kpg.runtime.operators.rangejoin import RangeJoin
 from kpg.runtime.operators.reduce import Distinct, Reduce
 from kpg.runtime.operators.source import Source
@@ -133,8 +133,8 @@ def can(operator: Operator) -> bool:
             return True
         case _ if not operator.inputs:
             return False
-        case Linear(mfp=mfp):
-            return simple(mfp)
+        case Linear():
+            return simple(done_by(operator))
         case Join(paths=paths):
             return all(simple(path.mfp) and all(simple(stage.mfp) for stage in path.stages) for path in paths)
         case TopK(exact=exact):
@@ -147,7 +147,13 @@ def can(operator: Operator) -> bool:
 
 def simple(mfp: CompiledMfp) -> bool:
     """Whether an mfp only selects columns, or runs on the machine at once."""
-    return mfp.selected is not None or mfp.machine is not None
+    return mfp.simple
+
+
+def done_by(operator: Linear) -> CompiledMfp:
+    """What a linear operator does in a step."""
+    late = isinstance(operator, Late) and operator.guard is not None and not operator.consumers
+    return operator.guard if late else operator.mfp  # type: ignore[attr-defined]
 
 
 def read_by(operator: Operator) -> tuple[Operator, ...]:
@@ -170,7 +176,7 @@ def link_source(links: Links, operator: Source) -> None:
 def link_linear(links: Links, operator: Linear) -> None:
     """One link for its mfp."""
     width = operator.inputs[0].width
-    link_mfp(links, operator.mfp, width, links.inputs[operator][0], links.stream(operator))
+    link_mfp(links, done_by(operator), width, links.inputs[operator][0], links.stream(operator))
 
 
 def link_mfp(links: Links, mfp: CompiledMfp, width: int, source: int, target: int) -> None:
@@ -311,6 +317,7 @@ def link_reduce(links: Links, operator: Reduce | Distinct) -> None:
 MAKERS: Final[dict[type[Operator], Callable[[Links, Any], None]]] = {
     Source: link_source,
     Linear: link_linear,
+    Late: link_linear,
     Concat: link_concat,
     Negate: link_negate,
     Arrange: link_arrange,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Final
 
+from kpg.runtime.functions import shadows
 from kpg.runtime.functions.registry import Memoized, primitive
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import BIGINT, MAX_DECIMAL_PRECISION, Kind, Type
@@ -57,4 +58,4 @@ def _word(function: str, type_: Type) -> Callable[[Decimal], int]:
 
 
 for _name in ("$below", "$above"):
-    primitive(_name, Memoized(lambda call: _word(call.function, call.type)))
+    primitive(_name, Memoized(lambda call: _word(call.function, call.type), shadow=shadows.strict))

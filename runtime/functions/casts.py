@@ -1,9 +1,9 @@
 """CAST between all sensible pairs of types, built from a few conversions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.functions import vectors
+from kpg.runtime.functions import shadows, vectors
 from kpg.runtime.functions.dates import DAY
 from kpg.runtime.functions.infinite import end_of, unless_infinite
 from kpg.runtime.functions.registry import (
@@ -176,12 +176,18 @@ def _numeric(call: Call) -> Callable[..., object]:
     return lambda value: numeric.to_number(value, target)
 
 
-primitive("$numeric", Memoized(_numeric))
+def _as_numeric(call: Call, args: Sequence[shadows.Shadow]) -> shadows.Shadow | None:
+    """What is known of an exact number as a NUMERIC of any number of digits."""
+    exact = call.args[0].type.is_exact and call.type.kind is Kind.NUMERIC and not call.type.precision
+    return shadows.same(call, args) if exact else None
+
+
+primitive("$numeric", Memoized(_numeric, shadow=_as_numeric))
 primitive("$convert", Memoized(lambda call: conversions.between(call.args[0].type, call.type)))
 primitive("$same", Opcode("add"))
 primitive("$relabelled", Composition(lambda call: call.args[0]))
 primitive("$parse", Memoized(lambda call: codec_of(call.type).parse))
-primitive("$format", Memoized(lambda call: codec_of(call.args[0].type).show))
+primitive("$format", Memoized(lambda call: codec_of(call.args[0].type).show, shadow=shadows.strict))
 
 
 def _one(types: tuple[Type, ...]) -> Signature | None:

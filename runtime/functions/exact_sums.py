@@ -6,19 +6,20 @@ the group is put out.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from itertools import product
 from typing import Final
 
-from kpg.runtime.functions import numerics
+from kpg.runtime.functions import numerics, shadows
 from kpg.runtime.functions.aggregates import sum_type
 from kpg.runtime.functions.aggregation import AggregateFunction, Algorithm, Composed, Part, Types, register
 from kpg.runtime.functions.algorithms import NumericTotal, numeric_mean, numeric_total, over_numerics
 from kpg.runtime.functions.numeric_spreads import NumericMoments, finished
 from kpg.runtime.functions.registry import Composition, Memoized, Opcode, Signature, primitive
-from kpg.runtime.scalar import Call, Column, Literal, Scalar
-from kpg.runtime.types import BIGINT, NUMERIC, Kind
+from kpg.runtime.functions.shadows import Shadow
+from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
+from kpg.runtime.types import BIGINT, BOOLEAN, NUMERIC, Kind
 from kpg.runtime.values.numeric import EXACT
 
 HALF: Final = 3_037_000_500
@@ -79,11 +80,28 @@ def _quotient(total: Decimal, count: int) -> Decimal | None:
     return numerics.divide(total, Decimal(count)) if count else None
 
 
+def _wide_shadow(call: Call, args: Sequence[Shadow]) -> Shadow | None:
+    """Of the sum of two parts, 0 where the low one makes up for the high one; or of a mean of such."""
+    high, low, *count = args
+    if high.word is None or low.word is None:
+        return None
+    half = Literal(HALF, BIGINT)
+    carried = Call("$same", (high.word, Call("$div", (low.word, half), BIGINT)), BIGINT)
+    rest = Call("$mod", (low.word, half), BIGINT)
+    parts = (Call("eq", (part, Literal(0, BIGINT)), BOOLEAN) for part in (carried, rest))
+    whole = If(Call("and", tuple(parts), BOOLEAN), Literal(0, BIGINT), Literal(1, BIGINT), BIGINT)
+    total = Shadow((*high.checks, *low.checks), whole, zero=True, few=True)
+    return shadows.mean(call, (total, *count)) if count else total
+
+
 primitive("$word", Composition(lambda call: Call("$same", (call.args[0], Literal(0, BIGINT)), BIGINT)))
 primitive("$mod", Opcode("mod"))
-primitive("$wide_sum", Memoized(lambda call: _whole))
-primitive("$wide_mean", Memoized(lambda call: lambda high, low, count: _quotient(_whole(high, low), count)))
-primitive("$mean", Memoized(_of_mean, spelled=_spelled_mean))
+primitive("$wide_sum", Memoized(lambda call: _whole, shadow=_wide_shadow))
+primitive(
+    "$wide_mean",
+    Memoized(lambda call: lambda high, low, count: _quotient(_whole(high, low), count), shadow=_wide_shadow),
+)
+primitive("$mean", Memoized(_of_mean, spelled=_spelled_mean, shadow=shadows.mean))
 
 
 def _is_small(x: Scalar) -> bool:
@@ -177,7 +195,7 @@ for _sample, _root in product((True, False), repeat=2):
     _finish = finished(sample=_sample, root=_root)
     primitive(
         f"$spread_{'samp' if _sample else 'pop'}_{'root' if _root else 'square'}",
-        Memoized(lambda call, finish=_finish: functools.partial(_finished, finish)),  # type: ignore[misc]
+        Memoized(lambda call, finish=_finish: functools.partial(_finished, finish), shadow=shadows.number),  # type: ignore[misc]
     )
     _register(
         f"$exact_{'stddev' if _root else 'var'}_{'samp' if _sample else 'pop'}",

@@ -2,10 +2,11 @@
 
 import decimal
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Final
 
+from kpg.runtime.functions import shadows
 from kpg.runtime.functions.registry import Memoized
 from kpg.runtime.scalar import Call
 from kpg.runtime.values.numeric import EXACT, MOST_SCALE, checked, rounded, shown_scale, spelled
@@ -17,6 +18,7 @@ MOST_SHOWN: Final = 1000
 NAN: Final = Decimal("NaN")
 
 Operation = Callable[..., Decimal]
+ShadowRule = Callable[[Call, Sequence[shadows.Shadow]], shadows.Shadow | None]
 
 
 def careful(function: Operation) -> Operation:
@@ -30,7 +32,7 @@ def careful(function: Operation) -> Operation:
     return apply
 
 
-def operation(function: Operation) -> Memoized:
+def operation(function: Operation, shadow: ShadowRule | None = None) -> Memoized:
     """As :func:`careful`, for expressions, whose arguments are exact numbers of any types."""
     apply = careful(function)
 
@@ -40,7 +42,7 @@ def operation(function: Operation) -> Memoized:
             return apply
         return lambda *values: apply(*map(_of_unit, values, units))
 
-    return Memoized(build)
+    return Memoized(build, shadow=shadow)
 
 
 def _of_unit(value: Decimal | int, scale: int | None) -> Decimal:
@@ -137,9 +139,9 @@ def root(value: Decimal) -> Decimal:
     return rounded(context.sqrt(value), min(places, MOST_SHOWN))
 
 
-ADD = operation(_nan_for_infinities(EXACT.add))
-SUBTRACT = operation(_nan_for_infinities(EXACT.subtract))
-MULTIPLY = operation(_nan_for_infinities(EXACT.multiply))
+ADD = operation(_nan_for_infinities(EXACT.add), shadows.arithmetic)
+SUBTRACT = operation(_nan_for_infinities(EXACT.subtract), shadows.arithmetic)
+MULTIPLY = operation(_nan_for_infinities(EXACT.multiply), shadows.product)
 divide = careful(_quotient)
 remainder = careful(_remainder)
 
@@ -159,13 +161,13 @@ def _spelled_division(call: Call) -> Callable[..., str] | None:
     return lambda a, b: spelled_ratio(a, left.scale, b, right.scale)
 
 
-DIVIDE = Memoized(_division, spelled=_spelled_division)
+DIVIDE = Memoized(_division, spelled=_spelled_division, shadow=shadows.quotient)
 REMAINDER = operation(_remainder)
-NEGATE = operation(lambda value: value.copy_negate() if value else value)
-ABSOLUTE = operation(Decimal.copy_abs)
+NEGATE = operation(lambda value: value.copy_negate() if value else value, shadows.same)
+ABSOLUTE = operation(Decimal.copy_abs, shadows.same)
 ROOT = operation(root)
-FLOOR = operation(lambda value: _whole(value, decimal.ROUND_FLOOR))
-CEILING = operation(lambda value: _whole(value, decimal.ROUND_CEILING))
+FLOOR = operation(lambda value: _whole(value, decimal.ROUND_FLOOR), shadows.arithmetic)
+CEILING = operation(lambda value: _whole(value, decimal.ROUND_CEILING), shadows.arithmetic)
 
 
 def _whole(value: Decimal, rounding: str) -> Decimal:

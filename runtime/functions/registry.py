@@ -6,7 +6,7 @@ how it is computed. Nothing here imports compiled code: an :class:`Opcode` is a 
 
 import difflib
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.functions import later
 from kpg.runtime.functions.named import Named
+from kpg.runtime.functions.shadows import Shadow
 from kpg.runtime.functions.sql_text import spelling
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Scalar
@@ -77,6 +78,8 @@ class Memoized:
     """Whether it is run for NULLs too, which otherwise make NULL."""
     spelled: Callable[[Call], Callable[..., str | None] | None] | None = None
     """As ``build``, for a function that gives the string that stands for its value, if that is quicker."""
+    shadow: Callable[[Call, Sequence[Shadow]], Shadow | None] | None = None
+    """What is known of a call's value before it is computed, by what is known of the arguments."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kpg.runtime.functions import numerics, spans, vectors
+from kpg.runtime.functions import numerics, shadows, spans, vectors
 from kpg.runtime.functions.registry import Composition, Memoized, Overload, Signature, Vector, scalar
 from kpg.runtime.functions.rules import fixed, is_exact_or_numeric, is_unknown, kinds, numeric, same
 from kpg.runtime.scalar import Call, If, Literal, Scalar
@@ -109,7 +109,7 @@ scalar(
     "-1, 0 or 1.",
     {"sign(-2.5)": "-1", "sign(0)": "0e0", "sign(7)": "1e0"},
     Overload(_signed, Composition(_sign)),
-    Overload(numeric, Memoized(lambda call: numerics.sign)),
+    Overload(numeric, Memoized(lambda call: numerics.sign, shadow=shadows.arithmetic)),
 )
 
 
@@ -160,8 +160,8 @@ scalar(
     "Rounds half away from zero; DOUBLE without places rounds half to even.",
     {"round(2.5)": "3", "round(-2.5)": "-3", "round(2.345, 2)": "2.35", "round(1234.5, -2)": "1200"},
     Overload(_whole, Composition(_nearest)),
-    Overload(numeric, Memoized(lambda call: numerics.round_to)),
-    Overload(_numeric_places, Memoized(lambda call: numerics.round_to)),
+    Overload(numeric, Memoized(lambda call: numerics.round_to, shadow=shadows.arithmetic)),
+    Overload(_numeric_places, Memoized(lambda call: numerics.round_to, shadow=shadows.arithmetic)),
     Overload(_double, Vector(lambda call: vectors.round_half_even)),
     Overload(_places, Vector(lambda call: vectors.round_places)),
 )
@@ -189,8 +189,8 @@ scalar(
     "The whole number towards zero, or so many decimal places kept.",
     {"trunc(-1.5)": "-1", "trunc(2.7e0)": "2e0", "trunc(42.4382, 2)": "42.43"},
     Overload(_whole, Composition(_truncate)),
-    Overload(numeric, Memoized(lambda call: numerics.cut_to)),
-    Overload(_numeric_places, Memoized(lambda call: numerics.cut_to)),
+    Overload(numeric, Memoized(lambda call: numerics.cut_to, shadow=shadows.arithmetic)),
+    Overload(_numeric_places, Memoized(lambda call: numerics.cut_to, shadow=shadows.arithmetic)),
     Overload(_double, Vector(lambda call: vectors.trunc)),
 )
 scalar(

@@ -59,6 +59,11 @@ class CompiledMfp:
         self._last = Segment(Sources(context), rest, results)
 
     @property
+    def simple(self) -> bool:
+        """Whether it selects columns, or runs on the machine at once."""
+        return self._selected is not None or self._simple
+
+    @property
     def selected(self) -> Words | None:
         """The columns that it selects, if that is all it does."""
         return self._selected

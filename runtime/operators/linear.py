@@ -91,6 +91,46 @@ class Linear(Stateless):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
+class Late(Linear):
+    """A ``Linear`` with columns that are dear to compute: it waits for readers, while no operator hears it.
+
+    A step only looks whether it could be done: by the ``guard``, which fails on the same rows. None: it can
+    always.
+    """
+
+    guard: CompiledMfp | None
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether there is nothing to do in a step."""
+        return self.guard is None and not self.consumers
+
+    def push(self, port: int, updates: Updates) -> None:
+        if not self.sleeps:
+            Stateless.push(self, port, updates)
+
+    def absorb(self) -> None:
+        if self.consumers:
+            Linear.absorb(self)
+
+    def flush(self) -> None:
+        if self.consumers or self.guard is None:
+            Linear.flush(self)
+            return
+        pending = self.take()
+        try:
+            for _ in apply_all(self.guard, pending):
+                pass
+        except DataError:
+            for _ in apply_all(self.mfp, pending):  # its error tells what the user has written
+                pass
+
+    def late(self, updates: Updates) -> Updates:
+        """The changes of the output for all changes of the input that a step has made."""
+        return apply_one(self.mfp, updates).consolidate()
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
 class Passing(Operator):
     """Base of operators that pass on what they are given at once: they are never scheduled."""
 

@@ -13,12 +13,13 @@ from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.functions import AccumulatorKind, aggregate_named
+from kpg.runtime.functions.shadows import guard_of
 from kpg.runtime.kernels import groups as group_kernels
 from kpg.runtime.kernels import moments
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.history import LoopDistinct, LoopReduce
-from kpg.runtime.operators.linear import Concat, Constant, Linear, Negate
+from kpg.runtime.operators.linear import Concat, Constant, Late, Linear, Negate
 from kpg.runtime.operators.reduce import Distinct, Reduce, Single
 from kpg.runtime.operators.source import Source
 from kpg.runtime.plan import user
@@ -39,7 +40,7 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
         case plan.Constant():
             return Constant(site.over(), data=_constant(node, context.dictionary))
         case plan.Linear(input=ref, mfp=mfp):
-            return Linear(site.over(built[ref]), mfp=CompiledMfp(mfp, context))
+            return _linear(site, built[ref], mfp)
         case plan.Concat(inputs=refs):
             return Concat(site.over(*(built[r] for r in refs)))
         case plan.Negate(input=ref):
@@ -82,6 +83,18 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
             raise InternalError(f"{type(node).__name__} is not built like other nodes")
         case _:
             assert_never(node)
+
+
+def _linear(site: Site, source: Operator, mfp: plan.Mfp) -> Linear:
+    """What is dear to compute waits until it is read, if it can be told without it where it fails."""
+    compiled = CompiledMfp(mfp, site.context)
+    if compiled.simple or site.scope.depth > 1:
+        return Linear(site.over(source), mfp=compiled)
+    guard = guard_of(mfp.predicates, mfp.outputs)
+    if guard is None:
+        return Linear(site.over(source), mfp=compiled)
+    checking = CompiledMfp(plan.Mfp(*guard), site.context) if any(guard) else None
+    return Late(site.over(source), mfp=compiled, guard=checking)
 
 
 def _arrange(site: Site, source: Operator, key: int) -> Arrange:

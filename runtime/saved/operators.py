@@ -17,7 +17,7 @@ from kpg.runtime.operators.expand import Expand
 from kpg.runtime.operators.fold import Fold
 from kpg.runtime.operators.history import LoopDistinct, LoopReduce
 from kpg.runtime.operators.join import Join
-from kpg.runtime.operators.linear import Concat, Constant, Linear, Negate
+from kpg.runtime.operators.linear import Concat, Constant, Late, Linear, Negate
 from kpg.runtime.operators.loop import Enter, Leave, Loop, Variable
 from kpg.runtime.operators.rangejoin import RangeJoin
 from kpg.runtime.operators.reduce import Distinct, Reduce, Single
@@ -40,8 +40,8 @@ from kpg.runtime.saved.states import (
 from kpg.runtime.saved.traces import capture_spine, restore_spine
 
 STATELESS: Final = (
-    Source, Constant, Linear, Concat, Negate, Join, RangeJoin, Expand, Apply, Enter, EnterAt, Variable, Leave,
-    TopK, BasicReduce, Window,
+    Source, Constant, Linear, Late, Concat, Negate, Join, RangeJoin, Expand, Apply, Enter, EnterAt, Variable,
+    Leave, TopK, BasicReduce, Window,
 )  # fmt: skip
 """What keeps nothing: its output is computed of what its inputs hold."""
 

@@ -32,12 +32,17 @@ def restored_table_past(state: Any, read: Read) -> TablePast:
 
 
 def capture_memory(memory: Memory) -> State:
-    """The changes that a view has had."""
+    """The changes that a view has had, or, where it is computed late, what it is computed of."""
     changes = ((fixed(one.data), fixed(one.time), fixed(one.diff)) for one in memory.changes)
-    return {"since": memory.since, "changes": tuple(changes)}
+    return {"since": memory.since, "late": int(memory.late is not None), "changes": tuple(changes)}
 
 
 def restore_memory(memory: Memory, state: Any, read: Read) -> None:
-    """Have a view that is remembered from now on be remembered since before."""
+    """Have a view that is remembered from now on be remembered since before.
+
+    Unless one of the two has what it is computed of, and the other not: versions of kpg may differ in that.
+    """
+    if state.get("late", 0) != (memory.late is not None):
+        return
     memory.since = state["since"]
     memory.changes = [Updates(read(data), read(time), read(diff)) for data, time, diff in state["changes"]]

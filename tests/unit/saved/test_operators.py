@@ -66,7 +66,7 @@ KEPT = {
 NOT_STATE = {
     "key", "group", "folders", "aggregates", "distinct", "arrangement", "caller", "within", "results",
     "buffered", "changed", "mark", "run_limit", "committed_bound", "before", "owed", "touched", "hasten",
-    "mfp", "data", "streams", "paths", "deltas", "matched", "left", "right", "comparison", "meeting",
+    "mfp", "guard", "data", "streams", "paths", "deltas", "matched", "left", "right", "comparison", "meeting",
     "pair_mfp", "left_mfp", "expander", "poll", "limit", "error_at_limit", "consolidated", "offset", "exact",
     "dead", "then", "evaluators", "peers", "calls", "dictionary", "shape", "indexes", "saved", "read_rows",
     "table",
