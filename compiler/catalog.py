@@ -99,8 +99,6 @@ class Catalog:
     """The present time of the statement that is run, in microseconds since 1970."""
     consulted: Consulted = field(default_factory=Consulted)
     """Shared by copies."""
-    shown: Callable[[str], str | None] = lambda name: None
-    """What a setting of the session is."""
     version: int = 0
     """How often relations have come, changed or gone."""
 
@@ -257,7 +255,6 @@ class Catalog:
             dict(self.routines),
             self.moment,
             self.consulted,
-            shown=self.shown,
         )
 
     def become(self, other: "Catalog") -> None:

@@ -91,7 +91,6 @@ class Engine(Kept):
         """The epoch of the last change of each table; None while nobody has to know (see sessions)."""
         self._closing: set[str] = set()
         self.settings: dict[str, str] = {}
-        self.catalog.shown = self._setting
         self.functions_given = {}
         self.keeping = set()
         self.prepared: dict[str, object] = {}
@@ -119,11 +118,6 @@ class Engine(Kept):
     def interrupt(self) -> DeferredInterrupt:
         """Who is asked, while the engine runs, whether to go on."""
         return self._interrupt
-
-    def _setting(self, name: str) -> str | None:
-        from kpg.settings import SETTINGS, shown
-
-        return shown(self, name) if name in SETTINGS or name in self.settings else None
 
     def close(self) -> None:
         """Give up all views, once and for all."""

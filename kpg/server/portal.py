@@ -1,10 +1,12 @@
 """Statements of the extended protocol: prepared, bound to values, run, and read in portions."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kpg.compiler.sql import session as session_statements
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.once import settings, with_settings
 from kpg.compiler.sql.parameters import Binder, written
 from kpg.engine import Engine
 from kpg.planning import bind
@@ -115,6 +117,8 @@ def shape_of(engine: Engine, statement: ast.Statement | None) -> Shape | None:
     """The columns that a statement will give; None if it gives no rows, or runs before it can tell."""
     catalog = engine.reading_catalog
     if isinstance(statement, ast.Select):
+        if settings(statement.query):  # which only the query itself sets
+            statement = replace(statement, query=with_settings(statement.query, lambda name, args: None))
         bound = bind(statement, catalog)
         return bound.names[: bound.visible], bound.types[: bound.visible]
     if not isinstance(statement, ast.Insert | ast.Delete | ast.Update) or not statement.returning:

@@ -57,8 +57,6 @@ TRUE: Final = frozenset(
         "pg_statistics_obj_is_visible",
     }
 )
-TELLING: Final = frozenset({"search_path", "timezone", "datestyle", "intervalstyle", "bytea_output"})
-"""Settings that answers depend on: a function, which may be called for many rows, does not change them."""
 ANSWERS: Final[dict[str, tuple[int | str | None, Type]]] = {
     "inet_server_addr": (None, TEXT),
     "inet_client_addr": (None, TEXT),
@@ -155,8 +153,6 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
             return _choice(binding, node, args[0], known)
         case "pg_get_indexdef":
             return _index_definition(binding, node, args)
-        case "current_setting" | "set_config":
-            return _setting(binding, node, name, args)
         case "to_regtype":
             number = naming.type_number(str(args[0].value)) if isinstance(args[0], Literal) else None
             return Literal(number, OID)
@@ -214,20 +210,6 @@ def _formatted(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Sca
     shifted = call(binding, "mul", [coerce(args[0], BIGINT), Literal(1 << 32, BIGINT)], node)
     key = call(binding, "add", [shifted, coerce(args[1], BIGINT)], node)
     return call(binding, "coalesce", [_searched(binding, node, key, sorted(whole.items())), plain], node)
-
-
-def _setting(binding: Binding, node: exp.Anonymous, name: str, args: list[Scalar]) -> Scalar:
-    """What a setting is; or, of one that changes no answer here, what it is wanted to be."""
-    values = [arg.value if isinstance(arg, Literal) else None for arg in args]
-    asked = str(values[0]).lower()
-    found = binding.catalog.shown(asked)
-    if name == "current_setting":
-        if found is None and len(values) < 2:
-            binding.wrong(f'unrecognized configuration parameter "{asked}"', node)
-        return Literal(found, TEXT)
-    if len(values) != 3 or found is None or asked in TELLING:
-        binding.refuse(f"set_config of {asked}", node, hint=f"SET {asked} = ...")
-    return Literal(values[1], TEXT)
 
 
 def _column_comment(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
