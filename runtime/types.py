@@ -97,6 +97,17 @@ class Kind(enum.Enum):
     JSONB = "JSONB"
     UUID = "UUID"
     BYTEA = "BYTEA"
+    BIT = "BIT"
+    VARBIT = "BIT VARYING"
+    TIMETZ = "TIMETZ"
+    MONEY = "MONEY"
+    INET = "INET"
+    CIDR = "CIDR"
+    MACADDR = "MACADDR"
+    MACADDR8 = "MACADDR8"
+    RANGE = "RANGE"
+    MULTIRANGE = "MULTIRANGE"
+    PG_LSN = "PG_LSN"
     RECORD = "RECORD"
     ENUM = "ENUM"
     ROWID = "ROWID"
@@ -111,7 +122,15 @@ EXACT_KINDS: Final = INTEGER_KINDS | {Kind.DECIMAL}
 """Numbers whose words, times a power of ten, are the values."""
 NUMERIC_KINDS: Final = EXACT_KINDS | FLOAT_KINDS | {Kind.NUMERIC}
 TEXT_KINDS: Final = frozenset({Kind.CHAR, Kind.VARCHAR})
-VALUE_KINDS: Final = frozenset(
+BIT_KINDS: Final = frozenset({Kind.BIT, Kind.VARBIT})
+NETWORK_KINDS: Final = frozenset({Kind.INET, Kind.CIDR})
+SPELLED_KINDS: Final = (
+    BIT_KINDS
+    | NETWORK_KINDS
+    | {Kind.TIMETZ, Kind.MONEY, Kind.MACADDR, Kind.MACADDR8, Kind.RANGE, Kind.MULTIRANGE, Kind.PG_LSN}
+)
+"""Types whose values are given to Python, and taken from it, as SQL's text of them."""
+VALUE_KINDS: Final = SPELLED_KINDS | frozenset(
     {
         Kind.NUMERIC,
         Kind.INTERVAL,
@@ -125,6 +144,17 @@ VALUE_KINDS: Final = frozenset(
 )
 """Types whose values are kept as strings of the dictionary that stand for them."""
 INTERNED_KINDS: Final = TEXT_KINDS | VALUE_KINDS
+
+
+RANGE_NAMES: Final = {
+    Kind.INTEGER: "INT4",
+    Kind.BIGINT: "INT8",
+    Kind.NUMERIC: "NUM",
+    Kind.DATE: "DATE",
+    Kind.TIMESTAMP: "TS",
+    Kind.TIMESTAMPTZ: "TSTZ",
+}
+"""How the names of ranges begin, by the kind of their bounds."""
 
 
 @hash_once
@@ -149,6 +179,10 @@ class Type(HashedOnce):
             return f"{self.kind.value}({self.precision}, {self.scale})"
         if self.kind is Kind.ARRAY:
             return f"{self.parts[0]}[]"
+        if self.kind in (Kind.RANGE, Kind.MULTIRANGE):
+            return f"{RANGE_NAMES[self.parts[0].kind]}{self.kind.value}"
+        if self.kind in BIT_KINDS and self.precision:
+            return f"{self.kind.value}({self.precision})"
         if self.name:
             return self.name
         if self.table:
@@ -212,6 +246,14 @@ JSON: Final = Type(Kind.JSON)
 JSONB: Final = Type(Kind.JSONB)
 UUID: Final = Type(Kind.UUID)
 BYTEA: Final = Type(Kind.BYTEA)
+VARBIT: Final = Type(Kind.VARBIT)
+TIMETZ: Final = Type(Kind.TIMETZ)
+MONEY: Final = Type(Kind.MONEY)
+INET: Final = Type(Kind.INET)
+CIDR: Final = Type(Kind.CIDR)
+MACADDR: Final = Type(Kind.MACADDR)
+MACADDR8: Final = Type(Kind.MACADDR8)
+PG_LSN: Final = Type(Kind.PG_LSN)
 ROWID: Final = Type(Kind.ROWID)
 INTEGER_WIDTHS: Final = (SMALLINT, INTEGER, OID, BIGINT)
 """The integer types, each of which holds what those before it hold."""
@@ -225,6 +267,16 @@ def decimal(precision: int, scale: int) -> Type:
 def array(element: Type) -> Type:
     """The type of arrays of ``element``, of any number of dimensions: an array's elements are no arrays."""
     return element if element.kind is Kind.ARRAY else Type(Kind.ARRAY, parts=(element,))
+
+
+def range_of(bound: Type) -> Type:
+    """The type of ranges between values of a type."""
+    return Type(Kind.RANGE, parts=(bound,))
+
+
+def multirange_of(bound: Type) -> Type:
+    """The type of sets of ranges between values of a type."""
+    return Type(Kind.MULTIRANGE, parts=(bound,))
 
 
 def record(fields: Sequence[Type], names: Sequence[str] = ()) -> Type:
@@ -252,6 +304,8 @@ def same_words(left: Type, right: Type) -> bool:
         return True
     if left.table and right.table:
         return left.table == right.table
+    if {left.kind, right.kind} in (BIT_KINDS, NETWORK_KINDS):
+        return True
     if left.kind is not right.kind or left.name != right.name:
         return False
     if left.parts or right.parts:

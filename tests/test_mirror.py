@@ -23,14 +23,18 @@ PROOFS = "unit/datalog/proof/test_explainer.py"
 VALUES = [
     "arrays",
     "bits",
+    "bitstrings",
     "calendars",
     "conversions",
     "intervals",
     "jsons",
     "moments",
+    "networks",
     "numeric",
     "parts",
+    "ranges",
     "records",
+    "small",
     "text",
     "words",
     "zones",
@@ -280,6 +284,15 @@ ELSEWHERE: dict[str, str] = {
             ]
         )
     },
+    **{
+        f"runtime/functions/{name}.py": "oracle/sql/types_spelled.sql"
+        for name in ("bit_strings", "bytes_as_text", "log_places", "money", "networks", "ranges")
+    },
+    "runtime/functions/addresses.py": FUNCTIONS,
+    "runtime/functions/range_makers.py": FUNCTIONS,
+    "runtime/functions/range_sets.py": AGGREGATES,
+    "runtime/functions/times_with_zones.py": "oracle/sql/types_spelled.sql",
+    "kpg/server/binary_forms.py": "unit/server/test_formats.py",
     "runtime/functions/aggregation.py": AGGREGATES,
     "runtime/functions/algorithms.py": AGGREGATES,
     "runtime/functions/gathered.py": AGGREGATES,

@@ -92,6 +92,17 @@ class Traversal(exp.Expression):
     }
 
 
+OPERATORS: Final = {
+    "<<=": (TokenType.DCOLONDOLLAR, "contained_or_equal"),
+    ">>=": (TokenType.DCOLONPERCENT, "contains_or_equals"),
+}
+"""Operators that sqlglot does not know: a token that nothing else here is, and the function."""
+
+
+def _operator(name: str) -> Callable[..., exp.Expr]:
+    return lambda self, this, key: plain(name, this, key)
+
+
 class Dialect(Postgres):
     """Postgres, in which no statement is swallowed whole as an opaque command."""
 
@@ -99,6 +110,10 @@ class Dialect(Postgres):
 
     class Tokenizer(Postgres.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            **Postgres.Tokenizer.KEYWORDS,
+            **{sign: token for sign, (token, _) in OPERATORS.items()},
+        }
 
     class Parser(Calls):
         FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {
@@ -140,6 +155,7 @@ class Dialect(Postgres):
             **Calls.JSON_OPERATORS,
             TokenType.ARROW: lambda self, this, key: exp.JSONExtract(this=this, expression=key),
             TokenType.DARROW: lambda self, this, key: exp.JSONExtractScalar(this=this, expression=key),
+            **{token: _operator(name) for token, name in OPERATORS.values()},
         }
 
         def _parse_type(
@@ -151,18 +167,37 @@ class Dialect(Postgres):
             if token in self.TYPE_TOKENS and token is not TokenType.INTERVAL:
                 type_ = self._parse_types(check_func=True, allow_identifiers=False)
                 if isinstance(type_, exp.DataType) and self._match(TokenType.STRING, advance=False):
-                    return self._parse_column_ops(exp.Cast(this=self._parse_primary(), to=type_))
+                    text = self._parse_primary()
+                    if type_.this is exp.DType.BIT and not type_.expressions and text is not None:
+                        return exp.BitString(this=text.name)
+                    return self._parse_column_ops(exp.Cast(this=text, to=type_))
                 self._retreat(start)
+            elif token is TokenType.VAR and self._next and self._next.token_type is TokenType.STRING:
+                name = self._parse_id_var()
+                type_ = exp.DataType(this=exp.DType.USERDEFINED, kind=name)
+                return self._parse_column_ops(exp.Cast(this=self._parse_primary(), to=type_))
             return super()._parse_type(parse_interval, fallback_to_identifier)
 
         def _parse_types(self, *given: Any, **named: Any) -> exp.Expr | None:
-            """``oid[]``: after ``oid`` sqlglot expects no brackets."""
-            found = super()._parse_types(*given, **named)
-            if isinstance(found, exp.ObjectIdentifier) and self._match_pair(
+            """``oid[]``: after ``oid`` sqlglot expects no brackets; BIT VARYING, which it does not know."""
+            found = self._varying() or super()._parse_types(*given, **named)
+            bits = isinstance(found, exp.DataType) and found.args.get("varying")
+            while (bits or isinstance(found, exp.ObjectIdentifier)) and self._match_pair(
                 TokenType.L_BRACKET, TokenType.R_BRACKET
             ):
-                return exp.DataType(this=exp.DType.ARRAY, expressions=[found], nested=True)
+                found = exp.DataType(this=exp.DType.ARRAY, expressions=[found], nested=True)
             return found
+
+        def _varying(self) -> exp.Expr | None:
+            """``BIT VARYING``, or with a length."""
+            bit = self._curr is not None and self._curr.token_type is TokenType.BIT
+            if not bit or self._next is None or self._next.text.upper() != "VARYING":
+                return None
+            self._advance(2)
+            sized = self._match(TokenType.L_PAREN, advance=False)
+            sizes = self._parse_wrapped_csv(self._parse_type_size) if sized else []
+            name = exp.to_identifier("varbit")
+            return exp.DataType(this=exp.DType.USERDEFINED, kind=name, expressions=sizes, varying=True)
 
         def _parse_interval(
             self, require_interval: bool = True, parse_function_unit: bool = True

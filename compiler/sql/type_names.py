@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from kpg.compiler.sql.syntax import only, refuse, wrong
 from kpg.runtime import types as t
+from kpg.runtime.errors import Error as KpgError
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.values.numeric import MOST_PRECISION
 
@@ -27,15 +28,42 @@ PLAIN_TYPES: Final = {
     exp.DType.JSONB: t.JSONB,
     exp.DType.UUID: t.UUID,
     exp.DType.VARBINARY: t.BYTEA,
+    exp.DType.TIMETZ: t.TIMETZ,
+    exp.DType.MONEY: t.MONEY,
+    exp.DType.INET: t.INET,
+    exp.DType.INT4RANGE: t.range_of(t.INTEGER),
+    exp.DType.INT8RANGE: t.range_of(t.BIGINT),
+    exp.DType.NUMRANGE: t.range_of(t.NUMERIC),
+    exp.DType.DATERANGE: t.range_of(t.DATE),
+    exp.DType.TSRANGE: t.range_of(t.TIMESTAMP),
+    exp.DType.TSTZRANGE: t.range_of(t.TIMESTAMPTZ),
+    exp.DType.INT4MULTIRANGE: t.multirange_of(t.INTEGER),
+    exp.DType.INT8MULTIRANGE: t.multirange_of(t.BIGINT),
+    exp.DType.NUMMULTIRANGE: t.multirange_of(t.NUMERIC),
+    exp.DType.DATEMULTIRANGE: t.multirange_of(t.DATE),
+    exp.DType.TSMULTIRANGE: t.multirange_of(t.TIMESTAMP),
+    exp.DType.TSTZMULTIRANGE: t.multirange_of(t.TIMESTAMPTZ),
 }
+NAMED_TYPES: Final = {
+    "cidr": t.CIDR,
+    "macaddr": t.MACADDR,
+    "macaddr8": t.MACADDR8,
+    "pg_lsn": t.PG_LSN,
+    "varbit": t.VARBIT,
+    "char": t.TEXT,
+    "xid": t.BIGINT,
+    "xid8": t.BIGINT,
+    "cid": t.BIGINT,
+    "citext": t.TEXT,
+    "refcursor": t.TEXT,
+}
+"""Types that sqlglot takes for those of users, by name."""
 TEXT_TYPES: Final = {exp.DType.VARCHAR: Kind.VARCHAR, exp.DType.CHAR: Kind.CHAR, exp.DType.BPCHAR: Kind.CHAR}
 FRACTIONAL: Final = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME, Kind.INTERVAL})
 """Types that take the number of digits of a second: all six are kept."""
 MICROSECOND_DIGITS: Final = 6
-NETWORK: Final = frozenset({"cidr", "inet", "macaddr"})
 SHAPES: Final = frozenset({"box", "circle", "line", "lseg", "path", "point", "polygon"})
-OTHERS: Final = frozenset({"bit", "char", "money", "pg_lsn", "tid", "varbit", "xid", "xml"})
-UNKNOWN_TYPES: Final = NETWORK | SHAPES | OTHERS | {"tsquery", "tsvector"}
+UNKNOWN_TYPES: Final = SHAPES | {"jsonpath", "tid", "tsquery", "tsvector", "xml"}
 """Types of Postgres that kpg has not, by the names that sqlglot takes for those of users."""
 REAL_DIGITS: Final = 24
 """FLOAT(n) of so many binary digits is REAL."""
@@ -53,6 +81,10 @@ def sql_type(node: exp.Expr, source: str) -> Type:
         elif isinstance(node.this, exp.Interval):
             only(node.this, source, "unit")
             return t.INTERVAL
+        elif node.this is exp.DType.BIT or _known(node) == t.VARBIT:
+            return _sized_bits(node, source)
+        elif (other := _known(node)) is not None:
+            return other
         elif node.this is exp.DType.USERDEFINED and (name := _name(node.args.get("kind"))):
             return Type(Kind.ENUM, name=name)  # till the catalog tells what it is
         elif isinstance(node.this, exp.DType):
@@ -60,6 +92,25 @@ def sql_type(node: exp.Expr, source: str) -> Type:
             if found is not None:
                 return found
     refuse(f"type {node.sql('postgres')}", node, source)
+
+
+def _known(node: exp.DataType) -> Type | None:
+    kind = node.args.get("kind")
+    if isinstance(kind, exp.Dot) and kind.this.name.lower() == "pg_catalog":
+        try:
+            return sql_type(exp.DataType.build(kind.expression.name, dialect="postgres"), "")
+        except KpgError:
+            return None
+    return NAMED_TYPES.get(kind.name.lower()) if isinstance(kind, exp.Identifier) else None
+
+
+def _sized_bits(node: exp.DataType, source: str) -> Type:
+    """BIT(n), BIT VARYING(n), BIT, which has one, and BIT VARYING, which has any."""
+    varying = node.this is not exp.DType.BIT or node.args.get("varying")
+    (length, *more) = [*_parameters(node, source), 0 if varying else 1]
+    if len(more) > 1 or (length < 1 and node.expressions):
+        wrong("length for type bit must be at least 1", node, source)
+    return Type(Kind.VARBIT if varying else Kind.BIT, length)
 
 
 def _name(kind: object) -> str:

@@ -38,6 +38,27 @@ MORE_TYPES: Final = {
     "JSONB": ("jsonb", "jsonb", 3802, -1),
     "UUID": ("uuid", "uuid", 2950, 16),
     "BYTEA": ("bytea", "bytea", 17, -1),
+    "BIT": ("bit", "bit", 1560, -1),
+    "BIT VARYING": ("bit varying", "varbit", 1562, -1),
+    "TIMETZ": ("time with time zone", "timetz", 1266, 12),
+    "MONEY": ("money", "money", 790, 8),
+    "INET": ("inet", "inet", 869, -1),
+    "CIDR": ("cidr", "cidr", 650, -1),
+    "MACADDR": ("macaddr", "macaddr", 829, 6),
+    "MACADDR8": ("macaddr8", "macaddr8", 774, 8),
+    "PG_LSN": ("pg_lsn", "pg_lsn", 3220, 8),
+    "INT4RANGE": ("int4range", "int4range", 3904, -1),
+    "NUMRANGE": ("numrange", "numrange", 3906, -1),
+    "TSRANGE": ("tsrange", "tsrange", 3908, -1),
+    "TSTZRANGE": ("tstzrange", "tstzrange", 3910, -1),
+    "DATERANGE": ("daterange", "daterange", 3912, -1),
+    "INT8RANGE": ("int8range", "int8range", 3926, -1),
+    "INT4MULTIRANGE": ("int4multirange", "int4multirange", 4451, -1),
+    "NUMMULTIRANGE": ("nummultirange", "nummultirange", 4532, -1),
+    "TSMULTIRANGE": ("tsmultirange", "tsmultirange", 4533, -1),
+    "TSTZMULTIRANGE": ("tstzmultirange", "tstzmultirange", 4534, -1),
+    "DATEMULTIRANGE": ("datemultirange", "datemultirange", 4535, -1),
+    "INT8MULTIRANGE": ("int8multirange", "int8multirange", 4536, -1),
 }
 TEXT_TYPE: Final = ("text", "text", 25, -1)
 ARRAYS: Final = {
@@ -61,6 +82,27 @@ ARRAYS: Final = {
     1700: 1231,
     2950: 2951,
     3802: 3807,
+    1560: 1561,
+    1562: 1563,
+    1266: 1270,
+    790: 791,
+    869: 1041,
+    650: 651,
+    829: 1040,
+    774: 775,
+    3220: 3221,
+    3904: 3905,
+    3906: 3907,
+    3908: 3909,
+    3910: 3911,
+    3912: 3913,
+    3926: 3927,
+    4451: 6150,
+    4532: 6151,
+    4533: 6152,
+    4534: 6153,
+    4535: 6155,
+    4536: 6157,
 }
 """The number of the type of arrays, by that of their elements' type."""
 TEXT_ARRAY: Final = 1009
@@ -76,6 +118,8 @@ def type_facts(type_: Type) -> tuple[str, str, int, int]:
     if type_.kind.value == "ARRAY":
         element = type_facts(type_.parts[0])
         return f"{element[0]}[]", f"_{element[1]}", ARRAYS.get(element[2], TEXT_ARRAY), -1
+    if type_.kind.value in ("RANGE", "MULTIRANGE"):
+        return MORE_TYPES[str(type_)]
     return TYPES.get(type_.kind) or MORE_TYPES.get(type_.kind.value, UNKNOWN_TYPE)
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from kpg.compiler.system.naming import type_facts
-from kpg.runtime.types import OID, Kind, Type
+from kpg.runtime.types import OID, SPELLED_KINDS, Kind, Type
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.intervals import Interval, of_microseconds
 from kpg.runtime.values.numeric import EXACT
@@ -59,6 +59,10 @@ def writer_of(type_: Type) -> Writer:
             return _array_writer(type_)
         case Kind.RECORD:
             return _record_writer(type_)
+        case _ if type_.kind in SPELLED_KINDS:
+            from kpg.server import binary_forms
+
+            return binary_forms.writer_of(type_, writer_of)
         case _:
             shown = codec_of(type_).show
             return lambda value: shown(value).encode()

@@ -63,6 +63,20 @@ def accepts(type_: Type, given: pa.DataType) -> bool:
             return bool(number or is_text(given))
         case Kind.INTERVAL | Kind.ARRAY | Kind.JSON | Kind.JSONB | Kind.UUID | Kind.BYTEA | Kind.RECORD:
             return interned.accepts(type_, given)
+        case (
+            Kind.BIT
+            | Kind.VARBIT
+            | Kind.TIMETZ
+            | Kind.MONEY
+            | Kind.INET
+            | Kind.CIDR
+            | Kind.MACADDR
+            | Kind.MACADDR8
+            | Kind.RANGE
+            | Kind.MULTIRANGE
+            | Kind.PG_LSN
+        ):
+            return is_text(given)
         case Kind.NULL:
             return False
         case Kind.ROWID:
@@ -326,6 +340,20 @@ def arrow_type(type_: Type) -> pa.DataType:
         case Kind.TIME:
             return pa.time64("us")
         case Kind.CHAR | Kind.VARCHAR | Kind.ENUM | Kind.JSON | Kind.JSONB | Kind.UUID:
+            return pa.string()
+        case (
+            Kind.BIT
+            | Kind.VARBIT
+            | Kind.TIMETZ
+            | Kind.MONEY
+            | Kind.INET
+            | Kind.CIDR
+            | Kind.MACADDR
+            | Kind.MACADDR8
+            | Kind.RANGE
+            | Kind.MULTIRANGE
+            | Kind.PG_LSN
+        ):
             return pa.string()
         case Kind.NUMERIC:
             return interned.decimals(type_)

@@ -18,6 +18,7 @@ from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.scalar import Call, Column, If, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
+    BIT_KINDS,
     BOOLEAN,
     DOUBLE,
     EXACT_KINDS,
@@ -143,7 +144,7 @@ register(
         algorithms.summing(sum_type),
         Accumulable(AccumulatorKind.SUM),
         identity=0,
-        over={Kind.NUMERIC: "$sum", Kind.INTERVAL: "$interval_sum"},
+        over={Kind.NUMERIC: "$sum", Kind.INTERVAL: "$interval_sum", Kind.MONEY: "$amount"},
         exact={Kind.BIGINT: "$exact_sum", Kind.REAL: "$real_sum"},
     )
 )
@@ -268,5 +269,6 @@ for _name, _kind, _expected in (
             algorithms.over_bits(_kind),
             Accumulable(_kind),
             idempotent=_kind is not AccumulatorKind.BIT_XOR,
+            over=dict.fromkeys(BIT_KINDS, f"$bits{_name[3:]}"),
         )
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kpg.runtime.functions.registry import Memoized, Overload, Rule, Signature, scalar
 from kpg.runtime.functions.rules import is_unknown
-from kpg.runtime.types import BYTEA, INTEGER, TEXT, Type
+from kpg.runtime.types import BIGINT, BYTEA, INTEGER, TEXT, Type
 from kpg.runtime.values.bits import parse_bytes
 
 
@@ -98,6 +98,126 @@ _define(
     _takes(INTEGER, BYTEA, INTEGER),
     byte_at,
 )
+
+
+def with_byte(value: bytes, place: int, byte: int) -> bytes:
+    """The bytes with another one at a place."""
+    byte_at(value, place)
+    return value[:place] + bytes([byte & 255]) + value[place + 1 :]
+
+
+def _bit(value: bytes, place: int) -> int:
+    if not 0 <= place < 8 * len(value):
+        raise ValueError(f"index {place} out of valid range, 0..{8 * len(value) - 1}")
+    return place
+
+
+def bit_at(value: bytes, place: int) -> int:
+    """The bit at a place, from the lowest bit of the first byte on."""
+    return value[_bit(value, place) // 8] >> place % 8 & 1
+
+
+def with_bit(value: bytes, place: int, bit: int) -> bytes:
+    """The bytes with another bit at a place."""
+    if bit not in (0, 1):
+        raise ValueError("new bit must be 0 or 1")
+    at = _bit(value, place) // 8
+    byte = value[at] & ~(1 << place % 8) | bit << place % 8
+    return value[:at] + bytes([byte]) + value[at + 1 :]
+
+
+def _coding(name: str) -> str:
+    import codecs
+
+    known = {"latin1": "latin-1", "sql_ascii": "ascii", "unicode": "utf-8", "win1252": "cp1252"}
+    try:
+        return codecs.lookup(known.get(name.lower(), name)).name
+    except LookupError:
+        raise ValueError(f'invalid encoding name "{name}"') from None
+
+
+_define(
+    "set_byte",
+    "BYTEA, a place and a byte",
+    "The bytes with another one at a place.",
+    {f"encode(set_byte({_BYTES}, 1, 65), 'hex')": "'614163'"},
+    _takes(BYTEA, BYTEA, INTEGER, INTEGER),
+    with_byte,
+)
+_define(
+    "get_bit",
+    "BYTEA and a place, from 0 on",
+    "A bit, counted from the lowest of the first byte.",
+    {f"get_bit({_BYTES}, 0)": "1"},
+    _takes(INTEGER, BYTEA, BIGINT),
+    bit_at,
+)
+_define(
+    "set_bit",
+    "BYTEA, a place and a bit",
+    "The bytes with another bit at a place.",
+    {f"encode(set_bit({_BYTES}, 1, 1), 'hex')": "'636263'"},
+    _takes(BYTEA, BYTEA, BIGINT, INTEGER),
+    with_bit,
+)
+_define(
+    "bit_count",
+    "BYTEA",
+    "How many bits are set.",
+    {f"bit_count({_BYTES})": "10"},
+    _takes(BIGINT, BYTEA),
+    lambda value: sum(byte.bit_count() for byte in value),
+)
+_define(
+    "convert_to",
+    "text and an encoding",
+    "The bytes of a text.",
+    {"encode(convert_to('abc', 'UTF8'), 'hex')": "'616263'"},
+    _takes(BYTEA, TEXT, TEXT),
+    lambda text, name: text.encode(_coding(name)),
+)
+_define(
+    "convert_from",
+    "BYTEA and an encoding",
+    "The text of bytes.",
+    {f"convert_from({_BYTES}, 'UTF8')": "'abc'"},
+    _takes(TEXT, BYTEA, TEXT),
+    lambda value, name: value.decode(_coding(name)),
+)
+_define(
+    "convert",
+    "BYTEA and two encodings",
+    "The bytes of a text in another encoding.",
+    {f"encode(convert({_BYTES}, 'UTF8', 'LATIN1'), 'hex')": "'616263'"},
+    _takes(BYTEA, BYTEA, TEXT, TEXT),
+    lambda value, source, target: value.decode(_coding(source)).encode(_coding(target)),
+)
+_define(
+    "crc32",
+    "BYTEA",
+    "A checksum.",
+    {f"crc32({_BYTES})": "891568578"},
+    _takes(BIGINT, BYTEA),
+    lambda value: binascii.crc32(value),
+)
+_define(
+    "crc32c",
+    "BYTEA",
+    "A checksum, Castagnoli's.",
+    {f"crc32c({_BYTES})": "910901175"},
+    _takes(BIGINT, BYTEA),
+    lambda value: castagnoli(value),
+)
+
+
+def castagnoli(value: bytes) -> int:
+    """The CRC-32C of bytes."""
+    found = 0xFFFFFFFF
+    for byte in value:
+        found ^= byte
+        for _ in range(8):
+            found = found >> 1 ^ (0x82F63B78 if found & 1 else 0)
+    return found ^ 0xFFFFFFFF
 
 
 def _hash(name: str) -> Callable[[bytes], bytes]:

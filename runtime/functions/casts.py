@@ -1,5 +1,6 @@
 """CAST between all sensible pairs of types, built from a few conversions."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 from kpg.runtime.errors import ProgrammingError
@@ -42,6 +43,7 @@ BETWEEN = frozenset(
     | {(source, Kind.INTERVAL) for source in (Kind.TIME, Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH)}
     | {(Kind.JSON, Kind.JSONB), (Kind.JSONB, Kind.JSON)}
     | {(Kind.JSONB, target) for target in (*NUMERIC_KINDS, Kind.BOOLEAN)}
+    | conversions.PAIRS
 )
 """Casts that are not between numbers, nor from or to text."""
 
@@ -79,6 +81,8 @@ def _parts_castable(source: Type, target: Type) -> bool:
     """Arrays and rows are cast by their elements and fields, and from and to text as a whole."""
     if source.kind is Kind.NULL or source.is_text or target.is_text:
         return True
+    if Kind.RANGE in (source.kind, target.kind):
+        return source.parts == target.parts and (source.kind, target.kind) in conversions.RANGED
     if source.kind is not target.kind or len(source.parts) != len(target.parts):
         return False
     return all(map(castable, source.parts, target.parts))
@@ -128,6 +132,9 @@ def _cast(call: Call) -> Scalar:
         return text if stays else Call("rtrim", (text,), TEXT)
     if source.is_text:
         return Call("$parse", (x,), target)
+    if source.kind is Kind.INET and target.is_text:
+        x = Call("$with_length", (x,), TEXT)
+        return Call("left", (x, Literal(target.precision, INTEGER)), TEXT) if target.precision else x
     if target.is_text:
         text = Call("$format", (x,), TEXT)
         if target.kind is Kind.CHAR:
@@ -140,6 +147,8 @@ def _cast(call: Call) -> Scalar:
         return _number(x, target)
     if target.kind is Kind.BOOLEAN and source.is_integer:
         return Call("ne", (x, Literal(0, source)), BOOLEAN)
+    if (source.kind, target.kind) in conversions.PAIRS:
+        return Call("$convert", (x,), target)
     if source.kind in DATED and target.kind in DATED:
         return _moment(x, target)
     if source.parts or Kind.JSONB in (source.kind, target.kind):
@@ -184,6 +193,8 @@ def _as_numeric(call: Call, args: Sequence[shadows.Shadow]) -> shadows.Shadow | 
 
 primitive("$numeric", Memoized(_numeric, shadow=_as_numeric))
 primitive("$convert", Memoized(lambda call: conversions.between(call.args[0].type, call.type)))
+primitive("$of_length", Memoized(lambda call: functools.partial(conversions.of_length, call.type)))
+primitive("$with_length", Memoized(lambda call: conversions.with_length))
 primitive("$same", Opcode("add"))
 primitive("$relabelled", Composition(lambda call: call.args[0]))
 primitive("$parse", Memoized(lambda call: codec_of(call.type).parse))

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kpg.runtime.functions.posix import compiled
 from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.functions.tables import Listing, RowOverload, RowRule, RowSignature, rows
-from kpg.runtime.types import INTEGER, JSON, JSONB, TEXT, Kind, Type, array
+from kpg.runtime.types import INTEGER, JSON, JSONB, TEXT, Kind, Type, array, range_of
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.arrays import Array, of
 from kpg.runtime.values.jsons import Json, text_of
@@ -51,6 +51,13 @@ def _of_array(result: Callable[[Type], Type], *more: Type) -> RowRule:
     return rule
 
 
+def _of_ranges(given: tuple[Type, ...]) -> RowSignature | None:
+    """A set of ranges."""
+    if len(given) != 1 or given[0].kind is not Kind.MULTIRANGE:
+        return None
+    return RowSignature(given, ("",), (range_of(given[0].parts[0]),))
+
+
 def _listing(function: Maker, *, takes_nulls: bool = False) -> Listing:
     return Listing(lambda args, types: function, takes_nulls)
 
@@ -71,6 +78,7 @@ rows(
     "The elements of an array, those of all its dimensions one after the other.",
     {"unnest('{1,NULL,3}'::int[])": "(1), (NULL), (3)"},
     RowOverload(_of_array(lambda type_: type_.parts[0]), _listing(_unnested)),
+    RowOverload(_of_ranges, _listing(lambda value: (((pair,),) for pair in value))),
 )
 rows(
     "generate_subscripts",

@@ -57,6 +57,11 @@ def _form(type_: Type) -> Form:
 
             item = _or_none(_form(type_.parts[0]))
             return lambda value: Array(tuple(map(item, value.items)), value.shape)
+        case Kind.RANGE | Kind.MULTIRANGE:
+            from kpg.runtime.values import ranges
+
+            bound = _form(type_.parts[0])
+            return lambda value: ranges.over(value, bound)
         case Kind.RECORD:
             fields = [_or_none(_form(part)) for part in type_.parts]
             return lambda value: tuple(form(one) for form, one in zip(fields, value, strict=True))

@@ -9,12 +9,20 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Final
 
+from kpg.runtime.types import BIT_KINDS, Kind, Type
+
 SCALARS: Final[Mapping[str, str]] = {
     "arrays": """array_append array_prepend array_cat cardinality array_length array_upper array_lower
         array_ndims array_dims""",
     "array_parts": """array_position array_positions array_remove array_replace array_to_string
         string_to_array trim_array num_nulls num_nonnulls""",
-    "byte_strings": "encode decode get_byte sha224 sha256 sha384 sha512",
+    "byte_strings": """encode decode get_byte set_byte get_bit set_bit bit_count convert_to convert_from
+        convert crc32 crc32c sha224 sha256 sha384 sha512""",
+    "addresses": """host masklen family netmask hostmask broadcast network set_masklen abbrev inet_same_family
+        inet_merge contained_or_equal contains_or_equals macaddr8_set7bit""",
+    "range_makers": """int4range int8range numrange daterange tsrange tstzrange int4multirange int8multirange
+        nummultirange datemultirange tsmultirange tstzmultirange isempty lower_inc upper_inc lower_inf
+        upper_inf not_right_of not_left_of adjacent_to range_merge multirange""",
     "json_makers": """to_json to_jsonb json_build_array jsonb_build_array json_build_object jsonb_build_object
         json_object jsonb_object json_typeof jsonb_typeof json_array_length jsonb_array_length
         json_strip_nulls jsonb_strip_nulls array_to_json row_to_json jsonb_pretty""",
@@ -69,6 +77,7 @@ AGGREGATES: Final[Mapping[str, str]] = {
         cume_dist""",
     "exact_sums": """$exact_sum $exact_avg $wide_avg $exact_stddev_samp $exact_stddev_pop $exact_var_samp
         $exact_var_pop""",
+    "range_sets": "range_agg range_intersect_agg $bits_and $bits_or $bits_xor $amount",
     "numeric_spreads": "$stddev_samp $stddev_pop $var_samp $var_pop",
     "statistics": """$comoment stddev stddev_samp stddev_pop variance var_samp var_pop corr covar_pop
         covar_samp regr_count regr_avgx regr_avgy regr_sxx regr_syy regr_sxy regr_slope regr_intercept
@@ -76,6 +85,20 @@ AGGREGATES: Final[Mapping[str, str]] = {
 }
 """The names of aggregates, by module."""
 
+TYPES: Final[Mapping[Kind, str]] = {
+    **dict.fromkeys(BIT_KINDS, "bit_strings"),
+    Kind.BYTEA: "bytes_as_text",
+    Kind.TIMETZ: "times_with_zones",
+    Kind.MONEY: "money",
+    Kind.INET: "networks",
+    Kind.CIDR: "networks",
+    Kind.MACADDR: "networks",
+    Kind.MACADDR8: "networks",
+    Kind.RANGE: "ranges",
+    Kind.MULTIRANGE: "ranges",
+    Kind.PG_LSN: "log_places",
+}
+"""Types by the modules that have their overloads of functions and operators."""
 DECLARED: Final = frozenset({"json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset"})
 """The functions that make rows whose columns the call declares."""
 _SCALARS: Final = {name: module for module, names in SCALARS.items() for name in names.split()}
@@ -119,9 +142,17 @@ def bring_aggregate(name: str) -> bool:
     return _brought(_AGGREGATES.get(name))
 
 
+def bring_types(types: tuple[Type, ...]) -> None:
+    """Define what functions do with these types."""
+    for type_ in types:
+        module = TYPES.get(type_.kind)
+        if module is not None:
+            _brought(module)
+
+
 def bring_all() -> None:
     """Define all functions and aggregates."""
-    for module in (*SCALARS, *PRIMITIVES, *ROWS, *AGGREGATES):
+    for module in (*SCALARS, *PRIMITIVES, *ROWS, *AGGREGATES, *TYPES.values()):
         _brought(module)
 
 

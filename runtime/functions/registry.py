@@ -7,7 +7,7 @@ how it is computed. Nothing here imports compiled code: an :class:`Opcode` is a 
 import difflib
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -162,6 +162,13 @@ def scalar(
     return function
 
 
+def extend(name: str, accepts: str, *overloads: Overload) -> None:
+    """More overloads of a function, for types of a module that is imported when one of them is first met."""
+    function = lookup(name)
+    taken = f"{function.accepts}, or {accepts}"
+    _FUNCTIONS[name] = replace(function, accepts=taken, overloads=(*overloads, *function.overloads))
+
+
 def memoized(
     name: str, accepts: str, rule: Rule, examples: Mapping[str, str]
 ) -> Callable[[Callable[..., object]], Callable[..., object]]:
@@ -189,8 +196,9 @@ def implementation(call: Call) -> Implementation:
         later.bring_every_module()
         if call.function in _PRIMITIVES:
             return _PRIMITIVES[call.function]
-    function = lookup(call.function)
     types = tuple(arg.type for arg in call.args)
+    later.bring_types(types)
+    function = lookup(call.function)
     for overload in function.overloads:
         if overload.rule(types) is not None:
             return overload.implementation
@@ -238,6 +246,7 @@ def resolve(name: str, arg_types: tuple[Type, ...]) -> Resolution:
 
     UNKNOWN stands for a NULL literal, or a text literal whose type its neighbours decide.
     """
+    later.bring_types(arg_types)
     function = lookup(name)
     for overload in function.overloads:
         signature = overload.rule(arg_types)

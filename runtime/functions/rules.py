@@ -4,10 +4,13 @@ from collections.abc import Callable
 
 from kpg.runtime.functions.registry import Rule, Signature
 from kpg.runtime.types import (
+    BIT_KINDS,
     DOUBLE,
+    INET,
     INTEGER_KINDS,
     INTERVAL,
     MAX_DECIMAL_PRECISION,
+    NETWORK_KINDS,
     NUMERIC,
     REAL,
     TEXT,
@@ -58,7 +61,15 @@ def common_pair(left: Type, right: Type) -> Type | None:
         return common_decimal(left, right)
     if left.is_text and right.is_text:
         return _common_text(left, right)
-    return _common_moment(left, right) or _common_parts(left, right)
+    return _common_moment(left, right) or _common_spelled(left, right) or _common_parts(left, right)
+
+
+def _common_spelled(left: Type, right: Type) -> Type | None:
+    """Of bit strings of any lengths, of addresses and networks."""
+    kinds = {left.kind, right.kind}
+    if kinds <= BIT_KINDS:
+        return Type(left.kind if len(kinds) == 1 else Kind.VARBIT)
+    return INET if kinds == NETWORK_KINDS else None
 
 
 def _common_text(left: Type, right: Type) -> Type:
@@ -264,6 +275,37 @@ def reals(types: tuple[Type, ...]) -> Signature | None:
     """Two REALs, or one and a quoted constant, as REAL."""
     single = len(types) == 2 and all(type_.kind is Kind.REAL or is_unknown(type_) for type_ in types)
     return Signature((REAL, REAL), REAL) if single and not all(map(is_unknown, types)) else None
+
+
+def among(of: frozenset[Kind], result: Type, *args: Type) -> Rule:
+    """Arguments of these types, or quoted constants, of which one is of some kind that nothing else takes.
+
+    They stay what they are unless they are other numbers.
+    """
+
+    def rule(types: tuple[Type, ...]) -> Signature | None:
+        if len(types) != len(args) or not any(type_.kind in of for type_ in types):
+            return None
+        taken = [_taken(type_, arg) for type_, arg in zip(types, args, strict=True)]
+        known = tuple(type_ for type_ in taken if type_ is not None)
+        return Signature(known, result) if len(known) == len(args) else None
+
+    return rule
+
+
+def _taken(type_: Type, arg: Type) -> Type | None:
+    if is_unknown(type_):
+        return arg
+    alike = (
+        (type_.is_integer and arg.is_integer)
+        or (type_.is_text and arg.is_text)
+        or (type_.kind in BIT_KINDS and arg.kind in BIT_KINDS)
+        or (type_.kind in NETWORK_KINDS and arg.kind is Kind.INET)
+    )
+    if alike or (type_.kind is arg.kind and type_.parts == arg.parts):
+        return type_
+    wider = (arg.kind is Kind.NUMERIC and type_.is_exact) or (arg.kind is Kind.DOUBLE and type_.is_numeric)
+    return arg if wider else None
 
 
 def exactly(result: Type, *args: Type) -> Rule:

@@ -66,8 +66,44 @@ def codec_of(type_: Type) -> Codec:
             from kpg.runtime.values import bits
 
             return bits.uuids() if type_.kind is Kind.UUID else bits.byteas()
+        case Kind.BIT | Kind.VARBIT:
+            from kpg.runtime.values import bitstrings
+
+            return bitstrings.codec(type_)
+        case Kind.TIMETZ | Kind.MONEY | Kind.PG_LSN:
+            from kpg.runtime.values import small
+
+            return small.codec(type_)
+        case Kind.INET | Kind.CIDR | Kind.MACADDR | Kind.MACADDR8:
+            from kpg.runtime.values import networks
+
+            return networks.codec(type_)
+        case Kind.RANGE | Kind.MULTIRANGE:
+            from kpg.runtime.values import ranges
+
+            return ranges.codec(type_)
         case _:
             return _words(type_)
+
+
+def spelled(
+    parse: Callable[[str], Any],
+    show: Callable[[Any], str],
+    encode: Callable[[Any], str],
+    decode: Callable[[str], Any],
+    expected: str,
+) -> Codec:
+    """The codec of a type whose values are texts in Python."""
+
+    def given(value: Any) -> Any:
+        if not isinstance(value, str):
+            raise Mistyped
+        try:
+            return parse(value)
+        except (ValueError, ArithmeticError):
+            raise Unfit from None
+
+    return Codec(encode, decode, parse, show, show, given, expected)
 
 
 def output_of(type_: Type) -> Callable[[Any], str]:

@@ -2,15 +2,31 @@
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
-from kpg.runtime.types import JSONB, NUMERIC, Kind, Type, same_words
+from kpg.runtime.types import BIT_KINDS, JSONB, NETWORK_KINDS, NUMERIC, Kind, Type, same_words
 from kpg.runtime.values import numeric
 from kpg.runtime.values.arrays import Array
 from kpg.runtime.values.codec import codec_of
 from kpg.runtime.values.jsons import Json
+from kpg.runtime.values.words import DAY
 
 Convert = Callable[[Any], Any]
+NUMBERS: Final = (Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.NUMERIC)
+RANGED: Final = frozenset(
+    {(Kind.RANGE, Kind.MULTIRANGE), (Kind.RANGE, Kind.RANGE), (Kind.MULTIRANGE, Kind.MULTIRANGE)}
+)
+PAIRS: Final = frozenset(
+    {(source, target) for source in BIT_KINDS for target in (*BIT_KINDS, Kind.INTEGER, Kind.BIGINT)}
+    | {(source, Kind.BIT) for source in (Kind.INTEGER, Kind.BIGINT)}
+    | {(source, Kind.MONEY) for source in NUMBERS}
+    | {(Kind.MONEY, target) for target in (Kind.DECIMAL, Kind.NUMERIC)}
+    | {(source, target) for source in NETWORK_KINDS for target in NETWORK_KINDS if source is not target}
+    | {(Kind.MACADDR, Kind.MACADDR8), (Kind.MACADDR8, Kind.MACADDR)}
+    | {(Kind.TIME, Kind.TIMETZ), (Kind.TIMETZ, Kind.TIME), (Kind.TIMESTAMPTZ, Kind.TIMETZ)}
+    | {(Kind.RANGE, Kind.MULTIRANGE)}
+)
+"""Casts of types whose values are texts in Python, by kinds."""
 
 
 def between(source: Type, target: Type) -> Convert:
@@ -28,6 +44,8 @@ def _between(source: Type, target: Type) -> Convert:
         return lambda value: tuple(field(one) for field, one in zip(fields, value, strict=True))
     if source.kind is Kind.JSONB and (target.is_numeric or target.kind is Kind.BOOLEAN):
         return _from_json(target)
+    if (source.kind, target.kind) in PAIRS:
+        return _spelled(source, target)
     if source.is_numeric and target.is_numeric:
         return lambda value: _number(value, source, target)
     if source == target or (same_words(source, target) and not target.precision):
@@ -41,6 +59,59 @@ def _between(source: Type, target: Type) -> Convert:
 def _number(value: Any, source: Type, target: Type) -> Any:
     exact = value if isinstance(value, Decimal) else numeric.of_number(value, source, NUMERIC)
     return numeric.to_number(exact, target)
+
+
+def _spelled(source: Type, target: Type) -> Convert:
+    from kpg.runtime.values import bitstrings, networks, small
+
+    match source.kind, target.kind:
+        case ((Kind.BIT | Kind.VARBIT), (Kind.BIT | Kind.VARBIT)):
+            return lambda value: bitstrings.fitted(value, target)
+        case ((Kind.BIT | Kind.VARBIT), _):
+            width = 32 if target.kind is Kind.INTEGER else 64
+            return lambda value: bitstrings.number(value, width)
+        case _, Kind.BIT:
+            return lambda value: bitstrings.of_number(value, target.precision or 1)
+        case _, Kind.MONEY:
+            return lambda value: small.of_decimal(_number(value, source, NUMERIC))
+        case Kind.MONEY, _:
+            return lambda value: numeric.to_number(Decimal(value).scaleb(-2), target)
+        case Kind.INET, Kind.CIDR:
+            return lambda value: value._replace(bits=value.bits & ~value.hosts)
+        case Kind.MACADDR, Kind.MACADDR8:
+            return networks.wide_mac
+        case Kind.MACADDR8, Kind.MACADDR:
+            return _narrow_mac
+        case Kind.TIME, Kind.TIMETZ:
+            return lambda value: (value, 0)
+        case Kind.TIMESTAMPTZ, Kind.TIMETZ:
+            return lambda value: (value % DAY, 0)
+        case Kind.TIMETZ, Kind.TIME:
+            return lambda value: value[0]
+        case _:
+            return lambda value: value
+
+
+def _narrow_mac(value: str) -> str:
+    if value[9:14] != "ff:fe":
+        raise ValueError("macaddr8 data out of range to convert to macaddr")
+    return f"{value[:8]}:{value[15:]}"
+
+
+def of_length(type_: Type, value: str) -> str:
+    """A bit string, if it has the length of its column."""
+    if type_.kind is Kind.BIT and len(value) != type_.precision:
+        raise ValueError(f"bit string length {len(value)} does not match type bit({type_.precision})")
+    if len(value) > type_.precision:
+        raise ValueError(f"bit string too long for type bit varying({type_.precision})")
+    return value
+
+
+def with_length(value: Any) -> str:
+    """An address as the text of a cast, which has the length of its network in any case."""
+    from kpg.runtime.values import networks
+
+    return networks.show_cidr(value)
 
 
 def _from_json(target: Type) -> Convert:

@@ -18,7 +18,17 @@ from kpg.runtime.functions.keys import key
 from kpg.runtime.functions.spans import lengths
 from kpg.runtime.functions.sql_text import literal_text
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, MAX_DECIMAL_PRECISION, NUMERIC, TEXT, UNKNOWN, ColumnDef, Kind, Type
+from kpg.runtime.types import (
+    BIT_KINDS,
+    BOOLEAN,
+    MAX_DECIMAL_PRECISION,
+    NUMERIC,
+    TEXT,
+    UNKNOWN,
+    ColumnDef,
+    Kind,
+    Type,
+)
 
 ARITHMETIC: Final = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 MOMENTS: Final = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
@@ -26,6 +36,10 @@ ASSIGNED: Final = frozenset(
     {(source, target) for source in MOMENTS for target in (*MOMENTS, Kind.TIME) if target is not source}
     | {(source, Kind.INTERVAL) for source in (Kind.INTERVAL_DAY, Kind.INTERVAL_MONTH, Kind.TIME)}
     | {(Kind.INTERVAL, Kind.TIME), (Kind.JSON, Kind.JSONB), (Kind.JSONB, Kind.JSON)}
+    | {(Kind.BIT, Kind.VARBIT), (Kind.VARBIT, Kind.BIT), (Kind.INET, Kind.CIDR), (Kind.CIDR, Kind.INET)}
+    | {(Kind.TIME, Kind.TIMETZ), (Kind.TIMETZ, Kind.TIME), (Kind.TIMESTAMPTZ, Kind.TIMETZ)}
+    | {(Kind.MACADDR, Kind.MACADDR8), (Kind.MACADDR8, Kind.MACADDR), (Kind.MONEY, Kind.NUMERIC)}
+    | {(source, Kind.MONEY) for source in (Kind.INTEGER, Kind.BIGINT, Kind.NUMERIC, Kind.DECIMAL)}
 ) - {(Kind.DATE, Kind.TIME)}
 """Values that are stored in a column of another kind without a CAST, beside numbers and texts."""
 
@@ -99,7 +113,17 @@ def assigned(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr
             message = f'{literal_text(scalar)} is out of range for column "{column.name}" {column.type}'
             raise DataError(message, span=span_of(node, binding.source))
         return value
+    if column.type.kind in BIT_KINDS:
+        return _of_length(binding, scalar, column, node)
     return stored(brought(binding, scalar, column.type, node), column)
+
+
+def _of_length(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr) -> Scalar:
+    """A bit string for a column, which is not cut or filled up as by a CAST."""
+    target = column.type
+    whole_type = Type(target.kind)
+    value = brought(binding, scalar, whole_type, node)
+    return Call("$of_length", (value,), target) if target.precision else value
 
 
 def stored(scalar: Scalar, column: ColumnDef) -> Scalar:

@@ -13,11 +13,14 @@ from kpg.compiler.sql.bind.whole_rows import bind_field, made_row
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.functions import common_type, shown_type
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, UNKNOWN, Kind, Type, array
+from kpg.runtime.types import BIT_KINDS, BOOLEAN, INTEGER, TEXT, UNKNOWN, Kind, Type, array
 from kpg.runtime.values import arrays
 
 JOINED: Final = {Kind.ARRAY: "array_cat", Kind.JSONB: "jsonb_concat"}
 """What ``||`` is of values that are no text."""
+
+
+STRINGS: Final = BIT_KINDS | {Kind.BYTEA}
 
 
 def bind_composite(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
@@ -133,6 +136,8 @@ def joined(binding: Binding, args: list[Scalar], node: exp.DPipe) -> Scalar | No
     """``||`` of arrays or JSONB; None if it is of texts."""
     kind = next((arg.type.kind for arg in args if arg.type.kind in JOINED), None)
     if kind is None:
+        if any(arg.type.kind in STRINGS for arg in args) and not any(arg.type.is_text for arg in args):
+            return call(binding, "concat", args, node)
         return None
     only(node, binding.source, "this", "expression", "safe")
     if kind is Kind.ARRAY and UNKNOWN in (args[0].type, args[1].type):

@@ -53,6 +53,9 @@ SYNTAX: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.JSONBContainsAllTopKeys: ("all_keys_exist", ("this", "expression")),
     exp.JSONBPathExists: ("path_exists", ("this", "expression")),
     exp.MatchAgainst: ("path_matches", ("expressions", "this")),
+    exp.Adjacent: ("adjacent_to", ("this", "expression")),
+    exp.ExtendsLeft: ("not_right_of", ("this", "expression")),
+    exp.ExtendsRight: ("not_left_of", ("this", "expression")),
     exp.JSONBDeleteAtPath: ("json_delete_path", ("this", "expression")),
 }
 """What is written otherwise than as a call: operators, and calls with words between the arguments."""

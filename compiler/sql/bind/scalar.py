@@ -25,6 +25,7 @@ from kpg.compiler.sql.bind.literals import (
 from kpg.compiler.sql.bind.predicate import bind_predicate, pattern_for_each
 from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
+from kpg.compiler.sql.bind.spelled import as_cast, bind_bits
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
 from kpg.compiler.sql.bind.whole_rows import bind_whole_row
 from kpg.compiler.sql.bind.window import bind_window
@@ -124,6 +125,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return resolve_name(binding, scope, node).column
         case exp.Literal() | exp.Null() | exp.Boolean() | exp.Interval():
             return _constant(binding, node)
+        case exp.BitString() | exp.HexString():
+            return bind_bits(binding, node)
         case exp.Subquery() | exp.Exists():
             return bind_subquery(binding, scope, node)
         case exp.Func() | exp.Dot() if (routine := _routine(binding, scope, node)) is not None:
@@ -325,6 +328,8 @@ def _routine(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
 
 
 def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
+    if (cast := as_cast(node)) is not None:
+        return binding.expression(scope, cast)
     known = function_of(node)
     if known is not None:
         name, parts = known

@@ -23,8 +23,9 @@ from kpg.runtime.functions import (
     aggregates,
     resolve_aggregate,
 )
-from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, Type, float_to_word
+from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, Type, float_to_word, range_of
 from kpg.runtime.types import decimal as decimal_type
+from kpg.runtime.values import codec_of
 from kpg.runtime.values.arrays import Array
 from kpg.runtime.values.jsons import Json, shown
 
@@ -45,6 +46,7 @@ TYPES: dict[str, Type] = {
     "day": DATE,
     "p": DOUBLE,
     "h": DOUBLE,
+    "r": range_of(INTEGER),
 }
 """Columns; ``p`` has fractions."""
 VALUES: dict[str, list[Any]] = {
@@ -57,11 +59,12 @@ VALUES: dict[str, list[Any]] = {
     "day": [None, 0, 19000, -7],
     "p": [0.25],
     "h": [None, 0.0, 0.5, 12.0, -7.25],
+    "r": [None, (), (((0, 1, 0), (0, 5, 0)),), (((0, 3, 0), (0, 9, 0)),), (((-1,), (0, 2, 0)),)],
 }
 FRACTIONS = {"percentile_cont", "percentile_disc", "quantile_cont"}
 HYPOTHETICAL = {"rank", "dense_rank", "percent_rank", "cume_dist"}
 JSONS = {"json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg"}
-FOREIGN = {*HYPOTHETICAL, *JSONS, "every", "array_agg", "list"}
+FOREIGN = {*HYPOTHETICAL, *JSONS, "range_agg", "range_intersect_agg", "every", "array_agg", "list"}
 """What DuckDB does not have as an aggregate; ``tests/oracle/sql`` has Postgres for it."""
 EPOCH = datetime.date(1970, 1, 1)
 
@@ -120,7 +123,19 @@ def test_every_aggregate_has_a_line_of_documentation_and_examples() -> None:
 # What records claim
 
 
-COLUMNS = [("i",), ("b",), ("d",), ("f",), ("t",), ("u",), ("day",), ("t", "t"), ("f", "p"), ("f", "h")]
+COLUMNS = [
+    ("i",),
+    ("b",),
+    ("d",),
+    ("f",),
+    ("t",),
+    ("u",),
+    ("day",),
+    ("t", "t"),
+    ("f", "p"),
+    ("f", "h"),
+    ("r",),
+]
 COLUMNS += [("i", "p"), ("t", "p"), ("i", "t")]
 
 
@@ -129,6 +144,8 @@ def cases() -> list[tuple[AggregateFunction, tuple[str, ...]]]:
     found = []
     for function in ALL:
         for columns in COLUMNS:
+            if columns == ("r",) and not function.name.startswith("range"):
+                continue
             types = tuple(TYPES[column] for column in columns)
             if function.keeps_nulls:
                 columns, types = ("u", *columns), (BOOLEAN, *types)
@@ -232,7 +249,7 @@ def sql_value(value: Any, column: str) -> Any:
         return decimal.Decimal(value).scaleb(-2)
     if value is not None and column == "day":
         return EPOCH + datetime.timedelta(days=value)
-    return value
+    return value if value is None or column != "r" else codec_of(TYPES["r"]).show(value)
 
 
 OBJECTS = {"json_object_agg", "jsonb_object_agg"}
@@ -246,7 +263,7 @@ def test_views_are_what_the_algorithm_says(function: AggregateFunction, distinct
     db = kpg.connect()
     db.sql(
         "CREATE TABLE t (k INT, i INT, b BIGINT, d DECIMAL(9, 2), f DOUBLE, t VARCHAR, u BOOLEAN, day DATE,"
-        " p DOUBLE, h DOUBLE)"
+        " p DOUBLE, h DOUBLE, r INT4RANGE)"
     )
     fitting = [columns for one, columns in cases() if one is function]
     chosen = [columns for columns in fitting if columns != ("b",)] or fitting  # whose sums overflow
@@ -288,6 +305,8 @@ def test_views_are_what_the_algorithm_says(function: AggregateFunction, distinct
                 if isinstance(value, Json):
                     value = shown(value)
                 result = resolve_aggregate(function.name, tuple(TYPES[c] for c in columns)).result_type
+                if result.kind.name == "MULTIRANGE" and value is not None:
+                    value = codec_of(result).show(value)
                 values.append(value if result != TYPES[columns[0]] else sql_value(value, columns[0]))
                 if result.kind.name == "DECIMAL" and value is not None:
                     values[-1] = decimal.Decimal(value).scaleb(-result.scale)

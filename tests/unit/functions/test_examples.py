@@ -20,7 +20,10 @@ EXAMPLES = [
 SPELT_OTHERWISE = {"bitwise_xor", "whole_quotient"}
 """What DuckDB writes otherwise."""
 OTHERWISE = {
+    "bit_count",
     "format",
+    "get_bit",
+    "set_bit",
     "octet_length",
     "similar_substring",
     "similar_to",

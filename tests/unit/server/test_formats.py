@@ -26,7 +26,18 @@ VALUES = [
     "array[1, null, 3], array['a', 'b c', null, '{}', ''], array[[1, 2], [3, 4]], '{}'::int[]",
     "array[1.5, 2.5]::numeric(5,1)[], array[true, false], array[date '2000-01-02'], array[1.5::float8]",
 ]
-SENT = [*VALUES, "0::numeric(10,2), 5::numeric(18,4), array[1.5, 2]::numeric(5,1)[], (1, 'a b'::text, true)"]
+SPELLED = [
+    "bit '10110', '1'::varbit(9), ''::varbit, x'1f0'",
+    "timetz '12:00:00.5-03:30', '$1,000.10'::money, (-5)::money, '16/B374D848'::pg_lsn",
+    "inet '10.0.0.1/8', cidr '10/8', inet '::1', macaddr '08:00:2b:01:02:03', '08:00:2b:01:02:03'::macaddr8",
+    "int4range(1, 5), int8range(null, 5), numrange(1.5, 2.50, '(]'), 'empty'::daterange, tsrange(null, null)",
+    "'{[1,3),[5,7)}'::int4multirange, '{}'::nummultirange",
+]
+SENT = [
+    *VALUES,
+    *SPELLED,
+    "0::numeric(10,2), 5::numeric(18,4), array[1.5, 2]::numeric(5,1)[], (1, 'a b'::text, true)",
+]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +68,7 @@ def test_values_are_sent_as_postgres_sends_them(
     assert ours == theirs
 
 
-@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("values", [*VALUES, *SPELLED])
 def test_types_have_postgres_numbers(connections: tuple[pq.PGconn, pq.PGconn], values: str) -> None:
     found = []
     for one in connections:

@@ -1,0 +1,153 @@
+"""Functions of addresses and networks."""
+
+from collections.abc import Callable
+
+from kpg.runtime.functions.registry import Memoized, Overload, scalar
+from kpg.runtime.functions.rules import among
+from kpg.runtime.types import BOOLEAN, CIDR, INET, INTEGER, MACADDR8, TEXT, Kind, Type
+from kpg.runtime.values.networks import Network, host, mac_bytes, show_inet, shown_mac
+
+OF = frozenset({Kind.INET, Kind.CIDR, Kind.NULL})
+"""A quoted constant is an address too."""
+
+
+def _define(
+    name: str,
+    doc: str,
+    example: tuple[str, str],
+    result: Type,
+    args: tuple[Type, ...],
+    code: Callable[..., object],
+) -> None:
+    accepts = (
+        "an address" if len(args) == 1 else "two addresses" if args[1] == INET else "an address and a length"
+    )
+    scalar(
+        name, accepts, doc, dict([example]), Overload(among(OF, result, *args), Memoized(lambda call: code))
+    )
+
+
+def _whole(value: Network) -> Network:
+    return value._replace(length=value.width)
+
+
+def merged(left: Network, right: Network) -> Network:
+    """The smallest network that has both."""
+    if left.family != right.family:
+        raise ValueError("cannot merge addresses from different families")
+    different = (left.bits ^ right.bits).bit_length()
+    length = min(left.length, right.length, left.width - different)
+    found = left._replace(length=length)
+    return found._replace(bits=found.bits & ~found.hosts)
+
+
+def with_length(value: Network, length: int) -> Network:
+    """The address with another length of its network."""
+    length = value.width if length == -1 else length
+    if not 0 <= length <= value.width:
+        raise ValueError(f"invalid mask length: {length}")
+    return value._replace(length=length)
+
+
+def short(value: Network) -> str:
+    """As text, without what can be left out."""
+    return show_inet(value)
+
+
+A = "inet '192.168.1.5/24'"
+_define(
+    "host", "The address as text, without its length.", (f"host({A})", "'192.168.1.5'"), TEXT, (INET,), host
+)
+_define(
+    "masklen", "The length of the network.", (f"masklen({A})", "24"), INTEGER, (INET,), lambda x: x.length
+)
+_define("family", "4 or 6.", (f"family({A})", "4"), INTEGER, (INET,), lambda x: x.family)
+_define(
+    "netmask",
+    "Ones where the network is.",
+    (f"host(netmask({A}))", "'255.255.255.0'"),
+    INET,
+    (INET,),
+    lambda x: _whole(x._replace(bits=((1 << x.width) - 1) & ~x.hosts)),
+)
+_define(
+    "hostmask",
+    "Ones where the network is not.",
+    (f"host(hostmask({A}))", "'0.0.0.255'"),
+    INET,
+    (INET,),
+    lambda x: _whole(x._replace(bits=x.hosts)),
+)
+_define(
+    "broadcast",
+    "The last address of the network.",
+    (f"host(broadcast({A}))", "'192.168.1.255'"),
+    INET,
+    (INET,),
+    lambda x: x._replace(bits=x.bits | x.hosts),
+)
+_define(
+    "network",
+    "The network, without the rest of the address.",
+    (f"network({A})::TEXT", "'192.168.1.0/24'"),
+    CIDR,
+    (INET,),
+    lambda x: x._replace(bits=x.bits & ~x.hosts),
+)
+_define(
+    "set_masklen",
+    "The address with another length of its network.",
+    (f"set_masklen({A}, 16)::TEXT", "'192.168.1.5/16'"),
+    INET,
+    (INET, INTEGER),
+    with_length,
+)
+_define("abbrev", "The address as text.", (f"abbrev({A})", "'192.168.1.5/24'"), TEXT, (INET,), short)
+_define(
+    "inet_same_family",
+    "Whether both are of one family.",
+    (f"inet_same_family({A}, inet '::1')", "FALSE"),
+    BOOLEAN,
+    (INET, INET),
+    lambda x, y: x.family == y.family,
+)
+_define(
+    "inet_merge",
+    "The smallest network that has both.",
+    (f"inet_merge({A}, inet '192.168.2.5/24')::TEXT", "'192.168.0.0/22'"),
+    CIDR,
+    (INET, INET),
+    merged,
+)
+_define(
+    "contained_or_equal",
+    "Whether the first is the second or a part of it (``<<=``).",
+    (f"contained_or_equal({A}, inet '192.168.1.0/24')", "TRUE"),
+    BOOLEAN,
+    (INET, INET),
+    lambda x, y: x.family == y.family and x.length >= y.length and (x.bits ^ y.bits) & ~y.hosts == 0,
+)
+_define(
+    "contains_or_equals",
+    "Whether the second is the first or a part of it (``>>=``).",
+    (f"contains_or_equals(inet '192.168.1.0/24', {A})", "TRUE"),
+    BOOLEAN,
+    (INET, INET),
+    lambda y, x: x.family == y.family and x.length >= y.length and (x.bits ^ y.bits) & ~y.hosts == 0,
+)
+
+
+def _changed(value: str) -> str:
+    data = mac_bytes(value)
+    return shown_mac(bytes([data[0] | 2]) + data[1:])
+
+
+scalar(
+    "macaddr8_set7bit",
+    "a MACADDR8",
+    "The hardware address with its seventh bit set, as in version 6 of addresses.",
+    {"macaddr8_set7bit('00:34:56:ab:cd:ef:01:02')::TEXT": "'02:34:56:ab:cd:ef:01:02'"},
+    Overload(
+        among(frozenset({Kind.MACADDR8, Kind.NULL}), MACADDR8, MACADDR8), Memoized(lambda call: _changed)
+    ),
+)

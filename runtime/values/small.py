@@ -1,0 +1,110 @@
+"""TIMETZ, MONEY and PG_LSN: numbers with a form of their own.
+
+A TIMETZ is a pair of microseconds since midnight and seconds that its zone is east of Greenwich; it is
+compared by the instant, then by the zone. A MONEY is a number of cents, a PG_LSN a number.
+"""
+
+import datetime
+import re
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, Final
+
+from kpg.runtime.types import Kind, Type
+from kpg.runtime.values.codec import Codec, ordered, spelled, unordered
+from kpg.runtime.values.words import DAY
+
+SECOND: Final = 1_000_000
+AMOUNT: Final = re.compile(r"\(?([+-]?)\s*\$?\s*([+-]?)\s*\$?\s*(\d[\d,]*(?:\.\d*)?|\.\d+)\s*\)?(-?)")
+MOST: Final = 2**63 - 1
+MOST_LSN: Final = 2**64
+
+
+def codec(type_: Type) -> Codec:
+    """The codec of one of the types."""
+    match type_.kind:
+        case Kind.TIMETZ:
+            return spelled(parse_timetz, show_timetz, _encode, _decode, "a text such as '12:30:00+02'")
+        case Kind.MONEY:
+            return spelled(parse_money, show_money, ordered, unordered, "a text such as '$12.50'")
+        case _:
+            return spelled(parse_lsn, show_lsn, ordered, unordered, "a text such as '16/B374D848'")
+
+
+def parse_timetz(text: str, default: datetime.tzinfo | None = None) -> tuple[int, int]:
+    """The time and the zone that a text means; one by name as of the text's day, or of the first of 1970."""
+    from kpg.runtime.values.moments import read
+
+    found = read(text)
+    if found.time is None:
+        raise ValueError("no time")
+    zone = found.zone or default or datetime.UTC
+    day = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=found.day or 0)
+    offset = zone.utcoffset(day)
+    return found.time, 0 if offset is None else int(offset.total_seconds())
+
+
+def show_timetz(value: tuple[int, int]) -> str:
+    """As Postgres writes it."""
+    from kpg.runtime.values.intervals import clock
+
+    return clock(value[0]) + zone_text(value[1])
+
+
+def zone_text(seconds: int) -> str:
+    """``+02``, ``-03:30`` or ``+00:19:32``."""
+    hours, rest = divmod(abs(seconds), 3600)
+    minutes, last = divmod(rest, 60)
+    more = f":{minutes:02d}" if minutes or last else ""
+    return f"{'-' if seconds < 0 else '+'}{hours:02d}{more}{f':{last:02d}' if last else ''}"
+
+
+def _encode(value: tuple[int, int]) -> str:
+    time, east = value
+    return ordered(time - east * SECOND) + "/" + ordered(-east)
+
+
+def _decode(string: str) -> tuple[int, int]:
+    instant, west = string.split("/")
+    east = -unordered(west)
+    return unordered(instant) + east * SECOND, east
+
+
+def at_zone(value: tuple[int, int], east: int) -> tuple[int, int]:
+    """What clocks show at that instant in another zone."""
+    time, before = value
+    return (time + (east - before) * SECOND) % DAY, east
+
+
+def parse_money(text: str) -> int:
+    """The cents of ``$1,234.50``, ``-$3``, ``($3)`` or ``3.5``; ValueError if it is none."""
+    found = AMOUNT.fullmatch(text.strip())
+    if found is None:
+        raise ValueError("no amount")
+    minus = "-" in (found[1], found[2], found[4]) or text.strip().startswith("(")
+    return of_decimal(Decimal(found[3].replace(",", "")) * (-1 if minus else 1))
+
+
+def of_decimal(value: Decimal) -> int:
+    """The cents of a number, rounded half away from zero."""
+    cents = int((value * 100).to_integral_value(ROUND_HALF_UP))
+    if not -MOST <= cents <= MOST:
+        raise OverflowError("money out of range")
+    return cents
+
+
+def show_money(cents: int) -> str:
+    """As Postgres writes it where a dollar is the currency."""
+    return f"{'-' if cents < 0 else ''}${abs(cents) // 100:,}.{abs(cents) % 100:02d}"
+
+
+def parse_lsn(text: str) -> int:
+    """The place in a log that a text means."""
+    found = re.fullmatch(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", text.strip())
+    if found is None:
+        raise ValueError("no place in a log")
+    return int(found[1], 16) << 32 | int(found[2], 16)
+
+
+def show_lsn(value: Any) -> str:
+    """As Postgres writes it."""
+    return f"{value >> 32:X}/{value & 0xFFFFFFFF:X}"
