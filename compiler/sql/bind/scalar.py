@@ -9,7 +9,7 @@ from typing import Final, assert_never
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
-from kpg.compiler.sql.bind.calls import call, coerce, condition, settle, settled, unified, user_type
+from kpg.compiler.sql.bind.calls import call, coerce, condition, settle, unified, user_type
 from kpg.compiler.sql.bind.clock import bind_moment, moment_type
 from kpg.compiler.sql.bind.composite import bind_composite, cast_array, joined
 from kpg.compiler.sql.bind.functions import aggregate_of, function_of, in_their_places, listed, own_call
@@ -27,6 +27,7 @@ from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.bind.spelled import as_cast, bind_bits
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
+from kpg.compiler.sql.bind.texts import as_texts, concatenated
 from kpg.compiler.sql.bind.whole_rows import bind_whole_row
 from kpg.compiler.sql.bind.window import bind_window
 from kpg.compiler.sql.slots import Beyond, Marker, opened, slot_of
@@ -34,7 +35,6 @@ from kpg.compiler.sql.syntax import construct_name, only, span_of
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, is_function, window_function
 from kpg.runtime.functions.tables import RowFunction
-from kpg.runtime.functions.text import shown
 from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import (
     BOOLEAN,
@@ -345,7 +345,7 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         if window_function(name) is not None:
             binding.wrong(f"window function {name} needs OVER", node, f"write {name}(...) OVER (...)")
     elif type(node) is exp.Concat:
-        return _concat(binding, scope, node)
+        return concatenated(binding, scope, node)
     else:
         binding.refuse(construct_name(node), node)
     if name == "coalesce":
@@ -355,7 +355,7 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         made = joined(binding, args, node)
         if made is not None:
             return made
-        args = _as_texts(args)
+        args = as_texts(args)
     if isinstance(node, exp.Sqrt | exp.Cbrt):  # the operators, which are of DOUBLE only
         args = [coerce(arg, DOUBLE) for arg in args]
     if name == "nullif" and len(args) == 2:
@@ -378,25 +378,3 @@ def _rounded(name: str, args: list[Scalar]) -> Scalar | None:
         return None
     digits = type_.precision - type_.scale + places + (places < type_.scale)
     return coerce(args[0], decimal(digits, places)) if digits <= MAX_DECIMAL_PRECISION else None
-
-
-def _as_texts(args: list[Scalar]) -> list[Scalar]:
-    """The operands of ``||``: beside a text or a quoted constant, a value of another type as text."""
-    if not any(arg.type.is_text or arg.type == UNKNOWN for arg in args):
-        return args
-    return [coerce(arg, TEXT) if castable(arg.type, TEXT) else arg for arg in args]
-
-
-def _concat(binding: Binding, scope: Scope, node: exp.Concat) -> Scalar:
-    """CONCAT: the arguments as text, one after the other, NULLs left out."""
-    empty = Literal("", TEXT)
-    texts: list[Scalar] = []
-    for part in node.expressions:
-        value = shown(settled(binding.expression(scope, part)))
-        if not value.type.is_text and not castable(value.type, TEXT):
-            binding.wrong(f"cannot cast {value.type} to {TEXT}", part)
-        texts.append(call(binding, "coalesce", [coerce(value, TEXT), empty], node))
-    result = texts[0]
-    for text in texts[1:]:
-        result = call(binding, "concat", [result, text], node)
-    return result
