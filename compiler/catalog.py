@@ -74,6 +74,15 @@ class Consulted:
     times: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks: the role whose rights count, the one that logged in, and the session's number."""
+
+    user: str = "kpg"
+    login: str = "kpg"
+    number: int = 0
+
+
 @dataclass(slots=True)
 class Catalog:
     """Tables and views by case-insensitive name, that of a schema other than public with a dot behind it;
@@ -99,6 +108,9 @@ class Catalog:
     """The present time of the statement that is run, in microseconds since 1970."""
     consulted: Consulted = field(default_factory=Consulted)
     """Shared by copies."""
+    asker: Asker = Asker()
+    activity: Callable[[], list[tuple[object, ...]]] = list
+    """Rows of pg_stat_activity: see ``compiler/system/sessions.py``."""
     version: int = 0
     """How often relations have come, changed or gone."""
 
@@ -255,6 +267,8 @@ class Catalog:
             dict(self.routines),
             self.moment,
             self.consulted,
+            asker=self.asker,
+            activity=self.activity,
         )
 
     def become(self, other: "Catalog") -> None:

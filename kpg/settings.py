@@ -130,7 +130,9 @@ def run_session(engine: Engine, statement: ast.AnySession, execute: Run) -> "Res
                 set_position(engine, statement)
         case _:
             with engine.transactions.statement(changes=False):
-                return _setting(engine, statement)
+                outcome = _setting(engine, statement)
+            engine.transactions.say()
+            return outcome
     return None
 
 
@@ -156,6 +158,12 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
             if statement.what == "CHECKPOINT" and engine.keeper is not None:
                 engine.refuse_in_transaction("CHECKPOINT")
                 engine.keeper.checkpoint()
+        case ast.Notify(channel=channel, payload=payload):
+            engine.transactions.box(engine.channels).notify(channel, payload, engine.transactions.depth)
+        case ast.Listen(channel=channel, begins=True):
+            engine.transactions.box(engine.channels).listen(channel, engine.transactions.depth)
+        case ast.Listen(channel=channel):
+            engine.transactions.box(engine.channels).unlisten(channel, engine.transactions.depth)
         case ast.Prepare():
             _prepare(engine, statement)
         case ast.Deallocate(name=""):

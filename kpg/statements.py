@@ -31,9 +31,9 @@ Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | Any
 
 
 COMPUTED_BEFORE: Final = re.compile(
-    r"\b(limit|offset|first|next)\s*\(|current_setting|set_config", re.IGNORECASE
+    r"\b(limit|offset|first|next)\s*\(|current_setting|set_config|pg_(notify|cancel|terminate)", re.IGNORECASE
 )
-"""A text without these has no LIMIT that is a query, and no call about settings."""
+"""A text without these has no LIMIT that is a query, no call about settings, and none that does something."""
 DEEPEST: Final = 4000
 """How deep calls may go for one statement: what walks a query goes as deep as that is nested."""
 
@@ -196,9 +196,12 @@ def select(engine: Engine, statement: ast.Select) -> Result:
     statement = _evaluated(engine, statement)
     place = statement.span
     if COMPUTED_BEFORE.search(place.source, place.start, place.end):
+        from kpg import calls
         from kpg.once import settled
 
         statement = settled(engine, statement)
+        if calls.acts(statement):
+            return calls.run(engine, statement, _select)
     return _select(engine, statement)
 
 

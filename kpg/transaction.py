@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from kpg.channels import Channels, Mailbox
 from kpg.runtime.errors import InterfaceError
 
 
@@ -54,6 +55,8 @@ class Transactions:
         self.begun = 0
         """How many transactions there have been: the number of the present one."""
         self._points: list[tuple[str, Any]] = []
+        self.mailbox: Mailbox | None = None
+        """What is to be said at the commit; None as long as nobody has said or listened to anything."""
         self._undoing = Undoing(self)
         self._reading = Statement(self, changes=False)
         self._changing = Statement(self, changes=True)
@@ -103,6 +106,7 @@ class Transactions:
             self.state = State.NONE
             self._points.clear()
             self.close()
+            self.say()
         except BaseException:
             before, self.state = self.state, State.NONE
             if self._points:
@@ -110,6 +114,8 @@ class Transactions:
                 self._engine.rollback()
             if before is not State.FAILED:
                 self.fail()
+            if self.mailbox is not None:
+                self.mailbox.forget(0)
             raise
 
     def rollback(self) -> None:
@@ -122,6 +128,24 @@ class Transactions:
         if self.state is State.OPEN:
             self.fail()
         self.state = State.NONE
+        if self.mailbox:
+            self.mailbox.forget(0)
+
+    def box(self, channels: Channels) -> Mailbox:
+        """The end of all channels of those whose transactions these are."""
+        if self.mailbox is None:
+            self.mailbox = Mailbox(channels)
+        return self.mailbox
+
+    def say(self) -> None:
+        """Say, after a commit or outside of transactions, what is to be said."""
+        if self.mailbox and self.state is State.NONE:
+            self.mailbox.commit()
+
+    @property
+    def depth(self) -> int:
+        """How many savepoints there are."""
+        return len(self._points)
 
     def savepoint(self, name: str) -> None:
         """Remember the present state of the transaction."""
@@ -136,11 +160,16 @@ class Transactions:
         self._engine.rollback_to(self._points[place][1])
         del self._points[place + 1 :]
         self.state = State.OPEN
+        if self.mailbox:
+            self.mailbox.forget(place + 1)
 
     def release(self, name: str) -> None:
         """Forget a savepoint and those after it."""
         self.check()
-        del self._points[self._point(name) :]
+        place = self._point(name)
+        del self._points[place:]
+        if self.mailbox:
+            self.mailbox.release(place)
 
     def _point(self, name: str) -> int:
         if self.state is State.NONE:
@@ -159,6 +188,8 @@ class Transactions:
             self._engine.rollback_to(self._points[-1][1])
         else:
             self._engine.rollback()
+        if self.mailbox:
+            self.mailbox.forget(len(self._points) if self.state is not State.NONE else 0)
         if self.state is State.OPEN:
             self.state = State.FAILED
         if self._batch is State.OPEN:

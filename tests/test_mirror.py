@@ -53,11 +53,14 @@ WINDOWS = "unit/operators/test_windows.py"
 SESSIONS = "unit/sessions/test_session.py"
 CLIENTS = "unit/server/test_clients.py"
 LOGIN = "unit/server/test_login.py"
+LISTENING = "unit/server/test_listening.py"
 
 JSON_PATHS = "unit/functions/test_json_paths.py"
 PAST = "unit/kpg/test_past.py"
 
 ELSEWHERE: dict[str, str] = {
+    "kpg/calls.py": LISTENING,
+    "kpg/channels.py": LISTENING,
     "runtime/functions/json_items.py": JSON_PATHS,
     "runtime/values/jsonpath/reading.py": JSON_PATHS,
     "runtime/values/jsonpath/tree.py": JSON_PATHS,

@@ -67,6 +67,24 @@ class Accepted(Session):
 
 
 @dataclass(frozen=True, slots=True)
+class Notify(Session):
+    """NOTIFY channel, 'payload'."""
+
+    channel: str
+    payload: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Listen(Session):
+    """LISTEN channel or, if not ``begins``, UNLISTEN; an empty name means all channels."""
+
+    channel: str
+    begins: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Prepare(Session):
     """PREPARE name AS statement, whose text is ``text``."""
 
@@ -130,6 +148,8 @@ AnySession = (
     | SetPosition
     | Show
     | Accepted
+    | Notify
+    | Listen
     | Prepare
     | Execute
     | Deallocate

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
 
+from kpg.channels import Message
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parse import parse
 from kpg.runtime.errors import Error, NotSupportedError
@@ -41,13 +42,17 @@ class Client(Connection):
 
     def __init__(self, server: "Server", reader: Lane, writer: asyncio.StreamWriter) -> None:
         super().__init__(server, reader, writer)
-        self.number = server.next_number()
+        self.number = 0
         self.secret = secrets.token_bytes(4)
         self.session: Session | None = None
         self.busy = False
         self.canceled = asyncio.Event()
         """Set when the client wants a subscription to end."""
         self._extended = Extended(self)
+        self._told: list[bytes] = []
+        """What is to be sent when no transaction is open."""
+        self._idle = False
+        """Whether nothing has been asked since it was said that there is no transaction."""
         self._skipping = False
         """Whether messages are passed over until the next Sync, after an error."""
 
@@ -63,6 +68,8 @@ class Client(Connection):
             user = await Login(self, self.server).run()
             if user is not None:
                 self.session = await self.server.open_session(user)
+                self.number = self.session.number
+                self.session.mailbox.told = self._tell
                 self.server.clients[self.number] = self
                 self._greet()
                 await self._serve()
@@ -75,6 +82,21 @@ class Client(Connection):
             with contextlib.suppress(ConnectionError):
                 self.hang_up()
 
+    def _tell(self, message: Message) -> None:
+        """Have a message of NOTIFY sent; on the engine's thread."""
+        self.server.call(lambda: self._notified(message))
+
+    def _notified(self, message: Message) -> None:
+        self._told.append(replies.notification(message))
+        if self._idle:
+            self._say()
+            self.push()
+
+    def _say(self) -> None:
+        for told in self._told:
+            self.send(told)
+        self._told.clear()
+
     def _greet(self) -> None:
         self.send(wire.AuthenticationOk().to_wire())
         for name, value in self.server.settings.items():
@@ -82,12 +104,14 @@ class Client(Connection):
         self.send(wire.BackendKeyData(process_id=self.number, secret_key=self.secret).to_wire())
         self.send(replies.ready("I"))
         self.phase(Phase.READY)
+        self._idle = True
 
     async def _serve(self) -> None:
         while True:
             self.between = not self._skipping
             message = await self.receive()
             self.between = False
+            self._idle = False
             if isinstance(message, wire.Terminate):
                 return
             if self._skipping and not isinstance(message, wire.Sync):
@@ -132,7 +156,11 @@ class Client(Connection):
 
     def _ready(self) -> None:
         assert self.session is not None
-        self.send(replies.ready(STATUS[self.session.transactions.state]))
+        state = self.session.transactions.state
+        self._idle = state is State.NONE
+        if self._idle:
+            self._say()
+        self.send(replies.ready(STATUS[state]))
 
     # Statements
 

@@ -16,6 +16,8 @@ CHUNK: Final = 1 << 16
 """Bytes that are read at once."""
 MOST_BEFORE_LOGIN: Final = 10_000
 """Bytes that a client may send before it has logged in, as in Postgres."""
+MOST_UNTAKEN: Final = 1 << 26
+"""Bytes that may wait for a client that has asked nothing."""
 BEFORE: Final = (
     Phase.STARTUP,
     Phase.AUTHENTICATING,
@@ -85,6 +87,13 @@ class Connection:
         """Send at once."""
         if not self._writer.is_closing():
             self._writer.write(data)
+
+    def push(self) -> None:
+        """Send without waiting; who does not take what is sent is cut off."""
+        self._writer.write(b"".join(self._out))
+        self._out.clear()
+        if self._writer.transport.get_write_buffer_size() > MOST_UNTAKEN:
+            self._writer.transport.abort()
 
     def ready_for_requests(self) -> None:
         """The next request may be taken off the socket at once."""

@@ -4,7 +4,6 @@ import asyncio
 import hmac
 import ssl
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.engine import Engine
@@ -53,18 +52,19 @@ class Server:
         """Clients that have come by HTTP."""
         self.spellings: dict[Maintained, Spelling] = {}
         """How changes of views are written for those of them who subscribe."""
-        self._numbers = count(1)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.turns = Turns(hub)
 
-    def next_number(self) -> int:
-        """A number for a client."""
-        return next(self._numbers)
+    def call(self, what: Callable[[], object]) -> None:
+        """Have the loop of the connections call something, from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(what)
 
     async def start(self, host: str | None, port: int) -> asyncio.Server:
         """Begin to listen."""
         self.turns.start()
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
 
         def protocol() -> asyncio.StreamReaderProtocol:
             return asyncio.StreamReaderProtocol(Lane(loop), self._came, loop=loop)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from kpg import calls
 from kpg.compiler.sql import session as session_statements
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.once import settings, with_settings
@@ -119,6 +120,8 @@ def shape_of(engine: Engine, statement: ast.Statement | None) -> Shape | None:
     if isinstance(statement, ast.Select):
         if settings(statement.query):  # which only the query itself sets
             statement = replace(statement, query=with_settings(statement.query, lambda name, args: None))
+        if calls.acts(statement):
+            statement = calls.idle(statement)
         bound = bind(statement, catalog)
         return bound.names[: bound.visible], bound.types[: bound.visible]
     if not isinstance(statement, ast.Insert | ast.Delete | ast.Update) or not statement.returning:

@@ -6,6 +6,7 @@ from typing import Final
 
 from pygwire import messages as wire
 
+from kpg.channels import Message
 from kpg.compiler.system.naming import modifier, type_facts
 from kpg.runtime.errors import Error
 from kpg.runtime.types import Type
@@ -97,6 +98,13 @@ def notice(state: str, message: str) -> bytes:
     """NoticeResponse."""
     fields = {"S": "WARNING", "V": "WARNING", "C": state, "M": _clean(message)}
     return wire.NoticeResponse(fields=fields).to_wire()
+
+
+def notification(message: Message) -> bytes:
+    """NotificationResponse."""
+    return wire.NotificationResponse(
+        process_id=message.sender, channel=message.channel, payload=_clean(message.payload)
+    ).to_wire()
 
 
 def setting(name: str, value: str) -> bytes:

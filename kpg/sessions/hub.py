@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.engine import Engine
@@ -40,10 +41,18 @@ class Hub:
         self._held: deque[Job] = deque()
         self._looks: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._own = (engine.transactions, engine.settings, engine.prepared, engine.catalog.path)
+        self._owner = engine.catalog.asker
         self.cancellation = Cancellation(engine.interrupt)
         self.group = Group(self)
         self.done: Callable[[], object] | None = None
         """Called when work has been done, by whoever did it."""
+        self.sessions: dict[int, Session] = {}
+        """Those that are not closed, by their numbers."""
+        self._numbers = count(1)
+
+    def next_number(self) -> int:
+        """A number for a session."""
+        return next(self._numbers)
 
     def run(self, session: "Session", work: Callable[[], Given], **how: Any) -> Given:
         """Do a piece of work for a session as soon as it is its turn, and give its result, or its error."""
@@ -134,6 +143,7 @@ class Hub:
             engine.transactions = session.transactions
             engine.settings, engine.prepared = session.settings, session.prepared
             engine.catalog.path = session.path
+            engine.catalog.asker = session.asker
             self.current = session
         transactions = session.transactions
         if transactions.parked is None:
@@ -171,6 +181,7 @@ class Hub:
             self._leave()
             engine = self.engine
             engine.transactions, engine.settings, engine.prepared, engine.catalog.path = self._own
+            engine.catalog.asker = self._owner
 
     def forget(self, session: "Session") -> None:
         """A session is over, and what it has not committed gone."""
@@ -179,6 +190,8 @@ class Hub:
                 session.transactions.rollback()
             self.current = None
         session.transactions.abandon()
+        session.mailbox.close()
+        self.sessions.pop(session.number, None)
 
     # Doing it
 

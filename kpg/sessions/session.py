@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpg.compiler.catalog import PUBLIC
+from kpg.channels import Mailbox, Message
+from kpg.compiler.catalog import PUBLIC, Asker
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Parameters, is_values
 from kpg.inserting import alone
@@ -42,7 +43,12 @@ class Session:
         self.token = Token()
         engine = hub.engine
         self.transactions = Isolated(engine, engine.notifications.deliver, hub.group)
+        self.number = hub.next_number()
+        """By which others know it, as Postgres' process id."""
+        self.asker = Asker(user, user, self.number)
+        self.mailbox = self.transactions.mailbox = Mailbox(engine.channels, self.number)
         self.closed = False
+        hub.sessions[self.number] = self
 
     def __enter__(self) -> "Session":
         return self
@@ -60,6 +66,11 @@ class Session:
         if not self.closed:
             self.closed = True
             self.hub.run(self, lambda: self.hub.forget(self), rolls_back=True)
+
+    def notifications(self) -> list[Message]:
+        """What has been said, since it was asked last, on the channels that the session listens to."""
+        box = self.mailbox.received
+        return [box.popleft() for _ in range(len(box))]
 
     def cancel(self) -> None:
         """End the statement that runs now, or the next one, from another thread: it raises an error."""

@@ -63,3 +63,5 @@ class SessionTransactions(Transactions):
         self.parked = None
         self._points.clear()
         self.state = State.NONE
+        if self.mailbox:
+            self.mailbox.forget(0)

@@ -60,7 +60,6 @@ TRUE: Final = frozenset(
 ANSWERS: Final[dict[str, tuple[int | str | None, Type]]] = {
     "inet_server_addr": (None, TEXT),
     "inet_client_addr": (None, TEXT),
-    "pg_backend_pid": (1, INTEGER),
     "pg_encoding_to_char": ("UTF8", TEXT),
     "pg_get_function_arguments": ("", TEXT),
     "pg_get_function_identity_arguments": ("", TEXT),
@@ -113,6 +112,8 @@ def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         return Literal(1, BOOLEAN)
     if name in ANSWERS:
         return Literal(*ANSWERS[name])
+    if name == "pg_backend_pid":
+        return Literal(binding.catalog.asker.number, INTEGER)
     if name == "pg_typeof":
         return Literal(_type_name(node, args[0].type), TEXT)
     if not args:

@@ -3,6 +3,7 @@
 from typing import Final, TypeVar
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
 from kpg.compiler.sql import session as ast
 from kpg.compiler.sql import statements
@@ -32,11 +33,8 @@ ACCEPTED: Final = (
     "REFRESH",
     "GRANT",
     "REVOKE",
-    "LISTEN",
-    "NOTIFY",
-    "UNLISTEN",
 )
-"""What has nothing to do here: whoever has the database may do everything, and nobody else listens."""
+"""What has nothing to do here: whoever has the database may do everything."""
 MODES: Final = (
     "ISOLATION LEVEL SERIALIZABLE",
     "ISOLATION LEVEL REPEATABLE READ",
@@ -55,6 +53,8 @@ def read(word: str, reader: Reader) -> statements.Statement | None:
         return accepted(reader)
     if word in REFUSED:
         reader.refuse(REFUSED[word])
+    if word in ("LISTEN", "UNLISTEN", "NOTIFY"):
+        return _channel(word, reader)
     if word in ("SET", "RESET", "SHOW"):
         return setting(reader)
     if word in ("PREPARE", "EXECUTE", "DEALLOCATE"):
@@ -66,6 +66,24 @@ def read(word: str, reader: Reader) -> statements.Statement | None:
             return cursors.declare(reader)
         return cursors.close(reader) if word == "CLOSE" else cursors.fetch(reader, moves=word == "MOVE")
     return transaction(reader)
+
+
+def _channel(word: str, reader: Reader) -> statements.Statement:
+    """LISTEN channel, UNLISTEN channel or *, NOTIFY channel [, 'payload']."""
+    span = reader.span
+    reader.need(word)
+    if word == "UNLISTEN" and reader.take("*"):
+        reader.end()
+        return ast.Listen("", False, span)
+    quoted = not reader.done and reader.tokens[reader.place].token_type is TokenType.IDENTIFIER
+    name = reader.name()
+    channel = name if quoted else name.lower()
+    if word == "NOTIFY":
+        payload = reader.string() if reader.take(",") else ""
+        reader.end()
+        return ast.Notify(channel, payload, span)
+    reader.end()
+    return ast.Listen(channel, word == "LISTEN", span)
 
 
 def transaction(reader: Reader) -> statements.Statement | None:
