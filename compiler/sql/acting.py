@@ -1,0 +1,78 @@
+"""Calls that do something for each row of a query: which columns of it they are, and what they are given."""
+
+from typing import Final
+
+from sqlglot import exp
+
+from kpg.runtime.errors import ProgrammingError, Span
+
+ACTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "pg_notify": ("text", ("text", "text")),
+    "pg_cancel_backend": ("boolean", ("int",)),
+    "pg_terminate_backend": ("boolean", ("int",)),
+}
+"""The type of what comes out, and those that the arguments are brought to, by name."""
+
+
+def _call(node: exp.Expr) -> exp.Expr:
+    node = node.this if isinstance(node, exp.Alias) else node
+    if isinstance(node, exp.Dot) and node.this.name.lower() == "pg_catalog":
+        return node.expression
+    return node
+
+
+def _name(node: exp.Expr) -> str:
+    call = _call(node)
+    name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
+    return name if name in ACTS else ""
+
+
+def acts(tree: exp.Expr) -> bool:
+    """Whether columns of a query are such calls."""
+    return isinstance(tree, exp.Select) and any(map(_name, tree.expressions))
+
+
+def idle(tree: exp.Expr) -> exp.Expr:
+    """The query with NULLs in the place of the calls."""
+    made = []
+    for node in tree.expressions:
+        name = _name(node)
+        if name:
+            nothing = exp.Cast(this=exp.Null(), to=exp.DataType.build(ACTS[name][0]))
+            node = exp.alias_(nothing, node.alias or name)
+        made.append(node)
+    result = tree.copy()
+    result.set("expressions", made)
+    return result
+
+
+def with_arguments(tree: exp.Expr, span: Span) -> tuple[exp.Expr, list[tuple[str, str]]]:
+    """The query with the arguments in the place of the calls; and for each column the function, which may
+    be none, and the name that it has if it has one of its own.
+    """
+    columns: list[exp.Expr] = []
+    parts: list[tuple[str, str]] = []
+    for node in tree.expressions:
+        name = _name(node)
+        parts.append((name, node.alias or name))
+        if name:
+            columns += _arguments(node, name, span)
+        elif node.find(exp.Star) is not None:
+            raise ProgrammingError(f"* beside {_acting(tree)} is not supported", span=span)
+        else:
+            columns.append(node)
+    result = tree.copy()
+    result.set("expressions", columns)
+    return result, parts
+
+
+def _acting(tree: exp.Expr) -> str:
+    return next(filter(None, map(_name, tree.expressions)))
+
+
+def _arguments(node: exp.Expr, name: str, span: Span) -> list[exp.Expr]:
+    given, types = _call(node).expressions, ACTS[name][1]
+    if len(given) != len(types):
+        raise ProgrammingError(f"{name} takes {len(types)} arguments", span=span)
+    pairs = zip(given, types, strict=True)
+    return [exp.Cast(this=part.copy(), to=exp.DataType.build(type_)) for part, type_ in pairs]
