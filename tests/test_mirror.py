@@ -59,7 +59,6 @@ JSON_PATHS = "unit/functions/test_json_paths.py"
 PAST = "unit/kpg/test_past.py"
 
 ELSEWHERE: dict[str, str] = {
-    "compiler/sql/acting.py": LISTENING,
     "kpg/calls.py": LISTENING,
     "kpg/channels.py": LISTENING,
     "runtime/functions/json_items.py": JSON_PATHS,
