@@ -64,6 +64,11 @@ class Access:
         """The epoch as of which plans read tables: the present one."""
         return None
 
+    @property
+    def restoring(self) -> bool:
+        """Whether what is installed takes on what others kept."""
+        return self.saved is not None
+
     def next_position(self) -> int:
         """A position after all operators there are."""
         self._position += 1

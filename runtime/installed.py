@@ -21,6 +21,7 @@ from kpg.runtime.trace.collect import collect
 from kpg.runtime.trace.updates import Updates
 
 if TYPE_CHECKING:
+    from kpg.runtime.plan import Plan
     from kpg.runtime.recursion import StateRanks
 
 Words = NDArray[np.int64]
@@ -121,6 +122,8 @@ class Installed:
         self.arrangements_built = built
         self.arrangements_reused = reused
         self.install_seconds = 0.0
+        self.found: tuple[Plan, object] | None = None
+        """Its plan, and what rendering has found of it."""
         self.capture: Capture | None = None
         self.past: Memory | None = None
         self._sinks = {op.listener: op for op in everything(self.operators) if isinstance(op, Sink)}

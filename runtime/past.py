@@ -41,6 +41,7 @@ class Then:
         self.scope: Scope = worker.scope
         self.merge_effort: int = worker.merge_effort
         self.then: int | None = then
+        self.restoring = False
         self._epoch = then
         self._worker = worker
 

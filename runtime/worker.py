@@ -133,13 +133,15 @@ class Worker(Access):
         self._small_steps.come(name)
         start = time.perf_counter()
         context = self if then is None else self._as_of(then)
-        rendered = render(plan, {} if isolated else self._registry, context)
+        known = None if isolated or self.saved is None else self.saved.identities(name, plan)
+        rendered = render(plan, {} if isolated else self._registry, context, known)
         hasten(rendered.new)
         self._hydrate(rendered, None if isolated else self.saved)
         arrangements = {op for op in rendered.operators if isinstance(op, Arrange)}
         built = len(arrangements & set(rendered.new))
         reused, tally = len(arrangements) - built, self._small_steps.tally
         installed = Installed(name, rendered.operators, rendered.output, built, reused, tally)
+        installed.found = plan, rendered.identities
         for operator in everything(installed.operators):
             operator.owners.add(name)
         if not isolated:

@@ -68,6 +68,7 @@ ELSEWHERE: dict[str, str] = {
     "runtime/data/violations.py": ROW_STORE,
     "runtime/past.py": PAST,
     "runtime/saved/loose.py": "unit/durable/test_rows.py",
+    "runtime/storage/ahead.py": DURABLE,
     "runtime/storage/placed.py": "unit/durable/test_rows.py",
     "runtime/data/checking.py": "unit/durable/test_inspecting.py",
     "kpg/durable/checking.py": "unit/durable/test_inspecting.py",
@@ -139,7 +140,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/steps.py": "unit/server/web/test_metrics.py",
     "kpg/cli/serve.py": COMMANDS,
     # A database in a folder is compared with what it was, whatever of it is kept how.
-    **{f"kpg/durable/{name}.py": DURABLE for name in ("ahead", "keeper", "known", "restoring", "state")},
+    **{f"kpg/durable/{name}.py": DURABLE for name in ("keeper", "known", "restoring", "state")},
     "runtime/lasting.py": DURABLE,
     **{f"kpg/datalog/{name}.py": DURABLE for name in ("restoring", "texts")},
     "kpg/kept.py": DURABLE,

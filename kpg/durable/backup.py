@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kpg.durable.ahead import Ahead
 from kpg.durable.keeper import Keeper
 from kpg.runtime.errors import Error, InterfaceError, NotSupportedError, OperationalError
+from kpg.runtime.storage.ahead import Ahead
 from kpg.runtime.storage.files import Disk, File, Files
 from kpg.runtime.storage.log import segment_name, segment_number
 from kpg.runtime.storage.manifest import NEW, read_manifest, swap, write_beside

@@ -129,7 +129,7 @@ class Checkpoints:
         """Between commits: let a checkpoint count that is written, and begin one if it is due."""
         if self._background.busy:
             self._background.poll()
-        elif self.due:
+        elif self.due and self._background.ready:
             # What is wrong is told when somebody asks for one; until then the log has everything.
             with suppress(OperationalError):
                 self.begin(aside=True)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.durable.ahead import Ahead
 from kpg.durable.rows import Rows, numbers
 from kpg.durable.state import Changes, State, Watch, changes, state_of
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.lasting import Changed
+from kpg.runtime.storage.ahead import Ahead
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.storage.files import Files, Lock
 from kpg.runtime.storage.log import Log, Mark, segment_name

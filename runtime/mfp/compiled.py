@@ -20,15 +20,13 @@ Words = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class CompiledMfp:
-    """An ``Mfp`` ready to run. ``inputs`` are the input columns it reads, ascending."""
+    """An ``Mfp`` ready to run; with ``later``, it is made ready when it is first run."""
 
-    __slots__ = ("_context", "_first", "_last", "_leading", "_mfp", "_selected", "_simple", "inputs")
+    __slots__ = ("_context", "_first", "_last", "_leading", "_mfp", "_selected", "_simple")
 
-    def __init__(self, mfp: Mfp, context: Context) -> None:
+    def __init__(self, mfp: Mfp, context: Context, *, later: bool = False) -> None:
         self._mfp = mfp
         self._context = context
-        scalars = (*mfp.predicates, *mfp.outputs)
-        self.inputs = tuple(sorted(frozenset().union(*map(columns, scalars))))
         self._selected: Words | None = None
         self._first: Segment | None = None
         self._last: Segment | None = None
@@ -37,30 +35,39 @@ class CompiledMfp:
         self._leading = plain == list(range(len(plain)))
         if not mfp.predicates and len(plain) == len(mfp.outputs):
             self._selected = np.array(plain, dtype=np.int64)
-        else:
+        elif not later:
             self._compile()
 
-    def _compile(self) -> None:
+    def _compile(self) -> Segment:
         context, outputs = self._context, self._mfp.outputs
         predicates = [part for predicate in self._mfp.predicates for part in conjuncts(predicate)]
         self._last = Segment(Sources(context), predicates, outputs)
         self._simple = not self._last.detached
         if self._simple:
-            return
+            return self._last
         late = [part for part in predicates if Segment(Sources(context), (part,), ()).detached]
         early = [part for part in predicates if part not in late]
         if not early:
-            return
+            return self._last
         needed = sorted(frozenset().union(*map(columns, (*late, *outputs))))
         types = {node.index: node for scalar in (*late, *outputs) for node in _columns(scalar)}
         place = {column: position for position, column in enumerate(needed)}
         self._first = Segment(Sources(context), early, [types[column] for column in needed])
         rest, results = ([remap(s, place.__getitem__) for s in part] for part in (late, outputs))
         self._last = Segment(Sources(context), rest, results)
+        return self._last
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The input columns that it reads, ascending."""
+        scalars = (*self._mfp.predicates, *self._mfp.outputs)
+        return tuple(sorted(frozenset().union(*map(columns, scalars))))
 
     @property
     def simple(self) -> bool:
         """Whether it selects columns, or runs on the machine at once."""
+        if self._selected is None and self._last is None:
+            self._compile()
         return self._selected is not None or self._simple
 
     @property
@@ -71,7 +78,10 @@ class CompiledMfp:
     @property
     def machine(self) -> Machine | None:
         """What runs all of it at once, if it can be run so."""
-        return self._last.machine if self._simple and self._last is not None else None
+        if self._selected is not None:
+            return None
+        last = self._last or self._compile()
+        return last.machine if self._simple else None
 
     def run(self, data: Words) -> tuple[Words, Words | None]:
         """Maps, filters and projects rows ``data int64[w, n]``.
@@ -84,11 +94,11 @@ class CompiledMfp:
         total = data.shape[1]
         if total == 0:
             return np.empty((len(self._mfp.outputs), 0), dtype=np.int64), None
-        assert self._last is not None
+        last = self._last or self._compile()
         if self._simple:
-            out, kept, flags = self._last.machine.run(data)
+            out, kept, flags = last.machine.run(data)
         else:
-            out, kept, flags = self._run_in_two(data, self._last)
+            out, kept, flags = self._run_in_two(data, last)
         if flags:
             self._check(data, out, kept)
         return out, None if out.shape[1] == total else kept

@@ -87,7 +87,7 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
 
 def _linear(site: Site, source: Operator, mfp: plan.Mfp) -> Linear:
     """What is dear to compute waits until it is read, if it can be told without it where it fails."""
-    compiled = CompiledMfp(mfp, site.context)
+    compiled = CompiledMfp(mfp, site.context, later=site.context.restoring)
     if compiled.simple or site.scope.depth > 1:
         return Linear(site.over(source), mfp=compiled)
     guard = guard_of(mfp.predicates, mfp.outputs)

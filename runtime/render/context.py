@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kpg.runtime.data.table import Table
 from kpg.runtime.dataflow.operator import Content, Operator, Place
 from kpg.runtime.dataflow.scope import Scope
@@ -10,11 +13,15 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.loop import Enter
-from kpg.runtime.plan import Ref, Types
+from kpg.runtime.plan import Mfp, Path, Ref, Types
 from kpg.runtime.records import dataclass
 
 Built = Mapping[Ref, Operator]
 """The operators of the nodes so far; what only operators read that were there before has none."""
+
+
+Compact = tuple[NDArray[np.int64], NDArray[np.int64], Mfp]
+"""The columns of the stream and of the arrangement that a half-join reads, and its mfp over just these."""
 
 
 class Context(Protocol):
@@ -28,11 +35,23 @@ class Context(Protocol):
     def then(self) -> int | None:
         """The epoch as of which tables are read; None for the present one."""
 
+    @property
+    def restoring(self) -> bool:
+        """Whether operators take on what others kept: they need not be ready to run before they run."""
+
     def store(self, table: str) -> Table: ...
     def source_identity(self, table: str) -> str: ...
     def view_output(self, view: str) -> Operator: ...
     def input(self, identity: str) -> Operator: ...
     def next_position(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Halves:
+    """A path of a delta join, and of each half-join what it reads."""
+
+    path: Path
+    compacts: tuple[Compact, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from kpg.runtime import plan
 from kpg.runtime.dataflow.operator import Content
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.plan import Mfp, Ref, user
-from kpg.runtime.render.context import Context
+from kpg.runtime.render.context import Context, Halves
 from kpg.runtime.scalar import Column, Fetch, Scalar, transform, walk
 
 MOST_COMPOSED: Final = 200
@@ -34,6 +34,8 @@ class Identities:
         """Whether each node's operator can be looked up."""
         self.bodies: dict[Ref, Identities] = {}
         """Those of the loops."""
+        self.halves: dict[Ref, list[Halves]] = {}
+        """What the paths of delta joins read, as they were built first."""
         self._columns = columns
         self._context = context
         self._outer = outer

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kpg.runtime import plan
 from kpg.runtime.dataflow.operator import Operator
@@ -12,7 +11,7 @@ from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.join import Join, JoinPath, Stage
 from kpg.runtime.operators.rangejoin import RangeJoin
 from kpg.runtime.plan import Mfp
-from kpg.runtime.render.context import Built, Context, Site, arrangement_of
+from kpg.runtime.render.context import Built, Compact, Context, Halves, Site, arrangement_of
 from kpg.runtime.scalar import Call, Column, Scalar, columns, remap
 from kpg.runtime.trace.meeting import Meeting
 from kpg.runtime.trace.updates import Updates
@@ -22,28 +21,38 @@ COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """The functions of a range join's comparisons."""
 
 
-def delta_join(paths: Sequence[plan.Path], inputs: Sequence[Operator], site: Site, built: Built) -> Join:
+def halves_of(paths: Sequence[plan.Path]) -> list[Halves]:
+    """The paths of a delta join, with what their half-joins read."""
+    found = []
+    for path in paths:
+        width, compacts = len(path.delta.mfp.outputs), []
+        for half in path.half_joins:
+            compacts.append(_compact(half.mfp, width))
+            width = len(half.mfp.outputs)
+        found.append(Halves(path, tuple(compacts)))
+    return found
+
+
+def delta_join(paths: Sequence[Halves], inputs: Sequence[Operator], site: Site, built: Built) -> Join:
     """The chains of a delta join's half-joins as one operator, which reads ``inputs``."""
-    streams = tuple(built[path.delta.input] for path in paths)
-    fused = tuple(_fused(start, path, built, site.context) for start, path in enumerate(paths))
+    streams = tuple(built[one.path.delta.input] for one in paths)
+    fused = tuple(_fused(start, one, built, site.context) for start, one in enumerate(paths))
     deltas: list[list[Updates]] = [[] for _ in streams]
     return Join(site.over(*inputs), streams=streams, paths=fused, deltas=deltas)
 
 
-def _fused(start: int, path: plan.Path, built: Built, context: Context) -> JoinPath:
+def _fused(start: int, halves: Halves, built: Built, context: Context) -> JoinPath:
     """The half-joins of one path as stages, each of which reads the columns that it needs."""
-    width, stages = len(path.delta.mfp.outputs), []
-    for half in path.half_joins:
+    path, stages = halves.path, []
+    for half, (keep_stream, keep_batch, mfp) in zip(path.half_joins, halves.compacts, strict=True):
         arrangement = arrangement_of(built[half.arrangement])
-        keep_stream, keep_batch, mfp = _compact(half.mfp, width)
-        compiled = CompiledMfp(mfp, context)
+        compiled = CompiledMfp(mfp, context, later=context.restoring)
         meeting = Meeting(half.key, keep_stream, keep_batch)
         stages.append(Stage(arrangement, half.relation, half.key, keep_stream, keep_batch, compiled, meeting))
-        width = len(half.mfp.outputs)
-    return JoinPath(start, CompiledMfp(path.delta.mfp, context), tuple(stages))
+    return JoinPath(start, CompiledMfp(path.delta.mfp, context, later=context.restoring), tuple(stages))
 
 
-def _compact(mfp: Mfp, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Mfp]:
+def _compact(mfp: Mfp, width: int) -> Compact:
     """The stream and arrangement columns that an mfp reads, and the mfp over just these."""
     scalars = (*mfp.predicates, *mfp.outputs)
     needed = sorted({column for scalar in scalars for column in columns(scalar)})
@@ -76,6 +85,6 @@ def range_join(node: plan.RangeJoin, site: Site, built: Built, context: Context)
         right=right,
         key=node.key,
         comparison=node.comparison,
-        pair_mfp=CompiledMfp(pair, context),
-        left_mfp=CompiledMfp(node.mfp, context),
+        pair_mfp=CompiledMfp(pair, context, later=context.restoring),
+        left_mfp=CompiledMfp(node.mfp, context, later=context.restoring),
     )

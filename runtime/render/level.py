@@ -25,18 +25,24 @@ class Rendered:
     operators: tuple[Operator, ...]
     new: tuple[Operator, ...]
     output: Operator
+    identities: Identities
 
 
-def render(source: plan.Plan, registry: Mapping[str, Operator], context: Context) -> Rendered:
+def render(
+    source: plan.Plan, registry: Mapping[str, Operator], context: Context, known: Identities | None = None
+) -> Rendered:
     """Operators for what is not there yet; new ones are connected to their inputs but not yet hydrated.
+
+    What a context where all of it is the same had found of the plan need not be found again.
 
     An operator that exists is taken with what it reads, which may be less than its node does, or come by
     another way: what only such operators would read is not built.
     """
-    level = Level(Identities(plan.Columns(source.nodes), context), context, context.scope, registry)
+    identities = known or Identities(plan.Columns(source.nodes), context)
+    level = Level(identities, context, context.scope, registry)
     level.render([source.output])
     operators = with_inputs(level.built.values(), level.imported)
-    return Rendered(operators, tuple(level.new), level.built[source.output])
+    return Rendered(operators, tuple(level.new), level.built[source.output], identities)
 
 
 def disconnect(operators: tuple[Operator, ...]) -> None:
@@ -131,7 +137,7 @@ class Level:
             case plan.Variable():
                 return self._variable(node, site)
             case plan.DeltaJoin():
-                return self._delta_join(node, site)
+                return self._delta_join(ref, node, site)
             case _:
                 return self._connected(build(node, site, self.built), plan.streams(node))
 
@@ -141,13 +147,15 @@ class Level:
             self.built[stream].consumers.append((operator, port))
         return operator
 
-    def _delta_join(self, node: plan.DeltaJoin, site: Site) -> Operator:
-        from kpg.runtime.render.joins import delta_join
+    def _delta_join(self, ref: plan.Ref, node: plan.DeltaJoin, site: Site) -> Operator:
+        from kpg.runtime.render.joins import delta_join, halves_of
 
-        paths = plan.paths_of(self.nodes, node)
-        inputs = [self.built[ref] for ref in plan.sources(self.nodes, node)]
+        halves = self.identities.halves.get(ref)
+        if halves is None:
+            halves = self.identities.halves[ref] = halves_of(plan.paths_of(self.nodes, node))
+        inputs = [self.built[source] for source in plan.sources(self.nodes, node)]
         return self._connected(
-            delta_join(paths, inputs, site, self.built), (path.delta.input for path in paths)
+            delta_join(halves, inputs, site, self.built), (one.path.delta.input for one in halves)
         )
 
     def _enter(self, ref: plan.Ref, site: Site) -> Operator:

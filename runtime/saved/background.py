@@ -18,6 +18,7 @@ import numpy as np
 from kpg.runtime.errors import OperationalError
 from kpg.runtime.saved.form import State
 from kpg.runtime.saved.keeper import Job, Keeper
+from kpg.runtime.storage.ahead import Ahead
 from kpg.runtime.storage.files import Disk, Files
 from kpg.runtime.storage.manifest import Manifest
 from kpg.runtime.storage.packs import BLOCK, sums_of
@@ -33,10 +34,13 @@ class Writing:
         self.job = job
         self._pid = pid
         self._pipe = pipe
+        self.ended = False
         self.error = ""
 
     def finished(self, *, wait: bool) -> bool:
         """Whether the child has ended, or, with ``wait``, once it has."""
+        if self.ended:
+            return True
         told = self.error.encode()
         if wait:
             while part := os.read(self._pipe, MOST_TOLD):
@@ -52,6 +56,7 @@ class Writing:
         os.close(self._pipe)
         failed = "" if os.waitstatus_to_exitcode(status) == 0 else "the process that wrote it was killed"
         self.error = told.decode(errors="replace") or failed
+        self.ended = True
         return True
 
 
@@ -74,6 +79,8 @@ class Background:
         self._done = done
         self._release = release
         self._writing: Writing | None = None
+        self._adopting: Ahead | None = None
+        self._loading: Ahead | None = None
         self.failure = ""
         """Why the last one failed, if it did."""
 
@@ -81,6 +88,15 @@ class Background:
     def busy(self) -> bool:
         """Whether one is being written."""
         return self._writing is not None
+
+    @property
+    def ready(self) -> bool:
+        """Whether one can begin aside at once; once this was asked, it soon can."""
+        if not self._forks:
+            return True
+        if self._loading is None:
+            self._loading = Ahead(_load)
+        return self._loading.done
 
     def begin(self, state: State, epoch: int, segment: int, *, aside: bool) -> None:
         """Write a state just captured, ``aside`` while this process goes on; the log goes on at a segment.
@@ -108,14 +124,20 @@ class Background:
         writing = self._writing
         if writing is None or not writing.finished(wait=wait):
             return
-        self._writing = None
-        if writing.error:
+        if self._adopting is None and writing.error:
+            self._writing = None
             self._failed(writing.job, writing.error)
             return
-        try:
-            self._adopt()
-        except (OSError, OperationalError) as error:
+        # Names are synced and large files removed, for which no commit is to wait.
+        self._adopting = self._adopting or Ahead(self._adopt)
+        if not wait and not self._adopting.done:
+            return
+        error = self._adopting.wait()
+        self._adopting = self._writing = None
+        if isinstance(error, OSError | OperationalError):
             self._failed(writing.job, str(error))
+        elif error is not None:
+            raise error
 
     def error(self) -> OperationalError:
         """The error for a checkpoint that failed."""
@@ -133,7 +155,7 @@ class Background:
         self._keeper.give_up(job)
 
     def _forked(self, job: Job) -> Writing:
-        sums_of(np.zeros(BLOCK, np.uint8))  # a kernel must not have to be found by the child
+        _load()
         reading, telling = os.pipe()
         parent = os.getpid()
         with warnings.catch_warnings():
@@ -163,3 +185,10 @@ class Background:
                 os.write(telling, (str(error) or type(error).__name__).encode()[:MOST_TOLD])
             os._exit(1)
         os._exit(0)
+
+
+def _load() -> None:
+    """Have at hand what a child must not have to find, nor a commit wait for."""
+    import kpg.runtime.saved.worker  # noqa: F401
+
+    sums_of(np.zeros(BLOCK, np.uint8))

@@ -17,6 +17,8 @@ from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.history import LoopDistinct, LoopReduce
 from kpg.runtime.operators.loop import Loop
 from kpg.runtime.operators.reduce import Distinct, Reduce, Single
+from kpg.runtime.plan import Plan
+from kpg.runtime.render.identity import Identities
 from kpg.runtime.saved.dormant import filling, lull, state_of, wake
 from kpg.runtime.saved.form import State, UnsavedError, kept, read
 from kpg.runtime.saved.operators import STATELESS, capture_operator
@@ -85,10 +87,16 @@ class Forked(Saved):
     def __init__(self, trunk: Forkable) -> None:
         self._lenders = {trunk.table_number(name): table for name, table in trunk.tables.items()}
         operators = {one for view in trunk.views.values() for one in view.operators}
+        self._views = trunk.views
         self._theirs = {one.place.fingerprint: one for one in operators}
         states = {name: state for name, one in self._theirs.items() if (state := _state(one))}
         pasts = {name: capture_memory(view.past) for name, view in trunk.views.items() if view.past}
         super().__init__({"tables": {}, "operators": states, "pasts": pasts}, read)
+
+    def identities(self, name: str, plan: Plan) -> Identities | None:
+        view = self._views.get(name)
+        known, found = (None, None) if view is None or view.found is None else view.found
+        return found if known is plan and isinstance(found, Identities) else None
 
     def fill(self, table: Table, number: int, *, past: bool) -> None:
         if number in self._lenders:

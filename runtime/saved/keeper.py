@@ -85,17 +85,19 @@ class Keeper:
         self._given_out = max(self._given_out, *numbers, 0) + 1
         return self._given_out
 
-    def write(self, job: Job, poll: Callable[[], None] = lambda: None) -> None:
+    def write(self, job: Job, poll: Callable[[], None] | None = None) -> None:
         """Write the pack, and a manifest beside the one that counts. If it fails, nothing is left.
 
-        ``poll`` is called again and again meanwhile.
+        With ``poll``, which is called again and again, beside what others write.
         """
-        writer = PackWriter(self._files, job.number, self.database)
+        writer = PackWriter(self._files, job.number, self.database, beside=poll is not None)
+        poll = poll or (lambda: None)
         try:
             kept = self._kept()
             before = {} if self.checkpoint is None else stored_at(self.open(self.checkpoint))
             before |= self.loose.places
-            storer = Storer(writer, self.read, before, self._fixed(before), frozenset(kept), poll)
+            originals = Packs(self._files, self.database)
+            storer = Storer(writer, self.read, before, self._fixed(before), frozenset(kept), poll, originals)
             block, size = storer.store(job.state)
             poll()
             writer.finish()

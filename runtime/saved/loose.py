@@ -68,7 +68,7 @@ class Loose:
 
     def settle(self, segment: int) -> set[int]:
         """A checkpoint has all that the log had before a segment: packs that only it still names."""
-        gone = {number for number, (_, named) in self._packs.items() if named < segment}
+        gone = {number for number, (_, named) in list(self._packs.items()) if named < segment}
         for number in gone:
             del self._packs[number]
         return gone

@@ -1,8 +1,8 @@
 """States in packs: what was written before and has not changed keeps its place, the rest is written.
 
-Of an array that changes, the blocks that have are written beside what was written before, until there are so
-many that the array is written whole again. Small arrays are written into the description of the state, which
-is written anew each time.
+Of an array that changes, the lines that have are written beside what was written before (``patches``), until
+there are so many that the array is written whole again. Small arrays are written into the description of the
+state, which is written anew each time.
 """
 
 from collections import Counter
@@ -12,33 +12,35 @@ from typing import Any, Final
 from weakref import ReferenceType, ref
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kpg.runtime.records import dataclass
 from kpg.runtime.saved.form import Array, Later, Life, Part, State, changing, mapped
+from kpg.runtime.saved.patches import (
+    LINE,
+    Change,
+    Found,
+    Patch,
+    blocks_before,
+    differing,
+    padded,
+    read_change,
+    write_patch,
+)
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.storage.files import Bytes
-from kpg.runtime.storage.packs import BLOCK, Packs, PackWriter, Words, blocks_of, sums_of
+from kpg.runtime.storage.packs import BLOCK, RUN, Packs, PackWriter, Words, blocks_of, sums_of
 
 INLINE: Final = 1024
 """Bytes up to which an array is written into the description."""
 MOST_CHANGED: Final = 4
-"""An array is written whole once more than one in so many of its blocks have been written beside it."""
+"""An array is written whole once what has been written beside it is more than one in so many of its bytes."""
+MOST_PATCHES: Final = 8
+"""So many patches of an array become one."""
+SMALL: Final = 1 << 15
+"""Bytes of an array that is rather written whole."""
 ROOM: Final = 64
 """Rows for which there is room at least, where there may be."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Blocks of an array that were written later: ``count`` of them, behind the words of their numbers."""
-
-    pack: int
-    block: int
-    count: int
-
-    @property
-    def blocks(self) -> int:
-        """How many blocks it takes."""
-        return blocks_of(8 * self.count) + self.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Stored:
     dtype: str
     shape: tuple[int, ...]
     used: int
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Change | Patch, ...] = ()
 
     @property
     def size(self) -> int:
@@ -78,7 +80,7 @@ class Small:
     shape: tuple[int, ...]
 
 
-CODEC: Final = Codec((Stored, Change, Small))
+CODEC: Final = Codec((Stored, Change, Small, Patch))
 
 
 def bytes_of(array: Array, rows: int | None = None) -> Bytes:
@@ -103,29 +105,26 @@ class Reader:
         for pack, first, end in found.places:
             self.packs.get(pack).verify(first, end)
         array = self.view(found)
-        self._apply(found, array)
+        self._apply(found)
         self.given[id(array)] = (ref(array), found)
         return array
 
     def view(self, found: Stored) -> Array:
         """The array as it was written first."""
-        data = self.packs.get(found.pack).data[found.block * BLOCK :][: found.room]
-        return data.view(found.dtype).reshape(found.shape)
+        return self._bytes(found)[: found.room].view(found.dtype).reshape(found.shape)
 
-    def _apply(self, found: Stored, array: Array) -> None:
-        target = array.reshape(-1).view(np.uint8)
-        for change in found.changes:
-            numbers, data = self.change(change)
-            for place, number in enumerate(numbers.tolist()):
-                part = target[number * BLOCK : (number + 1) * BLOCK]
-                part[:] = data[place * BLOCK : place * BLOCK + part.shape[0]]
+    def _bytes(self, found: Stored) -> Bytes:
+        return self.packs.get(found.pack).data[found.block * BLOCK :][: blocks_of(found.room) * BLOCK]
 
-    def change(self, change: Change) -> tuple[Words, Bytes]:
-        """The numbers of changed blocks, and the blocks."""
-        data = self.packs.get(change.pack).data
-        behind = change.block + blocks_of(8 * change.count)
-        numbers = data[change.block * BLOCK :][: 8 * change.count].view(np.int64)
-        return numbers, data[behind * BLOCK : (behind + change.count) * BLOCK]
+    def _apply(self, found: Stored) -> None:
+        if found.changes:
+            lines = self._bytes(found).reshape(-1, LINE)
+            for change in found.changes:
+                self.change(change).onto(lines)
+
+    def change(self, change: Change | Patch) -> Found:
+        """What has changed."""
+        return read_change(self.packs.get(change.pack), change)
 
     def sums(self, found: Stored) -> Words:
         """The checksum of each block of an array, as it is with all changes."""
@@ -133,13 +132,16 @@ class Reader:
         count = blocks_of(found.size)
         sums[:count] = self.packs.get(found.pack).sums[found.block : found.block + count]
         for change in found.changes:
-            behind = change.block + blocks_of(8 * change.count)
-            sums[self.change(change)[0]] = self.packs.get(change.pack).sums[behind : behind + change.count]
+            patch = self.change(change)
+            sums[patch.blocks] = patch.sums
         return sums
 
 
 class Storer:
-    """Writes a state into a new pack, as far as it is not in packs that are there."""
+    """Writes a state into a new pack, as far as it is not in packs that are there.
+
+    ``originals`` are the packs mapped anew: what the reader has mapped has been written to since.
+    """
 
     def __init__(
         self,
@@ -149,6 +151,7 @@ class Storer:
         fixed: Mapping[int, Stored],
         current: frozenset[int],
         poll: Callable[[], None],
+        originals: Packs,
     ) -> None:
         """What was stored ``before`` by path, arrays that never change by identity, and the packs to keep."""
         self._writer = writer
@@ -157,6 +160,7 @@ class Storer:
         self._fixed = fixed
         self._current = current
         self._poll = poll
+        self._originals = originals
         self.live: Counter[int] = Counter()
         """Blocks in use of each pack."""
 
@@ -185,6 +189,12 @@ class Storer:
         later = self._before.get(path)
         if isinstance(later, Stored) and self._is_kept(later):
             return later
+        if found.pack in self._current:
+            numbers = np.unique(np.concatenate([self._reader.change(one).blocks for one in found.changes]))
+            sums = self._reader.sums(found)[numbers]
+            patched = self._patched(found, found.used, numbers, sums, (), lambda some: self._now(found, some))
+            if patched is not None:
+                return patched
         array = self._reader(found)
         return self._whole(array, found.used, found.shape)
 
@@ -193,7 +203,9 @@ class Storer:
 
     def _part(self, path: str, part: Part) -> Stored | Small:
         array, used = part.array, part.array.shape[0] if part.used is None else part.used
-        rows = array.shape[0] if part.used is None else min(array.shape[0], max(2 * used, ROOM))
+        rows = array.shape[0] if part.used is None else max(2 * used, ROOM)
+        if part.life is not Life.GROWING:
+            rows = min(array.shape[0], rows)
         shape = (rows, *array.shape[1:])
         if prod(array.shape[1:]) * used * array.itemsize <= INLINE:
             return Small(array[:used], shape)
@@ -201,7 +213,7 @@ class Storer:
         if known is not None and self._is_kept(known):
             return known
         before = self._before.get(path)
-        if isinstance(before, Stored) and _fits(before, part, used) and self._is_kept(before):
+        if isinstance(before, Stored) and _fits(before, part, used) and before.pack in self._current:
             changed = self._changed(part, used, before)
             if changed is not None:
                 return changed
@@ -220,20 +232,56 @@ class Storer:
         sums = np.concatenate((old[:same], sums_of(data[same * BLOCK :])))
         old[blocks_of(before.size) :] = ~sums[blocks_of(before.size) :]
         numbers = np.flatnonzero(sums != old)
-        count = numbers.shape[0]
         changes = before.changes
-        if count:
-            if MOST_CHANGED * (count + sum(one.count for one in changes)) > sums.shape[0]:
+        if len(changes) >= MOST_PATCHES or not self._is_kept(before):
+            # All that has changed since it was written whole becomes one patch.
+            found = [self._reader.change(one).blocks for one in changes]
+            numbers, changes = np.unique(np.concatenate((numbers, *found))), ()
+            numbers = numbers[numbers < sums.shape[0]]
+        if MOST_CHANGED * numbers.shape[0] > sums.shape[0] and data.shape[0] <= SMALL:
+            return None
+        return self._patched(before, used, numbers, sums[numbers], changes, lambda some: padded(data, some))
+
+    def _patched(
+        self,
+        before: Stored,
+        used: int,
+        numbers: Words,
+        sums: Words,
+        changes: tuple[Change | Patch, ...],
+        now: Callable[[Words], Bytes],
+    ) -> Stored | None:
+        """The array with blocks as they are ``now`` in the place of what they are with some changes.
+
+        None if these are too many.
+        """
+        most = max(before.size, SMALL) // MOST_CHANGED - sum(BLOCK * one.blocks for one in changes)
+        size, places, lines = 16 * numbers.shape[0], list[Words](), list[NDArray[np.uint8]]()
+        for start in range(0, numbers.shape[0], RUN):
+            some = numbers[start : start + RUN]
+            place, line = differing(now(some), self._before_of(before, some, changes), some)
+            size += 8 * place.shape[0] + line.nbytes
+            if size > most:
                 return None
-            padded = np.zeros((count, BLOCK), np.uint8)
-            for place, number in enumerate(numbers.tolist()):
-                block = data[number * BLOCK : (number + 1) * BLOCK]
-                padded[place, : block.shape[0]] = block
-            index = bytes_of(numbers)
-            first = self._writer.add(index, sums_of(index), index.shape[0])
-            self._writer.add(padded.reshape(-1), sums[numbers], padded.size)
-            changes = (*changes, Change(self._writer.number, first, count))
+            places.append(place)
+            lines.append(line)
+        if places:
+            patch = write_patch(self._writer, numbers, sums, np.concatenate(places), np.concatenate(lines))
+            changes = (*changes, patch)
         return Stored(before.pack, before.block, before.dtype, before.shape, used, changes)
+
+    def _before_of(self, found: Stored, numbers: Words, changes: tuple[Change | Patch, ...]) -> Bytes:
+        pack = self._originals.get(found.pack)
+        return blocks_before(pack, found.block, changes, numbers, self._originals.get)
+
+    def _now(self, found: Stored, numbers: Words) -> Bytes:
+        """Blocks of what nobody has read; DamagedError if they are not what was written."""
+        blocks = self._before_of(found, numbers, found.changes)
+        wrong = np.flatnonzero(sums_of(blocks) != self._reader.sums(found)[numbers])
+        if wrong.shape[0]:
+            number = found.block + int(numbers[wrong[0]])
+            raise self._originals.get(found.pack).damaged(BLOCK * number, "it is not what was written there")
+        return blocks
 
 
 def _fits(before: Stored, part: Part, used: int) -> bool:

@@ -13,6 +13,8 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
 from kpg.runtime.handles import Installation
 from kpg.runtime.installed import Installed
+from kpg.runtime.plan import Plan
+from kpg.runtime.render.identity import Identities
 from kpg.runtime.saved.form import Read, State
 from kpg.runtime.saved.operators import captured, restore_known
 from kpg.runtime.saved.pasts import capture_memory, restore_memory, restored_table_past
@@ -78,6 +80,10 @@ class Saved:
         left = restore_known(operators, self._operators, self._read)
         self.computed += [operator.place.description for operator in left]
         return left
+
+    def identities(self, name: str, plan: Plan) -> Identities | None:
+        """What another worker has found of the plan of a view, if it is known."""
+        return None
 
     def remember(self, worker: Holder, view: Installed) -> None:
         """Have a view that was remembered be so again."""

@@ -5,6 +5,7 @@ it is under one. What is stored begins at a block of its own. Room that an array
 were never written, which take no place on most disks.
 """
 
+import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,10 +23,10 @@ Words = NDArray[np.int64]
 BLOCK: Final = 4096
 WORDS: Final = BLOCK // 8
 MAGIC: Final = int.from_bytes(b"kpgpack\n", "little")
-VERSION: Final = 1
+VERSION: Final = 2
 FOOTER_WORDS: Final = 8
-RUN: Final = 1 << 11
-"""Blocks that are checked or written at a time."""
+RUN: Final = 1 << 10
+"""Blocks that are checked or written at a time; who writes beside others syncs as often."""
 
 
 def pack_name(number: int) -> str:
@@ -56,15 +57,23 @@ def sums_of(data: Bytes) -> Words:
     return sums
 
 
+LONGEST: Final = 0.02
+"""Seconds that who writes beside others waits for them at a time."""
 EMPTY: Final = 7707748550911621600
 """The checksum of a block of zeros."""
 
 
 class PackWriter:
-    """A pack that is being written: blocks in order, of which those of zeros are left out."""
+    """A pack that is being written: blocks in order, of which those of zeros are left out.
 
-    def __init__(self, files: Files, number: int, database: int) -> None:
+    One that is written ``beside`` what others write is synced and waited with again and again: a sync of
+    theirs then has little to wait for.
+    """
+
+    def __init__(self, files: Files, number: int, database: int, *, beside: bool = False) -> None:
         self.number = number
+        self._beside = beside
+        self._unsynced = 0
         self.blocks = 0
         self.used = 0
         """Blocks that are more than room."""
@@ -84,11 +93,20 @@ class PackWriter:
             if end * BLOCK > data.shape[0]:
                 part.append(bytes(end * BLOCK - data.shape[0]))
             self._file.write((first + start) * BLOCK, part)
+            self._unsynced += end - start
+            if self._beside and self._unsynced >= RUN:
+                self._give_way()
         self.used += sums.shape[0]
         free = blocks_of(max(room, data.shape[0])) - sums.shape[0]
         self._sums += [sums, np.full(free, EMPTY, np.int64)]
         self.blocks += sums.shape[0] + free
         return first
+
+    def _give_way(self) -> None:
+        start = time.perf_counter()
+        self._file.sync()
+        self._unsynced = 0
+        time.sleep(min(LONGEST, time.perf_counter() - start))
 
     def finish(self) -> None:
         """Write what ends the pack, and have all of it be there whatever happens."""

@@ -114,14 +114,14 @@ def test_somebody_else_waited_for_the_child(tmp_path: Path) -> None:
     writing = case.background._writing
     assert writing is not None
     os.waitpid(writing._pid, 0)
-    case.background.poll()
+    case.background.poll(wait=True)
     assert case.done and case.background.failure == ""
     case.begin()
     writing = case.background._writing
     assert writing is not None
     os.kill(writing._pid, signal.SIGKILL)
     os.waitpid(writing._pid, 0)
-    case.background.poll()
+    case.background.poll(wait=True)
     assert not case.background.busy
     assert {name: rows(case.again(), name) for name in PLANS} == {
         name: rows(case.worker, name) for name in PLANS

@@ -1,4 +1,4 @@
-"""Work that a thread does while views take the rows that it is about."""
+"""Work that a thread does while others go on, files above all."""
 
 import threading
 from collections.abc import Callable
@@ -9,7 +9,7 @@ class Ahead:
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(work,), name="kpg log", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(work,), name="kpg files", daemon=True)
         self._thread.start()
 
     def _run(self, work: Callable[[], object]) -> None:
@@ -17,6 +17,11 @@ class Ahead:
             work()
         except BaseException as error:
             self._error = error
+
+    @property
+    def done(self) -> bool:
+        """Whether it is done, well or not."""
+        return not self._thread.is_alive()
 
     def wait(self) -> BaseException | None:
         """When the work is done, what it ended in, if not well."""

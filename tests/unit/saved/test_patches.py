@@ -1,0 +1,119 @@
+"""Patches: what they take is in proportion to what has changed, and arrays with them are what they are."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from kpg.runtime.saved import patches, stored
+from kpg.runtime.saved.form import Part, changing, growing
+from kpg.runtime.saved.keeper import Keeper
+from kpg.runtime.saved.stored import Small, Stored
+from kpg.runtime.storage.packs import BLOCK
+from tests.model.disk import Sim
+
+
+class Case:
+    """An array of 64-bit words that is kept by checkpoints."""
+
+    def __init__(self) -> None:
+        self.sim = Sim()
+        self.keeper = Keeper(self.sim, 7)
+        self.epoch = 0
+
+    def save(self, part: Part) -> Stored:
+        """How it is stored."""
+        self.epoch += 1
+        self.keeper.write(self.keeper.prepare({"a": part, "rest": part.life.name}, self.epoch, 1))
+        self.keeper.adopt()
+        found = self.stored(self.keeper)
+        assert isinstance(found, Stored)
+        return found
+
+    def stored(self, keeper: Keeper) -> Stored | Small:
+        assert self.keeper.checkpoint is not None
+        found: Stored | Small = keeper.open(self.keeper.checkpoint)["a"]
+        return found
+
+    def read(self) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+        keeper = Keeper(self.sim, 7)
+        return keeper.read(self.stored(keeper))
+
+
+@pytest.fixture
+def case() -> Iterator[Case]:
+    yield Case()
+
+
+def test_a_word_that_changes_writes_a_line_and_not_a_block(case: Case) -> None:
+    words = np.arange(1 << 16, dtype=np.int64)
+    case.save(changing(words))
+    words[::4096] = -1
+    found = case.save(changing(words))
+    (patch,) = found.changes
+    assert isinstance(patch, patches.Patch)
+    assert (patch.changed, patch.lines, patch.size) == (16, 16, 16 * (16 + 8 + 64))
+    assert case.read().tolist() == words.tolist()
+
+
+def test_patches_become_one_and_then_the_array_is_written_whole(case: Case) -> None:
+    words, random = np.arange(1 << 17, dtype=np.int64), np.random.default_rng(1)
+    counts, whole = [], []
+    case.save(changing(words))
+    for _ in range(40):
+        words[random.integers(0, words.shape[0], 150)] += 1
+        found = case.save(changing(words))
+        counts.append(len(found.changes))
+        whole.append(not found.changes)
+        assert case.read().tolist() == words.tolist()
+    assert max(counts) == stored.MOST_PATCHES and counts[stored.MOST_PATCHES] == 1
+    assert 0 < sum(whole) < 12
+
+
+def test_a_patch_goes_on_when_its_pack_does_not(case: Case) -> None:
+    """A pack of which little is in use any more is given up, and what was patched is not written whole."""
+    words = np.arange(1 << 16, dtype=np.int64)
+    first = case.save(changing(words))
+    for number in range(20):
+        words[number * 1000] = -number
+        found = case.save(changing(words))
+        assert found.pack == first.pack
+        assert case.read().tolist() == words.tolist()
+    taken = [len(node.now) for name, node in case.sim.names.items() if name.startswith("pack")]
+    assert sum(taken) < words.nbytes + 40 * BLOCK
+
+
+def test_what_nobody_has_read_is_kept_with_its_patches(case: Case) -> None:
+    words = np.arange(1 << 16, dtype=np.int64)
+    case.save(changing(words))
+    for number in range(3):
+        words[number * 1000] = -number
+        case.save(changing(words))
+    keeper = Keeper(case.sim, 7)
+    for _ in range(5):
+        assert case.keeper.checkpoint is not None
+        state = keeper.open(case.keeper.checkpoint)
+        keeper.write(keeper.prepare(state, 9, 1))
+        keeper.adopt()
+        case.keeper.checkpoint = keeper.checkpoint
+        assert case.read().tolist() == words.tolist()
+
+
+def test_an_array_that_grows_is_patched_into_its_room(case: Case) -> None:
+    words = np.arange(1 << 17, dtype=np.int64)
+    first = case.save(growing(words, 60_000))
+    for used in (60_001, 61_000, 62_345):
+        found = case.save(growing(words, used))
+        assert (found.pack, found.used) == (first.pack, used) and found.changes
+        assert case.read()[:used].tolist() == words[:used].tolist()
+    assert case.save(growing(words, 130_000)).pack != first.pack
+    assert case.read()[:130_000].tolist() == words[:130_000].tolist()
+
+
+def test_lengths_that_are_no_whole_lines(case: Case) -> None:
+    data = np.arange(40_003, dtype=np.uint8)
+    case.save(changing(data))
+    for place in (0, 17, 39_990, 40_002):
+        data[place] ^= 255
+        case.save(changing(data))
+        assert case.read().tolist() == data.tolist()
