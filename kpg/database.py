@@ -201,10 +201,14 @@ class Database(Ingesting):
         return dispatch.program_with(self._engine, relation).explain_row(relation, row, limit=limit)
 
     def explain_absence(self, relation: str, row: Any, *, limit: int | None = None) -> "Absence":
-        """Why a row of a Datalog relation does not hold: for each rule, the literal that fails.
+        """Why a row is not there: what a view's queries lack, the literal that fails in each rule.
 
-        ProgrammingError if it holds; otherwise as :meth:`explain_row`.
+        ProgrammingError if it is there; otherwise as :meth:`explain_row`.
         """
+        from kpg.why.asked import explain_absence, is_sql
+
+        if is_sql(self._engine, relation):
+            return explain_absence(self._engine, relation, row)
         from kpg.datalog import dispatch
 
         return dispatch.program_with(self._engine, relation).explain_absence(relation, row, limit=limit)

@@ -383,7 +383,9 @@ ELSEWHERE: dict[str, str] = {
     **{
         f"kpg/why/{name}.py": "unit/why/test_asked.py"
         for name in [
+            "absence",
             "asking",
+            "frames",
             "groups",
             "pieces",
             "recursion",

@@ -1,5 +1,6 @@
 """``explain_row`` of a SQL relation: the row that is meant, and its explanation."""
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -10,17 +11,18 @@ import numpy as np
 from kpg.compiler.catalog import Entry, ViewEntry, did_you_mean
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import bind
-from kpg.compiler.sql.ddl.explaining import meant_rows
+from kpg.compiler.sql.ddl.explaining import meant_rows, meant_values
 from kpg.compiler.sql.parse import parse_query
 from kpg.engine import Engine
 from kpg.planning import plan
-from kpg.proof.tree import Proof
+from kpg.proof import Absence, Proof
 from kpg.result import Explanation, Result, listing
 from kpg.runtime.convert.foreign import from_rows
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import JSON, Schema
 from kpg.why.asking import Asking, Words
 from kpg.why.texts import row_text
+from kpg.why.walk import Walk
 from kpg.why.world import World, prover
 
 FEW: Final = 3
@@ -38,6 +40,38 @@ def explain_row(engine: Engine, name: str, row: Any, *, sample: int | None = FEW
         return World(engine, sample, kept).proof(entry.name, words)
 
 
+def explain_absence(engine: Engine, name: str, row: Any) -> Absence:
+    """Why a view does not have a row; ProgrammingError if it has."""
+    entry = engine.catalog.get(name)
+    with engine.interrupt, ExitStack() as kept:
+        if rows_like(engine, entry, row).shape[1]:
+            raise ProgrammingError(
+                f"{entry.name} has such a row", hint="explain_row tells where it comes from"
+            )
+        places, words, values = meant(engine, entry, row)
+        names = [entry.schema.names[place] for place in places]
+        return _absence(World(engine, FEW, kept), entry, names, dict(zip(places, words, strict=True)), values)
+
+
+def _absence(
+    world: World, entry: Entry, names: Sequence[str], known: dict[int, int], values: tuple[Any, ...]
+) -> Absence:
+    from kpg.why.absence import Missing, nearest
+
+    engine = world.engine
+    text = row_text(entry.name, names, values)
+    asking, ids = scan_of(engine, entry)
+    scan = Walk(world, asking, -1)
+    near = nearest(scan, asking.resolved.query.node, {ids[place]: word for place, word in known.items()})
+    types = [entry.schema.types[place] for place in known]
+    instead = dict.fromkeys(row_text(entry.name, names, world.values(row, types)) for row in near)
+    if not isinstance(entry, ViewEntry):
+        return Absence(text, entry.name, values, (), tuple(instead)[:FEW])
+    walk = world.walk(entry)
+    failures = tuple(Missing(walk, entry.sql).query(walk.asking.resolved.query, known))
+    return Absence(text, entry.name, values, failures, tuple(instead)[:FEW])
+
+
 def explained(engine: Engine, statement: ast.ExplainRow) -> Result:
     """EXPLAIN ROW: the explanation as lines, or as JSON in one row."""
     entry = engine.catalog.get(statement.relation, statement.place)
@@ -45,7 +79,7 @@ def explained(engine: Engine, statement: ast.ExplainRow) -> Result:
     with engine.interrupt, ExitStack() as kept:
         rows = np.unique(found, axis=1) if found.shape[1] > 1 else found
         if not rows.shape[1]:
-            raise ProgrammingError(f"{entry.name} has no such row", span=statement.span)
+            return _explained_absence(World(engine, FEW, kept), entry, statement)
         row = tuple(rows[:, 0].tolist())
         proof = World(engine, FEW, kept).proof(entry.name, row)
     if statement.as_json:
@@ -61,6 +95,20 @@ def external_proof(engine: Engine, name: str, row: tuple[int, ...]) -> Proof | N
         return None
     with ExitStack() as kept:
         return World(engine, FEW, kept).proof(name, row)
+
+
+def _explained_absence(world: World, entry: Entry, statement: ast.ExplainRow) -> Result:
+    """Why there is no such row, where all of its values are given."""
+    if statement.where is not None or not is_sql(world.engine, entry.name):
+        raise ProgrammingError(f"{entry.name} has no such row", span=statement.span)
+    engine, types = world.engine, entry.schema.types
+    planned = plan(meant_values(statement, types), engine.reading_catalog, engine.statistics)
+    words = engine.run(planned)[0][:, 0].tolist()
+    values = world.values(words, types)
+    found = _absence(world, entry, entry.schema.names, dict(enumerate(words)), values)
+    if statement.as_json:
+        return listing({"explanation": (JSON, [json.dumps(found.to_dict(), default=str)])})
+    return Explanation(str(found), "explanation")
 
 
 def _selected(engine: Engine, entry: Entry, statement: ast.ExplainRow) -> Words:
@@ -99,17 +147,25 @@ def the_row(engine: Engine, entry: Entry, row: Any) -> tuple[int, ...]:
 
 def rows_like(engine: Engine, entry: Entry, row: Any) -> Words:
     """The distinct rows of a relation that have the values of a row, or of some columns by their names."""
-    if isinstance(row, Mapping):
-        places = [_place(entry, name) for name in row]
-        values: Sequence[Any] = tuple(row.values())
-    else:
-        places, values = list(range(len(entry.schema.columns))), row
-    columns = tuple(replace(entry.schema.columns[place], nullable=True) for place in places)
-    words = from_rows([values], Schema(columns), engine.executor.dictionary)[:, 0].tolist() if places else []
+    places, words, _ = meant(engine, entry, row)
     asking, ids = scan_of(engine, entry)
     known = {ids[place]: word for place, word in zip(places, words, strict=True)}
     node = asking.resolved.query.node
     return asking.rows(node, ids, known, {})[0]
+
+
+def meant(engine: Engine, entry: Entry, row: Any) -> tuple[list[int], list[int], tuple[Any, ...]]:
+    """The places of the columns that are given, with words and values."""
+    if isinstance(row, Mapping):
+        places = [_place(entry, name) for name in row]
+        values = tuple(row.values())
+    else:
+        places = list(range(len(entry.schema.columns)))
+        values = tuple(row) if isinstance(row, Sequence) and not isinstance(row, str) else (row,)
+    columns = tuple(replace(entry.schema.columns[place], nullable=True) for place in places)
+    if not places:
+        return [], [], ()
+    return places, from_rows([values], Schema(columns), engine.executor.dictionary)[:, 0].tolist(), values
 
 
 def scan_of(engine: Engine, entry: Entry) -> tuple[Asking, list[int]]:

@@ -8,6 +8,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.compiler.algebra.rel import OrderBy
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.sql.query import lowered
 from kpg.compiler.sql.tree import (
@@ -34,9 +35,11 @@ from kpg.compiler.sql.tree import (
 )
 from kpg.engine import Engine
 from kpg.planning import plan_bound
+from kpg.reading import permutation
 from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.functions.keys import key_string
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
-from kpg.runtime.types import BIGINT, BOOLEAN, NULL, Kind, Type
+from kpg.runtime.types import BIGINT, BOOLEAN, NULL, Kind, Type, is_loose
 
 Words = NDArray[np.int64]
 Values = Mapping[int, int]
@@ -80,6 +83,21 @@ class Asking:
     def asked(self, scalars: Sequence[Scalar]) -> frozenset[int]:
         """The columns that scalars need, those of subqueries in them included."""
         return frozenset[int]().union(*(used(one, self.resolved.subqueries) for one in scalars))
+
+    def ordered(self, id_: int, words: Words) -> Words:
+        """Words of a column as numbers in the order of its values, equal ones for equal values."""
+        if not self.types[id_].is_interned:
+            return words
+        rows = words.reshape(1, -1)
+        order = permutation(rows, (OrderBy(0, False, False),), [self.types[id_]], self.dictionary)
+        texts = self.dictionary.decode(words[order])
+        if is_loose(self.types[id_]):
+            of_key = key_string(self.types[id_])
+            texts = [None if text is None else of_key(text) for text in texts]
+        new = [int(one != before) for one, before in zip(texts[1:], texts, strict=False)]
+        ranks = np.empty(words.shape[0], np.int64)
+        ranks[order] = np.cumsum([0, *new])[: words.shape[0]]
+        return ranks
 
     def rows(
         self, node: Node, want: Sequence[int], known: Values, outer: Values, tests: Sequence[Scalar] = ()

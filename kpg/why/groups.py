@@ -28,7 +28,8 @@ def group(walk: "Walk", node: Group | GroupingSets, known: Values, place: "Place
     whole = _whole(walk, node, known, place)
     if whole is None:
         return None
-    chosen = range(len(node.keys)) if isinstance(node, Group) else _set_of(node, whole)
+    every = range(len(node.keys))
+    chosen = every if isinstance(node, Group) else _set_of(walk, node, whole, place)
     tests = [walk.asking.same(node.keys[number], whole[node.key_ids[number]]) for number in chosen]
     block = pieces.opened(node.input, walk.asking.fresh)
     args: dict[Scalar, None] = {
@@ -56,10 +57,18 @@ def _whole(walk: "Walk", node: Group | GroupingSets, known: Values, place: "Plac
     return {**known, **dict(zip(missing or node.ids, data[:, 0].tolist(), strict=True))}
 
 
-def _set_of(node: GroupingSets, whole: Values) -> Sequence[int]:
-    """Which keys a group of several sets is by."""
+def _set_of(walk: "Walk", node: GroupingSets, whole: Values, place: "Place") -> Sequence[int]:
+    """Which keys a group of several sets is by: those of the first set that has such a group."""
     for number, places in enumerate(node.sets):
-        if all(whole[mark] == node.marked[i][number] for i, mark in enumerate(node.marks)):
+        others = [id_ for at, id_ in enumerate(node.key_ids) if at not in places]
+        if any(whole[mark] != node.marked[i][number] for i, mark in enumerate(node.marks)):
+            continue
+        if any(whole[id_] != NULL for id_ in others):
+            continue
+        ids = tuple(node.key_ids[at] for at in places)
+        alone = Group(node.input, ids, tuple(node.keys[at] for at in places), node.ids, node.aggregates)
+        known = {id_: whole[id_] for id_ in whole if id_ in {*ids, *node.ids}}
+        if walk.asking.rows(alone, [*ids, *known], known, place.outer)[0].shape[1]:
             return places
     return node.sets[0]
 

@@ -78,6 +78,12 @@ class Names:
             return dict(zip(node.ids, node.left.names, strict=False))
         return {}
 
+    def columns(self, node: Scan | Shared) -> Sequence[str]:
+        """The names of a relation's columns."""
+        if isinstance(node, Scan):
+            return self._table(relation_of(node))
+        return self._resolved.shared[node.name].names
+
     def scalar(self, scalar: Scalar, values: Mapping[int, int]) -> str:
         """An expression with the values that are known in the place of columns."""
 

@@ -70,7 +70,7 @@ class World:
             return self._recursive(self._walks[key.place], key)
         entry = self.engine.catalog.get(key.name)
         names = entry.schema.names
-        values = self._values(key.row[: len(names)], entry.schema.types)
+        values = self.values(key.row[: len(names)], entry.schema.types)
         text = texts.row_text(entry.name, names, values)
         if key.place == TABLE:
             return Step(Kind.SOURCE, text, (), entry.name, values, names)
@@ -102,7 +102,8 @@ class World:
         self._walks.append(walk)
         return walk
 
-    def _values(self, row: Sequence[int], types: Sequence[Any]) -> tuple[Any, ...]:
+    def values(self, row: Sequence[int], types: Sequence[Any]) -> tuple[Any, ...]:
+        """Words as values."""
         dictionary = self.engine.executor.dictionary
         return tuple(texts.value_of(word, type_, dictionary) for word, type_ in zip(row, types, strict=True))
 

@@ -6,6 +6,8 @@ from sqlglot import exp
 
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.reader import Reader
+from kpg.compiler.sql.dialect import Dialect
+from kpg.runtime.types import Type
 
 FORMATS = ("TEXT", "JSON")
 
@@ -48,6 +50,14 @@ def meant_rows(statement: ast.ExplainRow, name: str, columns: Sequence[str]) -> 
     if statement.where is not None:
         query = query.where(statement.where.copy())
     return ast.Select(query, statement.span)
+
+
+def meant_values(statement: ast.ExplainRow, types: Sequence[Type]) -> ast.Select:
+    """The values of the row that is meant, as a query."""
+    pairs = zip(statement.values, types, strict=True)
+    casts = [exp.cast(value.copy(), str(type_), dialect=Dialect()) for value, type_ in pairs]
+    named = (exp.alias_(one, f"c{number}") for number, one in enumerate(casts))
+    return ast.Select(exp.select(*named), statement.span)
 
 
 def _quoted(name: str) -> str:

@@ -118,7 +118,7 @@ def test_a_row_that_is_not_there_is_an_error(db: kpg.Database) -> None:
         ("EXPLAIN ROW eu", "syntax error at the end of the statement"),
         ("EXPLAIN ROW nix VALUES (1)", 'relation "nix" does not exist'),
         ("EXPLAIN (ROW, FORMAT XML) eu VALUES (1)", 'syntax error at "XML"'),
-        ("EXPLAIN ROW eu VALUES (3)", "eu has no such row"),
+        ("EXPLAIN ROW eu WHERE id = 3", "eu has no such row"),
     ],
 )
 def test_what_is_wrong_with_the_statement_is_said_with_its_place(
@@ -128,3 +128,73 @@ def test_what_is_wrong_with_the_statement_is_said_with_its_place(
     with pytest.raises(kpg.ProgrammingError, match=message) as caught:
         db.sql(text)
     assert caught.value.span is not None
+
+
+@pytest.mark.parametrize(
+    ("query", "row", "lines"),
+    [
+        (
+            "SELECT name, total FROM customer c JOIN sale s ON s.customer = c.id WHERE total > 6",
+            ("Ben", 5),
+            [
+                "fails: a row of sale with sale.total > 6 AND sale.total = 5,"
+                " where sale(id = 3, customer = 2, total = 5)"
+            ],
+        ),
+        (
+            "SELECT region, sum(total) AS n FROM customer c JOIN sale s ON s.customer = c.id GROUP BY region",
+            ("EU", 36),
+            ["v(region = 'EU', n = 36) does not hold, but v(region = 'EU', n = 35)", "fails: another value"],
+        ),
+        (
+            "SELECT name FROM customer WHERE id < 3 UNION SELECT region FROM customer",
+            ("Dan",),
+            [
+                "fails: a row of customer with customer.region = 'Dan'",
+                "fails: a row of customer with customer.id < 3",
+            ],
+        ),
+        (
+            "SELECT name FROM customer EXCEPT SELECT name FROM customer WHERE id = 1",
+            ("Ada",),
+            ["fails: the second query of EXCEPT has such a row"],
+        ),
+        (
+            "SELECT name FROM customer ORDER BY id LIMIT 2",
+            ("Cyd",),
+            ["fails: the row comes after those that LIMIT keeps"],
+        ),
+    ],
+)
+def test_what_a_row_lacks_is_said(
+    db: kpg.Database, query: str, row: tuple[object, ...], lines: list[str]
+) -> None:
+    db.sql(f"CREATE VIEW v AS {query}")
+    absence = str(db.explain_absence("v", row))
+    assert all(line in absence for line in lines), absence
+    stated = db.query(f"EXPLAIN ROW v VALUES ({', '.join(map(repr, row))})").fetchall()
+    assert "\n".join(line for (line,) in stated) == absence
+    with pytest.raises(kpg.ProgrammingError, match="v has such a row"):
+        db.explain_absence("v", db.query("SELECT * FROM v").fetchone())
+
+
+@pytest.mark.parametrize(
+    ("call", "rows"),
+    [
+        ("row_number() OVER (PARTITION BY customer ORDER BY id DESC)", [7, 6, 5]),
+        ("sum(total) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)", [4, 5, 6]),
+        ("lag(total, 2) OVER (ORDER BY id)", [3]),
+        ("last_value(total) OVER (ORDER BY total RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING)", [6]),
+        ("min(total) OVER (ORDER BY total GROUPS 1 PRECEDING EXCLUDE CURRENT ROW)", [4]),
+        ("dense_rank() OVER (ORDER BY total)", [7, 3, 4]),
+        ("ntile(2) OVER (PARTITION BY customer ORDER BY id)", [4, 5, 6, 7]),
+    ],
+)
+def test_a_window_is_explained_by_the_rows_that_it_looked_at(
+    db: kpg.Database, call: str, rows: list[int]
+) -> None:
+    db.sql(f"CREATE MATERIALIZED VIEW w AS SELECT id, {call} AS n FROM sale")
+    proof = db.explain_row("w", {"id": 5}, sample=None)
+    assert proof.children[0].row == (5, 3, 8)
+    assert [child.row and child.row[0] for child in proof.children[1].children] == rows
+    assert proof.children[1].count == len(rows)
