@@ -31,6 +31,7 @@ class Calls(PostgresParser):
         **PostgresParser.FUNCTION_PARSERS,
         "NORMALIZE": lambda self: self.read_normalize(),
         "OVERLAY": lambda self: self.read_overlay(),
+        "SUBSTR": lambda self: self.read_substr(),
         "SUBSTRING": lambda self: self.read_substring(),
         "TRIM": lambda self: self.read_trim(),
     }
@@ -47,6 +48,16 @@ class Calls(PostgresParser):
         TokenType.PIPE_SLASH: lambda self: self.expression(exp.Sqrt(this=self._parse_term())),
         TokenType.DPIPE_SLASH: lambda self: self.expression(exp.Cbrt(this=self._parse_term())),
     }
+
+    def read_substr(self) -> exp.Expr:
+        """A text, a place and a length, quoted or not: it takes no pattern."""
+        first, *places = self._parse_csv(self._parse_assignment)
+        whole = exp.DataType.build("INT")
+        return plain(
+            "substring",
+            first,
+            *(exp.Cast(this=arg, to=whole.copy()) if arg.is_string else arg for arg in places),
+        )
 
     def read_substring(self) -> exp.Expr:
         """A text, and a place, a length or a pattern."""

@@ -84,16 +84,24 @@ def _array(call: Call) -> Callable[..., Any]:
     return lambda *values: finish(f"[{', '.join(s(v) for s, v in zip(shows, values, strict=True))}]")
 
 
+def _name(type_: Type) -> Callable[[Any], str]:
+    """How a value is written as the name of a member: moments as ISO 8601 has them, all else as text."""
+    if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
+        return shower(type_)
+    show = codec_of(type_).show
+    return lambda value: quoted(show(value))
+
+
 def _object(call: Call) -> Callable[..., Any]:
     shows, finish = [shower(arg.type) for arg in call.args[1::2]], _finished(call.type)
-    names = [codec_of(arg.type).show for arg in call.args[::2]]
+    names = [_name(arg.type) for arg in call.args[::2]]
 
     def made(*values: Any) -> Any:
         if len(values) % 2:
             raise ValueError("argument list must have even number of elements")
         if None in values[::2]:
             raise ValueError("null value not allowed for object key")
-        keys = [quoted(name(value)) for name, value in zip(names, values[::2], strict=True)]
+        keys = [name(value) for name, value in zip(names, values[::2], strict=True)]
         shown = [show(value) for show, value in zip(shows, values[1::2], strict=True)]
         return finish("{" + ", ".join(f"{k} : {v}" for k, v in zip(keys, shown, strict=True)) + "}")
 

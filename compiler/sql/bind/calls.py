@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind.literals import COMPARISONS, convert, meant, narrowed, rounded
+from kpg.compiler.sql.bind.literals import COMPARISONS, convert, meant, narrowed, own_number, rounded
 from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.slots import NAMED, Beyond, slot_of, then
 from kpg.compiler.sql.syntax import span_of, whole
@@ -31,6 +31,7 @@ from kpg.runtime.types import (
 )
 
 ARITHMETIC: Final = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+NUMBERS: Final = frozenset({*ARITHMETIC, "div", "mod"})
 MOMENTS: Final = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
 ASSIGNED: Final = frozenset(
     {(source, target) for source in MOMENTS for target in (*MOMENTS, Kind.TIME) if target is not source}
@@ -47,7 +48,9 @@ ASSIGNED: Final = frozenset(
 def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> Scalar:
     """``name(args)`` with implicit casts; ProgrammingError at the node if the types do not fit."""
     if name in COMPARISONS:
-        args = _as_words(name, narrowed(args))
+        args = _as_words(name, narrowed(_as_numbers(args)))
+    elif name in NUMBERS:
+        args = _as_numbers(args)
     try:
         meaning = resolve(name, tuple(arg.type for arg in args))
     except ProgrammingError as error:
@@ -179,6 +182,14 @@ def settle(binding: Binding, args: Sequence[Scalar], node: exp.Expr) -> list[Sca
     return [left, right]
 
 
+def _as_numbers(args: Sequence[Scalar]) -> list[Scalar]:
+    """Quoted numbers beside DECIMALs are numbers with places of their own: they are not rounded to fit."""
+    known = [arg.type for arg in args if arg.type != UNKNOWN]
+    if not any(type_.kind is Kind.DECIMAL for type_ in known) or not all(type_.is_exact for type_ in known):
+        return list(args)
+    return [own_number(arg) or arg for arg in args]
+
+
 def unified(
     binding: Binding,
     args: Sequence[Scalar],
@@ -187,6 +198,7 @@ def unified(
     joint_type: Callable[[tuple[Type, ...]], Type | None] = shown_type,
 ) -> list[Scalar]:
     """The arguments brought to their joint type; ProgrammingError where there is none."""
+    args = _as_numbers(args)
     target = joint_type(tuple(arg.type for arg in args))
     if target is None:
         known = args[0].type

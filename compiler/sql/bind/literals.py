@@ -4,13 +4,14 @@ A quoted string has type UNKNOWN until its context gives it one, as in Postgres.
 """
 
 import math
+import re
 import struct
 from collections.abc import Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Final
 
-from kpg.compiler.sql.slots import CONVERTED, NEGATED, ROUNDED, TEXT, Marker, opened, slot_of, then
+from kpg.compiler.sql.slots import CONVERTED, NEGATED, ROUNDED, TEXT, Beyond, Marker, opened, slot_of, then
 from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import (
     BIGINT,
@@ -40,6 +41,7 @@ DAY_MICROSECONDS: Final = 86_400_000_000
 RANGES: Final = {Kind.SMALLINT: 2**15, Kind.INTEGER: 2**31, Kind.BIGINT: 2**63}
 INTERVALS: Final = (INTERVAL, INTERVAL_DAY, INTERVAL_MONTH)
 COMPARISONS: Final = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_distinct", "is_not_distinct"})
+QUOTED_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 TRUE_WORDS: Final = ("t", "true", "y", "yes", "on", "1")
 FALSE_WORDS: Final = ("f", "false", "n", "no", "off", "0")
 
@@ -66,6 +68,19 @@ def _numeric(value: Decimal) -> Literal | None:
         return Literal(numeric.encode(numeric.checked(value)), NUMERIC)
     except OverflowError:
         return None
+
+
+def own_number(scalar: Scalar) -> Literal | None:
+    """The number that a quoted constant is, with the places that it is written with; None if it is none."""
+    if not isinstance(scalar, Literal) or scalar.type != UNKNOWN or not isinstance(scalar.value, str):
+        return None
+    if slot_of(scalar) is not None:
+        raise Beyond
+    text = scalar.value.strip()
+    if not QUOTED_NUMBER.fullmatch(text):
+        return None
+    found = number(text.lstrip("+-"))
+    return negated(found) if found is not None and text[0] == "-" else found
 
 
 def range_hint(text: str) -> str:
