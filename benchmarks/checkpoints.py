@@ -1,12 +1,15 @@
 """Checkpoints of TPC-H with its 22 views: what they take, what commits wait meanwhile, and opening.
 
-    python benchmarks/checkpoints.py --scale 1 make FOLDER    # load, install, refresh, CHECKPOINT
-    python benchmarks/checkpoints.py open FOLDER              # in a process of its own: answers and a change
-
-To see it with less memory than data, run ``open`` under a limit of a control group.
+python benchmarks/checkpoints.py --scale 1 make FOLDER    # load, install, refresh, CHECKPOINT
+python benchmarks/checkpoints.py open FOLDER              # in a process of its own: answers and a change
+python benchmarks/checkpoints.py --megabytes 1200 limited FOLDER
+    # the same in a control group with so much memory, what is mapped included; for root on Linux
 """
 
 import argparse
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,6 +83,7 @@ def meanwhile(db: Any) -> None:
 def opening(folder: Path) -> None:
     with timed("open"):
         db = kpg.connect(folder)
+    assert isinstance(db, kpg.Database)
     with timed("first answer"):
         db.query("select * from q1").fetchall()
     with timed("22 answers"):
@@ -95,14 +99,42 @@ def opening(folder: Path) -> None:
         db.close()
 
 
+GROUPS = (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max"))
+PEAKS = ("memory.max_usage_in_bytes", "memory.peak")
+
+
+def limited(folder: Path, megabytes: int) -> None:
+    """``open`` in a process that may have so much memory; nothing of the files is in memory before."""
+    for one in folder.iterdir():
+        descriptor = os.open(one, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+    base, limit = next((Path(base), limit) for base, limit in GROUPS if Path(base, "cgroup.procs").exists())
+    group = base / f"kpg-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / limit).write_text(str(megabytes << 20))
+        join = lambda: (group / "cgroup.procs").write_text(str(os.getpid()))  # noqa: E731
+        command = [sys.executable, __file__, "open", str(folder)]
+        ended = subprocess.run(command, check=False, preexec_fn=join).returncode
+        peak = next(int((group / name).read_text()) for name in PEAKS if (group / name).exists())
+        print(f"ended with {ended}; at most {peak / 1e6:,.0f} MB of {megabytes} for {size(folder):,.0f} MB")
+    finally:
+        group.rmdir()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--scale", type=float, default=1)
-    parser.add_argument("what", choices=("make", "open"))
+    parser.add_argument("--megabytes", type=int, default=1200)
+    parser.add_argument("what", choices=("make", "open", "limited"))
     parser.add_argument("folder", type=Path)
     options = parser.parse_args()
     if options.what == "make":
         make(options.folder, options.scale)
+    elif options.what == "limited":
+        limited(options.folder, options.megabytes)
     else:
         opening(options.folder)
 

@@ -1,5 +1,6 @@
 """What a text is: a program, or goals and updates for the program that has their relations."""
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,10 +20,11 @@ from kpg.datalog.program import Program
 from kpg.datalog.texts import Reading
 from kpg.engine import Engine
 from kpg.kept import importable
-from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.errors import Error, ProgrammingError
 
 NOBODY: Final = "Datalog"
 """The program of the goals that are about no program's relations."""
+log: Final = logging.getLogger("kpg")
 WORD: Final = re.compile(r"[\w.?]+")
 
 
@@ -149,8 +151,42 @@ def _label(engine: Engine, filename: str | None) -> str:
 
 
 def prepare(engine: Engine, check_database: Callable[[], None], text: str) -> Goal:
-    """A goal about whichever program has its relations, or about tables and views alone."""
-    return home(engine, check_database, text).prepare(text)
+    """A goal about whichever program has its relations, or about tables and views alone.
+
+    In a folder it is there again when that is opened, for who prepares it then.
+    """
+    waiting = engine.waiting_goals.pop(text, None)
+    if isinstance(waiting, Goal):
+        return waiting
+    goal = home(engine, check_database, text).prepare(text)
+    if engine.keeper is not None:
+        _keep(engine, text, goal)
+        engine.keep()
+    return goal
+
+
+def prepare_again(engine: Engine, check_database: Callable[[], None], text: str) -> None:
+    """Have a goal be there that was when the database was closed, until somebody prepares it."""
+    try:
+        goal = home(engine, check_database, text).prepare(text)
+    except Error as error:  # a relation of it is gone, or is another
+        log.info("the goal %s is not there any more: %s", text, error.message)
+        return
+    _keep(engine, text, goal)
+    engine.waiting_goals[text] = goal
+
+
+def _keep(engine: Engine, text: str, goal: Goal) -> None:
+    engine.goals[text] = engine.goals.get(text, 0) + 1
+
+    def dropped() -> None:
+        engine.goals[text] -= 1
+        if not engine.goals[text]:
+            del engine.goals[text]
+        if not engine.closed:
+            engine.keep()
+
+    goal.when_dropped = dropped
 
 
 def update(engine: Engine, check_database: Callable[[], None], text: str, values: dict[str, Any]) -> int:

@@ -1,7 +1,7 @@
 """Goals: handles on a way of asking, answers read once, and answers that are followed."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,8 @@ class Goal:
         self._goal = goal
         self._form: QueryForm | None = form
         self._answers: list[Answers] = []
+        self.when_dropped: Callable[[], None] | None = None
+        """Called once the goal is dropped."""
         self._reading = Reading(goal, form, program.dictionary)
         form.users += 1
 
@@ -92,6 +94,8 @@ class Goal:
             for answers in list(self._answers):
                 answers.close()
             self._program.release(form)
+            if self.when_dropped is not None:
+                self.when_dropped()
 
     def __enter__(self) -> "Goal":
         return self

@@ -1,10 +1,11 @@
 """A program that is there again when its database is opened: its tables have their rows already."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kpg.compiler.datalog.check import check
 from kpg.compiler.datalog.syntax.preprocess import Setting
+from kpg.datalog.dispatch import prepare_again
 from kpg.datalog.program import Program
 from kpg.datalog.texts import Reading, Text
 from kpg.engine import Engine
@@ -26,11 +27,7 @@ def restored(engine: Engine, label: str, told: Told, find: Callable[[str, str], 
 
     Raises what checking its text raises, if a relation is missing that it reads.
     """
-
-    def open_still() -> None:
-        if engine.closed:
-            raise InterfaceError("the database is closed", hint="open another one with kpg.connect()")
-
+    open_still = still_open(engine)
     texts, mark, tables, views, kept = told
     text, filename, folders, macros, files, places = texts[0]
     catalog = engine.catalog.copy()
@@ -49,3 +46,19 @@ def restored(engine: Engine, label: str, told: Told, find: Callable[[str, str], 
     if len(texts) == 1:
         program.get_ready()
     return program
+
+
+def goals_again(engine: Engine, texts: Iterable[str]) -> None:
+    """Have the goals be there that were when the database was closed."""
+    for text in texts:
+        prepare_again(engine, still_open(engine), text)
+
+
+def still_open(engine: Engine) -> Callable[[], None]:
+    """What raises InterfaceError once an engine is closed."""
+
+    def check_open() -> None:
+        if engine.closed:
+            raise InterfaceError("the database is closed", hint="open another one with kpg.connect()")
+
+    return check_open

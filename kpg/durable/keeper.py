@@ -7,7 +7,6 @@ neither was the commit.
 """
 
 import os
-import time
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from functools import partial
@@ -22,7 +21,8 @@ from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.lasting import Changed
 from kpg.runtime.storage.ahead import Ahead
 from kpg.runtime.storage.codec import Codec
-from kpg.runtime.storage.files import Files, Lock
+from kpg.runtime.storage.files import Disk, Files, Lock
+from kpg.runtime.storage.lazy import Lazy
 from kpg.runtime.storage.log import Log, Mark, segment_name
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ CLOSED: Final = 2
 """The kind of the record behind which a database was closed: what is before it was synced."""
 MODES: Final = ("full", "normal", "off")
 SECONDS: Final = 1.0
-"""In the mode ``normal``, what was committed longer ago is synced by the next commit."""
+"""In the mode ``normal``, what was committed longer ago is synced."""
 NOTHING = Changes((), ())
 
 
@@ -63,7 +63,7 @@ class Keeper:
         self._rows = Rows(engine)
         self._strings = 0
         self._epoch = 0
-        self._synced_at = 0.0
+        self._lazy = Lazy(self._sync_late, SECONDS)
         self._held: list[Any] | None = None
         self._ahead: Ahead | None = None
         self._mark: Mark | None = None
@@ -218,9 +218,15 @@ class Keeper:
         assert self._log is not None
         if self.mode == "full" or always:
             self._log.sync()
-        elif self.mode == "normal" and time.monotonic() - self._synced_at > SECONDS:
-            self._log.sync()
-            self._synced_at = time.monotonic()
+        elif self.mode == "normal" and isinstance(self.files, Disk):
+            self._lazy.wanted()
+
+    def _sync_late(self) -> None:
+        if self._log is not None and self.refuses is None and self._log.synced < self._log.number - 1:
+            try:
+                self._log.sync()
+            except OSError as error:
+                self._doubt(error)
 
     def _doubt(self, error: OSError) -> None:
         """A sync has failed: what was committed before it may be lost, and no later sync would tell."""
@@ -246,7 +252,8 @@ class Keeper:
         """Take a record back that is half written."""
         assert self._log is not None
         try:
-            self._log.cut(mark)
+            with self._lazy.apart:
+                self._log.cut(mark)
         except OSError as error:
             self.refuses = (
                 f"the database in {self.where} takes no changes any more: a commit failed, and could not be "
@@ -303,8 +310,9 @@ class Keeper:
         if segment_name(number) in self.files.list():
             self.files.remove(segment_name(number))
         log = Log.create(self.files, number, self._database, self._log.number)
-        self._log.close()
-        self._log = log
+        with self._lazy.apart:
+            self._log.close()
+            self._log = log
         return number
 
     def tend(self) -> None:
@@ -325,6 +333,7 @@ class Keeper:
     def close(self) -> None:
         """Sync, and let others have the folder."""
         self.engine.executor.recorder = None
+        self._lazy.end()
         try:
             if self._log is not None and self.refuses is None:
                 self._record_last(self.engine.executor.epoch)

@@ -105,6 +105,7 @@ class Restoring:
             if key[0] == "index":
                 engine.catalog.indexes[key[1]] = value
                 self._index(value)
+        self._goals_again()
         made = state.get(("made",), (0, 0, 0))
         engine.catalog.functions_made, engine.dataflows_made, engine.executor.tables_made = made
 
@@ -139,6 +140,13 @@ class Restoring:
             if key[0] == "function" and key not in self._done:
                 self._function(key[1], value)
                 self._done.add(key)
+
+    def _goals_again(self) -> None:
+        texts = [key[1] for key in self._state if key[0] == "goal"]
+        if texts:
+            from kpg.datalog.restoring import goals_again
+
+            goals_again(self._engine, texts)
 
     def _relations_left(self) -> State:
         kinds = ("view", "program")

@@ -56,7 +56,14 @@ class Watch:
         engine, catalog = self._engine, self._engine.catalog
         numbers = engine.sequences.next if "sequences" in engine.__dict__ else {}
         named = (catalog.sequences, catalog.schemas, catalog.comments, catalog.indexes, catalog.types)
-        more = (catalog.entries, catalog.routines, engine.views, engine.dataflows, engine.extras)
+        more = (
+            catalog.entries,
+            catalog.routines,
+            engine.views,
+            engine.dataflows,
+            engine.extras,
+            engine.goals,
+        )
         return (*named, *more, engine.functions_given, numbers)
 
     def differs(self) -> bool:
@@ -115,6 +122,8 @@ def _small(engine: "Engine", left_out: set[str]) -> Iterator[tuple[Key, Any]]:
     if engine.clock.kept or engine.clock.given is not None:
         clock = engine.executor.table_number(CLOCK) if engine.clock.kept else None
         yield ("clock",), (clock, engine.clock.given)
+    for text in engine.goals:
+        yield ("goal", text), True
     for name, value in engine.extras.items():
         yield ("extra", name), value
     if engine.past is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kpg
+from kpg.durable.keeper import Keeper
 from kpg.runtime.storage.log import segment_name
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
@@ -482,3 +483,53 @@ def test_a_view_made_after_a_checkpoint_takes_nothing_old_from_it(tmp_path: Path
     with kpg.connect(tmp_path / "killed") as again:
         assert sorted(again.view("b").fetchall()) == [(1, "x"), (2, "x")]
         again.verify("b")
+
+
+def test_the_mode_normal_syncs_when_nothing_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kpg.durable.keeper.SECONDS", 0.01)
+    with kpg.connect(tmp_path / "db", synchronous="normal") as db:
+        keeper = db._engine.keeper
+        assert isinstance(keeper, Keeper)
+        with keeper._lazy.apart:
+            db.sql("create table t (a int)")
+            db.sql("insert into t values (1)")
+            log, timer = keeper.log, keeper._lazy._timer
+            assert log is not None and log.synced < log.number - 1
+        if timer is not None:
+            timer.join()
+        with keeper._lazy.apart:
+            assert log.synced == log.number - 1
+
+
+def test_goals_come_back_for_who_prepares_them_again() -> None:
+    sim = Sim()
+    db = opened(sim)
+    db.datalog(
+        ".decl e(a: number, b: number) .input e .decl tc(a: number, b: number) "
+        "tc(a, b) :- e(a, b). tc(a, c) :- tc(a, b), e(b, c). e(1, 2). e(2, 3). e(7, 8)."
+    )
+    db.sql("create table words (w text)")
+    text = "?- tc($a, x)."
+    goal = db.prepare(text)
+    other = db.prepare("?- e(x, 8).")
+    third = db.prepare('?- words("a").')
+    assert sorted(goal(a=1).fetchall()) == [(2,), (3,)]
+    other.drop()
+    for end in ("killed", "closed", "checkpoint"):
+        if end == "closed":
+            db.close()
+        elif end == "checkpoint":
+            db.sql("checkpoint")
+        sim = sim.after_kill()
+        db = opened(sim)
+        assert set(db._engine.goals) == {text, '?- words("a").'}
+        program = next(one for one in db._engine.dataflows.values() if one.label != "Datalog")
+        made = program._made  # type: ignore[attr-defined]
+        again = db.prepare(text)
+        assert program._made == made  # type: ignore[attr-defined]
+        assert sorted(again(a=1).fetchall()) == [(2,), (3,)]
+    db.sql("drop table words cascade")
+    again.drop()
+    db = opened(sim.after_kill())
+    assert not db._engine.goals
+    third.drop()

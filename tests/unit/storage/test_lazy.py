@@ -1,0 +1,40 @@
+"""What is done a while after it was wanted is done once, and not after the end."""
+
+import threading
+
+from kpg.runtime.storage.lazy import Lazy
+
+
+def test_it_is_done_once_however_often_it_was_wanted() -> None:
+    done = threading.Event()
+    count: list[int] = []
+
+    def work() -> None:
+        count.append(1)
+        done.set()
+
+    lazy = Lazy(work, 0.01)
+    with lazy.apart:
+        for _ in range(3):
+            lazy.wanted()
+    assert done.wait(10)
+    with lazy.apart:
+        assert count == [1]
+    done.clear()
+    lazy.wanted()
+    assert done.wait(10)
+    lazy.end()
+    assert count == [1, 1]
+
+
+def test_nothing_is_done_after_the_end() -> None:
+    count: list[int] = []
+    lazy = Lazy(lambda: count.append(1), 0.001)
+    with lazy.apart:
+        lazy.wanted()
+        timer = lazy._timer
+    lazy.end()
+    lazy.wanted()
+    assert timer is not None
+    timer.join()
+    assert len(count) <= 1 and lazy._timer is None
