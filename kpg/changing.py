@@ -20,7 +20,7 @@ from kpg.modify import Evaluate, checked, distinct, merged, missing
 from kpg.planning import Planned, bind, constant_words, plan, plan_bound
 from kpg.reading import Decoded, expand, permutation
 from kpg.result import Affected, Result
-from kpg.runtime.errors import DataError, IntegrityError, NotSupportedError
+from kpg.runtime.errors import DataError, IntegrityError, NotSupportedError, SerializationError
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
@@ -80,8 +80,19 @@ class Changes:
 def change(engine: Engine, statement: ast.Change) -> Result:
     """Run a statement."""
     changes = prepared(engine, statement)
+    check_there(engine, changes)
     changes.apply()
     return changes.result()
+
+
+def check_there(engine: Engine, changes: Changes) -> None:
+    """SerializationError if rows that were found in an older snapshot are no more."""
+    for rowids in (changes.deleted, None if changes.updated is None else changes.updated[0]):
+        if engine.seen is None or rowids is None:
+            continue
+        if engine.executor.live(changes.table.name, rowids).size < rowids.size:
+            what = f'a row of table "{changes.table.name}"'
+            raise SerializationError(f"could not serialize access due to concurrent update of {what}")
 
 
 def prepared(engine: Engine, statement: ast.Change) -> Changes:

@@ -112,6 +112,8 @@ class Engine(Kept):
         self.keeper: Keeper | None = None
         self.given_anew: frozenset[str] = frozenset()
         """Names of users' functions that are given whenever the database is opened."""
+        self.seen: int | None = None
+        """The epoch that queries see, with pending changes, if that is not the present one."""
         self.closed = False
         self.steps: Steps | None = None
         """What the last steps took, if somebody wants to know."""
@@ -139,7 +141,7 @@ class Engine(Kept):
     @property
     def remembers(self) -> bool:
         """Whether plans of statements may be used again: Postgres' setting can have each be made anew."""
-        return self.settings.get("plan_cache_mode") != "force_custom_plan"
+        return self.seen is None and self.settings.get("plan_cache_mode") != "force_custom_plan"
 
     def table(self, name: str) -> Table:
         """A base table, by name in any case."""
@@ -299,11 +301,11 @@ class Engine(Kept):
         It shares the arrangements there are; while changes are pending it sees the tables with those changes,
         which takes a computation of its own.
         """
-        return self._run(planned, isolated=self.executor.has_pending)
+        return self._run(planned, isolated=self.executor.has_pending or self.seen is not None, then=self.seen)
 
     def run_then(self, planned: Planned, epoch: int) -> tuple[Words, Words]:
         """As :meth:`run`, as of an epoch; the catalog that it was planned by is that of then."""
-        return self._run(planned, isolated=True, then=epoch)
+        return self._run(planned, isolated=True, then=epoch, own=False)
 
     def recompute(self, planned: Planned) -> tuple[Words, Words]:
         """As :meth:`run`, sharing nothing."""
@@ -319,7 +321,8 @@ class Engine(Kept):
 
         While changes are pending, maintained views lag behind the tables: queries then use their definitions.
         """
-        return self.expanded_catalog() if self.executor.has_pending else self.catalog
+        lags = self.executor.has_pending or self.seen is not None
+        return self.expanded_catalog() if lags else self.catalog
 
     def expanded_catalog(self, kept: Callable[[str], bool] = lambda name: False) -> Catalog:
         """The catalog with every view to be expanded where it is used, inside other views too.
@@ -345,11 +348,13 @@ class Engine(Kept):
                 catalog.replace(replace(entry, definition=definition, materialized=False))
         return catalog
 
-    def _run(self, planned: Planned, isolated: bool, then: int | None = None) -> tuple[Words, Words]:
+    def _run(
+        self, planned: Planned, isolated: bool, then: int | None = None, *, own: bool = True
+    ) -> tuple[Words, Words]:
         self._queries += 1
         with self._interrupt:
             name = f"query {self._queries}"
-            installed = self.executor.install(name, planned.plan, isolated=isolated, then=then)
+            installed = self.executor.install(name, planned.plan, isolated=isolated, then=then, own=own)
             try:
                 return installed.rows()
             finally:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.changing import Changes, Returned, prepared
+from kpg.changing import Changes, Returned, check_there, prepared
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.conflict import OverPairs
 from kpg.compiler.sql.related import named_rows, returning_query, with_rows
@@ -47,6 +47,7 @@ def _run(engine: Engine, statement: ast.Modifying) -> Result:
         result = changes[-1].result()
     # Rows that were attached are no change of the statement's.
     for one in changes:
+        check_there(engine, one)
         one.apply()
     return result
 

@@ -7,7 +7,7 @@ they mean now: of a table is known what it was since it is as it is, a view not 
 
 import datetime
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
@@ -89,6 +89,8 @@ class Past:
         self._epochs = [engine.executor.epoch]
         self._moments = [engine.clock.read()]
         self._forgotten = engine.executor.epoch
+        self.held: Collection[int] = ()
+        """Epochs that transactions see, which are not forgotten before these end."""
         engine.executor.keep_past()
 
     def told(self) -> bytes:
@@ -145,7 +147,7 @@ class Past:
                 moment = max(keeper.moment[1], self._moments[-1])
             self._epochs.append(now)
             self._moments.append(moment)
-            first = self.first
+            first = min((self.first, *self.held))
             if (first - self._forgotten) * PATIENCE > now - first:
                 self._forget(first)
 

@@ -59,6 +59,9 @@ class Access:
     _position: int
     _small_steps: SmallSteps
 
+    own = True
+    """Whether pending changes are read."""
+
     @property
     def then(self) -> int | None:
         """The epoch as of which plans read tables: the present one."""
@@ -346,10 +349,10 @@ class Access:
 
         past.forget(self, epoch)
 
-    def _as_of(self, epoch: int) -> "Then":
+    def _as_of(self, epoch: int, *, own: bool) -> "Then":
         from kpg.runtime.past import Then
 
-        return Then(self, epoch)
+        return Then(self, epoch, own=own)
 
     def _begin_past(self, table: Table) -> None:
         from kpg.runtime.past import begin

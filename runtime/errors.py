@@ -144,6 +144,16 @@ class DatalogError(ProgrammingError):
         return "\n\n".join(found.text() for found in self.diagnostics if found.severity == "error")
 
 
+class SerializationError(OperationalError):
+    """A transaction cannot go on: another one has changed, and committed, what it changed or read.
+
+    It has been rolled back; to try it again from its beginning is the right thing to do.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="the transaction was rolled back: run it again")
+
+
 class NotSupportedError(DatabaseError):
     """The text is valid SQL that kpg does not support."""
 

@@ -163,12 +163,13 @@ class Executor(Lasting, Protocol):
     # Plans
 
     def install(
-        self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None
+        self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None, own: bool = False
     ) -> Installation:
         """Build what of the plan is not there yet, fill it, and keep it up to date.
 
         An ``isolated`` installation shares nothing and reads the tables with their pending changes, or
-        everything as it was after the epoch ``then`` (ProgrammingError for what is not known of then).
+        everything as it was after the epoch ``then`` (ProgrammingError for what is not known of then), with
+        pending changes of tables if they are ``own``.
         Raises what evaluating the plan raises; then nothing has changed.
         """
 

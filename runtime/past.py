@@ -36,12 +36,14 @@ class Keeper(Context, Protocol):
 class Then:
     """What rendering needs of a worker, for a plan as of the epoch ``then``."""
 
-    def __init__(self, worker: Keeper, then: int) -> None:
+    def __init__(self, worker: Keeper, then: int, *, own: bool) -> None:
+        """``own``: with the changes of tables that are pending."""
         self.dictionary: Dictionary = worker.dictionary
         self.scope: Scope = worker.scope
         self.merge_effort: int = worker.merge_effort
         self.then: int | None = then
         self.restoring = False
+        self.own = own
         self._epoch = then
         self._worker = worker
 
@@ -87,6 +89,15 @@ def unknown(name: str, epoch: int, since: int | None) -> ProgrammingError:
         f'what "{name}" was at epoch {epoch} is not known',
         hint=f"it is there, as it is defined now, since epoch {since}",
     )
+
+
+def live_then(table: Table, epoch: int, *, own: bool) -> Words:
+    """Rowids of the rows that were live after an epoch; ``own``: as pending changes leave them."""
+    if not own:
+        return table.live_then(epoch)
+    assert table.past is not None
+    count, gone = table.past.at(epoch)
+    return np.concatenate((table._with_deleted(count, gone), table.groups.live(table._told, table.count)))
 
 
 def begin(table: Table, epoch: int) -> None:

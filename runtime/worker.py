@@ -121,18 +121,21 @@ class Worker(Access):
         place = Place(f"{name}#{position}", f"Input {name}", position, (), self.scope, width)
         return self.inputs.create(name, place, self._open_epoch)
 
-    def install(self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None) -> Installed:
+    def install(
+        self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None, own: bool = False
+    ) -> Installed:
         """Build what of the plan is not there yet, fill it from what is, and keep it up to date.
 
         An ``isolated`` installation shares nothing and reads the tables as they are, uncommitted
-        changes included, or as they were after the epoch ``then``, and views too. Raises what evaluating
+        changes included, or as they were after the epoch ``then``, and views too, with
+        uncommitted changes of tables if ``own``. Raises what evaluating
         the plan raises; then nothing has changed.
         """
         if self.has_pending and not isolated:
             raise InternalError("a view cannot be installed while changes are pending")
         self._small_steps.come(name)
         start = time.perf_counter()
-        context = self if then is None else self._as_of(then)
+        context = self if then is None else self._as_of(then, own=own)
         known = None if isolated or self.saved is None else self.saved.identities(name, plan)
         rendered = render(plan, {} if isolated else self._registry, context, known)
         hasten(rendered.new)

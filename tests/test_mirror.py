@@ -108,7 +108,7 @@ ELSEWHERE: dict[str, str] = {
     "runtime/kernels/rows.py": ROW_STORE,
     **{
         f"kpg/sessions/{name}.py": SESSIONS
-        for name in ("cancel", "hub", "isolation", "jobs", "parking", "transactions")
+        for name in ("cancel", "hub", "isolation", "jobs", "parking", "snapshots", "transactions")
     },
     "runtime/data/epochs.py": "unit/sessions/test_gathering.py",
     "kpg/server/binary.py": "unit/server/test_formats.py",

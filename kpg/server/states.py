@@ -12,9 +12,9 @@ from kpg.runtime.errors import (
     NotSupportedError,
     OperationalError,
     ProgrammingError,
+    SerializationError,
 )
 from kpg.sessions.cancel import CanceledError
-from kpg.sessions.parking import SerializationError
 
 BY_MESSAGE: Final = tuple(
     (kind, re.compile(pattern), state)

@@ -17,6 +17,7 @@ from kpg.sessions.cancel import Cancellation
 from kpg.sessions.gathering import Group
 from kpg.sessions.jobs import Job
 from kpg.sessions.parking import park, unpark
+from kpg.sessions.snapshots import Snapshots
 from kpg.transaction import State
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Hub:
         self._owner = engine.catalog.asker
         self.cancellation = Cancellation(engine.interrupt)
         self.group = Group(self)
+        self.snapshots = Snapshots(engine)
         self.done: Callable[[], object] | None = None
         """Called when work has been done, by whoever did it."""
         self.sessions: dict[int, Session] = {}
@@ -149,7 +151,8 @@ class Hub:
         if transactions.parked is None:
             return
         segments, transactions.parked = transactions.parked, None
-        if rolls_back and not transactions.points:
+        if rolls_back:
+            transactions.points.clear()
             return
         try:
             transactions.points = unpark(engine, segments)
@@ -202,9 +205,15 @@ class Hub:
             with self.cancellation.watching(job.session):
                 result = job.work()
         except BaseException as error:
+            self._over(job)
             job.promise.set_exception(error)
         else:
+            self._over(job)
             job.promise.set_result(result)
+
+    def _over(self, job: Job) -> None:
+        job.session.transactions.ended()
+        self.snapshots.tidy()
 
     def _enter_for(self, job: Job) -> None:
         try:

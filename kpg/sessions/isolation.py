@@ -1,22 +1,45 @@
 """What a transaction may see of those that commit while it runs.
 
 READ COMMITTED: every statement sees the last commit. REPEATABLE READ and SERIALIZABLE: all statements see the
-commits before the first. No old state is read for that: a statement that would read a table which somebody
-else has changed since is refused, and so is, under SERIALIZABLE, the commit of changes after such a table was
-read. So transactions are as if they had run one after the other, at their commits. Some are refused that
-Postgres, which looks at rows and not at tables, lets through.
+commits before the first, and the transaction's own changes; where somebody else has changed a table since,
+its rows as they were then are read (``snapshots.py``). To change a row that somebody else has changed since
+is refused, and so is, under SERIALIZABLE, the commit of changes after a table was read that somebody else has
+changed since. So serializable transactions are as if they had run one after the other: those that change
+something at their commits, the others at their snapshots. Some are refused that Postgres, which looks at rows
+and not at tables, lets through.
 """
 
 import enum
 import re
+from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.compiler.catalog import TableEntry, ViewEntry
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.query import read_relations
+from kpg.compiler.sql.session import (
+    Accepted,
+    Deallocate,
+    Execute,
+    Fetch,
+    Prepare,
+    Savepoint,
+    Set,
+    SetConstraints,
+    Show,
+)
 from kpg.engine import Engine
-from kpg.sessions.parking import SerializationError
+from kpg.runtime.errors import InterfaceError, SerializationError
+from kpg.runtime.types import NULL
+from kpg.sessions.snapshots import Snapshots
 from kpg.sessions.transactions import SessionTransactions
 from kpg.transaction import State
+
+Words = NDArray[np.int64]
 
 
 class Isolation(enum.Enum):
@@ -31,6 +54,7 @@ LEVEL: Final = re.compile(
     r"isolation\s+level\s+(serializable|repeatable\s+read|read\s+committed|read\s+uncommitted)", re.IGNORECASE
 )
 DEFAULT: Final = "default_transaction_isolation"
+SHOWN: Final = "transaction_isolation"
 
 
 def level_of(text: str) -> Isolation | None:
@@ -47,6 +71,8 @@ def noted(transactions: "Isolated", statement: ast.Statement, settings: dict[str
     text = statement.span.source[statement.span.start : statement.span.end]
     level = level_of(text)
     if isinstance(statement, ast.Begin):
+        if transactions.state is not State.NONE:
+            return
         given = settings.get(DEFAULT, "")
         known = {one.value for one in Isolation}
         transactions.begin_at(level or Isolation(given if given in known else "read committed"))
@@ -60,42 +86,135 @@ class Isolated(SessionTransactions):
     """Transactions that know what they have read, and as of when."""
 
     level = Isolation.READ_COMMITTED
+    snapshots: Snapshots
+    settings: dict[str, str]
     _since: int | None = None
+    _number = 0
+    """Of the transaction that the snapshot is for: COMMIT AND CHAIN begins another at once."""
     _read: frozenset[str] = frozenset()
+
+    changes: Callable[[], bool]
+    """Whether anything is pending."""
 
     def begin_at(self, level: Isolation) -> None:
         """A transaction begins, at a level."""
+        if self._since is not None or (self.state is State.OPEN and self.changes()):
+            raise InterfaceError("the isolation level must be set before any query of the transaction")
         self.level = level
-        self._since = None
+        self.settings[SHOWN] = level.value
         self._read = frozenset()
 
-    def check_reading(self, engine: Engine, statement: ast.Statement) -> None:
-        """SerializationError, the transaction being rolled back, if a statement would see later commits."""
-        if self.level is Isolation.READ_COMMITTED or self.state is not State.OPEN:
-            return
-        if self._since is None:
-            self._since = engine.executor.epoch
+    def ended(self) -> None:
+        """Give up the snapshot of a transaction that is over."""
+        if self._since is not None and (self.state is State.NONE or self.begun != self._number):
+            self.snapshots.release(self._since)
+            self._since = None
+            self._read = frozenset()
+        if self.state is State.NONE and self.level is not Isolation.READ_COMMITTED:
+            self.level = Isolation.READ_COMMITTED
+            self.settings[SHOWN] = self.level.value
+
+    @property
+    def sees_latest(self) -> bool:
+        """Whether a statement sees the last commit, whenever the transaction began."""
+        return self.level is Isolation.READ_COMMITTED or self.state is not State.OPEN
+
+    def seen_by(self, engine: Engine, statement: ast.Statement) -> int | None:
+        """The epoch that a statement sees, if not the present one; notes what it reads.
+
+        SerializationError, the transaction being rolled back, where that cannot be, or must not be committed.
+        """
+        if self.sees_latest or isinstance(statement, PLAIN):
+            return None
         if isinstance(statement, ast.Commit):
-            if self.level is Isolation.SERIALIZABLE and engine.executor.has_pending:
-                self._check_commit(engine)
-            return
-        tables = engine.tables_under(read_relations(statement, engine.catalog))
+            self._check_commit(engine)
+            return None
+        if self._since is None:
+            self._since, self._number = self.snapshots.hold(), self.begun
+        tables = _read_by(engine, statement)
         self._read |= tables
-        self._check(engine, self._read if self.level is Isolation.SERIALIZABLE else tables)
-
-    def _check_commit(self, engine: Engine) -> None:
-        try:
-            self._check(engine, self._read)
-        except SerializationError:
-            self.rollback()
-            raise
-
-    def _check(self, engine: Engine, tables: frozenset[str]) -> None:
-        assert self._since is not None
-        assert engine.changed is not None
+        if not _changed(engine, tables, self._since):
+            return None
         for name in sorted(tables):
-            if engine.changed.get(name, 0) > self._since:
+            if not _is_known(engine, name, self._since):
                 with self.undoing():
                     raise SerializationError(
-                        f'could not serialize access: table "{name}", which was read, was changed'
+                        f'could not serialize access: what "{name}" was is not known any more'
                     )
+        return self._since
+
+    def check_keys(self, engine: Engine) -> None:
+        """SerializationError if a row has a key that another one has in the snapshot, but not any more.
+
+        Else the transaction would see two rows with one key.
+        """
+        since = self._since
+        if since is None or self.sees_latest or engine.changed is None:
+            return
+        for name, _, inserted, words in engine.executor.changed_since(None):
+            if (
+                not inserted.size
+                or engine.changed.get(name, 0) <= since
+                or not _is_known(engine, name, since)
+            ):
+                continue
+            gone = engine.executor.fetch(name, engine.executor.changed(name, since)[0])
+            for columns in _keys(engine.catalog.table(name)):
+                if _rows(words, columns) & _rows(gone, columns):
+                    with self.undoing():
+                        raise SerializationError(
+                            f'could not serialize access due to concurrent deletion in table "{name}"'
+                        )
+
+    def _check_commit(self, engine: Engine) -> None:
+        if self.level is not Isolation.SERIALIZABLE or self._since is None or not engine.executor.has_pending:
+            return
+        changed = _changed(engine, self._read, self._since)
+        if changed:
+            self.rollback()
+            raise SerializationError(
+                f'could not serialize access: table "{changed[0]}", which was read, was changed'
+            )
+
+
+PLAIN: Final = (ast.Begin, ast.Rollback, Savepoint, Set, Show, Prepare, Deallocate, SetConstraints, Accepted)
+"""Statements that see nothing."""
+
+
+def _read_by(engine: Engine, statement: ast.Statement) -> frozenset[str]:
+    """The relations that a statement reads, with all that they are made of."""
+    if isinstance(statement, Execute):
+        prepared = engine.prepared.get(statement.name.lower())
+        parsed = parse(prepared.text) if isinstance(prepared, Prepare) else []
+        return frozenset().union(*(_read_by(engine, one) for one in parsed))
+    if isinstance(statement, Fetch):
+        return frozenset()
+    if engine.catalog.routines:
+        # Functions in SQL may read whatever they like.
+        return frozenset(entry.name for entry in engine.catalog)
+    return engine.tables_under(read_relations(statement, engine.catalog))
+
+
+def _changed(engine: Engine, tables: frozenset[str], since: int) -> list[str]:
+    assert engine.changed is not None
+    return [name for name in sorted(tables) if engine.changed.get(name, 0) > since]
+
+
+def _keys(entry: TableEntry) -> list[tuple[int, ...]]:
+    """The columns that no two rows of a table have the same in."""
+    names = [name.lower() for name in entry.schema.names]
+    uniques = (tuple(names.index(one.lower()) for one in key.columns) for key in entry.constraints.uniques)
+    return [key for key in (entry.schema.primary_key, *uniques) if key]
+
+
+def _rows(words: Words, columns: tuple[int, ...]) -> set[tuple[int, ...]]:
+    chosen = words[list(columns)]
+    return set(zip(*chosen[:, (chosen != NULL).all(axis=0)].tolist(), strict=True))
+
+
+def _is_known(engine: Engine, name: str, since: int) -> bool:
+    entry = engine.catalog.find(name)
+    if isinstance(entry, TableEntry):
+        known = engine.executor.known_since(entry.name)
+        return known is not None and known <= since
+    return not isinstance(entry, ViewEntry) or entry.definition is not None

@@ -11,20 +11,10 @@ from numpy.typing import NDArray
 
 from kpg.engine import Engine, Point
 from kpg.references import References, Removed
-from kpg.runtime.errors import OperationalError
+from kpg.runtime.errors import SerializationError
 from kpg.runtime.records import dataclass
 
 Words = NDArray[np.int64]
-
-
-class SerializationError(OperationalError):
-    """A transaction cannot go on: another one has changed, and committed, what it changed or read.
-
-    It has been rolled back; to try it again from its beginning is the right thing to do.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, hint="the transaction was rolled back: run it again")
 
 
 @dataclass(frozen=True, slots=True)

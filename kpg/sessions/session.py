@@ -14,7 +14,7 @@ from kpg.runtime.errors import InterfaceError
 from kpg.scripts import bound_script, outcomes, reading
 from kpg.sessions.cancel import Token
 from kpg.sessions.hub import Hub
-from kpg.sessions.isolation import Isolated, Isolation, noted
+from kpg.sessions.isolation import SHOWN, Isolated, Isolation, noted
 from kpg.sessions.jobs import Ready
 from kpg.statements import execute
 from kpg.view import Maintained
@@ -37,7 +37,7 @@ class Session:
     def __init__(self, hub: Hub, user: str = "kpg") -> None:
         self.hub = hub
         self.user = user
-        self.settings: dict[str, str] = {}
+        self.settings = {SHOWN: Isolation.READ_COMMITTED.value}
         self.prepared: dict[str, object] = {}
         self.path: tuple[str, ...] = (PUBLIC,)
         self.token = Token()
@@ -47,6 +47,8 @@ class Session:
         """By which others know it, as Postgres' process id."""
         self.asker = Asker(user, user, self.number)
         self.mailbox = self.transactions.mailbox = Mailbox(engine.channels, self.number)
+        self.transactions.snapshots, self.transactions.settings = hub.snapshots, self.settings
+        self.transactions.changes = lambda: engine.executor.has_pending
         self.closed = False
         hub.sessions[self.number] = self
 
@@ -99,9 +101,11 @@ class Session:
 
     def answer(self, engine: "Engine", text: str, parameters: Parameters | None = None) -> Result | None:
         """Run a text now, by plans that there are already: the engine is this session's."""
-        if self.transactions.level is not Isolation.READ_COMMITTED:
+        if not self.transactions.sees_latest:
+            result: Result | None = None
             for statement in self.parsed(text, parameters):
-                self.transactions.check_reading(engine, statement)
+                result = self.perform(engine, statement)
+            return result
         last: object = None
         for outcome in outcomes(engine, text, parameters):
             last = outcome
@@ -110,8 +114,12 @@ class Session:
     def perform(self, engine: "Engine", statement: ast.Statement) -> Result | None:
         """Run one statement now: the engine is this session's."""
         noted(self.transactions, statement, self.settings)
-        self.transactions.check_reading(engine, statement)
-        outcome = reading(engine, statement, execute)
+        engine.seen = self.transactions.seen_by(engine, statement)
+        try:
+            outcome = reading(engine, statement, execute)
+            self.transactions.check_keys(engine)
+        finally:
+            engine.seen = None
         return None if isinstance(outcome, Maintained) else outcome
 
     def rows(self, engine: "Engine", text: str, parameters: Parameters | None = None) -> Ready | None:

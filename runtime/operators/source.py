@@ -21,6 +21,8 @@ class Source(Operator):
     table: Table
     then: int | None = None
     """The epoch as of which it gives the rows; None for the present one."""
+    own: bool = False
+    """Whether rows as of an epoch come with pending changes."""
 
     def change(self, epoch: int, rowids: NDArray[np.int64], sign: int) -> None:
         """Accept rows that ``epoch`` inserted (sign 1) or deleted (-1)."""
@@ -38,11 +40,16 @@ class Source(Operator):
             self.emit(updates)
 
     def snapshot(self) -> Iterator[Updates]:
-        rowids = self.table.live() if self.then is None else self.table.live_then(self.then)
+        rowids = self.table.live() if self.then is None else self._then(self.then)
         time = self.step.stamp
         for start in range(0, rowids.shape[0], CHUNK):
             chunk = rowids[start : start + CHUNK].reshape(1, -1)
             yield Updates(chunk, time, np.ones(1, np.int64))
+
+    def _then(self, epoch: int) -> NDArray[np.int64]:
+        from kpg.runtime.past import live_then
+
+        return live_then(self.table, epoch, own=self.own)
 
     def size(self) -> int:
         return self.table.rows

@@ -36,7 +36,7 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
     context = site.context
     match node:
         case plan.Source(table=table):
-            return Source(site.over(), table=context.store(table), then=context.then)
+            return Source(site.over(), table=context.store(table), then=context.then, own=context.own)
         case plan.Constant():
             return Constant(site.over(), data=_constant(node, context.dictionary))
         case plan.Linear(input=ref, mfp=mfp):

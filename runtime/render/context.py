@@ -32,6 +32,10 @@ class Context(Protocol):
     merge_effort: int
 
     @property
+    def own(self) -> bool:
+        """Whether pending changes of tables are read."""
+
+    @property
     def then(self) -> int | None:
         """The epoch as of which tables are read; None for the present one."""
 

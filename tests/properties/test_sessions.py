@@ -2,6 +2,7 @@
 
 * Every statement sees the last commit and its own transaction's changes, under REPEATABLE READ and
   SERIALIZABLE the commits before the transaction's first statement and its own changes.
+* A read is never refused, unless a row that the transaction itself has changed was changed by another.
 * No update is lost: what a committed transaction found in a row that it changed the commit before has left.
 * Under SERIALIZABLE everything that a committed transaction saw is what it would see at its commit, so that
   the transactions might have run one after the other.
@@ -14,8 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 import kpg
-from kpg.runtime.errors import Error
-from kpg.sessions.parking import SerializationError
+from kpg.runtime.errors import Error, SerializationError
 from kpg.sessions.session import Session
 
 KEYS = 5
@@ -63,6 +63,7 @@ class World:
         self.committed: Rows = dict.fromkeys(range(4), 0)
         self.players = [Player(self.db.session(), level) for _ in range(3)]
         self.refused = self.done = 0
+        self.action = ""
         self.value = 0
 
     def play(self, steps: int) -> None:
@@ -71,6 +72,7 @@ class World:
             try:
                 self.step(player)
             except (SerializationError, kpg.IntegrityError):
+                assert player.own or self.action != "read", "a read was refused"
                 self.refused += 1
                 if player.open:
                     player.session.sql("rollback")
@@ -82,9 +84,8 @@ class World:
             player.session.sql(f"begin isolation level {player.level}")
             player.open = True
             return
-        action = self.chance.choices(
-            ("read", "write", "insert", "delete", "point", "end"), (4, 4, 1, 1, 1, 2)
-        )[0]
+        weights = (4, 4, 1, 1, 1, 2)
+        action = self.action = self.chance.choices(ACTIONS, weights)[0]
         if action == "end":
             self.end(player)
             return
@@ -108,6 +109,12 @@ class World:
             player.seen.append(found)
         (total,) = self.rows(player, "select n, s from v")
         assert total == (len(found), sum(found.values()) if found else None)
+        key = self.chance.randrange(KEYS)
+        expected = [(found[key],)] if key in found else []
+        assert self.rows(player, f"select x from t where id = {key}") == expected
+        bound = self.chance.randrange(1 + self.value)
+        (count,) = self.rows(player, f"select count(*) from t join t as u using (id) where u.x > {bound}")
+        assert count == (sum(value > bound for value in found.values()),)
 
     def rows(self, player: Player, query: str) -> list[tuple[object, ...]]:
         result = player.session.sql(query)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 import kpg
+from kpg.runtime.errors import SerializationError
 from kpg.sessions.cancel import CanceledError
-from kpg.sessions.parking import SerializationError
 from kpg.sessions.session import Session
 
 TABLES = """
@@ -112,6 +112,15 @@ def test_a_foreign_key_is_checked_again(db: kpg.Database) -> None:
     other.sql("insert into c values (3, 1)")
     with pytest.raises(kpg.IntegrityError, match="still referred to"):
         one.sql("commit")
+
+
+@pytest.mark.parametrize("end", ["rollback", "close"])
+def test_a_transaction_that_cannot_go_on_can_be_given_up(db: kpg.Database, end: str) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin; update t set x = 5 where id = 1; savepoint a; update t set x = 6 where id = 1")
+    other.sql("delete from t where id = 1")
+    one.close() if end == "close" else one.sql("rollback")
+    assert rows(other, "select * from t") == [(2, 2)]
 
 
 def test_settings_and_prepared_statements_are_a_sessions_own(db: kpg.Database) -> None:
@@ -239,12 +248,104 @@ def test_all_statements_of_a_transaction_see_the_same(db: kpg.Database, level: s
     assert rows(one, "select s from v") == [(3,)]
     other.sql("insert into u values (2)")
     assert rows(one, "select * from t") == [(1, 1), (2, 2)]
-    with pytest.raises(SerializationError, match='table "u"'):
-        one.sql("select * from u")
+    assert rows(one, "select * from u") == [(1,)]
+    other.sql("update t set x = 20 where id = 2; insert into t values (3, 3); delete from t where id = 1")
+    one.sql("prepare p as select x from t where id = $1")
+    for _ in range(3):
+        assert rows(one, "select * from v") == [(3, 2)]
+        assert rows(one, "select x from t where id = 1") == [(1,)]
+        assert rows(one, "execute p(2)") == [(2,)]
+        assert rows(one, "select t.x, u.a from t join u on t.id = u.a") == [(1, 1)]
+        other.sql("insert into t select max(id) + 1, 0 from t")
+    assert rows(other, "select s from v") == [(23,)]
+    one.sql("commit")
+    assert rows(one, "select * from u") == [(1,), (2,)]
+
+
+def test_a_snapshot_has_the_transactions_own_changes(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin isolation level repeatable read; select 1 from t")
+    one.sql("insert into t values (5, 50); savepoint a; delete from t where id = 1")
+    other.sql("insert into t values (6, 60); update t set x = 21 where id = 2")
+    assert rows(one, "select * from t") == [(2, 2), (5, 50)]
+    assert rows(one, "select * from v") == [(52, 2)]
+    one.sql("update t set x = x + 1 where id = 5")
+    other.sql("insert into t values (7, 70)")
+    assert rows(one, "select * from t") == [(2, 2), (5, 51)]
+    one.sql("rollback to a")
+    assert rows(one, "select * from t") == [(1, 1), (2, 2), (5, 50)]
+    one.sql("delete from t where x = 1; commit")
+    assert rows(other, "select id from t") == [(2,), (5,), (6,), (7,)]
+    db.verify("v")
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["update t set x = 0 where id = 2", "delete from t where x = 2", "select 1; update t set x = x + 1"],
+)
+def test_a_row_that_was_changed_after_the_snapshot_is_not_changed(db: kpg.Database, change: str) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin isolation level repeatable read; select 1 from t")
+    other.sql("update t set x = 20 where id = 2")
+    with pytest.raises(SerializationError, match='concurrent update of a row of table "t"'):
+        one.sql(change)
     with pytest.raises(kpg.InterfaceError, match="rolled back by an earlier error"):
         one.sql("select 1")
     one.sql("rollback")
-    assert rows(one, "select * from u") == [(1,), (2,)]
+    assert rows(one, "select * from t") == [(1, 1), (2, 20)]
+
+
+def test_no_snapshot_has_two_rows_with_one_key(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin isolation level repeatable read; select 1 from t")
+    other.sql("delete from t where id = 2")
+    one.sql("insert into t values (3, 3)")
+    with pytest.raises(SerializationError, match="concurrent deletion"):
+        one.sql("insert into t values (2, 20)")
+    one.sql("rollback")
+    assert rows(one, "select * from t") == [(1, 1)]
+
+
+def test_what_is_kept_for_snapshots_is_given_up(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    executor = db.hub.engine.executor
+    one.sql("begin isolation level repeatable read; select 1 from t")
+    other.sql("update t set x = 20 where id = 2")
+    assert executor.known_since("t") is not None
+    one.sql("commit and chain; select 1 from t")
+    assert rows(one, "select * from t") == [(1, 1), (2, 20)]
+    other.sql("update t set x = 21 where id = 2")
+    assert rows(one, "select * from t") == [(1, 1), (2, 20)]
+    one.close()
+    assert executor.known_since("t") is None
+    assert rows(other, "select * from t") == [(1, 1), (2, 21)]
+
+
+def test_a_table_that_was_defined_anew_is_not_known_as_it_was(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin isolation level repeatable read; select 1 from t")
+    other.sql("insert into t values (3, 3); create table u (a int); insert into u values (1)")
+    with pytest.raises(SerializationError, match='what "u" was is not known'):
+        one.sql("select * from u")
+    one.sql("rollback")
+
+
+def test_a_level_is_set_before_the_first_query(db: kpg.Database) -> None:
+    one = db.session()
+    one.sql("begin; set transaction isolation level repeatable read; select 1 from t")
+    assert rows(one, "show transaction_isolation") == [("repeatable read",)]
+    with pytest.raises(kpg.InterfaceError, match="before any query"):
+        one.sql("set transaction isolation level serializable")
+    one.sql("rollback")
+    assert rows(one, "show transaction_isolation") == [("read committed",)]
+
+
+def test_serializable_reads_alone_are_never_refused(db: kpg.Database) -> None:
+    one, other = db.session(), db.session()
+    one.sql("begin isolation level serializable; select 1 from t")
+    other.sql("update t set x = 20 where id = 2")
+    assert rows(one, "select * from t") == [(1, 1), (2, 2)]
+    one.sql("commit")
 
 
 def test_write_skew_is_for_repeatable_read_only(db: kpg.Database) -> None:
@@ -270,15 +371,11 @@ def test_levels_are_set_in_all_of_sqls_ways(db: kpg.Database) -> None:
         one, other = db.session(), db.session()
         for statement in statements:
             one.sql(statement)
-        one.sql("select count(*) from t")
+        before = rows(one, "select count(*) from t")
         other.sql("insert into t select max(id) + 1, 0 from t")
-        try:
-            one.sql("select count(*) from t")
-        except SerializationError:
-            return False
-        finally:
-            one.close()
-        return True
+        after = rows(one, "select count(*) from t")
+        one.close()
+        return before != after
 
     assert sees_later_commits("begin")
     assert sees_later_commits("begin isolation level read uncommitted")
