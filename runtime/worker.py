@@ -126,10 +126,8 @@ class Worker(Access):
     ) -> Installed:
         """Build what of the plan is not there yet, fill it from what is, and keep it up to date.
 
-        An ``isolated`` installation shares nothing and reads the tables as they are, uncommitted
-        changes included, or as they were after the epoch ``then``, and views too, with
-        uncommitted changes of tables if ``own``. Raises what evaluating
-        the plan raises; then nothing has changed.
+        An ``isolated`` one shares nothing and reads tables with uncommitted changes, or, and views too, as
+        they were after ``then`` (see ``executor.py``). Raises what the plan raises; then nothing has changed.
         """
         if self.has_pending and not isolated:
             raise InternalError("a view cannot be installed while changes are pending")
