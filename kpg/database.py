@@ -66,8 +66,10 @@ class Database(Ingesting):
             self._check_open()
             if self._hub is not None:
                 self._hub.closed = True
-            self._open.close()
-        self._open = None
+            try:
+                self._open.close()
+            finally:
+                self._open = None
 
     @property
     def closed(self) -> bool:
@@ -107,7 +109,6 @@ class Database(Ingesting):
         Rows of views that compare with it come and go. InterfaceError if it is in the past.
         """
         self._engine.advance_to(moment)
-        self._engine.keep()
 
     def transaction(self) -> AbstractContextManager[None]:
         """``with db.transaction():`` makes the block's changes one epoch, all or nothing.
@@ -233,15 +234,17 @@ class Database(Ingesting):
         """
         from kpg import functions
 
+        before = functions.known(self._engine)
         functions.create(self._engine, name, function, args, returns, columns=columns, nulls=nulls)
-        self._engine.keep()
+        self._engine.keep(before)
 
     def drop_function(self, name: str) -> None:
         """Forget a function made by :meth:`create_function`; ProgrammingError if a view uses it."""
         from kpg import functions
 
+        before = functions.known(self._engine)
         functions.drop(self._engine, name)
-        self._engine.keep()
+        self._engine.keep(before)
 
     def backup(self, folder: "str | Path", *, wait: bool = True) -> "Backup":
         """Copy a database that is in a folder into another, as it is after the last commit; it opens as one.

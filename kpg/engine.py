@@ -131,12 +131,14 @@ class Engine(Kept):
 
     def close(self) -> None:
         """Give up all views, once and for all."""
-        if self.keeper is not None:
-            if not self.transactions.idle:
-                self.rollback()
-            self.keeper.close()
-        self.closed = True
-        self.executor.close()
+        if self.keeper is not None and not self.transactions.idle:
+            self.rollback()
+        try:
+            if self.keeper is not None:
+                self.keeper.close()
+        finally:
+            self.closed = True
+            self.executor.close()
 
     @property
     def remembers(self) -> bool:
@@ -206,8 +208,14 @@ class Engine(Kept):
     def advance_to(self, moment: datetime | str) -> None:
         """Let it be that time, in views too."""
         self.refuse_in_transaction("advance_to")
+        before = self.clock.given
         self.clock.advance_to(moment)
-        self.show_time()
+        try:
+            self.show_time()
+            self.keep()
+        except BaseException:
+            self.clock.given = before
+            raise
 
     def close_epoch(self) -> None:
         """End a logical epoch without a step."""

@@ -70,6 +70,22 @@ def create(
     engine.remembered.forget()
 
 
+def known(engine: Engine) -> Callable[[], None]:
+    """What has the users' functions be those that there are now."""
+    catalog = engine.catalog
+    functions, given, made = dict(catalog.functions), dict(engine.functions_given), catalog.functions_made
+
+    def again() -> None:
+        catalog.functions.clear()
+        catalog.functions.update(functions)
+        engine.functions_given.clear()
+        engine.functions_given.update(given)
+        catalog.functions_made = made
+        engine.remembered.forget()
+
+    return again
+
+
 def drop(engine: Engine, name: str) -> None:
     """Forget a function that no view uses."""
     made = engine.catalog.functions.get(name.lower())

@@ -2,7 +2,7 @@
 
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -59,10 +59,17 @@ class Kept(Following):
         self._closing.add(table)
         self.executor.close_epochs(table, counts)
 
-    def keep(self) -> None:
-        """Have what has been defined outside of statements be there when the database is opened again."""
+    def keep(self, undo: Callable[[], object] = lambda: None) -> None:
+        """Have what has been defined outside of statements be there when the database is opened again.
+
+        If that fails, ``undo`` has it be undone.
+        """
         if self.keeper is not None and self.transactions.idle:
-            self.step()
+            try:
+                self.step()
+            except BaseException:
+                undo()
+                raise
 
     def refuse_to_keep(self, what: str, why: str) -> None:
         """Raise NotSupportedError if the database is in a folder."""

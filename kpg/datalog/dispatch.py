@@ -74,12 +74,15 @@ def install(
     engine.refuse_in_transaction("installing a Datalog program")
     read = Reading()
     checked = check(text, engine.catalog, file=filename or "", read=read, setting=setting, functors=functors)
+    places, made = _keepable(engine, functors), engine.dataflows_made
     program = Program(engine, _label(engine, filename), checked, check_database)
-    program.texts = (read.text(text, filename, setting, _keepable(engine, functors)),)
+    program.texts = (read.text(text, filename, setting, places),)
     try:
         with engine.held():
             _install(program, facts)
     except BaseException:
+        # What never was has no number: the next one is called as it would have been.
+        engine.dataflows_made = made
         program.drop()
         raise
     return program

@@ -15,7 +15,7 @@ from kpg.runtime.errors import Error, InterfaceError, NotSupportedError, Operati
 from kpg.runtime.storage.ahead import Ahead
 from kpg.runtime.storage.files import Disk, File, Files
 from kpg.runtime.storage.log import segment_name, segment_number
-from kpg.runtime.storage.manifest import NEW, read_manifest, swap, write_beside
+from kpg.runtime.storage.manifest import NAME, NEW, read_manifest, swap, write_beside
 from kpg.runtime.storage.packs import pack_name
 
 if TYPE_CHECKING:
@@ -74,12 +74,12 @@ class Copying:
             for file, size in self._files:
                 made.append(file.name)
                 self._copy(file, size)
-            made.append(NEW)
+            made += [NEW, NAME]
             write_beside(self._target, self._manifest)
             self._target.sync()
             swap(self._target)
         except BaseException:
-            for name in made:
+            for name in reversed(made):  # the manifest first: without it, this is no database
                 with suppress(OSError):
                     self._target.remove(name)
             raise
@@ -136,7 +136,9 @@ def _contents(keeper: Keeper) -> list[tuple[str, int]]:
     packs = () if manifest.checkpoint is None else manifest.checkpoint.packs
     names = [pack_name(number) for number in sorted({one.number for one in packs} | keeper.loose())]
     numbers = sorted(n for name in files.list() if (n := segment_number(name)) is not None)
-    names += [segment_name(number) for number in numbers if number >= manifest.segment]
+    # A segment behind the log is one that could not be made.
+    last = numbers[-1] if log is None else log.segment
+    names += [segment_name(number) for number in numbers if manifest.segment <= number <= last]
     found = [(name, _size(files, name)) for name in names]
     if log is not None:
         found[-1] = (found[-1][0], log.end)  # behind it is room

@@ -339,8 +339,7 @@ class Keeper:
                 self._record_last(self.engine.executor.epoch)
                 if self.checkpoints is not None:
                     self.checkpoints.close()
-                self._log.write(CLOSED, [])
-                self._log.sync()
+                self._end(self._log)
         finally:
             if self._log is not None:
                 self._log.close()
@@ -348,6 +347,19 @@ class Keeper:
             if self._lock is not None:
                 self._lock.release()
             self._lock = None
+
+    def _end(self, log: Log) -> None:
+        """Sync what no commit has; OperationalError if that fails and anything committed may be lost."""
+        kept = log.synced == log.number - 1
+        try:
+            log.write(CLOSED, [])
+            log.sync()
+        except OSError as error:
+            if not kept:
+                raise OperationalError(
+                    f"{self.where} could not be written to when it was closed: {error.strerror}",
+                    hint=f'what was committed in the mode "{self.mode}" is lost if the power goes now',
+                ) from error
 
 
 def _plain(found: Changes) -> Any:

@@ -98,6 +98,11 @@ class RowGroups:
         found = kernels.live_rows(self.directory, start, end, out)
         return out if found == room else out[:found].copy()
 
+    def count_live(self, number: int) -> int:
+        """How many live rows a group has."""
+        group = self._groups[number]
+        return 0 if group is None else int(np.bitwise_count(group.live.view(np.uint64)).sum())
+
     def read(self, columns: Words, rowids: Words) -> Words:
         """Columns of some rows, ``int64[columns, rowids]``; NULL for a row that has been given up."""
         out = np.empty((columns.shape[0], rowids.shape[0]), np.int64)

@@ -54,6 +54,10 @@ class Vacuum:
             number = self._queue.popleft()
             entry = directory[1 + number]
             rows, dead = int(entry[kernels.POSITIONS]), int(entry[kernels.DEAD])
+            if self._groups.count_live(number) < rows - dead:
+                # Dead rows that are remembered: the group waits until they are buried, too.
+                entry[kernels.WAITING] = 0
+                continue
             self._groups.rewrite(number, rows - dead)
             self._credit -= rows - dead
             self.copied += rows - dead

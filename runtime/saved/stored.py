@@ -7,6 +7,7 @@ state, which is written anew each time.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any, Final
 from weakref import ReferenceType, ref
@@ -53,6 +54,9 @@ class Stored:
     shape: tuple[int, ...]
     used: int
     changes: tuple[Change | Patch, ...] = ()
+    fixed: bool = False
+    """Whether the array never changes: who has it may take what is here for it. A group that rows are still
+    added to becomes such an array without becoming another one."""
 
     @property
     def size(self) -> int:
@@ -94,7 +98,7 @@ class Reader:
     def __init__(self, packs: Packs) -> None:
         self.packs = packs
         self.given: dict[int, tuple[ReferenceType[Array], Stored]] = {}
-        """Of arrays that are alive, by identity, where they came from."""
+        """Of arrays that are alive and never change, by identity, where they came from."""
 
     def __call__(self, found: Stored | Small) -> Array:
         """The array, for who asked to keep; DamagedError if it is not what was written."""
@@ -106,7 +110,8 @@ class Reader:
             self.packs.get(pack).verify(first, end)
         array = self.view(found)
         self._apply(found)
-        self.given[id(array)] = (ref(array), found)
+        if found.fixed:
+            self.given[id(array)] = (ref(array), found)
         return array
 
     def view(self, found: Stored) -> Array:
@@ -196,7 +201,7 @@ class Storer:
             if patched is not None:
                 return patched
         array = self._reader(found)
-        return self._whole(array, found.used, found.shape)
+        return self._whole(array, found.used, found.shape, fixed=found.fixed)
 
     def _is_kept(self, stored: Stored) -> bool:
         return all(pack in self._current for pack, _, _ in stored.places)
@@ -217,12 +222,12 @@ class Storer:
             changed = self._changed(part, used, before)
             if changed is not None:
                 return changed
-        return self._whole(array, used, shape)
+        return self._whole(array, used, shape, fixed=part.life is Life.FIXED)
 
-    def _whole(self, array: Array, used: int, shape: tuple[int, ...]) -> Stored:
+    def _whole(self, array: Array, used: int, shape: tuple[int, ...], *, fixed: bool) -> Stored:
         data = bytes_of(array, used)
         block = self._writer.add(data, sums_of(data), prod(shape) * array.itemsize)
-        return Stored(self._writer.number, block, array.dtype.str, shape, used)
+        return Stored(self._writer.number, block, array.dtype.str, shape, used, fixed=fixed)
 
     def _changed(self, part: Part, used: int, before: Stored) -> Stored | None:
         """The array with what has changed written beside it; None if that is too much."""
@@ -235,12 +240,13 @@ class Storer:
         changes = before.changes
         if len(changes) >= MOST_PATCHES or not self._is_kept(before):
             # All that has changed since it was written whole becomes one patch.
-            found = [self._reader.change(one).blocks for one in changes]
-            numbers, changes = np.unique(np.concatenate((numbers, *found))), ()
+            earlier = [self._reader.change(one).blocks for one in changes]
+            numbers, changes = np.unique(np.concatenate((numbers, *earlier))), ()
             numbers = numbers[numbers < sums.shape[0]]
         if MOST_CHANGED * numbers.shape[0] > sums.shape[0] and data.shape[0] <= SMALL:
             return None
-        return self._patched(before, used, numbers, sums[numbers], changes, lambda some: padded(data, some))
+        found = replace(before, fixed=part.life is Life.FIXED)
+        return self._patched(found, used, numbers, sums[numbers], changes, lambda some: padded(data, some))
 
     def _patched(
         self,
@@ -268,7 +274,7 @@ class Storer:
         if places:
             patch = write_patch(self._writer, numbers, sums, np.concatenate(places), np.concatenate(lines))
             changes = (*changes, patch)
-        return Stored(before.pack, before.block, before.dtype, before.shape, used, changes)
+        return replace(before, used=used, changes=changes)
 
     def _before_of(self, found: Stored, numbers: Words, changes: tuple[Change | Patch, ...]) -> Bytes:
         pack = self._originals.get(found.pack)

@@ -111,6 +111,10 @@ class Segment:
             raise DamagedError(f"{self.where} is a log of another database, or another part of this one's")
         self.first, self.salt = words[4], words[5]
 
+    def bytes(self, start: int, end: int) -> bytes:
+        """What is there, from one byte to another, at multiples of eight."""
+        return self._words[start // 8 : end // 8].tobytes()
+
     def records(self) -> Iterator[Record]:
         """The records, in order, up to where a crash may have left something torn. DamagedError at damage."""
         at, number = 8 * HEADER_WORDS, self.first
@@ -213,10 +217,16 @@ class Log:
 
     @classmethod
     def resume(cls, files: Files, found: Segment, segment: int, end: int, number: int) -> "Log":
-        """A segment that ends there, from now on; what a crash has left behind is cut off."""
+        """A segment that ends there, from now on; what a crash has left behind is cut off.
+
+        All of it is written again. A sync may have failed before the crash: then what is read may only be in
+        memory, and no sync but one after another write would have it be on the disk.
+        """
         file = files.open(found.name, writing=True)
         try:
             file.truncate(end)
+            for at in range(0, end, ROOM):
+                file.write(at, [found.bytes(at, min(end, at + ROOM))])
             file.sync()
         except BaseException:
             file.close()

@@ -142,6 +142,10 @@ class Sim:
         if failed:
             raise OSError(failed, errno.errorcode[failed])
 
+    def _there(self, name: str) -> None:
+        if name not in self.names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", name)
+
     def list(self) -> list[str]:
         self.settle(self.operation("list"))
         return sorted(self.names)
@@ -156,17 +160,18 @@ class Sim:
 
     def open(self, name: str, *, writing: bool = False) -> SimFile:
         self.settle(self.operation(f"open {name}"))
-        if name not in self.names:
-            raise FileNotFoundError(errno.ENOENT, "no such file", name)
+        self._there(name)
         return SimFile(self, name, self.names[name])
 
     def rename(self, old: str, new: str) -> None:
         self.settle(self.operation(f"rename {old} {new}"))
+        self._there(old)
         node = self.names[new] = self.names.pop(old)
         self.changed += [(new, node), (old, None)]
 
     def remove(self, name: str) -> None:
         self.settle(self.operation(f"remove {name}"))
+        self._there(name)
         del self.names[name]
         self.changed.append((name, None))
 
@@ -177,8 +182,7 @@ class Sim:
 
     def map(self, name: str) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
         self.settle(self.operation(f"map {name}"))
-        if name not in self.names:
-            raise FileNotFoundError(errno.ENOENT, "no such file", name)
+        self._there(name)
         return np.frombuffer(bytearray(self.names[name].now), np.uint8)
 
     def lock(self, name: str, holder: str) -> SimLock | str:

@@ -16,9 +16,10 @@ def opened(
     *,
     read_only: bool = False,
     functions: Mapping[str, Callable[..., Any]] | None = None,
+    history: int | None = None,
 ) -> Database:
     """A database in a folder that need not be the disk's."""
-    database = kpg.connect()
+    database = kpg.connect(history=history)
     engine: Engine = database._engine
     open_files(engine, files, Wanted(synchronous, read_only, functions))
     return database
@@ -31,7 +32,8 @@ def contents(database: Database) -> dict[str, Any]:
     for entry in engine.catalog:
         rows = [tuple(row) for row in database.query(f"select * from {quoted(entry.name)}").fetchall()]
         columns = [(one.name, str(one.type), one.nullable) for one in entry.schema.columns]
-        found[entry.name] = (sorted(rows, key=repr), columns, getattr(entry, "constraints", None))
+        facts = getattr(entry, "constraints", None), getattr(entry, "sql", None)
+        found[entry.name] = (sorted(rows, key=repr), columns, *facts)
     found["kept"] = sorted(engine.views)
     for name in engine.views:
         database.verify(name)
@@ -42,7 +44,8 @@ def contents(database: Database) -> dict[str, Any]:
     for what in ("schemas", "comments", "indexes", "types", "routines"):
         found[what] = dict(getattr(catalog, what))
     found["functions"] = sorted(catalog.functions)
-    found["programs"] = sorted(engine.dataflows)
+    # Goals that were asked since are gone, and are made again when they are asked again.
+    found["programs"] = sorted(name for name in engine.dataflows if "/goal " not in name)
     found["extras"] = dict(engine.extras)
     return found
 

@@ -1,0 +1,184 @@
+"""What failed leaves nothing behind: found by random lives (``tests.properties.crashes``), one by one."""
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import kpg
+from kpg.durable.backup import Copying, _contents
+from kpg.durable.keeper import Keeper
+from tests.model.disk import Sim
+from tests.model.durable import contents, opened
+
+PROGRAM = ".decl p(a: number) .input p\n.decl q(a: number) .output q\nq(a) :- p(a).\np(1)."
+
+
+def failing(sim: Sim, *operations: str) -> None:
+    """Have operations that begin so fail, the first one of each."""
+    waiting = list(operations)
+
+    def fails(count: int, what: str) -> int:
+        if waiting and what.startswith(waiting[0]):
+            waiting.pop(0)
+            return errno.EIO
+        return 0
+
+    sim.fails = fails
+
+
+def doubled(x: int) -> int:
+    return 2 * x
+
+
+def test_a_program_that_could_not_be_kept_takes_no_number() -> None:
+    sim = Sim()
+    db = opened(sim)
+    failing(sim, "sync log")
+    with pytest.raises(kpg.OperationalError, match="the commit was refused"):
+        db.datalog(PROGRAM)
+    assert db.names() == set()
+    sim.fails = lambda count, what: 0
+    db = opened(sim.after_kill())
+    assert db.datalog(PROGRAM).label == "Datalog program 1"
+
+
+@pytest.mark.parametrize(
+    ("step", "what"),
+    [
+        (lambda db: db.create_function("doubled", doubled), "functions"),
+        (lambda db: db.drop_function("there"), "functions"),
+        (lambda db: db.advance_to("2999-01-01"), "moment"),
+    ],
+)
+def test_what_could_not_be_kept_is_not_there(step: Callable[[kpg.Database], None], what: str) -> None:
+    sim = Sim()
+    db = opened(sim)
+    db.create_function("there", doubled)
+    db.sql("create table t (a int); insert into t values (3)")
+    failing(sim, "write log")
+    with pytest.raises(kpg.OperationalError, match="nothing has changed"):
+        step(db)
+    assert sorted(db._engine.catalog.functions) == ["there"], what
+    assert db.query("select there(a) from t where now() < '2998-01-01'").fetchall() == [(6,)], what
+    step(db)
+
+
+def test_a_database_that_cannot_be_closed_well_is_closed() -> None:
+    """In full, all is there already; else it is told that commits may be lost."""
+    for mode, word in (("full", ""), ("off", "is lost if the power goes now")):
+        sim = Sim()
+        db = opened(sim, mode)
+        db.sql("create table t (a int)")
+        db.sql("checkpoint; insert into t values (1)")
+        sim.fails = lambda count, what: errno.EIO
+        error = ""
+        try:
+            db.close()
+        except kpg.OperationalError as raised:
+            error = str(raised)
+        assert word in error and bool(word) == bool(error)
+        sim.fails = lambda count, what: 0
+        assert db.closed and sim.holder is None
+        assert opened(sim).query("select a from t").fetchall() == [(1,)]
+
+
+def test_a_sync_that_failed_before_a_restart_is_made_good() -> None:
+    """What only memory has is written again: no later commit stands on what is lost when power goes."""
+    sim = Sim(3)
+    db = opened(sim, "off")
+    db.sql("create table t (a int)")
+    for number in range(5):
+        db.sql(f"insert into t values ({number})")
+    failing(sim, "write log", "sync log")
+    with pytest.raises(kpg.OperationalError):
+        db.sql("insert into t values (99)")
+    sim.holder = None
+    sim.fails = lambda count, what: 0
+    db = opened(sim)
+    db.sql("insert into t values (5)")
+    for seed in range(20):
+        with opened(sim.after_cut(seed)) as found:
+            assert sorted(found.query("select a from t").fetchall()) == [(n,) for n in range(6)]
+
+
+def test_a_copy_that_failed_at_its_last_sync_is_no_database() -> None:
+    db = opened(Sim())
+    db.sql("create table t (a int)")
+    keeper = db._engine.keeper
+    assert isinstance(keeper, Keeper)
+    target = Sim()
+    copying = Copying(keeper.files, _contents(keeper), target)
+    target.fails = lambda count, what: errno.EIO if "manifest" in target.names else 0
+    with pytest.raises(OSError, match="EIO"):
+        copying.run()
+    assert "manifest" in target.names  # nothing could be removed either
+    target = Sim()
+    copying = Copying(keeper.files, _contents(keeper), target)
+    syncs = iter((0, errno.EIO))
+    target.fails = lambda count, what: next(syncs, 0) if what == "sync folder" else 0
+    with pytest.raises(OSError, match="EIO"):
+        copying.run()
+    assert target.names == {}
+
+
+def test_a_copy_beside_a_segment_that_could_not_be_made() -> None:
+    """It has what was there when it began, not what came while it was copied."""
+    sim, target = Sim(), Sim()
+    db = opened(sim)
+    db.sql("create table t (a int)")
+    failing(sim, "sync folder")
+    with pytest.raises(kpg.OperationalError, match="no checkpoint could be made"):
+        db.sql("checkpoint")
+    assert "log-00000002" in sim.names
+    db.sql("insert into t values (1)")
+    keeper = db._engine.keeper
+    assert isinstance(keeper, Keeper)
+    copying = Copying(sim, _contents(keeper), target)
+    expected = contents(db)
+    db.sql("insert into t values (2)")
+    copying.run()
+    assert contents(opened(target)) == expected
+
+
+def test_a_group_that_was_filled_up_after_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint has all its rows, not those alone that it had when it was read."""
+    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 1 << 14)  # 1,024 rows of two columns
+    sim = Sim()
+    with opened(sim) as db:
+        db.sql("create table t (a bigint, b bigint)")
+        for start in (0, 300):
+            db.sql(f"insert into t select {start} + i, i from generate_series(0, 299) s(i)")
+    for _ in range(3):
+        with opened(sim) as db:
+            db.sql("insert into t select (select max(a) from t) + i, i from generate_series(1, 700) s(i)")
+            expected = contents(db)["t"]
+        with opened(sim) as db:
+            assert contents(db)["t"] == expected
+    assert len(expected[0]) == 600 + 3 * 700
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_rows_of_the_past_stay_where_a_group_is_mostly_dead(
+    folder: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The vacuum takes a group only once all that is dead in it is forgotten."""
+    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 1 << 10)  # 64 rows of two columns
+    path = tmp_path / "db" if folder else None
+    db = kpg.connect(path, history=4)
+    db.sql("create table t (a int, b int)")
+    versions = {}
+    for round in range(24):
+        db.sql(f"insert into t select i, {round} from generate_series(1, 40) s(i)")
+        db.sql(f"delete from t where a % 4 = {round % 4}")
+        versions[db.epoch] = sorted(db.query("select a, b from t").fetchall())
+        if folder and round % 5 == 4:
+            db.close()
+            db = kpg.connect(path, history=4)
+        for epoch in [epoch for epoch in versions if epoch >= db.epoch - 4]:
+            assert sorted(db.query(f"select a, b from t as of {epoch}").fetchall()) == versions[epoch]
+    assert db._engine.executor.tables["t"].reclaimed > 0
+    with suppress(kpg.Error):
+        db.close()
