@@ -261,9 +261,9 @@ class References:
         words = self._executor.scan(link.table)
         rowids = np.empty(0, np.int64)
         if words.shape[1]:
-            _, found = self._executor.find_all(
-                link.table, link.columns, np.ascontiguousarray(words[list(link.columns)])
-            )
+            # Each key once: all rows that have it are found by it.
+            keys = np.ascontiguousarray(np.unique(words[list(link.columns)], axis=1))
+            _, found = self._executor.find_all(link.table, link.columns, keys)
             rowids = np.unique(found)
             words = self._executor.fetch(link.table, rowids)
         self._check_inserted(Inserted(link, rowids, words[list(link.columns)]))

@@ -132,10 +132,19 @@ def _constraint_rows(catalog: Catalog) -> Iterator[Row]:
         deferred = isinstance(one, ForeignKey) and one.deferred
         table = number_of("relation", entry.name)
         index = number_of("relation", one.name) if isinstance(one, Unique) else 0
+        if isinstance(one, ForeignKey):
+            index = _index_of_key(catalog.table(one.target), one)
         yield (
             *(number, one.name, schema_number(schema), kind, int(deferrable), int(deferred), 1, table, index),
             *(target, *actions, own or None, keys or None),
         )
+
+
+def _index_of_key(target: TableEntry, key: ForeignKey) -> int:
+    """The number of the index that a foreign key looks things up in."""
+    wanted = set(key.target_columns)
+    found = (one for one in target.constraints.uniques if set(one.columns) == wanted)
+    return next((number_of("relation", one.name) for one in found), 0)
 
 
 def _places(entry: TableEntry, names: tuple[str, ...]) -> str:
@@ -184,9 +193,25 @@ def _functions(_catalog: Catalog) -> Iterator[Row]:
             yield number_of("function", name), name, 11, 10, kind
 
 
+PRESET: Final = {
+    "block_size": "8192",
+    "integer_datetimes": "on",
+    "max_connections": "100",
+    "max_function_args": "100",
+    "max_identifier_length": "63",
+    "max_index_keys": "32",
+    "server_encoding": "UTF8",
+    "server_version": "16.0",
+    "server_version_num": "160000",
+}
+"""Settings that say what is so, as programs look for them."""
+
+
 def _settings(_catalog: Catalog) -> Iterator[Row]:
-    yield "server_version", "16.0", "Preset Options"
-    yield "server_encoding", "UTF8", "Client Connection Defaults"
+    for name, value in PRESET.items():
+        yield name, value, "Preset Options"
+    yield "client_encoding", "UTF8", "Client Connection Defaults"
+    yield "standard_conforming_strings", "on", "Version and Platform Compatibility"
     yield "TimeZone", "UTC", "Client Connection Defaults"
 
 
@@ -238,7 +263,7 @@ POSTGRES: Final = {
     "pg_database": System(columns("oid:o datname datdba:o encoding:i datcollate"), relations.database),
     "pg_namespace": System(columns("oid:o nspname nspowner:o"), relations.namespaces),
     "pg_type": System(
-        columns("oid:o typname typnamespace:o typlen:i typtype typcategory typelem:o typarray:o"),
+        columns("oid:o typname typnamespace:o typlen:i typtype typcategory typelem:o typarray:o typinput"),
         relations.types,
     ),
     "pg_tables": System(

@@ -244,8 +244,8 @@ def types(_catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_type."""
     facts = {one[2]: one for one in (*TYPES.values(), *MORE_TYPES.values(), TEXT_TYPE, OID_FACTS)}
     for _, short, number, length in facts.values():
-        yield number, short, 11, length, "b", CATEGORIES.get(short, "U"), 0, ARRAYS[number]
-        yield ARRAYS[number], f"_{short}", 11, -1, "b", "A", number, 0
+        yield number, short, 11, length, "b", CATEGORIES.get(short, "U"), 0, ARRAYS[number], f"{short}in"
+        yield ARRAYS[number], f"_{short}", 11, -1, "b", "A", number, 0, "array_in"
 
 
 def pg_tables(catalog: Catalog) -> Iterator[Row]:

@@ -23,7 +23,7 @@ SHAPES: Final = {
     "pg_index": (
         "indexrelid:o indrelid:o indnatts:i indnkeyatts:i indisunique:b indnullsnotdistinct:b indisprimary:b "
         "indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b "
-        "indislive:b indisreplident:b indkey:a indcollation:a indclass:a indoption indexprs indpred"
+        "indislive:b indisreplident:b indkey:a indcollation:a indclass:a indoption:a indexprs indpred"
     ),
     "pg_constraint": (
         "oid:o conname connamespace:o contype condeferrable:b condeferred:b convalidated:b conrelid:o "

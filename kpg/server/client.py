@@ -144,7 +144,9 @@ class Client(Connection):
                 pass
             case wire.Sync():
                 self._skipping = False
-                self._extended.end_portals()
+                assert self.session is not None
+                if self.session.transactions.state is not State.OPEN:
+                    self._extended.end_portals()
                 self._ready()
             case wire.FunctionCall():
                 raise NotSupportedError("a function call message is not supported", hint="use SELECT")

@@ -63,12 +63,13 @@ SYSTEM: Final = (
     exp.CurrentSchema,
     exp.CurrentCatalog,
     exp.CurrentDatabase,
+    exp.CurrentSchemas,
     exp.CurrentVersion,
 )
 """Expressions that may be about the system."""
 SYSTEM_CALLS: Final = (
     *("version", "current_database", "current_user", "session_user", "current_schema", "obj_description"),
-    *("col_description", "format_type", "to_regclass", "to_regtype", "shobj_description"),
+    *("col_description", "current_schemas", "format_type", "to_regclass", "to_regtype", "shobj_description"),
     *("inet_server_addr", "inet_client_addr"),
 )
 USER: Final = "kpg"
@@ -137,6 +138,10 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
             return _case(binding, scope, node)
         case exp.Dot(this=exp.Identifier(this="pg_catalog")):
             return binding.expression(scope, node.expression)
+        case exp.Dot(this=exp.Identifier(this="information_schema"), expression=exp.Anonymous()):
+            from kpg.compiler.sql.bind.information import bind_information
+
+            return bind_information(binding, scope, node)
         case _ if isinstance(node, SYSTEM) and _asks_system(node):
             from kpg.compiler.sql.bind.system import bind_system
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql.bind.calls import call, coerce, settled
+from kpg.compiler.sql.bind.information import schemas_of
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.tree import Rows
 from kpg.compiler.system import naming, objects
@@ -102,12 +103,16 @@ def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     binding.catalog.consulted.times += 1
     if isinstance(node, exp.Cast):
         return _reg(binding, scope, node)
+    if isinstance(node, exp.CurrentSchemas):
+        return schemas_of(binding, node.this)
     if not isinstance(node, exp.Anonymous):
         return Literal(CONSTANTS[type(node)] or _schema(binding), TEXT)
     name = str(node.this).lower()
     if name in NAMED:
         return Literal(NAMED[name] or _schema(binding), TEXT)
     args = [settled(binding.expression(scope, part)) for part in node.expressions]
+    if name == "current_schemas":
+        return schemas_of(binding, *node.expressions)
     if name in TRUE:
         return Literal(1, BOOLEAN)
     if name in ANSWERS:
@@ -293,6 +298,8 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
         if operand.type.is_text:
             return _numbers_by_name(binding, operand, node)
         return relation_names(binding, operand, node)
+    if kind == "regproc":
+        return Literal(constant.removeprefix("pg_catalog."), TEXT) if isinstance(constant, str) else operand
     if kind == "regtype":
         return _type(binding, operand, node)
     if kind == "regnamespace":
