@@ -19,11 +19,11 @@ from kpg.runtime.saved.form import Later
 from kpg.runtime.saved.keeper import Keeper as Packer
 from kpg.runtime.saved.loose import Straight, Written
 from kpg.runtime.storage.codec import Codec
-from kpg.runtime.storage.files import Files
+from kpg.runtime.storage.files import Bytes, Files
 from kpg.runtime.storage.log import segment_name, segment_number
 from kpg.runtime.storage.manifest import Checkpoint, Manifest
 from kpg.runtime.storage.packs import BLOCK
-from kpg.runtime.storage.placed import Placed
+from kpg.runtime.storage.placed import Placed, PlacedStrings
 
 if TYPE_CHECKING:
     from kpg.engine import Engine
@@ -104,6 +104,10 @@ class Checkpoints:
     def placed(self, placed: Placed, table: int, segment: int) -> Words:
         """The columns of a group of a table that a record in a segment names."""
         return self._packer.loose.read(placed, table, segment, self._packer.read)
+
+    def strings(self, placed: PlacedStrings, segment: int) -> tuple[Words, Bytes]:
+        """Where the strings begin that a record in a segment names, and their bytes."""
+        return self._packer.loose.strings(placed, segment, self._packer.read)
 
     def loose(self) -> set[int]:
         """The packs that records of the log name."""

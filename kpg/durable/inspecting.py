@@ -107,7 +107,7 @@ def _named(files: Files, manifest: Manifest) -> set[int]:
             for record in Segment(files, number, manifest.database).records():
                 if record.kind in (ROWS, COMMIT):
                     value = known.decode(record.payload)
-                    found |= packs_of(value if record.kind == ROWS else value[2])
+                    found |= packs_of(value) if record.kind == ROWS else packs_of(value[2], value[1])
     return found
 
 

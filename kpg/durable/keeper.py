@@ -23,7 +23,7 @@ from kpg.runtime.storage.ahead import Ahead
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.storage.files import Disk, Files, Lock
 from kpg.runtime.storage.lazy import Lazy
-from kpg.runtime.storage.log import Log, Mark, segment_name
+from kpg.runtime.storage.log import ROOM, Log, Mark, segment_name
 
 if TYPE_CHECKING:
     from kpg.durable.checkpoints import Checkpoints
@@ -155,7 +155,7 @@ class Keeper:
         quiet = not (found or self._ahead) and all(number == clock for _, number, *_ in rows)
         self._write((epoch, strings, rows, _plain(found), self._now(epoch)), sync=not quiet)
         self._epoch = epoch
-        self._strings += 0 if strings is None else len(strings[1]) - 1
+        self._strings = len(self.engine.executor.dictionary)
         if state is not self._state:
             self._learn(state)
 
@@ -181,13 +181,18 @@ class Keeper:
                 raise
             raise self._failed(error, self._log.mark(), syncing=False) from error
 
-    def _new_strings(self) -> tuple[int, Words, NDArray[np.uint8]] | None:
-        """The code of the first string that no record has, where each begins, and their bytes."""
-        dictionary, first = self.engine.executor.dictionary, self._strings
-        if len(dictionary) == first:
-            return None
-        bounds = dictionary.offsets[first : len(dictionary) + 1]
-        return first, bounds - bounds[0], dictionary.arena[bounds[0] : bounds[-1]]
+    def _new_strings(self) -> tuple[Any, ...] | None:
+        """The strings that no record has."""
+        try:
+            return self._rows.strings(self._strings)
+        except OSError as error:
+            mark, self._ahead = self._begun(), None
+            raise self._failed(error, mark, syncing=False) from error
+
+    def _begun(self) -> Mark:
+        """Where in the log the commit under way begins."""
+        assert self._log is not None
+        return self._log.mark() if self._ahead is None or self._mark is None else self._mark
 
     def _write(self, value: Any, *, sync: bool, kind: int = COMMIT) -> None:
         if self.refuses is not None or self._log is None:
@@ -196,8 +201,7 @@ class Keeper:
             pieces = self.codec.encode(value)
         except TypeError as error:
             raise InterfaceError(f"a durable database cannot keep this: {error}") from error
-        mark = self._log.mark() if self._ahead is None or self._mark is None else self._mark
-        self._ahead = None
+        mark, self._ahead = self._begun(), None
         syncing = False
         try:
             self._log.write(kind, pieces)
@@ -309,7 +313,8 @@ class Keeper:
         number = self._log.segment + 1
         if segment_name(number) in self.files.list():
             self.files.remove(segment_name(number))
-        log = Log.create(self.files, number, self._database, self._log.number)
+        # Room is made before a child begins to write, which a commit would have to wait for.
+        log = Log.create(self.files, number, self._database, self._log.number, room=ROOM)
         with self._lazy.apart:
             self._log.close()
             self._log = log

@@ -15,7 +15,7 @@ from kpg.runtime.functions.named import Named
 from kpg.runtime.functions.tables import Expansion
 from kpg.runtime.plan import nodes, windows
 from kpg.runtime.storage.codec import Codec, Custom
-from kpg.runtime.storage.placed import Placed
+from kpg.runtime.storage.placed import Placed, PlacedStrings
 
 MODULES: Final = {
     "catalog": catalog,
@@ -32,6 +32,7 @@ MORE: Final[dict[str, type]] = {
     "direction": Direction,
     "expansion": Expansion,
     "placed": Placed,
+    "strings": PlacedStrings,
 }
 NOT_KEPT: Final = frozenset({"Catalog", "NoStatistics"})
 

@@ -22,10 +22,10 @@ from kpg.runtime.errors import InterfaceError, InternalError, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.codec import Codec, DamagedError
 from kpg.runtime.storage.columns import unpack
-from kpg.runtime.storage.files import Disk, Files, Lock
+from kpg.runtime.storage.files import Bytes, Disk, Files, Lock
 from kpg.runtime.storage.log import Log, Segment, segment_name, segment_number
 from kpg.runtime.storage.manifest import Manifest, read_manifest, swap, write_beside
-from kpg.runtime.storage.placed import Placed
+from kpg.runtime.storage.placed import Placed, PlacedStrings
 
 if TYPE_CHECKING:
     from kpg.engine import Engine
@@ -272,7 +272,7 @@ class _Opening:
         computed: list[str] = []
         for place, (epoch, strings, rows, segment) in enumerate(self.commits):
             if strings is not None:
-                _intern(engine, *strings)
+                _intern(engine, *self._strings(segment, *strings))
             for one in rows:
                 waiting += self._replay(segment, *one)
             # With history, views are there from the last definition on, to know what has changed since.
@@ -299,6 +299,13 @@ class _Opening:
                 "%s: not in the checkpoint, so computed: %s", self.files.where, ", ".join(computed)
             )
         self.times.tell(engine, restoring.tables)
+
+    def _strings(self, segment: int, first: int, *told: Any) -> tuple[int, Words, Bytes]:
+        if isinstance(told[0], PlacedStrings):
+            offsets, arena = self.checkpoints.strings(told[0], segment)
+            return first, offsets[first:] - offsets[first], arena[offsets[first] :]
+        bounds, data = told
+        return first, bounds, data
 
     def _replay(self, segment: int, epoch: int, number: int, gone: Any, came: Any, words: Any) -> int:
         name = self.restoring.tables.get(number)

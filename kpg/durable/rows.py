@@ -28,6 +28,8 @@ FEW: Final = 64
 """So few rows are in the record without a look at where they are."""
 STRAIGHT = 1 << 24
 """Bytes of rows from which those of a commit go straight into a pack."""
+STRINGS = 1 << 24
+"""Bytes of new strings from which these do, if they are most of all: then all strings are written."""
 
 
 class Rows:
@@ -57,6 +59,30 @@ class Rows:
             straight.abandon()
             raise
         return found
+
+    def strings(self, first: int) -> tuple[Any, ...] | None:
+        """The strings from a code on: it, where each begins, and their bytes; or the pack that has all.
+
+        They go into a pack if they are many, and most of all there are. OSError as of :meth:`of`.
+        """
+        dictionary = self._engine.executor.dictionary
+        count = len(dictionary)
+        if count == first:
+            return None
+        arena, offsets = dictionary.arena, dictionary.offsets
+        bounds = offsets[first : count + 1]
+        new, all_of_them = int(bounds[-1] - bounds[0]), int(bounds[-1])
+        if self.checkpoints is None or new < STRINGS or 2 * new < all_of_them:
+            return first, bounds - bounds[0], arena[bounds[0] : bounds[-1]]
+        pack = self.checkpoints.straight()
+        try:
+            placed = pack.put_strings(arena, offsets, count)
+            self._written.append(pack.finish())
+        except BaseException:
+            with suppress(OSError):
+                pack.abandon()
+            raise
+        return first, placed
 
     def _of(
         self, straight: "_Straight", epoch: int, changed: Iterable[Changed], now: Mapping[int, str]

@@ -5,7 +5,7 @@ count is what the log says: those of records that were never finished are left o
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 from weakref import ref
 
 import numpy as np
@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from kpg.runtime.records import dataclass
 from kpg.runtime.saved.rowgroups import columns_path
 from kpg.runtime.saved.stored import Reader, Stored
-from kpg.runtime.storage.files import Files
+from kpg.runtime.storage.files import Bytes, Files
 from kpg.runtime.storage.manifest import PackFacts
 from kpg.runtime.storage.packs import PackWriter, sums_of
-from kpg.runtime.storage.placed import Placed
+from kpg.runtime.storage.placed import Placed, PlacedStrings
 
 Words = NDArray[np.int64]
 WORD: Final = "<i8"
+ARENA: Final = "/executor/dictionary/arena"
+OFFSETS: Final = "/executor/dictionary/offsets"
+"""Where the strings are in the state of a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +61,22 @@ class Loose:
 
     def read(self, placed: Placed, table: int, segment: int, reader: Reader) -> Words:
         """Rows that a record names, which is in a segment; DamagedError if they are not what was written."""
-        known = self._packs.get(placed.pack)
-        places = {} if known is None else dict(known[0].places)
-        places[columns_path(table, placed.group)] = stored(placed)
-        blocks = reader.packs.get(placed.pack).blocks
-        self.add(Written(PackFacts(placed.pack, blocks, blocks), places), segment)
+        self._add(placed.pack, {columns_path(table, placed.group): stored(placed)}, segment, reader)
         words: Words = reader(stored(placed))
         return words
+
+    def strings(self, placed: PlacedStrings, segment: int, reader: Reader) -> tuple[Words, Bytes]:
+        """Where the strings begin that a record names, which is in a segment, and their bytes."""
+        used, count = placed.size, placed.count + 1
+        arena = Stored(placed.pack, placed.block, "|u1", (2 * used,), used)
+        offsets = Stored(placed.pack, placed.offsets, WORD, (2 * count,), count)
+        self._add(placed.pack, {ARENA: arena, OFFSETS: offsets}, segment, reader)
+        return reader(offsets)[:count], reader(arena)[:used]
+
+    def _add(self, pack: int, places: Mapping[str, Stored], segment: int, reader: Reader) -> None:
+        known = {} if pack not in self._packs else self._packs[pack][0].places
+        blocks = reader.packs.get(pack).blocks
+        self.add(Written(PackFacts(pack, blocks, blocks), {**known, **places}), segment)
 
     def settle(self, segment: int) -> set[int]:
         """A checkpoint has all that the log had before a segment: packs that only it still names."""
@@ -98,6 +110,18 @@ class Straight:
         if full:
             self._reader.given[id(columns)] = (ref(columns), stored(placed))
         return placed
+
+    def put_strings(self, arena: Bytes, offsets: Words, count: int) -> PlacedStrings:
+        """Write all strings there are; both arrays have room to grow, as in a checkpoint."""
+        size = int(offsets[count])
+        block = self._put(ARENA, arena, size, "|u1")
+        return PlacedStrings(self.number, block, size, self._put(OFFSETS, offsets, count + 1, WORD), count)
+
+    def _put(self, path: str, array: NDArray[Any], used: int, kind: str) -> int:
+        data = array[:used].view(np.uint8)
+        block = self._writer.add(data, sums_of(data), 2 * data.shape[0])
+        self._places[path] = Stored(self.number, block, kind, (2 * used,), used)
+        return block
 
     def finish(self) -> Written:
         """Have it be there whatever happens."""

@@ -200,20 +200,20 @@ class Log:
         """The last record that is there whatever happens."""
 
     @classmethod
-    def create(cls, files: Files, segment: int, database: int, first: int) -> "Log":
-        """A new segment, whose file is there whatever happens."""
+    def create(cls, files: Files, segment: int, database: int, first: int, *, room: int = 0) -> "Log":
+        """A new segment, whose file is there whatever happens, and has ``room`` for so many bytes."""
         salt = int.from_bytes(os.urandom(8), "little", signed=True)
         words = np.array([MAGIC, VERSION, database, segment, first, salt, 0, 0], np.int64)
         words[-1] = checksum_of([words[:-1].tobytes()])
         file = files.create(segment_name(segment))
         try:
-            file.write(0, [words.tobytes()])
+            file.write(0, [words.tobytes(), bytes(room)])
             file.sync()
             files.sync()
         except BaseException:
             file.close()
             raise
-        return cls(file, 8 * HEADER_WORDS, 8 * HEADER_WORDS, first, salt, segment)
+        return cls(file, words.nbytes, words.nbytes + room, first, salt, segment)
 
     @classmethod
     def resume(cls, files: Files, found: Segment, segment: int, end: int, number: int) -> "Log":

@@ -16,6 +16,21 @@ class Placed:
     stride: int
 
 
-def packs_of(rows: Iterable[tuple[object, ...]]) -> set[int]:
-    """The packs that the rows of a record are in."""
-    return {one[-1].pack for one in rows if isinstance(one[-1], Placed)}
+@dataclass(frozen=True, slots=True)
+class PlacedStrings:
+    """All strings of the dictionary, ``count`` of them, in a pack: their bytes, and where each begins.
+
+    Those that a record brings are from its first code on.
+    """
+
+    pack: int
+    block: int
+    size: int
+    offsets: int
+    count: int
+
+
+def packs_of(rows: Iterable[tuple[object, ...]], strings: tuple[object, ...] | None = None) -> set[int]:
+    """The packs that the rows and strings of a record are in."""
+    parts = [one[-1] for one in (*rows, strings) if one is not None]
+    return {one.pack for one in parts if isinstance(one, Placed | PlacedStrings)}

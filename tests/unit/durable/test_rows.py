@@ -187,3 +187,34 @@ def test_damage_in_such_a_pack_is_found(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(kpg.Error, match="pack-00000001 is missing"):
         kpg.connect(tmp_path / "db")
+
+
+@pytest.mark.parametrize("what", ["", "write pack", "sync pack", "write log"])
+def test_many_strings_are_written_once_too(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "STRINGS", 1 << 12)
+    sim = Sim()
+    db = made(sim)
+    expected = contents(db)
+    logged = lambda: sim.names["log-00000001"].now.count(b"text 7")  # noqa: E731
+    if what:
+        failing = [0, errno.EIO] if "log" in what else [errno.EIO]
+        sim.fails = lambda count, done: failing.pop() if failing and done.startswith(what) else 0
+        with pytest.raises(kpg.OperationalError, match="commit was refused"):
+            db.load("t", some(5, 1000))
+        sim.fails = lambda count, done: 0
+        assert contents(db) == expected and packs(sim) == []
+        db.insert("t", some(3000, 1))
+    db.load("t", some(5, 1000))
+    assert logged() == 0
+    expected = contents(db)
+    killed = sim.after_kill()
+    again = opened(killed)
+    assert contents(again) == expected
+    again.sql("checkpoint")
+    assert sum(node.now.count(b"text 777text") for node in killed.names.values()) == 1
+    again.insert("t", some(9000, 5))
+    again.sql("checkpoint")
+    expected = contents(again)
+    last = killed.after_kill()
+    assert contents(opened(last)) == expected
+    assert last.names.keys() >= {"pack-00000002"}
