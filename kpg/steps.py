@@ -1,23 +1,24 @@
-"""What the last steps took: epochs, and when and how long they went through the views."""
+"""What the last steps took, in quarters of a second."""
 
 import time
 from collections import deque
 from typing import Final
 
-KEPT: Final = 2_000
-"""Steps that are remembered one by one."""
+KEPT: Final = 1_200
+"""Quarters of a second in which something happened that are remembered: five minutes at least."""
 
 
 class Steps:
-    """A running record, which costs a step less than a microsecond."""
+    """A running record, which costs a step about a microsecond."""
 
     def __init__(self) -> None:
         self.count = 0
         """The number of steps since the record began."""
         self.seconds = 0.0
         """What all of them took."""
-        self.last: deque[tuple[int, int, float, float]] = deque(maxlen=KEPT)
-        """The number of each step, its last epoch, when it ended (``time.time()``), and its seconds."""
+        self.last: deque[list[float]] = deque(maxlen=KEPT)
+        """Of each quarter: its number (4 * seconds since 1970), the last epoch, how many steps there were,
+        the seconds of all of them and of the longest."""
         self._begun = 0.0
 
     def begin(self) -> None:
@@ -26,16 +27,23 @@ class Steps:
 
     def note(self, epoch: int) -> None:
         """It is done, and has come to an epoch."""
-        took = time.perf_counter() - self._begun
+        took, quarter = time.perf_counter() - self._begun, int(4 * time.time())
         self.count += 1
         self.seconds += took
-        self.last.append((self.count, epoch, time.time(), took))
+        if self.last and self.last[-1][0] == quarter:
+            found = self.last[-1]
+            found[1] = epoch
+            found[2] += 1
+            found[3] += took
+            found[4] = max(found[4], took)
+        else:
+            self.last.append([quarter, epoch, 1, took, took])
 
-    def after(self, number: int) -> list[tuple[int, int, float, float]]:
-        """The steps that are remembered after that of a number."""
-        missed = min(self.count - number, len(self.last))
-        return (
-            [self.last[place] for place in range(len(self.last) - missed, len(self.last))]
-            if missed > 0
-            else []
-        )
+    def since(self, quarter: int) -> list[list[float]]:
+        """What is remembered of a quarter and those after it."""
+        found = []
+        for one in reversed(self.last):
+            if one[0] < quarter:
+                break
+            found.append(list(one))
+        return found[::-1]

@@ -134,6 +134,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/server/passwords.py": LOGIN,
     "kpg/server/run.py": LOGIN,
     "kpg/server/web/answers.py": "unit/server/web/test_asking.py",
+    "kpg/server/web/files.py": "unit/server/web/test_page.py",
     "kpg/server/web/outbox.py": "unit/server/web/test_events.py",
     "kpg/server/web/watching.py": "unit/server/web/test_events.py",
     "kpg/server/web/site.py": "unit/server/web/test_connection.py",

@@ -15,6 +15,7 @@ from kpg.sessions.hub import Hub
 from kpg.sessions.session import Session
 
 if TYPE_CHECKING:
+    from kpg.server.web.flow import Sampler
     from kpg.server.web.watching import Spelling
     from kpg.view import Maintained
 
@@ -50,6 +51,8 @@ class Server:
         self.clients: dict[int, Client] = {}
         self.web: Collection[object] = ()
         """Clients that have come by HTTP."""
+        self.sampler: Sampler
+        """Reads the figures of the dataflow for the page."""
         self.spellings: dict[Maintained, Spelling] = {}
         """How changes of views are written for those of them who subscribe."""
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -22,6 +22,9 @@ EVERYWHERE = (
     "kpg/grammars/datalog.lark",
     "kpg/tpch/job.py",
     "kpg/tpch/queries/q01.sql",
+    "kpg/server/web/page/index.html",
+    "kpg/server/web/page/page.css",
+    "kpg/server/web/page/main.js",
 )
 COMPILED = ("kpg/runtime/native/_call.", "kpg/runtime/native/shipped/kernels.json")
 
@@ -35,6 +38,7 @@ def main(sdist: str, wheel: str) -> None:
     checkout = {str(path.relative_to(".")) for path in Path("kpg").rglob("*.py")}
     for folder in ("compiler", "runtime", "grammars", "tpch"):
         checkout |= {f"kpg/{path}" for path in Path(folder).rglob("*.py")}
+    checkout |= {str(path) for path in Path("kpg/server/web/page").iterdir()}
     missing = [f"sdist: {name}" for name in sorted({*EVERYWHERE, *checkout, "setup.py"} - source)]
     missing += [f"wheel: {name}" for name in sorted({*EVERYWHERE, *checkout} - built)]
     missing += [f"wheel: {name}" for name in COMPILED if not any(file.startswith(name) for file in built)]

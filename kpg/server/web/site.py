@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from kpg.server.web import asking, events, metrics, reasoning, sockets
+from kpg.server.web import asking, events, files, flow, metrics, reasoning, sockets
 from kpg.server.web.connection import Connection, Gone, Refused, Request, refuse
 from kpg.server.web.guard import Guard
 from kpg.steps import Steps
@@ -24,6 +24,8 @@ ROUTES: Final[dict[tuple[str, str], Handler]] = {
     ("POST", "/sql"): asking.sql,
     ("POST", "/datalog"): reasoning.datalog,
     ("GET", "/metrics"): metrics.answer,
+    ("GET", "/dataflow"): flow.dataflow,
+    ("GET", "/relation"): flow.relation,
     ("GET", "/subscribe"): events.subscribe,
     ("GET", "/ws"): sockets.socket,
 }
@@ -34,6 +36,7 @@ class Site:
 
     def __init__(self, server: "Server") -> None:
         self.server = server
+        server.sampler = flow.Sampler(server)
         self._listening: asyncio.Server | None = None
         self._guard = Guard(lambda: server.users)
         self._tasks: dict[asyncio.Task[None], Connection] = {}
@@ -97,6 +100,8 @@ class Site:
         user = await self._guard.user_of(request, secure=connection.secure)
         method = "GET" if request.method == "HEAD" else request.method
         found = ROUTES.get((method, request.path))
+        if found is None and method == "GET" and request.path in files.page():
+            found = files.answer
         if found is None:
             methods = [known for known, path in ROUTES if path == request.path]
             if methods:

@@ -1,6 +1,9 @@
 """GET /metrics, and the record of steps."""
 
 import re
+import time
+
+import pytest
 
 from kpg.server.web.metrics import written
 from kpg.steps import Steps
@@ -26,12 +29,15 @@ def test_names_are_escaped() -> None:
     )
 
 
-def test_steps_after_a_number() -> None:
+def test_steps_by_quarters_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter([100.0, 100.1, 100.24, 100.25, 101.0])
+    took = iter([0.0, 0.25, 1.0, 1.5, 2.0, 2.125, 3.0, 3.5, 4.0, 4.5])
+    monkeypatch.setattr(time, "time", lambda: next(moments))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(took))
     steps = Steps()
     for epoch in range(10, 15):
         steps.begin()
         steps.note(epoch)
-    assert steps.count == 5
-    assert [one[:2] for one in steps.after(3)] == [(4, 13), (5, 14)]
-    assert steps.after(5) == steps.after(9) == []
-    assert len(steps.after(-7)) == 5
+    assert (steps.count, steps.seconds) == (5, 1.875)
+    assert steps.since(401) == [[401, 13, 1, 0.5, 0.5], [404, 14, 1, 0.5, 0.5]]
+    assert steps.since(0)[0] == [400, 12, 3, 0.875, 0.5]
