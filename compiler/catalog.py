@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
-from kpg.compiler.constraints import Constraints, Index, Sequence
+from kpg.compiler.constraints import Constraints, Domain, Index, Sequence
 from kpg.compiler.routines import Routine
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.functions.named import Named
@@ -99,7 +99,7 @@ class Catalog:
     path: tuple[str, ...] = (PUBLIC,)
     comments: dict[tuple[str, ...], str] = field(default_factory=dict)
     indexes: dict[str, Index] = field(default_factory=dict)
-    types: dict[str, Type] = field(default_factory=dict)
+    types: dict[str, Type | Domain] = field(default_factory=dict)
     """Those that users have made, by their names in lower case."""
     routines: dict[str, tuple[Routine, ...]] = field(default_factory=dict)
     """The functions that users have written in SQL, by their names in lower case: those of one name differ
@@ -150,7 +150,8 @@ class Catalog:
     def known_type(self, type_: Type, span: Span | None) -> Type:
         """The type with what its name stands for; ProgrammingError if that is nothing."""
         if type_.kind is Kind.ENUM and not type_.labels:
-            found = self.types.get(type_.name.lower()) or self._row_type(type_.name)
+            known = self.types.get(type_.name.lower())
+            found = known.type if isinstance(known, Domain) else known or self._row_type(type_.name)
             if found is None:
                 hint = did_you_mean(type_.name, self.types)
                 raise ProgrammingError(f'type "{type_.name}" does not exist', span=span, hint=hint)

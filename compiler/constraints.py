@@ -6,6 +6,7 @@ Columns are named, not counted, so that a column may come or go; expressions are
 from collections.abc import Iterator
 
 from kpg.runtime.records import dataclass
+from kpg.runtime.types import Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,9 @@ class Rule:
     generated: str = ""
     identity: str = ""
     sequence: str = ""
+    domain: str = ""
+    digits: int = -1
+    """Digits of a second, of a moment or an interval; -1 for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,17 @@ class Constraints:
 
 
 NO_RULE = Rule()
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A type of a user's: another one, with a default, NOT NULL (``required``) and CHECKs of VALUE."""
+
+    name: str
+    type: Type
+    default: str = ""
+    required: bool = False
+    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def _with_likes(statement: ast.CreateTable, catalog: Catalog) -> tuple[tuple[Col
 def _liked(rule: Rule, including: frozenset[str]) -> Rule:
     default = rule.default if "DEFAULTS" in including and not rule.identity else ""
     generated = rule.generated if "GENERATED" in including else ""
-    return Rule(default, generated)
+    return Rule(default, generated, domain=rule.domain, digits=rule.digits)
 
 
 def with_constraint(entry: TableEntry, constraint: Constraint, catalog: Catalog, span: Span) -> TableEntry:

@@ -31,6 +31,14 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             from kpg.user_types import create_type
 
             create_type(engine, statement)
+        case ast.CreateDomain():
+            from kpg.domains import create_domain
+
+            create_domain(engine, statement)
+        case ast.AlterDomain():
+            from kpg.domains import alter_domain
+
+            alter_domain(engine, statement)
         case ast.DropOther():
             for name in statement.names:
                 _drop(engine, statement, name)
@@ -138,6 +146,10 @@ def _drop(engine: Engine, statement: ast.DropOther, name: str) -> None:
             from kpg.user_types import drop_type
 
             drop_type(engine, statement, name)
+        case "DOMAIN":
+            from kpg.domains import drop_domain
+
+            drop_domain(engine, statement, name)
         case "SCHEMA":
             _drop_schema(engine, statement, name.lower())
         case _:

@@ -35,7 +35,7 @@ Words = NDArray[np.int64]
 
 def is_guarded(constraints: Constraints) -> bool:
     """Whether there is more to a table's constraints than the table itself checks."""
-    generated = any(rule.generated for rule in constraints.rules)
+    generated = any(rule.generated or rule.digits >= 0 for rule in constraints.rules)
     return generated or bool(constraints.checks or constraints.foreign_keys)
 
 
@@ -176,7 +176,7 @@ class Schemas:
             if isinstance(entry, TableEntry) and entry.name in self._tables:
                 rules = entry.constraints
                 referring = self.references if self.references.concerns(entry.name) else None
-                guarded = referring or rules.checks or any(rule.generated for rule in rules.rules)
+                guarded = referring or is_guarded(rules)
                 guard = Guard(self.executor, entry, self.catalog, referring) if guarded else None
                 self._tables[entry.name].guard = guard
 

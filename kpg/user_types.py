@@ -5,6 +5,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kpg.compiler.catalog import Catalog
+from kpg.compiler.constraints import Domain
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import ColumnDef, Schema, Type
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TYPED = ("AddColumn", "AlterType")
 """The actions of ALTER TABLE that name a type."""
-RESOLVED_LATER = ("CreateFunction", "DropFunction", "AlterFunction")
+RESOLVED_LATER = ("CreateFunction", "DropFunction", "AlterFunction", "CreateDomain", "AlterDomain")
 """Of functions types may be the rows of relations, or those of their arguments."""
 
 
@@ -24,6 +25,10 @@ def with_known_types(statement: T, catalog: Catalog) -> T:
     span = getattr(statement, "span", None)
     if type(statement).__name__ in RESOLVED_LATER:
         return statement
+    if any(isinstance(one, Domain) for one in catalog.types.values()):
+        from kpg.domains import with_domains
+
+        statement = with_domains(statement, catalog)
 
     def known(value: Any) -> Any:
         if isinstance(value, Type):
@@ -56,7 +61,7 @@ def create_type(engine: "Engine", statement: "ast.CreateType") -> None:
 def drop_type(engine: "Engine", statement: "ast.DropOther", name: str) -> None:
     name = name.removeprefix("public.")
     found = engine.catalog.types.get(name.lower())
-    if found is None:
+    if found is None or isinstance(found, Domain):
         if statement.if_exists:
             return
         raise ProgrammingError(f'type "{name}" does not exist', span=statement.span)

@@ -13,6 +13,9 @@ import kpg
 
 OPEN = {
     ("kpg.altering", "_alter_view"): "the others are of tables only",
+    ("kpg.domains", "_following"): "what becomes of a table's column; other actions change the domain alone",
+    ("kpg.domains", "alter_domain"): "the parser makes these actions only",
+    ("kpg.domains", "with_domains"): "the others have no columns",
     ("kpg.settings", "run_session"): "the others are told apart by _setting",
     ("kpg.compiler.datalog.syntax.components", "expand"): "every other statement is taken over as it is",
     ("kpg.runtime.plan.columns", "_of"): "the others are told apart by column_types",

@@ -426,6 +426,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/feed.py": VIEWS,
     "kpg/loading.py": "unit/kpg/test_statements.py",
     "kpg/modify.py": "unit/kpg/test_bad_input.py",
+    "kpg/domains.py": "oracle/sql/types_domains.sql",
     "kpg/user_types.py": "oracle/test_postgres.py",
     "kpg/planning.py": "unit/kpg/test_statements.py",
     "kpg/verify.py": VIEWS,

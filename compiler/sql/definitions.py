@@ -1,6 +1,6 @@
 """Statements that change what there is besides tables' rows: sequences, schemas, indexes, ALTER, comments."""
 
-from kpg.compiler.constraints import Constraint, Rule, Sequence
+from kpg.compiler.constraints import Constraint, Domain, Rule, Sequence
 from kpg.compiler.routines import Parameter
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
@@ -68,6 +68,14 @@ class CreateType(Definition):
 
     name: str
     type: Type
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDomain(Definition):
+    """CREATE DOMAIN."""
+
+    domain: Domain
     span: Span
 
 
@@ -233,6 +241,15 @@ class Alter(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class AlterDomain(Definition):
+    """ALTER DOMAIN: an action as of a column without a name."""
+
+    name: str
+    action: Action
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class CreateFunction(Definition):
     """CREATE FUNCTION in SQL. ``columns`` name what it gives, if it is declared with a name.
 
@@ -277,6 +294,8 @@ AnyDefinition = (
     | CreateSchema
     | CreateIndex
     | CreateType
+    | CreateDomain
+    | AlterDomain
     | DropOther
     | Truncate
     | Comment

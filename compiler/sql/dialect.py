@@ -180,13 +180,24 @@ class Dialect(Postgres):
 
         def _parse_types(self, *given: Any, **named: Any) -> exp.Expr | None:
             """``oid[]``: after ``oid`` sqlglot expects no brackets; BIT VARYING, which it does not know."""
-            found = self._varying() or super()._parse_types(*given, **named)
+            found = self._varying() or self._spans() or super()._parse_types(*given, **named)
             bits = isinstance(found, exp.DataType) and found.args.get("varying")
             while (bits or isinstance(found, exp.ObjectIdentifier)) and self._match_pair(
                 TokenType.L_BRACKET, TokenType.R_BRACKET
             ):
                 found = exp.DataType(this=exp.DType.ARRAY, expressions=[found], nested=True)
             return found
+
+        def _spans(self) -> exp.Expr | None:
+            """``INTERVAL DAY TO SECOND (3)`` as the type that it is, but for what is below its last field."""
+            named = self._curr is not None and self._curr.token_type is TokenType.INTERVAL
+            if not named or self._next is None or self._next.text.upper() not in FIELDS:
+                return None
+            self._advance()
+            unit = self._fields()
+            digits = self._digits()
+            parts = [] if digits is None else [exp.DataTypeParam(this=digits)]
+            return exp.DataType(this=exp.DType.INTERVAL, expressions=parts, kind=unit)
 
         def _varying(self) -> exp.Expr | None:
             """``BIT VARYING``, or with a length."""
@@ -205,11 +216,15 @@ class Dialect(Postgres):
             """Leaves the text of an INTERVAL as it is written, of which sqlglot keeps the first number."""
             start = self._index
             if self._match(TokenType.INTERVAL):
-                if self._match(TokenType.L_PAREN):
-                    self._parse_number()
-                    self._match_r_paren()
+                digits = self._digits()
                 if self._match(TokenType.STRING, advance=False):
-                    return self.expression(exp.Interval(this=self._parse_primary(), unit=self._fields()))
+                    text, unit = self._parse_primary(), self._fields()
+                    made = self.expression(exp.Interval(this=text, unit=unit))
+                    digits = digits or self._digits()
+                    if digits is None:
+                        return made
+                    to = exp.DataType(this=exp.DType.INTERVAL, expressions=[exp.DataTypeParam(this=digits)])
+                    return exp.Cast(this=made, to=to)  # type: ignore[return-value]
             self._retreat(start)
             return super()._parse_interval(require_interval, parse_function_unit)
 
@@ -220,11 +235,15 @@ class Dialect(Postgres):
             first = self._parse_var(any_token=True, upper=True)
             if not self._match_text_seq("TO"):
                 return first
-            span = exp.IntervalSpan(this=first, expression=self._parse_var(any_token=True, upper=True))
-            if self._match(TokenType.L_PAREN):
-                self._parse_number()
-                self._match_r_paren()
-            return span
+            return exp.IntervalSpan(this=first, expression=self._parse_var(any_token=True, upper=True))
+
+        def _digits(self) -> exp.Expr | None:
+            """``(2)``, the digits of a second."""
+            if not self._match(TokenType.L_PAREN):
+                return None
+            number = self._parse_number()
+            self._match_r_paren()
+            return number
 
         def _warn_unsupported(self) -> None:
             """Commands that sqlglot does not parse are refused, so there is nothing to warn of."""

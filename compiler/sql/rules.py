@@ -17,8 +17,8 @@ from kpg.compiler.sql.volatile import NEXTVAL, by_chance, sequence_of
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
-from kpg.runtime.scalar import Column, Literal, Scalar
-from kpg.runtime.types import BIGINT, ColumnDef
+from kpg.runtime.scalar import Call, Column, Literal, Scalar
+from kpg.runtime.types import BIGINT, INTEGER, ColumnDef
 
 TIMES: Final = re.compile(r"\bnow\s*\(|\bcurrent_(date|time)|\blocaltime|_timestamp\s*\(", re.IGNORECASE)
 
@@ -63,11 +63,22 @@ def generated(entry: TableEntry, catalog: Catalog) -> Mfp | None:
         place: bind_generated(entry, place, catalog)
         for place, rule in enumerate(entry.constraints.rules)
         if rule.generated
-    }
+    } | _rounded(entry)
     if not found:
         return None
     row = (found.get(place, Column(place, column.type)) for place, column in enumerate(entry.schema.columns))
     return Mfp((), tuple(row))
+
+
+def _rounded(entry: TableEntry) -> dict[int, Scalar]:
+    """Moments with fewer digits of a second than there are."""
+    return {
+        place: Call("$to_digits", (Column(place, column.type), Literal(rule.digits, INTEGER)), column.type)
+        for place, (rule, column) in enumerate(
+            zip(entry.constraints.rules, entry.schema.columns, strict=False)
+        )
+        if rule.digits >= 0 and not rule.generated
+    }
 
 
 def bind_generated(entry: TableEntry, place: int, catalog: Catalog) -> Scalar:

@@ -59,8 +59,8 @@ NAMED_TYPES: Final = {
 }
 """Types that sqlglot takes for those of users, by name."""
 TEXT_TYPES: Final = {exp.DType.VARCHAR: Kind.VARCHAR, exp.DType.CHAR: Kind.CHAR, exp.DType.BPCHAR: Kind.CHAR}
-FRACTIONAL: Final = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME, Kind.INTERVAL})
-"""Types that take the number of digits of a second: all six are kept."""
+FRACTIONAL: Final = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME, Kind.TIMETZ, Kind.INTERVAL})
+"""Types that take the number of digits of a second."""
 MICROSECOND_DIGITS: Final = 6
 SHAPES: Final = frozenset({"box", "circle", "line", "lseg", "path", "point", "polygon"})
 UNKNOWN_TYPES: Final = SHAPES | {"jsonpath", "tid", "tsquery", "tsvector", "xml"}
@@ -113,6 +113,25 @@ def _sized_bits(node: exp.DataType, source: str) -> Type:
     return Type(Kind.VARBIT if varying else Kind.BIT, length)
 
 
+def last_field(node: exp.Expr) -> str:
+    """The last field that an INTERVAL keeps, empty for all of them."""
+    unit = node.args.get("kind") if isinstance(node, exp.DataType) else None
+    if unit is None or not isinstance(node, exp.DataType) or node.this is not exp.DType.INTERVAL:
+        return ""
+    last = (unit.expression if isinstance(unit, exp.IntervalSpan) else unit).name.lower()
+    return "" if last == "second" else last
+
+
+def second_digits(node: exp.Expr) -> int | None:
+    """The digits of a second that a type says, if it is one of moments or intervals; None for all six."""
+    if not isinstance(node, exp.DataType) or len(node.expressions) != 1:
+        return None
+    number = node.expressions[0].this if isinstance(node.expressions[0], exp.DataTypeParam) else None
+    if PLAIN_TYPES.get(node.this, t.UNKNOWN).kind not in FRACTIONAL or number is None:
+        return None
+    return int(number.name) if int(number.name) < MICROSECOND_DIGITS else None
+
+
 def _name(kind: object) -> str:
     """The name, if it is one that users can give: some of Postgres' types sqlglot does not know."""
     match kind:
@@ -130,14 +149,14 @@ def _named(node: exp.DataType, source: str) -> Type | None:
     if not known:
         return None
     parameters = _parameters(node, source)
-    only(node, source, "this", "expressions")
+    only(node, source, "this", "expressions", *(["kind"] if node.this is exp.DType.INTERVAL else []))
     if node.this is exp.DType.DECIMAL and len(parameters) <= 2:
         return _decimal(node, parameters, source)
     if node.this in TEXT_TYPES and len(parameters) <= 1:
         kind = TEXT_TYPES[node.this]
         return Type(kind, parameters[0] if parameters else int(kind is Kind.CHAR))
     plain = PLAIN_TYPES.get(node.this)
-    if plain is not None and plain.kind in FRACTIONAL and parameters == [MICROSECOND_DIGITS]:
+    if plain is not None and plain.kind in FRACTIONAL and len(parameters) == 1:
         return plain
     if plain is t.DOUBLE and len(parameters) == 1:
         return t.REAL if parameters[0] <= REAL_DIGITS else t.DOUBLE

@@ -193,6 +193,9 @@ def _as_numeric(call: Call, args: Sequence[shadows.Shadow]) -> shadows.Shadow | 
 
 primitive("$numeric", Memoized(_numeric, shadow=_as_numeric))
 primitive("$convert", Memoized(lambda call: conversions.between(call.args[0].type, call.type)))
+primitive("$to_field", Memoized(lambda call: conversions.to_field))
+primitive("$to_digits", Memoized(lambda call: functools.partial(conversions.to_digits, call.type)))
+primitive("$in_domain", Memoized(lambda call: conversions.in_domain, takes_nulls=True))
 primitive("$of_length", Memoized(lambda call: functools.partial(conversions.of_length, call.type)))
 primitive("$with_length", Memoized(lambda call: conversions.with_length))
 primitive("$same", Opcode("add"))

@@ -7,11 +7,14 @@ from typing import Any, Final
 from kpg.runtime.types import BIT_KINDS, JSONB, NETWORK_KINDS, NUMERIC, Kind, Type, same_words
 from kpg.runtime.values import numeric
 from kpg.runtime.values.arrays import Array
+from kpg.runtime.values.calendars import is_infinite
 from kpg.runtime.values.codec import codec_of
 from kpg.runtime.values.jsons import Json
 from kpg.runtime.values.words import DAY
 
 Convert = Callable[[Any], Any]
+MILLENNIUM: Final = 10_957 * DAY
+"""Microseconds from 1970 to 2000."""
 NUMBERS: Final = (Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.NUMERIC)
 RANGED: Final = frozenset(
     {(Kind.RANGE, Kind.MULTIRANGE), (Kind.RANGE, Kind.RANGE), (Kind.MULTIRANGE, Kind.MULTIRANGE)}
@@ -104,6 +107,39 @@ def of_length(type_: Type, value: str) -> str:
         raise ValueError(f"bit string length {len(value)} does not match type bit({type_.precision})")
     if len(value) > type_.precision:
         raise ValueError(f"bit string too long for type bit varying({type_.precision})")
+    return value
+
+
+def to_digits(type_: Type, value: Any, digits: int) -> Any:
+    """A moment or an interval with so many digits of a second, rounded half away from 2000, or from zero."""
+    unit = 10 ** (6 - digits)
+    match type_.kind:
+        case Kind.INTERVAL:
+            return value._replace(microseconds=_nearest(value.microseconds, unit))
+        case Kind.TIMETZ:
+            return (_nearest(value[0], unit), value[1])
+        case Kind.TIME:
+            return _nearest(value, unit)
+        case _:
+            return value if is_infinite(value) else _nearest(value - MILLENNIUM, unit) + MILLENNIUM
+
+
+def to_field(value: Any, last: str) -> Any:
+    """An interval without what is below a field."""
+    from kpg.runtime.values import intervals
+
+    return intervals.cut(value, last)
+
+
+def _nearest(value: int, unit: int) -> int:
+    found = (abs(value) + unit // 2) // unit * unit
+    return found if value >= 0 else -found
+
+
+def in_domain(value: Any, held: bool | None, message: str) -> Any:
+    """The value; ValueError with the message if its condition is false."""
+    if held is False:
+        raise ValueError(message)
     return value
 
 

@@ -274,3 +274,16 @@ def _carried(months: Fraction, days: Fraction, micros: Fraction) -> Interval:
         whole_days += int(left)
         micros -= int(left) * DAY
     return made(Fraction(whole_months), Fraction(whole_days), Fraction(round(micros)))
+
+
+def cut(value: Interval, last: str) -> Interval:
+    """Without what is below the last field."""
+    months, days, micros = value
+    if last == "year":
+        months -= months - int(months / 12) * 12
+    if last in ("year", "month"):
+        return Interval(months, 0, 0)
+    if last == "day":
+        return Interval(months, days, 0)
+    unit = {"hour": HOUR, "minute": MINUTE}.get(last, 1)
+    return Interval(months, days, int(micros / unit) * unit)

@@ -1,7 +1,5 @@
 """INTERVAL constants: a text, and the fields that it has or is cut to."""
 
-from typing import Final
-
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.scope import Binding
@@ -9,8 +7,6 @@ from kpg.compiler.sql.syntax import only
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import INTERVAL, INTERVAL_DAY, INTERVAL_MONTH
 from kpg.runtime.values import intervals
-
-UNITS: Final = {"hour": intervals.HOUR, "minute": intervals.MINUTE}
 
 
 def bind_interval(binding: Binding, node: exp.Interval) -> Literal:
@@ -55,17 +51,4 @@ def _parsed(text: str, first: str, last: str) -> intervals.Interval:
     if not last:
         return intervals.parse(text)
     value = intervals.parse(text, last)
-    return _cut(value, last)
-
-
-def _cut(value: intervals.Interval, last: str) -> intervals.Interval:
-    """Without what is below the last field."""
-    months, days, micros = value
-    if last == "year":
-        months -= months - int(months / 12) * 12
-    if last in ("year", "month"):
-        return intervals.Interval(months, 0, 0)
-    if last == "day":
-        return intervals.Interval(months, days, 0)
-    unit = UNITS.get(last, 1)
-    return intervals.Interval(months, days, int(micros / unit) * unit)
+    return intervals.cut(value, last)

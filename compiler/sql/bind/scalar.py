@@ -25,7 +25,7 @@ from kpg.compiler.sql.bind.literals import (
 from kpg.compiler.sql.bind.predicate import bind_predicate, pattern_for_each
 from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
-from kpg.compiler.sql.bind.spelled import as_cast, bind_bits
+from kpg.compiler.sql.bind.spelled import as_cast, bind_bits, bounded
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
 from kpg.compiler.sql.bind.texts import as_texts, concatenated
 from kpg.compiler.sql.bind.whole_rows import bind_whole_row
@@ -245,7 +245,11 @@ def _cast(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     only(node, binding.source, "this", "to")
     if node.to.sql().lower() == "jsonpath":
         return call(binding, "jsonpath", [binding.expression(scope, node.this)], node)
-    type_ = user_type(binding, node.to)
+    plain = _cast_to(binding, scope, node, user_type(binding, node.to))
+    return bounded(binding, plain, node.to)
+
+
+def _cast_to(binding: Binding, scope: Scope, node: exp.Cast, type_: Type) -> Scalar:
     made = cast_array(binding, scope, node.this, type_)
     if made is not None:
         return made

@@ -1,13 +1,15 @@
-"""Bit strings, and types that are called as functions."""
+"""Bit strings, types that are called as functions, and domains."""
 
 from typing import Final
 
 from sqlglot import exp
 
+from kpg.compiler.constraints import Domain
 from kpg.compiler.sql.bind.scope import Binding
+from kpg.compiler.sql.type_names import FRACTIONAL, last_field, second_digits
 from kpg.runtime.functions import is_function
-from kpg.runtime.scalar import Literal, Scalar
-from kpg.runtime.types import Kind, Type
+from kpg.runtime.scalar import Call, Literal, Scalar
+from kpg.runtime.types import INTEGER, TEXT, Kind, Type
 
 CASTING: Final = frozenset(
     (
@@ -37,3 +39,22 @@ def bind_bits(binding: Binding, node: exp.BitString | exp.HexString) -> Scalar:
         return Literal(read(sign + str(node.this)), Type(Kind.BIT))
     except ValueError as error:
         binding.wrong(str(error), node)
+
+
+def bounded(binding: Binding, value: Scalar, to: exp.Expr) -> Scalar:
+    """What is cast to a domain, held to its conditions; to a moment, with as many digits of a second."""
+    last = last_field(to)
+    if last and value.type.kind is Kind.INTERVAL:
+        return Call("$to_field", (value, Literal(last, TEXT)), value.type)
+    digits = second_digits(to)
+    if digits is not None and value.type.kind in FRACTIONAL:
+        return Call("$to_digits", (value, Literal(digits, INTEGER)), value.type)
+    kind = to.args.get("kind") if isinstance(to, exp.DataType) else None
+    if kind is None:
+        return value
+    domain = binding.catalog.types.get(kind.name.lower()) if isinstance(kind, exp.Identifier) else None
+    if not isinstance(domain, Domain):
+        return value
+    from kpg.compiler.sql.domains import in_domain
+
+    return in_domain(binding, value, domain)

@@ -124,6 +124,9 @@ def _alter_column(reader: Reader) -> ast.Action:
     name = reader.name()
     if reader.take("SET", "DATA", "TYPE") or reader.take("TYPE"):
         type_ = reader.type()
+        if reader.digits is not None:
+            reader.skip(-1)
+            reader.refuse("fewer digits of a second for a column that is there")
         if reader.at("COLLATE"):
             reader.refuse("COLLATE")
         return ast.AlterType(name, type_, reader.condition() if reader.take("USING") else "")

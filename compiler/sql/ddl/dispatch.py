@@ -33,7 +33,6 @@ REFUSED: Final = {
     "FOREIGN": "a foreign table",
     "AGGREGATE": "an aggregate of the user's",
     "OPERATOR": "an operator of the user's",
-    "DOMAIN": "a domain",
     "DATABASE": "a database",
     "TABLESPACE": "a tablespace",
     "CAST": "a cast of the user's",
@@ -49,7 +48,7 @@ REFUSED: Final = {
 }
 NOTHING: Final = ("ROLE", "USER MAPPING", "USER", "GROUP", "STATISTICS", "DEFAULT PRIVILEGES")
 """What may be made, altered and dropped, and changes nothing: there are no privileges, nor hints."""
-KINDS: Final = ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX", "SEQUENCE", "SCHEMA", "TYPE")
+KINDS: Final = ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX", "SEQUENCE", "SCHEMA", "TYPE", "DOMAIN")
 COMMENTED: Final = (
     "MATERIALIZED VIEW",
     "TABLE",
@@ -90,6 +89,10 @@ def create(reader: Reader) -> statements.Statement | None:
         return _create_schema(reader)
     if reader.take("TYPE"):
         return _create_type(reader)
+    if reader.take("DOMAIN"):
+        from kpg.compiler.sql.ddl.domains import create_domain
+
+        return create_domain(reader)
     if reader.take("FUNCTION"):
         from kpg.compiler.sql.ddl.functions import create_function
 
@@ -170,6 +173,10 @@ def alter_any(reader: Reader) -> statements.Statement | None:
         reader.name()
         reader.end()
         return Accepted("ALTER SCHEMA", (), reader.span)
+    if reader.take("DOMAIN"):
+        from kpg.compiler.sql.ddl.domains import alter_domain
+
+        return alter_domain(reader)
     if _owned(reader):
         return Accepted("ALTER OWNER", (), reader.span)
     if reader.take("FUNCTION") or reader.take("ROUTINE"):
@@ -180,9 +187,9 @@ def alter_any(reader: Reader) -> statements.Statement | None:
 
 
 def _owned(reader: Reader) -> bool:
-    """Whether it is ALTER TYPE or DOMAIN name OWNER TO role, which is gone past."""
+    """Whether it is ALTER TYPE name OWNER TO role, which is gone past."""
     start = reader.place
-    if reader.take("TYPE") or reader.take("DOMAIN"):
+    if reader.take("TYPE"):
         reader.relation()
         if reader.take("OWNER", "TO"):
             reader.name()

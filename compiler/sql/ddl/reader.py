@@ -14,7 +14,7 @@ from kpg.compiler.sql.dialect import Dialect
 from kpg.compiler.sql.strict import check
 from kpg.compiler.sql.syntax import rendered_error
 from kpg.compiler.sql.tokens import tokenize
-from kpg.compiler.sql.type_names import sql_type
+from kpg.compiler.sql.type_names import last_field, second_digits, sql_type
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Type
 
@@ -49,6 +49,8 @@ class Reader:
         self.text = text
         self.tokens = tokens
         self.span = Span(text, tokens[0].start, tokens[-1].end + 1)
+        self.digits: int | None = None
+        """Digits of a second that the last type has, None if it does not say."""
         self._parser: Any = Dialect().parser()
         self._parser.reset()
         self._parser.sql = text
@@ -147,6 +149,10 @@ class Reader:
         node = self._parsed(lambda: self._parser._parse_types(check_func=False, schema=True), "a type")
         if not isinstance(node, exp.DataType):
             self.unexpected("a type")
+        self.digits = second_digits(node)
+        if last_field(node):
+            self.skip(-1)
+            self.refuse("a column of an INTERVAL of some fields", "have them cut by a cast")
         return sql_type(node, self.text)
 
     def value(self) -> str:

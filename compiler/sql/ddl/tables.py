@@ -92,13 +92,14 @@ def column(reader: Reader, parts: Parts) -> None:
         reader.skip(1)
         serial = SERIALS[word]
     type_ = serial[0] if serial else reader.type()
+    digits = None if serial else reader.digits
     behind = _Column(reader, name, type_, parts)
     if serial:
         parts.sequences.append((name, created("", (), serial[1], reader.span)))
         behind.nullable = False
     behind.read()
     parts.columns.append(ColumnDef(name, type_, behind.nullable))
-    parts.rules.append(behind.rule)
+    parts.rules.append(behind.rule if digits is None else replace(behind.rule, digits=digits))
 
 
 def _no_type(name: str, place: object) -> Exception:

@@ -1,0 +1,73 @@
+"""CREATE DOMAIN and ALTER DOMAIN."""
+
+from typing import Final
+
+from kpg.compiler.constraints import Check, Domain
+from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql.ddl.constraints import table_constraint
+from kpg.compiler.sql.ddl.reader import Reader
+from kpg.compiler.sql.session import Accepted
+
+BY_CODE_POINT: Final = ("C", "POSIX", "UCS_BASIC")
+
+
+def create_domain(reader: Reader) -> ast.CreateDomain:
+    """What follows CREATE DOMAIN."""
+    name = reader.relation().removeprefix("public.")
+    reader.take("AS")
+    type_ = reader.type()
+    default, required, checks = "", False, list[Check]()
+    while not reader.done:
+        named = reader.name() if reader.take("CONSTRAINT") else ""
+        if reader.take("DEFAULT"):
+            default = reader.value()
+        elif reader.take("NOT", "NULL"):
+            required = True
+        elif reader.take("NULL"):
+            required = False
+        elif reader.at("CHECK"):
+            checks.append(_check(reader, named))
+        elif reader.take("COLLATE"):
+            reader.choice(*BY_CODE_POINT)
+        else:
+            reader.unexpected("DEFAULT, NOT NULL or CHECK")
+    reader.end()
+    return ast.CreateDomain(Domain(name, type_, default, required, tuple(checks)), reader.span)
+
+
+def _check(reader: Reader, named: str) -> Check:
+    check = table_constraint(reader, named)
+    assert isinstance(check, Check)
+    return check
+
+
+def alter_domain(reader: Reader) -> ast.AlterDomain | Accepted:
+    """What follows ALTER DOMAIN."""
+    name = reader.relation().removeprefix("public.")
+    if reader.take("OWNER", "TO") or reader.take("VALIDATE", "CONSTRAINT"):
+        reader.name()
+        reader.end()
+        return Accepted("ALTER DOMAIN", (), reader.span)
+    action: ast.Action
+    if reader.take("SET", "DEFAULT"):
+        action = ast.SetRule("", "default", reader.value())
+    elif reader.take("DROP", "DEFAULT"):
+        action = ast.SetRule("", "default", "")
+    elif reader.take("SET", "NOT", "NULL") or reader.take("DROP", "NOT", "NULL"):
+        reader.skip(-3)
+        action = ast.SetNotNull("", reader.choice("SET", "DROP") == "SET")
+        reader.skip(2)
+    elif reader.take("ADD"):
+        named = reader.name() if reader.take("CONSTRAINT") else ""
+        check = _check(reader, named)
+        action = ast.AddConstraint(check, not reader.take("NOT", "VALID"))
+    elif reader.take("DROP", "CONSTRAINT"):
+        exists = reader.take("IF", "EXISTS")
+        action = ast.DropConstraint(reader.name(), exists, False)
+        _ = reader.take("CASCADE") or reader.take("RESTRICT")
+    elif reader.take("RENAME", "TO"):
+        action = ast.RenameTo(reader.name())
+    else:
+        reader.refuse("this ALTER DOMAIN")
+    reader.end()
+    return ast.AlterDomain(name, action, reader.span)
