@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import NO_RULE, Check, Domain, Rule
 from kpg.compiler.sql import definitions as ast
-from kpg.compiler.sql.domains import over_column
+from kpg.compiler.sql.ddl.domains import over_column
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import ColumnDef, Kind, Type
 

@@ -55,6 +55,6 @@ def bounded(binding: Binding, value: Scalar, to: exp.Expr) -> Scalar:
     domain = binding.catalog.types.get(kind.name.lower()) if isinstance(kind, exp.Identifier) else None
     if not isinstance(domain, Domain):
         return value
-    from kpg.compiler.sql.domains import in_domain
+    from kpg.compiler.sql.bind.domains import in_domain
 
     return in_domain(binding, value, domain)

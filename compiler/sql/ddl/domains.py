@@ -1,5 +1,6 @@
 """CREATE DOMAIN and ALTER DOMAIN."""
 
+from dataclasses import replace
 from typing import Final
 
 from kpg.compiler.constraints import Check, Domain
@@ -7,6 +8,7 @@ from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.constraints import table_constraint
 from kpg.compiler.sql.ddl.reader import Reader
 from kpg.compiler.sql.session import Accepted
+from kpg.compiler.sql.tokens import tokenize
 
 BY_CODE_POINT: Final = ("C", "POSIX", "UCS_BASIC")
 
@@ -71,3 +73,14 @@ def alter_domain(reader: Reader) -> ast.AlterDomain | Accepted:
         reader.refuse("this ALTER DOMAIN")
     reader.end()
     return ast.AlterDomain(name, action, reader.span)
+
+
+def over_column(check: Check, column: str) -> Check:
+    """The CHECK of a domain as one of a column."""
+    quoted = '"' + column.replace('"', '""') + '"'
+    text, end = "", 0
+    for token in tokenize(check.text):
+        if token.text.upper() == "VALUE" and check.text[token.start] not in "'\"":
+            text += check.text[end : token.start] + quoted
+            end = token.end + 1
+    return replace(check, text=text + check.text[end:], column=column)

@@ -1,26 +1,12 @@
-"""CHECKs of domains, which say VALUE: of a column, and of any value that is cast."""
+"""What is cast to a domain, held to its CHECKs, which say VALUE."""
 
-from dataclasses import replace
-
-from kpg.compiler.constraints import Check, Domain
+from kpg.compiler.constraints import Domain
 from kpg.compiler.sql.bind.calls import condition
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.ddl.reader import parsed_expression
-from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.scalar import Call, Column, Literal, Scalar, transform
 from kpg.runtime.types import BOOLEAN, TEXT
-
-
-def over_column(check: Check, column: str) -> Check:
-    """The CHECK of a domain as one of a column."""
-    quoted = '"' + column.replace('"', '""') + '"'
-    text, end = "", 0
-    for token in tokenize(check.text):
-        if token.text.upper() == "VALUE" and check.text[token.start] not in "'\"":
-            text += check.text[end : token.start] + quoted
-            end = token.end + 1
-    return replace(check, text=text + check.text[end:], column=column)
 
 
 def in_domain(binding: Binding, value: Scalar, domain: Domain) -> Scalar:
