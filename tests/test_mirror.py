@@ -149,6 +149,7 @@ ELSEWHERE: dict[str, str] = {
     **{f"runtime/kernels/{name}.py": CHAIN for name in ("calls", "chain", "links", "streams")},
     "runtime/kernels/arguments.py": "unit/chain/test_arguments.py",
     "runtime/chain/links.py": CHAIN,
+    "runtime/chain/relay.py": CHAIN,
     "runtime/chain/replaced.py": CHAIN,
     "runtime/chain/looplinks.py": "unit/chain/test_rounds.py",
     "runtime/kernels/rounding.py": "unit/chain/test_rounds.py",
@@ -310,7 +311,10 @@ ELSEWHERE: dict[str, str] = {
     "runtime/functions/ordered_sets.py": AGGREGATES,
     "runtime/functions/sequences.py": AGGREGATES,
     "runtime/functions/statistics.py": AGGREGATES,
-    **{f"runtime/mfp/{name}.py": MFP for name in ("assemble", "errors", "few", "lower", "memo", "segment")},
+    **{
+        f"runtime/mfp/{name}.py": MFP
+        for name in ("assemble", "errors", "few", "fuse", "lower", "memo", "segment")
+    },
     "runtime/convert/copying.py": "unit/kpg/test_copying.py",
     "runtime/convert/texts.py": "unit/convert/test_arrow.py",
     "runtime/convert/interned.py": "unit/convert/test_arrow.py",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kpg.compiler.algebra.rel import Rel
+from kpg.compiler.passes.bound_inputs import bound_inputs
 from kpg.compiler.passes.cancel_unions import cancel_unions
 from kpg.compiler.passes.elide_distinct import elide_distinct
 from kpg.compiler.passes.factor_disjunctions import factor_disjunctions
@@ -60,6 +61,7 @@ PIPELINE: Final = (
     Pass(elide_distinct, "filters on constants have made more relations unique"),
     Pass(cancel_unions, "branches are as similar as they will be, and filters that are never true in place"),
     Pass(flatten_joins, "distincts between joins are gone"),
+    Pass(bound_inputs, "joins compare all that they will, and means are where they are made"),
     Pass(key_by_rowid, "joins show which columns are a table's key"),
     Pass(share_subplans, "subplans are still equal, before each is cut down to what its reader needs"),
     Pass(prune_columns, "takes away what no one reads any more"),

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.chain.links import Links
+from kpg.runtime.chain.relay import Relay, relay
 from kpg.runtime.chain.replaced import fill
 from kpg.runtime.data.table import Change
 from kpg.runtime.dataflow.operator import Operator
@@ -60,6 +61,7 @@ class Chain:
         self._traced = list(links.traced.values())
         self._settled = True
         self._step: Step | None = None
+        self._relayed: Relay | None = None
         self._read = Read([machine for machine, _ in links.machines.values()])
 
     def _make_links(self) -> Links:
@@ -101,6 +103,7 @@ class Chain:
         not fit its type.
         """
         state = self._state
+        self._take_relayed(step)
         while True:
             self._renew()
             state[tables.CHAIN_LIMIT] = step.queue[0][0] if step.queue else tables.NOBODY
@@ -174,6 +177,9 @@ class Chain:
 
     def settle(self, step: Step) -> None:
         """Tell operators what links have done for them, so that it can be taken back; push what is heard."""
+        if self._relayed is not None:
+            self._relayed.end()
+            self._relayed = None
         if self._settled:
             return
         self._settled = True
@@ -206,12 +212,39 @@ class Chain:
             counts = ONE
         return Updates(data, step.stamp, counts, bool(ordered))
 
+    def _feed(self, stream: int, updates: Updates) -> None:
+        """Let a stream be these updates."""
+        width, rows = updates.data.shape
+        words = np.concatenate((updates.data.reshape(-1), updates.diff))
+        address, diffs = words.ctypes.data, updates.diff.shape[0]
+        self._older.append(words)
+        self._streams[stream] = address, width, rows, address + 8 * width * rows, diffs, updates.ordered
+
+    def _relay(self, operator: Operator) -> None:
+        """Have an operator without links, which runs next, be heard by links."""
+        ends = self._links.ends
+        if operator in self._links.streams:
+            linked = [one for one in operator.consumers if one[0] in ends]
+            if linked and all(self._state[tables.CHAIN_NEXT] < ends[one] for one, _ in linked):
+                self._relayed = relay(operator, linked)
+
+    def _take_relayed(self, step: Step) -> None:
+        """Let what the operator has put out be a stream."""
+        relayed, self._relayed = self._relayed, None
+        if relayed is not None:
+            relayed.end()
+            updates = relayed.stream(step.time)
+            if updates is not None:
+                self._feed(self._links.streams[relayed.operator], updates)
+
     def hand_over(self, operator: Operator) -> None:
         """Give an operator, to run in Python, what its links would have read, unless they ran; skip them."""
         end = self._links.ends.get(operator)
         # What it appends moves the bound of multiplicities, which is no other version of the trace.
         if isinstance(operator, Arrange) and operator.spine in self._links.traced:
             self._links.traced[operator.spine].version = -1
+        if end is None:
+            self._relay(operator)
         if end is None or self._state[tables.CHAIN_NEXT] >= end:
             return
         self._state[tables.CHAIN_NEXT] = end

@@ -111,13 +111,8 @@ class Rounds(Chain):
             operator.scheduled = None  # it may have to run in Python yet
         step.queue.clear()
 
-    def _feed(self, stream: int, updates: Updates) -> None:
-        """Let a stream be these updates."""
-        width, rows = updates.data.shape
-        words = np.concatenate((updates.data.reshape(-1), updates.diff))
-        address, diffs = words.ctypes.data, updates.diff.shape[0]
-        self._older.append(words)
-        self._streams[stream] = address, width, rows, address + 8 * width * rows, diffs, updates.ordered
+    def _relay(self, operator: Operator) -> None:
+        """In a loop what operators put out may be for other rounds."""
 
     def _rests(self) -> bool:
         """Whether all is done that can be done here: the round is over, and the next one is not for links."""

@@ -144,8 +144,8 @@ def quotient(call: Call, args: Sequence[Shadow]) -> Shadow | None:
         return None
     word = _null_with(args, If(_is_zero(left.word), ZERO, ONE, BIGINT))
     checks = _checks(args)
-    divisor = call.args[1]
-    if not (isinstance(divisor, Literal) and divisor.value is not None and _of_literal(divisor).word == ONE):
+    divisor = right.word
+    if not (isinstance(divisor, Literal) and divisor.value):
         share = _null_with(args, Call("$div", (ONE, If(_is_zero(right.word), ZERO, ONE, BIGINT)), BIGINT))
         assert share is not None
         checks += (share,)

@@ -122,7 +122,12 @@ def _kind(scalar: Scalar, context: Context, row: Words) -> str:
 
 
 def _divides_by_zero(call: Call, context: Context, row: Words) -> bool:
-    return call.function in ("div", "mod") and _evaluate(call.args[1], context, row) == 0
+    if call.function not in ("div", "mod"):
+        return False
+    type_, word = call.args[1].type, _evaluate(call.args[1], context, row)
+    if type_.kind is Kind.NUMERIC and word >= 0:
+        return not value_of(word, type_, context.dictionary)
+    return word == 0
 
 
 def _hint(scalar: Scalar, context: Context, row: Words) -> str | None:

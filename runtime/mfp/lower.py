@@ -20,6 +20,7 @@ from kpg.runtime.functions.registry import (
     Vector,
     implementation,
 )
+from kpg.runtime.mfp.fuse import fused
 from kpg.runtime.mfp.memo import Context, Memo, attempt, memo_of, value_of, words_of
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
@@ -114,7 +115,7 @@ class Lowering:
         self._fold = fold
         self._numbers: dict[Node, int] = {}
         self._lowered: dict[Scalar, int] = {}
-        self._columns: dict[Call, int] = {}
+        self._columns: dict[tuple[Call, object], int] = {}
 
     def lower(self, scalar: Scalar) -> int:
         """The node of a scalar."""
@@ -227,11 +228,18 @@ class Lowering:
         if isinstance(how, Matcher) and isinstance(call.args[0], Literal):
             text = self.lower(call.args[0])
             return self.add(Node("memo", (text,), (self.sources.memo(call, how),)))
+        if isinstance(how, Memoized) and (node := self._fused(call, how)) is not None:
+            return node
         if len(rest) == 1 and rest[0].type.is_interned:
             source = self.sources.memo(call, how)
             return self.add(Node("memo", (self.lower(rest[0]),), (source,)))
         assert isinstance(how, Memoized)
         return self._detach(call, how)
+
+    def _fused(self, call: Call, how: Memoized) -> int | None:
+        """The node of a call with all NUMERICs in between made within it; None if there are none."""
+        found = fused(call, how, self.sources.context.dictionary)
+        return None if found is None else self._detach(*found)
 
     def _value(self, call: Call, how: Memoized) -> int:
         dictionary = self.sources.context.dictionary
@@ -240,14 +248,34 @@ class Lowering:
         result = attempt(how.build(call), *values)
         return int(words_of([result], call.type, dictionary)[0])
 
+    def keep(self, roots: Sequence[int]) -> None:
+        """Forget the columns computed outside the machine that none of these nodes needs."""
+        needed: set[int] = set()
+        stack = list(roots)
+        while stack:
+            number = stack.pop()
+            if number not in needed:
+                needed.add(number)
+                node = self.nodes[number]
+                stack += node.operands
+                if node.name == "load" and node.immediates[0] >= self.width:
+                    stack += self.detached[node.immediates[0] - self.width].args
+        loaded = {self.nodes[number].immediates[0] for number in needed if self.nodes[number].name == "load"}
+        kept = [column for column in range(len(self.detached)) if self.width + column in loaded]
+        places = {self.width + column: self.width + place for place, column in enumerate(kept)}
+        for number, node in enumerate(self.nodes):
+            if node.name == "load" and node.immediates[0] in places:
+                self.nodes[number] = Node("load", (), (places[node.immediates[0]],))
+        self.detached = [self.detached[column] for column in kept]
+
     def _detach(self, call: Call, how: Memoized | Columns | Vector) -> int:
-        column = self._columns.get(call)
+        column = self._columns.get((call, how))
         if column is None:
             args = tuple(map(self.lower, call.args))
             if isinstance(how, Vector) and all(map(self.is_constant, args)):
                 words = [np.array(self.nodes[arg].immediates, dtype=np.int64) for arg in args]
                 return self._constant(int(how.build(call)(*words)[0]))
             column = self.width + len(self.detached)
-            self._columns[call] = column
+            self._columns[call, how] = column
             self.detached.append(Detached(call, how, args))
         return self.add(Node("load", (), (column,)))

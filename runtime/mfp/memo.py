@@ -183,7 +183,7 @@ def _computation(
         return _matcher(implementation.pattern(call), dictionary)
     function = implementation.build(call)
     position = next(i for i, arg in enumerate(call.args) if not isinstance(arg, Literal))
-    values = [_python(arg, dictionary) for arg in call.args]
+    values = [literal_value(arg, dictionary) for arg in call.args]
     before, after = values[:position], values[position + 1 :]
     type_ = call.args[position].type
 
@@ -195,7 +195,8 @@ def _computation(
     return compute
 
 
-def _python(arg: object, dictionary: Dictionary) -> Any:
+def literal_value(arg: object, dictionary: Dictionary) -> Any:
+    """The Python value of a constant; None of anything else."""
     if not isinstance(arg, Literal) or arg.value is None:
         return None
     if isinstance(arg.value, str):

@@ -33,6 +33,7 @@ class Segment:
         lowering = Lowering(sources, max(reads, default=-1) + 1, fold)
         passing = [lowering.lower(part) for part in parts]
         results = [lowering.lower(output) for output in outputs]
+        lowering.keep((*passing, *results))
         self.sources = sources
         self.detached = bool(lowering.detached)
         self._width = lowering.width
@@ -40,7 +41,7 @@ class Segment:
             (detached, Machine(sources, assemble(lowering, (), detached.args)))
             for detached in lowering.detached
         ]
-        self._few: dict[Call, FewRows] = {}
+        self._few: dict[Detached, FewRows] = {}
         self.machine = Machine(sources, assemble(lowering, passing, results))
 
     def run(self, data: Words) -> tuple[Words, Words, int]:
@@ -61,9 +62,9 @@ class Segment:
                 dictionary = self.sources.context.dictionary
                 if args.shape[1] > FEW:
                     return apply_memoized(detached.call, how, args, dictionary)
-                few = self._few.get(detached.call)
+                few = self._few.get(detached)
                 if few is None:
-                    few = self._few[detached.call] = FewRows(detached.call, how, dictionary)
+                    few = self._few[detached] = FewRows(detached.call, how, dictionary)
                 return few.of(args)
             case Columns():
                 from kpg.runtime.mfp.columns import apply_columns

@@ -23,6 +23,11 @@ VIEWS = {
     "whole": "SELECT avg(a) / 7.0 AS m, sum(w) / sum(b) AS q FROM t",
     "spread": "SELECT k, stddev(a) AS s, -avg(b) AS m FROM t GROUP BY k",
     "heard": "SELECT k, m FROM means WHERE m > 1",
+    "numbered": "SELECT k, sum(r * w % 7) AS s FROM (SELECT k, w % 100 AS w,"
+    " row_number() OVER (PARTITION BY k ORDER BY id) AS r FROM t) x GROUP BY k",
+    "both": "SELECT x.k, x.m, y.n FROM (SELECT k, max(m) AS m FROM means GROUP BY k) x,"
+    " (SELECT k, count(*) AS n FROM (SELECT k, row_number() OVER (PARTITION BY k ORDER BY a, id) AS r"
+    " FROM t) z WHERE r < 4 GROUP BY k) y WHERE x.k = y.k",
     "joined": "SELECT t.k, t.a FROM t, means WHERE t.k = means.k AND t.a < 0.8 * means.m",
 }
 LISTENED = ("means", "shares", "large", "whole")

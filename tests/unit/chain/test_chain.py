@@ -337,3 +337,28 @@ def test_feeding_adds_rows_with_their_diffs() -> None:
     assert not streams.feed(table, state, 0, np.zeros(64, np.int64), 1)
     streams.begin(table, state, memory, 8, 8, 7)
     assert table[:, tables.STREAM_ROWS].tolist() == [0, 0] and memory[0] == 8
+
+
+def test_links_go_on_behind_an_operator_without_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    db = kpg.connect()
+    db.sql("create table t (id int primary key, k int, a decimal(9, 2))")
+    means = "(select k, avg(a) m from t group by k) g"
+    query = f"select t.k, count(*) n from t, {means} where t.k = g.k and t.a < 0.9 * g.m group by t.k"
+    db.sql(f"create materialized view v as {query}")
+    for number in range(20):
+        db.insert("t", [(number, number % 2, number)])
+    flushed: list[str] = []
+    for one in db._engine.executor._all_operators():
+        flush = type(one).flush
+
+        def spied(operator: Any, flush: Any = flush) -> None:
+            flushed.append(operator.place.description)
+            flush(operator)
+
+        if not hasattr(flush, "spied"):
+            spied.spied = True  # type: ignore[attr-defined]
+            monkeypatch.setattr(type(one), "flush", spied)
+    db.insert("t", [(20, 0, 100)])
+    assert set(flushed) == {"Linear"}  # the bound of each group's prices, which is no link; a join follows it
+    monkeypatch.undo()
+    assert sorted(db.view("v").fetchall()) == sorted(db.sql(query).fetchall()) == [(0, 8), (1, 4)]

@@ -270,3 +270,31 @@ def test_a_date_beyond_the_calendar_is_an_error() -> None:
     assert run([], [call("add", date, integer(1))], words([-1, 0])) == ([[0, 1]], None)
     with pytest.raises(DataError):
         run([], [call("add", date, integer(2**31 - 1))], words([0]))
+
+
+def test_numerics_in_between_become_no_strings() -> None:
+    money, count = Column(0, MONEY), Column(1, BIGINT)
+    mean = Call("$mean", (money, count), NUMERIC)
+    chosen = If(Call("gt", (count, Literal(2, BIGINT)), BOOLEAN), mean, Literal(None, NUMERIC), NUMERIC)
+    fifth = Call("mul", (Literal("p199999" + "2", NUMERIC), chosen), NUMERIC)
+    bound = Call("$above", (fifth,), MONEY)
+    engine = Engine()
+    compiled = CompiledMfp(Mfp((), (bound, money)), engine)
+    before = len(engine.dictionary)
+    out, _ = compiled.run(words([1000, 1000, NULL, 7, 999, 100], [3, 2, 5, 0, NULL, 4]))
+    assert out[0].tolist() == [67, NULL, NULL, NULL, NULL, 5]  # 0.2 * 3.3333333333333333 is above 0.66
+    assert len(engine.dictionary) == before
+    wide = np.tile(words([1000], [3]), 40)
+    assert CompiledMfp(Mfp((), (bound,)), engine).run(wide)[0].tolist() == [[67] * 40]
+
+
+def test_an_error_within_a_fused_call_is_one_where_its_branch_is_taken() -> None:
+    quotient = Call("div", (A, Call("cast", (B,), NUMERIC)), NUMERIC)
+    rounded = Call("round", (quotient, integer(1)), NUMERIC)
+    guarded = If(Call("ne", (B, integer(0)), BOOLEAN), quotient, Literal(None, NUMERIC), NUMERIC)
+    outer = Call("round", (guarded, integer(1)), NUMERIC)
+    engine = Engine()
+    out, _ = CompiledMfp(Mfp((), (outer,)), engine).run(words([5, 5], [0, 2]))
+    assert out[0, 0] == NULL and engine.dictionary.get(int(out[0, 1])) == "p20000025"
+    with pytest.raises(DataError, match="division by zero"):
+        CompiledMfp(Mfp((), (rounded,)), engine).run(words([5, 5], [0, 2]))
