@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import kpg
 from kpg.compiler.sql.parameters import Parameters
-from kpg.result import Result, Row
+from kpg.result import Affected, Result, Row
 from kpg.runtime.errors import (
     DatabaseError,
     DataError,
@@ -124,6 +124,10 @@ def connect(
 class Connection:
     """A session. As a context manager it commits, or rolls back where the block raises; it stays open."""
 
+    Warning, Error, InterfaceError, DatabaseError = Warning, Error, InterfaceError, DatabaseError
+    DataError, OperationalError, IntegrityError = DataError, OperationalError, IntegrityError
+    InternalError, ProgrammingError, NotSupportedError = InternalError, ProgrammingError, NotSupportedError
+
     def __init__(self, database: "Database", *, owned: bool, autocommit: bool) -> None:
         self.autocommit = autocommit
         self._database = database
@@ -177,19 +181,25 @@ class Cursor:
     """Runs statements, and reads what the last one gave."""
 
     arraysize = 1
+    lastrowid: int | None = None
+    """None: rows have no number of their own. INSERT ... RETURNING tells what was given."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self._closed = False
+        self._fetched = 0
         self.description: list[Description] | None = None
         self.rowcount = -1
         self._result: Result | None = None
 
     def execute(self, operation: str, parameters: Parameters | None = None) -> "Cursor":
         """Run one statement, or several; the last one's rows can be read."""
+        self._check_open()
         session = self.connection.session
+        self._result, self.description, self.rowcount, self._fetched = None, None, -1, 0
         self.connection.begin()
         result = session.sql(operation, parameters)
-        is_rows = result is not None and (result.affected is None or result.columns != ["count"])
+        is_rows = result is not None and not isinstance(result, Affected)
         self._result = result if is_rows else None
         self.description = result.description if result is not None and is_rows else None
         self.rowcount = -1 if result is None else result.rowcount
@@ -197,6 +207,7 @@ class Cursor:
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> "Cursor":
         """Run a statement for each set of parameters."""
+        self._check_open()
         count = 0
         for parameters in seq_of_parameters:
             self.execute(operation, parameters)
@@ -204,26 +215,57 @@ class Cursor:
         self._result, self.description, self.rowcount = None, None, count
         return self
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InterfaceError("the cursor is closed")
+
     def _rows(self) -> Result:
+        self._check_open()
+        _ = self.connection.session
         if self._result is None:
             raise ProgrammingError("there are no rows to fetch", hint="execute a query first")
         return self._result
 
     def fetchone(self) -> Row | None:
         """The next row, or None after the last."""
-        return self._rows().fetchone()
+        row = self._rows().fetchone()
+        self._fetched += row is not None
+        return row
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
         """The next ``size`` rows, ``arraysize`` if none is given; fewer at the end."""
-        return self._rows().fetchmany(self.arraysize if size is None else size)
+        rows = self._rows().fetchmany(self.arraysize if size is None else size)
+        self._fetched += len(rows)
+        return rows
 
     def fetchall(self) -> list[Row]:
         """All rows that were not fetched yet."""
-        return self._rows().fetchall()
+        rows = self._rows().fetchall()
+        self._fetched += len(rows)
+        return rows
+
+    @property
+    def rownumber(self) -> int | None:
+        """The position of the row that is fetched next; None if there are no rows."""
+        return None if self._result is None else self._fetched
+
+    def nextset(self) -> None:
+        """There are no more results than one."""
 
     def __iter__(self) -> Iterator[Row]:
-        while (row := self.fetchone()) is not None:
-            yield row
+        return self
+
+    def __next__(self) -> Row:
+        row = self.fetchone()
+        if row is None:
+            raise StopIteration
+        return row
+
+    def __enter__(self) -> "Cursor":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
         """Nothing: PEP 249 has it."""
@@ -232,5 +274,6 @@ class Cursor:
         """Nothing: PEP 249 has it."""
 
     def close(self) -> None:
-        """Give the rows up."""
+        """Give the rows up, and be used no more."""
         self._result = None
+        self._closed = True

@@ -108,8 +108,19 @@ ELSEWHERE: dict[str, str] = {
     "runtime/kernels/rows.py": ROW_STORE,
     **{
         f"kpg/sessions/{name}.py": SESSIONS
-        for name in ("cancel", "hub", "isolation", "jobs", "parking", "snapshots", "transactions")
+        for name in (
+            "cancel",
+            "hub",
+            "isolation",
+            "jobs",
+            "parking",
+            "snapshots",
+            "texts",
+            "transactions",
+            "turns",
+        )
     },
+    "kpg/sessions/turns.py": "unit/kpg/test_aio.py",
     "runtime/data/epochs.py": "unit/sessions/test_gathering.py",
     "kpg/server/binary.py": "unit/server/test_formats.py",
     **{
@@ -128,7 +139,6 @@ ELSEWHERE: dict[str, str] = {
             "streams",
             "subscribing",
             "tags",
-            "turns",
         )
     },
     "kpg/server/passwords.py": LOGIN,

@@ -174,10 +174,65 @@ def to_literal(value: Any) -> exp.Expr:
         case datetime.date() if not isinstance(value, datetime.datetime):
             return _cast(exp.Literal.string(value.isoformat()), "DATE")
         case _:
-            raise InterfaceError(
-                f"a {type(value).__name__} cannot be a parameter: {value!r}",
-                hint="give None, bool, int, float, Decimal, str, date or datetime without time zone",
-            )
+            found = _rich(value)
+            if found is None:
+                raise InterfaceError(
+                    f"a {type(value).__name__} cannot be a parameter: {value!r}",
+                    hint="give None, a bool, number, str, bytes, UUID, date or time, a list or a dict",
+                )
+            return written(*found)
+
+
+def _rich(value: Any) -> tuple[str, str | None] | None:
+    """A value's text and type; without one its context tells which."""
+    match value:
+        case Decimal():
+            return str(value), "NUMERIC"
+        case bytes() | bytearray() | memoryview():
+            return "\\x" + bytes(value).hex(), "BYTEA"
+        case datetime.datetime():
+            return value.isoformat(sep=" "), "TIMESTAMPTZ"
+        case datetime.time() if value.tzinfo is None:
+            return value.isoformat(), "TIME"
+        case datetime.timedelta():
+            days, seconds, rest = value.days, value.seconds, value.microseconds
+            return f"{days} days {seconds} seconds {rest} microseconds", "INTERVAL"
+        case list():
+            return _array(value), None
+        case dict():
+            import json
+
+            return json.dumps(value), None
+        case _ if type(value).__name__ == "UUID":
+            return str(value), "UUID"
+        case _:
+            return None
+
+
+def _array(items: list[Any]) -> str:
+    """An array as text."""
+    return "{" + ",".join(map(_item, items)) + "}"
+
+
+def _item(value: Any) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case list():
+            return _array(value)
+        case bool() | int() | float() | Decimal():
+            return str(value).lower() if isinstance(value, bool) else str(value)
+        case str():
+            text: str | None = value
+        case datetime.date() | datetime.time():
+            text = str(value)
+        case _:
+            rich = _rich(value)
+            text = None if rich is None else rich[0]
+    if text is None:
+        raise InterfaceError(f"a {type(value).__name__} cannot be in an array: {value!r}")
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{quoted}"'
 
 
 def _signed(digits: str, negative: bool) -> exp.Expr:

@@ -24,6 +24,8 @@ from kpg.server.requests import Request
 from kpg.server.subscribing import Subscribe
 from kpg.server.tags import tag_of
 from kpg.sessions.session import Session, how
+from kpg.sessions.texts import how as how_of
+from kpg.sessions.texts import word_of
 from kpg.transaction import State
 
 if TYPE_CHECKING:
@@ -185,7 +187,7 @@ class Client(Connection):
         subscription = subscribing.read(text)
         if subscription is not None:
             await streams.subscribe(self, subscription, 0, describe=True)
-        word = quick.word_of(text)
+        word = word_of(text)
         if word is not None:
             await self._query_quickly(word, text)
             return
@@ -222,7 +224,7 @@ class Client(Connection):
             text, values = portal.quick
             portal.ran = True
             portal.outcome = await self.engine(
-                lambda engine: session.answer(engine, text, values), **quick.how(text)
+                lambda engine: session.answer(engine, text, values), **how_of(text)
             )
         if portal.ran or statement is None:
             return

@@ -8,14 +8,15 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kpg.result import Result
 from kpg.runtime.types import Type
 from kpg.server import quick, replies
 from kpg.server.portal import Portal, encoded, shape_of_result, spread
 from kpg.server.requests import Request, requests
-from kpg.server.turns import Ending
+from kpg.sessions.texts import word_of
+from kpg.sessions.turns import Ending
 from kpg.transaction import State
 
 if TYPE_CHECKING:
@@ -135,15 +136,13 @@ class Reply:
         """Have the statement run; False if it cannot be run here."""
         request, session = self._request, self.client.session
         asked = self.client.asked(request)
-        word = None if asked is None else quick.word_of(asked[0])
+        word = None if asked is None else word_of(asked[0])
         if asked is None or word is None or session is None:
             return False
         text, values = asked
         self._word = word
         engine = self.client.server.hub.engine
-        how: dict[str, Any] = quick.how(text)
-        if how["gathers"]:
-            how["rows"] = lambda engine: session.rows(engine, text, values)
+        how = session.how(text, values)
         self.client.busy = True
         self.client.server.turns.hand_in(
             session, lambda: self._answered(engine, session.answer(engine, text, values)), self._finish, **how

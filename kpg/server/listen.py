@@ -10,9 +10,9 @@ from kpg.engine import Engine
 from kpg.server.client import Client
 from kpg.server.lane import Lane
 from kpg.server.passwords import Verifier
-from kpg.server.turns import Ending, Turns
 from kpg.sessions.hub import Hub
 from kpg.sessions.session import Session
+from kpg.sessions.turns import Ending, Turns
 
 if TYPE_CHECKING:
     from kpg.server.web.flow import Sampler

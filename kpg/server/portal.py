@@ -21,6 +21,7 @@ from kpg.runtime.values import codec_of
 from kpg.server import binary, quick
 from kpg.server.formats import rows_of, text_writer
 from kpg.server.subscribing import Subscribe
+from kpg.sessions.texts import word_of
 
 Row = tuple[bytes | None, ...]
 Shape = tuple[tuple[str, ...], tuple[Type, ...]]
@@ -89,7 +90,7 @@ class Prepared:
         self, values: Sequence[bytes | None], formats: Sequence[int]
     ) -> tuple[str, list[Any] | None] | None:
         """Its text and Python values, if it may be run from these."""
-        if quick.word_of(self.text) is None or len(values) != len(self.parameters):
+        if word_of(self.text) is None or len(values) != len(self.parameters):
             return None
         found = quick.values_of(values, formats, self.parameters)
         return None if found is None else (self.text, found or None)

@@ -1,7 +1,6 @@
 """Statements that come again: run from their text and values, by plans that there are."""
 
 import datetime
-import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache
@@ -12,15 +11,11 @@ from kpg.compiler.sql.parameters import highest_place
 from kpg.compiler.sql.parse import parse
 from kpg.result import Result
 from kpg.server import binary
+from kpg.sessions.texts import word_of
 
-WORD: Final = re.compile(r"\s*(select|insert|update|delete)\b", re.IGNORECASE)
-ADDS: Final = re.compile(
-    r"\s*insert\b(?!.*\b(?:select|returning|conflict|default|with)\b).*\bvalues\b", re.I | re.S
-)
 TAGS: Final = {"select": "SELECT", "insert": "INSERT 0", "update": "UPDATE", "delete": "DELETE"}
 MOST_TEXTS: Final = 1024
 """So many texts are known to be statements."""
-SHORT: Final = 1_000
 LONGEST: Final = 10_000
 TAKERS: Final[dict[int, Callable[[str], Any]]] = {
     0: str,
@@ -51,32 +46,9 @@ def _finite(value: Decimal) -> Decimal:
     return value
 
 
-@lru_cache(MOST_TEXTS)
-def _read(text: str) -> tuple[str | None, bool]:
-    found = WORD.match(text)
-    if found is None or ";" in text.rstrip().rstrip(";"):
-        return None, False
-    return found[1].lower(), ADDS.match(text) is not None
-
-
-def _seen(text: str) -> tuple[str | None, bool]:
-    """The word of a statement, and whether it only adds rows; long texts are not remembered."""
-    return _read(text) if len(text) <= SHORT else _read.__wrapped__(text)
-
-
-def word_of(text: str) -> str | None:
-    """The word that a statement begins with, if the text is one statement that may have a plan already."""
-    return _seen(text)[0]
-
-
 def tag_of(word: str, outcome: Result | None) -> str:
     """The tag of such a statement."""
     return f"{TAGS[word]} {0 if outcome is None else outcome.rowcount}"
-
-
-def how(text: str) -> dict[str, Any]:
-    """How the hub may treat it: an INSERT that reads nothing shares its step with others."""
-    return {"gathers": _seen(text)[1]}
 
 
 @lru_cache(MOST_TEXTS)

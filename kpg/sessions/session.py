@@ -16,6 +16,8 @@ from kpg.sessions.cancel import Token
 from kpg.sessions.hub import Hub
 from kpg.sessions.isolation import SHOWN, Isolated, Isolation, noted
 from kpg.sessions.jobs import Ready
+from kpg.sessions.texts import how as how_of
+from kpg.sessions.texts import word_of
 from kpg.statements import execute
 from kpg.view import Maintained
 
@@ -80,6 +82,11 @@ class Session:
 
     def sql(self, text: str, parameters: Parameters | None = None) -> Result | None:
         """Run a script and return what its last statement gives, as ``Database.sql``."""
+        self._check_open()
+        if word_of(text) is not None:
+            return self.run(
+                lambda engine: self.answer(engine, text, parameters), **self.how(text, parameters)
+            )
         last: Result | None = None
         for statement in self.parsed(text, parameters):
             last = self.execute(statement)
@@ -89,6 +96,13 @@ class Session:
         """The statements of a script with the values of its parameters."""
         self._check_open()
         return bound_script(text, parameters)
+
+    def how(self, text: str, parameters: Parameters | None) -> dict[str, Any]:
+        """How the hub may treat the one statement of a text (``texts.py``)."""
+        found = how_of(text)
+        if found["gathers"]:
+            found["rows"] = lambda engine: self.rows(engine, text, parameters)
+        return found
 
     def execute(self, statement: ast.Statement) -> Result | None:
         """Run one statement when it is its turn."""

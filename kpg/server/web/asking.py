@@ -16,6 +16,7 @@ from kpg.server.tags import tag_of
 from kpg.server.web.answers import columns_of, error_of, portions, status_of
 from kpg.server.web.connection import Connection, Refused, Request
 from kpg.sessions.session import Session, how
+from kpg.sessions.texts import word_of
 from kpg.transaction import State
 
 if TYPE_CHECKING:
@@ -178,10 +179,12 @@ class Answer:
             session.settings["statement_timeout"] = self._question.timeout
         if read_subscription(text) is not None:
             raise NotSupportedError("SUBSCRIBE has no end", hint="GET /subscribe?view=..., or WebSocket /ws")
-        word = quick.word_of(text)
+        word = word_of(text)
         if word is not None:
             found = await self._server.run(
-                session, lambda engine: session.answer(engine, text, parameters), **quick.how(text)
+                session,
+                lambda engine: session.answer(engine, text, parameters),
+                **session.how(text, parameters),
             )
             yield quick.tag_of(word, found), found
             return

@@ -77,3 +77,39 @@ def test_a_folder(tmp_path: Path) -> None:
     again = dbapi.connect(tmp_path / "db")
     assert again.cursor().execute("select a from t").fetchall() == [(7,)]
     again.close()
+
+
+def test_a_cursor_that_is_closed_is_used_no_more() -> None:
+    with dbapi.connect() as connection:
+        with connection.cursor() as cursor:
+            cursor.execute("select * from (values (1), (2), (3)) v(a)")
+            assert (cursor.rowcount, cursor.rownumber, next(cursor), cursor.rownumber) == (3, 0, (1,), 1)
+            assert (list(cursor), cursor.rownumber, cursor.nextset(), cursor.lastrowid) == (
+                [(2,), (3,)],
+                3,
+                None,
+                None,
+            )
+        for use in (cursor.fetchone, lambda: cursor.execute("select 1"), lambda: cursor.executemany("x", [])):
+            with pytest.raises(connection.InterfaceError, match="the cursor is closed"):
+                use()
+    assert connection.ProgrammingError is dbapi.ProgrammingError
+
+
+def test_a_cursor_of_a_closed_connection_is_used_no_more() -> None:
+    connection = dbapi.connect()
+    cursor = connection.cursor().execute("select 1")
+    connection.close()
+    with pytest.raises(dbapi.InterfaceError, match="the connection is closed"):
+        cursor.fetchone()
+
+
+def test_an_error_leaves_no_rows_of_before() -> None:
+    with dbapi.connect(autocommit=True) as connection:
+        cursor = connection.cursor().execute("select 1 as count")
+        assert cursor.fetchall() == [(1,)]
+        with pytest.raises(dbapi.ProgrammingError):
+            cursor.execute("select nothing")
+        assert cursor.description is None
+        connection.cursor().execute("create table t (count int)")
+        assert cursor.execute("insert into t values (7) returning count").fetchall() == [(7,)]

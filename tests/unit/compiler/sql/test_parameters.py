@@ -67,7 +67,7 @@ def test_literals(value: object, literal: str) -> None:
         ("SELECT $1", {"a": 1}, "placeholders by position need parameters in a list"),
         ("SELECT :a", {"a": 1, "b": 2}, 'no placeholder for parameter "b"'),
         ("SELECT ?", (), "placeholder \\? has no parameter"),
-        ("SELECT $1", [b"x"], "a bytes cannot be a parameter"),
+        ("SELECT $1", [1j], "a complex cannot be a parameter"),
     ],
 )
 def test_mistakes(text: str, parameters: Parameters, message: str) -> None:

@@ -1,0 +1,120 @@
+"""SQLAlchemy over a database in this process: ``kpg://`` in memory, ``kpg:///folder`` in a folder.
+
+It speaks to SQLAlchemy as its dialect of Postgres does, so types, reflection and what its statements look
+like are Postgres'. All connections of one ``Engine`` share a database, each being a session; that in a folder
+is open for as long as one of them is.
+"""
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import pool
+from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy.dialects.postgresql.pg_catalog import INT2VECTOR
+
+import kpg
+import kpg.dbapi
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from sqlalchemy.engine import URL
+    from sqlalchemy.engine.interfaces import ConnectArgsType, DBAPIConnection, IsolationLevel
+
+
+class Places(INT2VECTOR):
+    """Numbers that the catalogs have as a text, with blanks in between."""
+
+    def result_processor(self, dialect: Any, coltype: Any) -> Any:
+        """From a text to a list."""
+        return lambda value: None if value is None else [int(one) for one in str(value).split()]
+
+
+class Dialect(PGDialect):
+    """See the module."""
+
+    name = "kpg"
+    driver = "kpg"
+    default_paramstyle = "numeric_dollar"
+    supports_statement_cache = True
+    supports_native_enum = True
+    supports_sane_multi_rowcount = False
+    postgresql_version = (16, 0)
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("paramstyle", "numeric_dollar")
+        initialize: Any = super().__init__
+        initialize(**options)
+        self.colspecs = {**self.colspecs, INT2VECTOR: Places}
+        self._lock = threading.Lock()
+        self._database: kpg.Database | None = None
+        self._folder: str | None = None
+        self._open = 0
+
+    @classmethod
+    def import_dbapi(cls) -> "ModuleType":
+        """PEP 249's module."""
+        return kpg.dbapi
+
+    @classmethod
+    def get_pool_class(cls, url: "URL") -> type[pool.Pool]:
+        """A pool for threads."""
+        return pool.QueuePool
+
+    def create_connect_args(self, url: "URL") -> "ConnectArgsType":
+        """The folder, and what ``kpg.connect`` takes besides: ``kpg:///folder?synchronous=normal``."""
+        return ([url.database or ""], dict(url.query))
+
+    def connect(self, *args: Any, **options: Any) -> "DBAPIConnection":
+        """A session of the database; ``database=`` among ``connect_args`` is one that is open."""
+        with self._lock:
+            given = options.pop("database", None)
+            if self._database is None or self._database.closed:
+                self._folder = args[0] if args else None
+                self._database = given if given is not None else kpg.connect(self._folder or None, **options)
+            self._open += 1
+            made: Any = kpg.dbapi.connect(database=self._database)
+            if given is not None:
+                self._folder = None
+            return made
+
+    def do_close(self, dbapi_connection: "DBAPIConnection") -> None:
+        """Close a session, and with the last one a folder."""
+        dbapi_connection.close()
+        with self._lock:
+            self._open -= 1
+            if not self._open and self._folder and self._database is not None:
+                self._database.close()
+                self._database = None
+
+    def do_terminate(self, dbapi_connection: "DBAPIConnection") -> None:
+        """As :meth:`do_close`."""
+        self.do_close(dbapi_connection)
+
+    def get_isolation_level_values(self, dbapi_connection: "DBAPIConnection") -> list["IsolationLevel"]:
+        """The levels there are."""
+        return ["AUTOCOMMIT", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
+
+    def set_isolation_level(self, dbapi_connection: "DBAPIConnection", level: "IsolationLevel") -> None:
+        """Have a connection's transactions be of a level, or each statement one of its own."""
+        connection: Any = dbapi_connection
+        connection.autocommit = level == "AUTOCOMMIT"
+        if level != "AUTOCOMMIT":
+            connection.session.sql(f"set default_transaction_isolation = '{level.lower()}'")
+
+    def get_isolation_level(self, dbapi_connection: "DBAPIConnection") -> "IsolationLevel":
+        """The level of a connection's transactions."""
+        connection: Any = dbapi_connection
+        if connection.autocommit:
+            return "AUTOCOMMIT"
+        found: IsolationLevel = (
+            connection.session.sql("show default_transaction_isolation").fetchone()[0].upper()
+        )
+        return found
+
+    def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:
+        return self.postgresql_version
+
+    def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
+        """There is no wire to break."""
+        return False
