@@ -91,15 +91,6 @@ def unknown(name: str, epoch: int, since: int | None) -> ProgrammingError:
     )
 
 
-def live_then(table: Table, epoch: int, *, own: bool) -> Words:
-    """Rowids of the rows that were live after an epoch; ``own``: as pending changes leave them."""
-    if not own:
-        return table.live_then(epoch)
-    assert table.past is not None
-    count, gone = table.past.at(epoch)
-    return np.concatenate((table._with_deleted(count, gone), table.groups.live(table._told, table.count)))
-
-
 def begin(table: Table, epoch: int) -> None:
     """Keep what a table is, from the end of an epoch on."""
     if table.past is None:

@@ -1,8 +1,13 @@
-"""Rows that were inserted together, of commits that follow one another: each ends an epoch of its own."""
+"""Epochs of a table: of commits whose rows came together, and as of which rows are read."""
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kpg.runtime.data.table import Change, Closed, Table
+
+Words = NDArray[np.int64]
 
 
 def close_each(table: Table, first: int, counts: Sequence[int], closed: list[Closed]) -> int:
@@ -17,3 +22,12 @@ def close_each(table: Table, first: int, counts: Sequence[int], closed: list[Clo
         start += count
         epoch += 1
     return epoch
+
+
+def live_then(table: Table, epoch: int, *, own: bool) -> Words:
+    """Rowids of the rows that were live after an epoch; ``own``: as pending changes leave them."""
+    if not own:
+        return table.live_then(epoch)
+    assert table.past is not None
+    count, gone = table.past.at(epoch)
+    return np.concatenate((table._with_deleted(count, gone), table.groups.live(table._told, table.count)))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.data.epochs import live_then
 from kpg.runtime.data.table import Table
 from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.records import dataclass
@@ -47,8 +48,6 @@ class Source(Operator):
             yield Updates(chunk, time, np.ones(1, np.int64))
 
     def _then(self, epoch: int) -> NDArray[np.int64]:
-        from kpg.runtime.past import live_then
-
         return live_then(self.table, epoch, own=self.own)
 
     def size(self) -> int:
