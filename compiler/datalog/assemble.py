@@ -9,6 +9,7 @@ from kpg.compiler.datalog.desugaring import substitute
 from kpg.compiler.datalog.desugaring.desugar import Desugar
 from kpg.compiler.datalog.desugaring.ground import ground
 from kpg.compiler.datalog.desugaring.normal import NormalLiteral, NormalRule
+from kpg.compiler.datalog.desugaring.numbering import number
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.selections import Selections
 from kpg.compiler.datalog.typing.relations import RelationInfo
@@ -139,6 +140,7 @@ class Assembly:
                 continue
             self._relation(info, relations, facts)
         relations.update(self.desugar.relations)
+        number(relations, self.desugar.rules)
         Selections(clauses, relations, self.desugar.rules, self.diagnostics).run(self.dominated)
         self._warn_empty(relations)
         return Program(

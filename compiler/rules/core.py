@@ -159,7 +159,14 @@ class Limit:
     most: int
 
 
-Selection = Subsumption | Choice | Limit
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """All, the last column being the tuple's number: 0, 1, 2, ... in the order of the other columns, symbols
+    in that of their first occurrence. What rules derive has 0 there.
+    """
+
+
+Selection = Subsumption | Choice | Limit | Numbered
 """Which of the tuples that its rules derive a relation keeps: such a one is computed as a whole."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
-from kpg.compiler.rules.core import Choice, Limit, Relation, Rule, Selection, Subsumption, atoms
+from kpg.compiler.rules.core import Choice, Limit, Numbered, Relation, Rule, Selection, Subsumption, atoms
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 
@@ -122,7 +122,7 @@ def needs_rounds(selection: Selection | None) -> bool:
     match selection:
         case Choice(keys=keys):
             return len(keys) > 1
-        case Subsumption() | Limit() | None:
+        case Subsumption() | Limit() | Numbered() | None:
             return False
         case _:
             assert_never(selection)

@@ -1,4 +1,4 @@
-"""``autoinc()``: a number that is different for different bindings of a rule, and stays while one holds.
+"""``autoinc()`` in recursive rules: a number that differs for different bindings, and stays while one holds.
 
 It is the number that the database gives a text: of the rule, and of the values of the variables that its
 atoms bind. So numbers neither follow each other nor say anything.

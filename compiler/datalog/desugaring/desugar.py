@@ -10,7 +10,7 @@ from typing import assert_never
 from kpg.compiler.datalog.desugaring import structures
 from kpg.compiler.datalog.desugaring.collect import named
 from kpg.compiler.datalog.desugaring.constants import integer
-from kpg.compiler.datalog.desugaring.counters import counted, has_counter, in_literal, numbered, of_atoms
+from kpg.compiler.datalog.desugaring.counters import counted, has_counter
 from kpg.compiler.datalog.desugaring.ground import GroundRule
 from kpg.compiler.datalog.desugaring.normal import UNNAMED, Collected, Grounded, Range
 from kpg.compiler.datalog.desugaring.plans import orders
@@ -70,12 +70,7 @@ class Desugar:
                 for position, one in enumerate(body)
             )
         extra: list[Literal] = []
-        values = ground.terms
-        if counts:
-            label, bound = f"{rule.relation} {next(self.numbers)}", of_atoms(body)
-            values = tuple(numbered(term, label, bound) for term in values)
-            body = tuple(in_literal(one, label, bound) for one in body)
-        terms = tuple(self._head_term(term, extra, rule.head_span) for term in values)
+        terms = tuple(self._head_term(term, extra, rule.head_span) for term in ground.terms)
         head = Head(rule.relation, terms, rule.head_span)
         plan = orders(rule.plan, body, self.diagnostics)
         self.rules.append(Rule(head, (*body, *extra), rule.span, plan))

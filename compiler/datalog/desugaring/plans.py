@@ -24,6 +24,8 @@ def orders(plan: ast.Plan | None, body: Sequence[Literal], diagnostics: Diagnost
     written = [place for place, one in enumerate(atoms) if not one.relation.startswith(MADE_UP)]
     rest = tuple(place for place in range(len(atoms)) if place not in written)
     found: dict[int, tuple[int, ...]] = {}
+    if plan.is_strict:
+        return ((0, (*written, *rest)),) if len(atoms) > 1 else ()
     for version, order in plan.orders:
         if sorted(order) != list(range(1, len(written) + 1)):
             message = f"invalid plan: it has to name each of the {len(written)} atoms once"

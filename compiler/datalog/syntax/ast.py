@@ -218,10 +218,14 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``.plan 0:(1, 2)``: of each version, the 1-based positions of the body's atoms in the order to use."""
+    """``.plan 0:(1, 2)``: of each version, the 1-based positions of the body's atoms in the order to use.
+
+    ``is_strict`` is ``.strict``: they are used in the order of the text.
+    """
 
     orders: tuple[tuple[int, tuple[int, ...]], ...]
     span: Span = field(compare=False, repr=False)
+    is_strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flowlog import Block, is_flowlog, translate
 from kpg.compiler.datalog.syntax.literals import integer, unescape
 from kpg.compiler.datalog.syntax.source import Source
+from kpg.compiler.datalog.syntax.underscores import same_underscores
 from kpg.runtime.errors import Span
 
 Node = Tree[Token]
@@ -144,6 +145,8 @@ class Builder:
 
     def _plan(self, node: Any) -> ast.Plan:
         orders = []
+        if node.children[0].type == "STRICT":
+            return ast.Plan(((0, ()),), self._span(node), is_strict=True)
         for part in node.children[1:]:
             numbers = [integer(str(token))[0] for token in part.children]
             version = numbers.pop(0) if part.data == "versioned_order" else 0
@@ -236,6 +239,9 @@ class Builder:
     def _conjunction(self, node: Any) -> ast.Body:
         parts = tuple(self._literal(part) for part in node.children)
         return parts[0] if len(parts) == 1 else ast.And(parts, self._span(node))
+
+    def _within(self, node: Any) -> ast.Body:
+        return same_underscores(self._literal(node))
 
     def _literal(self, node: Any) -> ast.Body:
         match node.data:
@@ -330,11 +336,11 @@ class Builder:
     def _rarer(self, node: Any, span: Span) -> ast.Expression:
         match node.data, node.children:
             case "bare_aggregate", (function, body):
-                return ast.Aggregate(str(function), None, self._literal(body), span)
+                return ast.Aggregate(str(function), None, self._within(body), span)
             case "aggregate_of_tuple", (function, value, body):
-                return ast.Aggregate(str(function), self._parentheses(value), self._literal(body), span)
+                return ast.Aggregate(str(function), self._parentheses(value), self._within(body), span)
             case "aggregate_of_expression", (function, value, body):
-                return ast.Aggregate(str(function), self._expression(value), self._literal(body), span)
+                return ast.Aggregate(str(function), self._expression(value), self._within(body), span)
             case "user_functor", (name, arguments):
                 return ast.Call(str(name), self._tuple(arguments), span)
             case "user_aggregate", _:

@@ -7,12 +7,12 @@ from kpg.compiler.algebra import rel as algebra
 from kpg.compiler.algebra.rel import Rel, types
 from kpg.compiler.rules import core
 from kpg.compiler.rules.aggregates import counts_repeats, is_total
-from kpg.compiler.rules.core import Choice, Limit, Subsumption
+from kpg.compiler.rules.core import Choice, Limit, Numbered, Subsumption
 from kpg.compiler.rules.lowering.aggregate import reduced
 from kpg.compiler.rules.lowering.atom import Context
 from kpg.compiler.rules.lowering.bindings import ZERO, Bindings
 from kpg.compiler.rules.lowering.body import lower_body
-from kpg.compiler.rules.lowering.selection import chosen, undominated
+from kpg.compiler.rules.lowering.selection import chosen, numbered, undominated
 from kpg.compiler.rules.primitives import WRAPS
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, Type
@@ -34,6 +34,8 @@ def definition(context: Context, relation: core.Relation, rules: Sequence[core.R
     match relation.selection:
         case None | Limit():
             return rows
+        case Numbered():
+            return numbered(rows)
         case Subsumption():
             return undominated(context, relation, relation.selection, rows)
         case Choice():

@@ -11,6 +11,7 @@ from kpg.compiler.rules.lowering.aggregate import reduced
 from kpg.compiler.rules.lowering.atom import Context
 from kpg.compiler.rules.lowering.bindings import Bindings, joined, without
 from kpg.compiler.rules.lowering.body import lower_body
+from kpg.runtime.plan.windows import WindowCall
 from kpg.runtime.scalar import Call, Column, Literal
 from kpg.runtime.types import BIGINT, BOOLEAN, Type
 
@@ -67,6 +68,22 @@ def chosen(context: Context, relation: core.Relation, found: Choice, rows: Rel, 
     parts = [Bindings(_first(candidates, key), places) for key in found.keys]
     new = algebra.Let(id_, fresh.rel, joined(parts).narrowed(names).rel)
     return algebra.Distinct(algebra.Union((before.rel, new)))
+
+
+def numbered(rows: Rel) -> Rel:
+    """The rows with their numbers in the place of the last column."""
+    types = algebra.types(rows)
+    width = len(types) - 1
+    texts = [place for place, type_ in enumerate(types[:width]) if type_.is_text]
+    codes = tuple(Call("$ord", (Column(place, types[place]),), BIGINT) for place in texts)
+    mapped: Rel = algebra.Map(rows, codes) if codes else rows
+    keys = [len(types) + texts.index(place) if place in texts else place for place in range(width)]
+    order = tuple(OrderBy(place, False, True) for place in keys)
+    call = WindowCall("row_number", (), BIGINT, text="autoinc()")
+    counted = algebra.Window(mapped, (), order, (), (call,))
+    at = len(types) + len(codes)
+    number = Call("sub", (Column(at, BIGINT), Literal(1, BIGINT)), BIGINT)
+    return algebra.Project(algebra.Map(counted, (number,)), (*range(width), at + 1))
 
 
 def _first(rows: Rel, key: Sequence[int]) -> Rel:
