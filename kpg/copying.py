@@ -42,6 +42,11 @@ def copy_from(engine: Engine, statement: ast.CopyFrom) -> int:
     return rows
 
 
+def copied_types(engine: Engine, statement: ast.CopyFrom) -> tuple[Type, ...]:
+    """The types of the columns that rows from a client have."""
+    return _chosen(engine, engine.table(statement.table), statement)[0].types
+
+
 def _chunks(
     table: Table, schema: Schema, statement: ast.CopyFrom
 ) -> Iterator[tuple[Words, NDArray[np.bool_] | None]]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, assert_never
 from kpg.compiler.sql import session as ast
 from kpg.compiler.sql.statements import Select
 from kpg.engine import Engine
-from kpg.result import Result, Row
+from kpg.result import Affected, Result, Row
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.transaction import State
@@ -49,7 +49,7 @@ def run_cursor(engine: Engine, statement: ast.Declare | ast.Fetch | ast.Close) -
             _declare(engine, statement)
         case ast.Fetch():
             found = _fetch(_cursor(engine, statement), statement)
-            return None if statement.moves else found
+            return Affected(len(found)) if statement.moves else found
         case ast.Close(name=""):
             engine.cursors.clear()
         case ast.Close():

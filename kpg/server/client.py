@@ -12,6 +12,7 @@ from pygwire import messages as wire
 
 from kpg.channels import Message
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.ddl.copying import BINARY
 from kpg.compiler.sql.parse import parse
 from kpg.runtime.errors import Error, NotSupportedError
 from kpg.server import quick, replies, streams, subscribing
@@ -121,13 +122,21 @@ class Client(Connection):
             try:
                 await self._handle(message)
             except Error as error:
+                await self._fail()
                 self._failed(message, replies.failure(error))
             except (Gone, ConnectionError):
                 raise
             except Exception as error:
                 # A fault of ours must not take the connection, or the server, with it.
                 log.exception("client %d: %s", self.number, type(message).__name__)
+                await self._fail()
                 self._failed(message, replies.failure(error))
+
+    async def _fail(self) -> None:
+        """Have the transaction be one that has failed, where an error came before the engine."""
+        session = self.session
+        if session is not None and session.transactions.state is State.OPEN:
+            await self.engine(lambda engine: engine.transactions.fail())
 
     def _failed(self, message: object, reply: bytes) -> None:
         self.send(reply)
@@ -229,18 +238,26 @@ class Client(Connection):
         if portal.ran or statement is None:
             return
         assert not isinstance(statement, Subscribe)
+        moved = await self._extended.moved(statement)
+        if moved is not None:
+            portal.ran, portal.outcome = True, moved
+            return
         if isinstance(statement, ast.CopyFrom) and not statement.path:
             statement = await streams.copy_in(self, statement)
         portal.ran = True
-        portal.outcome = await self.engine(
-            lambda engine: session.perform(engine, statement), **how(statement)
-        )
+        asked = statement
+        if isinstance(statement, ast.CopyTo) and statement.format == BINARY:
+            asked = statement.query
+        portal.outcome = await self.engine(lambda engine: session.perform(engine, asked), **how(asked))
 
     async def copied_out(self, portal: Portal) -> bool:
         """Send what a COPY TO STDOUT gives; whether it was one."""
         statement, outcome = portal.statement, portal.outcome
         if not isinstance(statement, ast.CopyTo) or statement.path or outcome is None:
             return False
+        if statement.format == BINARY:
+            self.send(replies.complete(f"COPY {await streams.copy_out_binary(self, outcome)}"))
+            return True
         query = statement.query
         shape = await self.engine(lambda engine: shape_of(engine, query))
         columns = 0 if shape is None else len(shape[0])

@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from pygwire import messages as wire
 
+from kpg.compiler.sql import session
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import highest_place
 from kpg.compiler.sql.parse import parse
+from kpg.cursors import Picked
+from kpg.result import Affected, Result
 from kpg.runtime.errors import InterfaceError
 from kpg.server import quick, replies, streams, subscribing
 from kpg.server.inference import numbers_of
@@ -44,6 +47,23 @@ class Extended:
             case wire.Close(kind=kind, name=name):
                 (self._prepared if kind == "S" else self._portals).pop(name, None)
                 self._client.send(replies.CLOSED)
+
+    async def moved(self, statement: "ast.Statement | Subscribe | None") -> Result | None:
+        """What MOVE and FETCH FORWARD give of a portal of that name; None if it is about something else."""
+        if not isinstance(statement, session.Fetch) or statement.direction != "FORWARD":
+            return None
+        portal = self._portals.get(statement.name.lower())
+        if portal is None or statement.count < 0:
+            return None
+        await self._client.perform(portal)
+        if portal.outcome is None:
+            return None
+        start = portal.position
+        portal.position = min(len(portal.outcome), start + statement.count)
+        if statement.moves:
+            return Affected(portal.position - start)
+        places = list(range(start, portal.position))
+        return Result(portal.outcome.columns, portal.outcome.types, Picked(portal.outcome, places))
 
     def end_portals(self) -> None:
         """Forget all portals."""

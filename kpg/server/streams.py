@@ -9,10 +9,13 @@ from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
 
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.ddl.copying import BINARY
+from kpg.copying import copied_types
 from kpg.result import Result
 from kpg.runtime.errors import DataError, OperationalError
-from kpg.server import replies
-from kpg.server.subscribing import Stream, Subscribe, copied
+from kpg.server import copied, replies
+from kpg.server.subscribing import Stream, Subscribe
+from kpg.server.subscribing import copied as line_of
 from kpg.sessions.cancel import CanceledError
 
 if TYPE_CHECKING:
@@ -27,10 +30,9 @@ COPY_DONE: Final = wire.CopyDone().to_wire()
 
 async def copy_in(client: "Client", statement: ast.CopyFrom) -> ast.CopyFrom:
     """The statement with what the client sends for it; DataError if the client gives up."""
-    columns = len(statement.columns) or await client.engine(
-        lambda engine: len(engine.table(statement.table).schema.columns)
-    )
-    client.send(wire.CopyInResponse(overall_format=0, col_formats=[0] * columns).to_wire())
+    types = await client.engine(lambda engine: copied_types(engine, statement))
+    form = int(statement.format == BINARY)
+    client.send(wire.CopyInResponse(overall_format=form, col_formats=[form] * len(types)).to_wire())
     client.phase(Phase.COPY_IN)
     await client.flush()
     data = bytearray()
@@ -53,10 +55,22 @@ async def copy_in(client: "Client", statement: ast.CopyFrom) -> ast.CopyFrom:
                     raise DataError("COPY from stdin was interrupted by another message")
     finally:
         client.phase(Phase.READY)
+    if form:
+        return replace(statement, text=copied.text_of(bytes(data), types), format="text")
     try:
         return replace(statement, text=data.decode())
     except UnicodeDecodeError as error:
         raise DataError(f"COPY brings bytes that are no UTF-8: {error}") from None
+
+
+async def copy_out_binary(client: "Client", outcome: Result) -> int:
+    """Send the rows of a COPY TO STDOUT in binary form; how many."""
+    client.send(wire.CopyOutResponse(overall_format=1, col_formats=[1] * len(outcome.types)).to_wire())
+    for data in copied.messages(outcome, client.server.hub.engine.executor.dictionary):
+        client.send(data)
+        await client.flush()
+    client.send(COPY_DONE)
+    return len(outcome)
 
 
 async def copy_out(client: "Client", columns: int, outcome: Result) -> int:
@@ -102,7 +116,7 @@ async def _forward(client: "Client", stream: Stream, statement: Subscribe) -> No
             if coming.done():
                 rows = coming.result()
                 coming = asyncio.ensure_future(stream.next())
-                lines = b"".join(replies.copy_data(copied(row)) for row in rows)
+                lines = b"".join(replies.copy_data(line_of(row)) for row in rows)
                 client.send(lines if statement.copies else replies.data(rows))
                 await client.flush()
             elif not waiting.done():

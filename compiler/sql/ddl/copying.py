@@ -17,6 +17,8 @@ KNOWN: Final = (
 ALSO: Final = {"delim": "delimiter", "sep": "delimiter"}
 LISTS: Final = ("force_quote", "force_not_null", "force_null")
 FORMATS: Final = ("csv", "parquet", "text")
+BINARY: Final = "binary"
+"""The form of rows that clients send and get; there are no such files."""
 SUFFIXES: Final = {"parquet": "parquet", "csv": "csv", "tbl": "csv", "tsv": "csv"}
 FOREIGN: Final = ("json", "jsonl", "ndjson", "xlsx", "arrow", "feather", "orc", "avro", "xml", "gz", "zip")
 """The ends of names of files that are surely none of these."""
@@ -37,7 +39,11 @@ def copy(reader: Reader) -> ast.CopyFrom | ast.CopyTo:
         reader.refuse("WHERE in COPY", "copy into a table of its own, and INSERT ... SELECT from it")
     reader.end()
     form = options.pop("format", None) or _format_of(path, reader, place)
-    if form not in FORMATS:
+    if form == BINARY and path:
+        reader.refuse("a file in Postgres' binary form", "the formats of files are csv, text and parquet")
+    if form == BINARY and options:
+        reader.wrong(f"COPY in binary form takes no option {next(iter(options))}")
+    if form not in FORMATS and form != BINARY:
         reader.skip(-1)
         reader.wrong(f'unknown COPY format "{form}"', f"the formats are {', '.join(FORMATS)}")
     rest = tuple(options.items())
