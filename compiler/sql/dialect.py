@@ -199,6 +199,14 @@ class Dialect(Postgres):
             parts = [] if digits is None else [exp.DataTypeParam(this=digits)]
             return exp.DataType(this=exp.DType.INTERVAL, expressions=parts, kind=unit)
 
+        def _parse_type_size(self) -> exp.DataTypeParam | None:
+            """A negative scale, too: ``NUMERIC(5, -2)``."""
+            if self._match(TokenType.DASH):
+                number = self._parse_number()
+                if number is not None:
+                    return exp.DataTypeParam(this=exp.Literal(this=f"-{number.name}", is_string=False))
+            return super()._parse_type_size()
+
         def _varying(self) -> exp.Expr | None:
             """``BIT VARYING``, or with a length."""
             bit = self._curr is not None and self._curr.token_type is TokenType.BIT

@@ -1,5 +1,6 @@
 """SQL's type names to types."""
 
+import re
 from typing import Final
 
 from sqlglot import exp
@@ -65,6 +66,8 @@ MICROSECOND_DIGITS: Final = 6
 SHAPES: Final = frozenset({"box", "circle", "line", "lseg", "path", "point", "polygon"})
 UNKNOWN_TYPES: Final = SHAPES | {"jsonpath", "tid", "tsquery", "tsvector", "xml"}
 """Types of Postgres that kpg has not, by the names that sqlglot takes for those of users."""
+WHOLE: Final = re.compile(r"-?\d+")
+MOST_SCALE: Final = 1000
 REAL_DIGITS: Final = 24
 """FLOAT(n) of so many binary digits is REAL."""
 
@@ -167,7 +170,7 @@ def _parameters(node: exp.DataType, source: str) -> list[int]:
     values = []
     for parameter in node.expressions:
         literal = parameter.this if isinstance(parameter, exp.DataTypeParam) else None
-        if not isinstance(literal, exp.Literal) or literal.is_string or not literal.name.isdigit():
+        if not isinstance(literal, exp.Literal) or literal.is_string or not WHOLE.fullmatch(literal.name):
             refuse(f"type {node.sql('postgres')}", node, source)
         values.append(int(literal.name))
     return values
@@ -180,8 +183,8 @@ def _decimal(node: exp.DataType, parameters: list[int], source: str) -> Type:
     if not 1 <= precision <= MOST_PRECISION:
         hint = f"the precision of a DECIMAL is from 1 to {MOST_PRECISION}"
         refuse(f"DECIMAL({precision}, {scale})", node, source, hint)
-    if scale > precision:
-        wrong(f"scale {scale} is larger than precision {precision}", node, source)
-    if precision > t.MAX_DECIMAL_PRECISION:
+    if not -MOST_SCALE <= scale <= MOST_SCALE:
+        wrong(f"NUMERIC scale {scale} must be between -{MOST_SCALE} and {MOST_SCALE}", node, source)
+    if precision > t.MAX_DECIMAL_PRECISION or not 0 <= scale <= precision:
         return Type(Kind.NUMERIC, precision, scale)
     return t.decimal(precision, scale)

@@ -65,6 +65,11 @@ def _insert(after: bool) -> Callable[[Any, str, Any], None]:
     return insert
 
 
+def put_in_place(usual: bool) -> Callable[..., Json]:
+    """What ``jsonb_set`` does."""
+    return _edit(_put, usual)
+
+
 def _edit(how: Callable[[bool], Callable[[Any, str, Any], None]], usual: bool) -> Callable[..., Json]:
     def edit(value: Json, path: Array, new: Json, flag: bool | None = None) -> Json:
         if None in path.items:

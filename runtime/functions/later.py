@@ -27,6 +27,8 @@ SCALARS: Final[Mapping[str, str]] = {
         json_object jsonb_object json_typeof jsonb_typeof json_array_length jsonb_array_length
         json_strip_nulls jsonb_strip_nulls array_to_json row_to_json jsonb_pretty""",
     "json_tests": "is_json",
+    "assorted": """json_extract_path json_extract_path_text jsonb_extract_path jsonb_extract_path_text
+        array_fill parse_ident pg_size_bytes jsonb_set_lax""",
     "json_edits": "jsonb_set jsonb_insert",
     "json_paths": """jsonb_path_exists jsonb_path_match jsonb_path_query_array jsonb_path_query_first
         path_exists path_matches jsonpath""",

@@ -30,6 +30,7 @@ from kpg.runtime.types import (
     Type,
 )
 
+DAY: Final = 86_400_000_000
 ARITHMETIC: Final = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 NUMBERS: Final = frozenset({*ARITHMETIC, "div", "mod"})
 MOMENTS: Final = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
@@ -95,6 +96,9 @@ def user_type(binding: Binding, node: exp.Expr) -> Type:
 def brought(binding: Binding, scalar: Scalar, type_: Type, node: exp.Expr) -> Scalar:
     """The scalar as a value of ``type_``; ProgrammingError if it is a quoted string that means none."""
     if isinstance(scalar, Literal) and scalar.type == UNKNOWN and scalar.value is not None:
+        moment = special_moment(binding, scalar, type_)
+        if moment is not None:
+            return moment
         unlimited = Type(type_.kind) if type_.is_text else type_
         value = meant(scalar, unlimited)
         if value is None:
@@ -102,6 +106,25 @@ def brought(binding: Binding, scalar: Scalar, type_: Type, node: exp.Expr) -> Sc
         slot = slot_of(value)
         return Literal(value.value, type_) if slot is None else then(slot, NAMED, type_)
     return coerce(scalar, type_)
+
+
+SPECIAL: Final = {"now": None, "today": 0, "tomorrow": 1, "yesterday": -1}
+"""Texts that mean another moment at every time, by days from today."""
+
+
+def special_moment(binding: Binding, literal: Literal, type_: Type) -> Literal | None:
+    """The present time or a day beside it, by its name; None for any other text, and in views."""
+    if type_.kind not in MOMENTS or binding.kept or slot_of(literal) is not None:
+        return None
+    name = str(literal.value).strip().lower()
+    if name not in SPECIAL:
+        return None
+    binding.catalog.consulted.times += 1
+    now, days = binding.catalog.moment, SPECIAL[name]
+    day = now // DAY + (days or 0)
+    if type_.kind is Kind.DATE:
+        return Literal(day, type_)
+    return Literal(now if days is None else day * DAY, type_)
 
 
 def assigned(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr) -> Scalar:

@@ -39,6 +39,7 @@ def bind_predicate(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | N
             return None
 
 
+MOST_BETWEENS = 8
 COMPARED = (*COMPARISONS, exp.NullSafeEQ, exp.NullSafeNEQ)
 
 
@@ -111,6 +112,8 @@ def _in(binding: Binding, scope: Scope, node: exp.In) -> Scalar:
 
 def _between(binding: Binding, scope: Scope, node: exp.Between) -> Scalar:
     only(node, binding.source, "this", "low", "high", "negate", "symmetric")
+    if sum(1 for _ in node.this.find_all(exp.Between)) > MOST_BETWEENS:  # each doubles what is in it
+        binding.refuse(f"BETWEEN of a value with more than {MOST_BETWEENS} BETWEENs in it", node)
     value, low, high = (binding.expression(scope, node.args[part]) for part in ("this", "low", "high"))
     found = _within(binding, value, low, high, node)
     if node.args.get("symmetric"):

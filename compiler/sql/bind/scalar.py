@@ -9,7 +9,7 @@ from typing import Final, assert_never
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
-from kpg.compiler.sql.bind.calls import call, coerce, condition, settle, unified, user_type
+from kpg.compiler.sql.bind.calls import call, coerce, condition, settle, special_moment, unified, user_type
 from kpg.compiler.sql.bind.clock import bind_moment, moment_type
 from kpg.compiler.sql.bind.composite import bind_composite, cast_array, joined
 from kpg.compiler.sql.bind.functions import aggregate_of, function_of, in_their_places, listed, own_call
@@ -258,6 +258,9 @@ def _cast_to(binding: Binding, scope: Scope, node: exp.Cast, type_: Type) -> Sca
     if isinstance(operand, Literal) and slot_of(operand) is not None and is_text:
         return _cast_slot(operand, type_)
     if isinstance(operand, Literal) and isinstance(operand.value, str) and is_text:
+        moment = special_moment(binding, operand, type_)
+        if moment is not None:
+            return moment
         text = operand.value[: type_.precision] if type_.is_text and type_.precision else operand.value
         value = from_text(text, type_)
         if value is None:

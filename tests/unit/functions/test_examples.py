@@ -23,6 +23,8 @@ OTHERWISE = {
     "bit_count",
     "format",
     "get_bit",
+    "json_extract_path",
+    "json_extract_path_text",
     "set_bit",
     "octet_length",
     "similar_substring",
