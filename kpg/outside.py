@@ -5,11 +5,12 @@ caller's variables. Its rows are read once, into a table that lives as long as t
 long as the view, which does not follow what becomes of the file.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.outside import Files, Mention, Named, attached
@@ -19,6 +20,11 @@ from kpg.runtime.types import Schema
 
 if TYPE_CHECKING:
     from kpg.sources import Source
+
+
+WITHIN: Final = ast.Select | ast.Insert | ast.CreateTableAs | ast.Explain
+PARTS: Final = re.compile(r"\bof\b", re.IGNORECASE)
+"""A text that may have AS OF within it."""
 
 
 def readable(engine: Engine, statement: ast.Statement) -> ast.Statement:
@@ -39,6 +45,11 @@ def readable(engine: Engine, statement: ast.Statement) -> ast.Statement:
 
         with engine.transactions.undoing():
             return settled(engine, statement)
+    if isinstance(statement, WITHIN) and PARTS.search(statement.span.source):
+        from kpg.past import within
+
+        with engine.transactions.undoing():
+            statement = within(engine, statement)
     # As a part of the statement: what goes wrong here ends a transaction as everywhere.
     with engine.transactions.undoing():
         return attached(statement, engine.catalog.__contains__, attach)

@@ -295,7 +295,20 @@ def settled(engine: "Engine", statement: Settled) -> Settled:
 
     ``engine.release_attached`` is to be called when it has run.
     """
-    rows = select_then(engine, statement.query)
+    tree = parse_query(f'select * from "{attached(engine, statement.query)}"').query
+    return replace(statement, query=replace(statement.query, query=tree, then=None))
+
+
+def within(engine: "Engine", statement: ast.Statement) -> ast.Statement:
+    """A statement with tables in the place of queries AS OF an epoch that are parts of it, as above."""
+    from kpg.compiler.sql.within import evaluated
+
+    return evaluated(statement, lambda query: attached(engine, query), statement.span)
+
+
+def attached(engine: "Engine", query: ast.Select) -> str:
+    """The name of a table of the rows that a query has AS OF an epoch."""
+    rows = select_then(engine, query)
     columns = zip(rows.columns, rows.types, strict=True)
     schema = Schema(tuple(ColumnDef(name, type_, True) for name, type_ in columns))
     name = engine.attach_table("rows as of an epoch", schema)
@@ -303,8 +316,7 @@ def settled(engine: "Engine", statement: Settled) -> Settled:
     assert isinstance(contents, Decoded)
     with engine.transactions.statement(changes=True):
         engine.table(name).insert(np.ascontiguousarray(contents.words))
-    tree = parse_query(f'select * from "{name}"').query
-    return replace(statement, query=replace(statement.query, query=tree, then=None))
+    return name
 
 
 def past_of(engine: "Engine", span: Span | None = None) -> Past:

@@ -1,6 +1,7 @@
 """From statements to plans: the compiler as the database calls it."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
@@ -171,8 +172,12 @@ def explain(statement: ast.Explained, stage: str, catalog: Catalog, statistics: 
     kept = isinstance(statement, ast.CreateView)
     query = statement if isinstance(statement, ast.Select) else statement.query
     if query.then is not None:
+        if isinstance(statement, ast.Select):
+            then = query.then.span.source[query.then.span.start : query.then.span.end]
+            now = explain(replace(statement, then=None), stage, catalog, statistics)
+            return f"{then}: computed from all rows that were there then, without indexes\n{now}"
         raise NotSupportedError(
-            "EXPLAIN of a query AS OF an epoch is not supported",
+            "EXPLAIN of a change AS OF an epoch is not supported",
             span=query.then.span,
             hint="what it costs is to compute it from all rows of the tables that it reads",
         )

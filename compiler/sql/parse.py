@@ -173,13 +173,23 @@ def _statement(tokens: list[Token], text: str) -> ast.Statement:
 def _then(tokens: list[Token], text: str) -> ast.Statement | None:
     """A query with AS OF; None if there is none."""
     from kpg.compiler.sql.then import HINT, split
+    from kpg.compiler.sql.within import marked
 
     if tokens[0].text.lower() in ("explain", "prepare"):
         return None
-    before, then = split(tokens, text)
-    if then is None:
+    within = marked(tokens, text)
+    before, then = split(within, text)
+    if then is None and within is tokens:
         return None
     statement = _statement(before, text)
+    if then is None:
+        if isinstance(statement, ast.Select | ast.Insert | ast.CreateTableAs):
+            return statement
+        span = Span(text, tokens[0].start, tokens[-1].end + 1)
+        what = "AS OF within anything but a query that is asked once"
+        raise NotSupportedError(f"{what} is not supported", span=span, hint=HINT)
+    if within is not tokens:
+        raise NotSupportedError("AS OF within a query AS OF is not supported", span=then.span, hint=HINT)
     if isinstance(statement, ast.Select):
         return replace(statement, then=then)
     plain = isinstance(statement, ast.Insert) and statement.conflict is None and not statement.returning

@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.reader import Reader
-from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
+from kpg.runtime.errors import ProgrammingError, Span
 
 VALUES: Final = frozenset(
     (
@@ -31,20 +31,18 @@ WORDS: Final = frozenset(
     )
 )
 """What a value begins with behind AS OF; with ``epoch`` and ``system time`` what is said without need."""
-HINT: Final = "AS OF stands at the end of a query, of INSERT with one, or of CREATE TABLE AS"
+HINT: Final = (
+    "AS OF stands at the end of a query that is asked once, of INSERT with one, or of CREATE TABLE AS"
+)
 
 
 def split(tokens: list[Token], text: str) -> tuple[list[Token], ast.Then | None]:
     """The tokens of a query without its AS OF, and that."""
-    place = _place(tokens, text)
+    place = place_of(tokens)
     if place is None:
         return tokens, None
     span = Span(text, tokens[place].start, tokens[-1].end + 1)
-    rest = tokens[place + 2 :]
-    if _word(rest[0]) == "epoch":
-        rest = rest[1:]
-    elif _word(rest[0]) == "system":
-        rest = rest[2:] if len(rest) > 1 and _word(rest[1]) == "time" else rest
+    rest = without_words(tokens[place + 2 :])
     if not rest or not place:
         raise ProgrammingError("syntax error: AS OF stands between a query and a value", span=span)
     reader = Reader(rest, text)
@@ -60,8 +58,17 @@ def query_of(alone: ast.Then) -> ast.Select:
     return ast.Select(exp.Select(expressions=[alone.query.copy()]), alone.span)
 
 
-def _place(tokens: Sequence[Token], text: str) -> int | None:
-    """Where the clause begins, if there is one."""
+def without_words(rest: list[Token]) -> list[Token]:
+    """What stands behind AS OF without what is said without need."""
+    if _word(rest[0]) == "epoch":
+        return rest[1:]
+    if _word(rest[0]) == "system":
+        return rest[2:] if len(rest) > 1 and _word(rest[1]) == "time" else rest
+    return rest
+
+
+def place_of(tokens: Sequence[Token], *, within: bool = False) -> int | None:
+    """Where the first such clause begins, if there is one: of the statement, or ``within`` parentheses."""
     depth = 0
     for place, token in enumerate(tokens):
         depth += int(token.token_type is TokenType.L_PAREN) - int(token.token_type is TokenType.R_PAREN)
@@ -72,13 +79,7 @@ def _place(tokens: Sequence[Token], text: str) -> int | None:
             continue
         if place and _word(tokens[place - 1]) in ("system_time", "timestamp"):
             continue
-        if following.token_type in VALUES or _word(following) in WORDS:
-            if depth:
-                raise NotSupportedError(
-                    "AS OF within a query is not supported",
-                    span=Span(text, token.start, following.end + 1),
-                    hint=HINT,
-                )
+        if (following.token_type in VALUES or _word(following) in WORDS) and within == (depth > 0):
             return place
     return None
 

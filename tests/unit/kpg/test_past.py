@@ -40,6 +40,36 @@ def database(history: "int | str | datetime.timedelta | None" = 100) -> "kpg.Dat
 ADA, BOB = ("ada", Decimal("12.50")), ("bob", Decimal("7.50"))
 
 
+def test_a_query_as_of_an_epoch_within_another() -> None:
+    db = database()
+    gone = "select id from t except select id from (select * from t as of $1) before order by 1"
+    assert db.query(gone, [1]).fetchall() == [(3,)]
+    assert db.query("select id from (select id from t order by id limit 1 as of 2) x").fetchall() == [(1,)]
+    assert db.query("select (select count(*) from t as of 2), count(*) from t").fetchall() == [(3, 2)]
+    assert db.query("select id in (select id from t as of epoch 1) from t order by id").fetchall() == [
+        (True,),
+        (False,),
+    ]
+    both = "with a as (select * from t as of 1), b as (select * from t as of 3) select a.id, a.price, b.price"
+    assert db.query(f"{both} from a join b using (id) order by 1").fetchall() == [
+        (1, Decimal(10), Decimal(20)),
+        (2, Decimal("7.50"), Decimal("7.50")),
+    ]
+    nested = "select * from (select id from t where id not in (select id from t as of 1) as of 2) x"
+    with pytest.raises(kpg.NotSupportedError, match="AS OF within a query AS OF"):
+        db.query(nested)
+    then = str(db.sql("explain select name from t where id = 1 as of 1"))
+    assert then.startswith("as of 1: computed from all rows that were there then, without indexes\n")
+    assert then.partition("\n")[2] == str(db.sql("explain select name from t where id = 1"))
+    assert "Linear" in str(db.sql("explain select * from (select * from t as of 1) x"))
+    db.sql("create table kept as select * from (select * from t as of 1) x where id = 2")
+    db.sql("insert into kept select * from t where id not in (select id from t as of 1)")
+    assert db.query("select id from kept order by id").fetchall() == [(2,), (3,)]
+    with pytest.raises(kpg.InterfaceError, match="nothing of the past is kept"):
+        kpg.connect().query("select * from (select 1 as of 1) x")
+    assert {entry.name for entry in db._engine.catalog} == {"t", "totals", "kept"}
+
+
 def test_a_table_a_view_and_a_query_as_of_an_epoch() -> None:
     db = database()
     assert db.query("select id from t order by id as of 1").fetchall() == [(1,), (2,)]
@@ -224,8 +254,11 @@ def test_places_of_rows_are_given_up_when_they_are_out_of_the_retention() -> Non
         ("select * from t as of 1 where id = 1", 'syntax error at "where"'),
         ("select * from t as of 1 2", 'syntax error at "2"'),
         ("as of 5", "syntax error"),
-        ("explain select * from t as of 1", "EXPLAIN of a query AS OF an epoch is not supported"),
-        ("select * from (select * from t as of 1) u", "AS OF within a query is not supported"),
+        ("select count(id as of 1) from t", "AS OF behind anything but a query is not supported"),
+        ("select * from (select * from t as of 99) u", "epoch 99 has not come"),
+        ("select * from (select * from t as of 1) u as of 2", "AS OF within a query AS OF is not supported"),
+        ("create view u as select * from (select * from t as of 1) x", "AS OF within anything but a query"),
+        ("delete from t where id in (select id from t as of 1)", "AS OF within anything but a query"),
         ("insert into t select * from t as of 1 on conflict do nothing", 'syntax error at "on"'),
         ("insert into t select * from t as of 99", "epoch 99 has not come"),
         ("create table u as select * from t as of null", "NULL is neither an epoch nor a moment"),
