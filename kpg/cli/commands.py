@@ -92,7 +92,8 @@ CHECK_HELP = """
 Check a database to the last bit: files by their checksums, indexes by their tables, views by their queries.
 
 Nothing is written. The exit code is 1 if anything is wrong. Beside a process that has the database open
-this is about its last checkpoint.
+this is about its last commit. No code that the folder names is run: views that call Python functions are
+not compared, and named, unless --imports is given.
 
 Examples:
 
@@ -276,10 +277,13 @@ def check(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="The folder of a database.", show_default=False)
     ],
+    imports: Annotated[
+        bool, typer.Option("--imports", help="Import the Python functions that the folder names.")
+    ] = False,
 ) -> None:
     from kpg.cli.folders import run_check
 
-    raise typer.Exit(run_check(folder))
+    raise typer.Exit(run_check(folder, imports=imports))
 
 
 @app.command("functions", help=FUNCTIONS_HELP)

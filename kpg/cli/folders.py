@@ -5,6 +5,7 @@ from pathlib import Path
 
 import kpg
 from kpg.durable.inspecting import inspected
+from kpg.durable.opening import open_folder
 from kpg.runtime.errors import Error
 from kpg.runtime.executor import Executor
 
@@ -22,8 +23,11 @@ def run_inspect(folder: Path) -> int:
     if any(one.kind == "damaged" for one in files):
         return 1
     try:
-        with kpg.connect(folder, read_only=True) as database:
+        with kpg.connect() as database:
+            left = open_folder(database._engine, folder, read_only=True, whole=False)
             _print_contents(database._engine.executor, database)
+            for name, why in left.items():
+                print(f"{name}: not opened here, as {why}")
     except Error as error:
         print(error, file=sys.stderr)
         return 1
@@ -42,13 +46,16 @@ def _print_contents(executor: Executor, database: "kpg.Database") -> None:
         print(f"{name:{width}}  {kind:18} {counted}".rstrip())
 
 
-def run_check(folder: Path) -> int:
-    """Print what is wrong with a database; 1 if anything is."""
+def run_check(folder: Path, *, imports: bool = False) -> int:
+    """Print what is wrong with a database, and what was not looked at; 1 if anything is wrong."""
     from kpg.durable.checking import check
 
     wrong = 0
-    for line in check(folder):
+    left: dict[str, str] = {}
+    for line in check(folder, imports=imports, left=left):
         wrong += 1
         print(line)
+    for name, why in left.items():
+        print(f"{name} was not checked: {why} (--imports runs it)")
     print(f"{folder}: {f'{wrong} things are wrong' if wrong else 'all is as it should be'}")
     return 1 if wrong else 0

@@ -14,10 +14,11 @@ from kpg.runtime.handles import Installation
 from kpg.runtime.trace.updates import Updates
 
 
-def check(folder: str | Path) -> Iterator[str]:
+def check(folder: str | Path, *, imports: bool = False, left: dict[str, str] | None = None) -> Iterator[str]:
     """What is wrong with the database in a folder, a line for each thing; it is not written to.
 
-    Beside a process that has it open this is about the last checkpoint.
+    Beside a process that has it open this is about its last commit. No code that the folder names is run but
+    with ``imports``: views that call users' functions are ``left`` out, and why is told there.
     """
     found = False
     for line in damage(folder):
@@ -27,10 +28,12 @@ def check(folder: str | Path) -> Iterator[str]:
         return
     engine = Engine()
     try:
-        open_folder(engine, folder, read_only=True)
+        found_left = open_folder(engine, folder, read_only=True, whole=imports)
     except Error as error:
         yield f"{folder} cannot be opened: {error.message}"
         return
+    if left is not None:
+        left.update(found_left)
     try:
         yield from check_contents(engine)
     finally:

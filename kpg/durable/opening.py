@@ -38,23 +38,30 @@ ROWS_AT_ONCE: Final = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How a folder is to be opened: with ``functions``, views call these, and none that could be imported."""
+    """How a folder is to be opened: with ``functions``, views call these, and none that could be imported.
+
+    Without ``whole``, nothing is imported either, and what would need it is left out.
+    """
 
     synchronous: str = "full"
     read_only: bool = False
     functions: Mapping[str, Callable[..., Any]] | None = None
+    whole: bool = True
 
 
-def open_folder(engine: "Engine", folder: str | Path, **options: Any) -> None:
-    """Have an engine be the database of a folder, which is made if it is not there; as ``Wanted`` says."""
+def open_folder(engine: "Engine", folder: str | Path, **options: Any) -> dict[str, str]:
+    """Have an engine be the database of a folder, which is made if it is not there; as ``Wanted`` says.
+
+    What was left out, and why.
+    """
     try:
-        _open_folder(engine, Path(folder), Wanted(**options))
+        return _open_folder(engine, Path(folder), Wanted(**options))
     except BaseException:
         engine.close()
         raise
 
 
-def _open_folder(engine: "Engine", path: Path, wanted: Wanted) -> None:
+def _open_folder(engine: "Engine", path: Path, wanted: Wanted) -> dict[str, str]:
     try:
         if not path.exists() and not wanted.read_only:
             path.mkdir(parents=True)
@@ -63,10 +70,10 @@ def _open_folder(engine: "Engine", path: Path, wanted: Wanted) -> None:
             raise OperationalError(f"{path} {what}", hint="a database is a folder")
     except OSError as error:
         raise _refused(str(path), error) from error
-    open_files(engine, Disk(path), wanted)
+    return open_files(engine, Disk(path), wanted)
 
 
-def open_files(engine: "Engine", files: Files, wanted: Wanted) -> None:
+def open_files(engine: "Engine", files: Files, wanted: Wanted) -> dict[str, str]:
     """As :func:`open_folder`, of any files."""
     if wanted.synchronous not in MODES:
         raise InterfaceError(
@@ -79,6 +86,7 @@ def open_files(engine: "Engine", files: Files, wanted: Wanted) -> None:
             lock = _held(files)
         opening = _Opening(engine, files, wanted)
         opening.run(lock)
+        return opening.restoring.left
     except BaseException as error:
         if lock is not None and engine.keeper is None:
             lock.release()
@@ -136,7 +144,7 @@ class _Opening:
         self.engine = engine
         self.files = files
         self.wanted = wanted
-        self.restoring = Restoring(engine, wanted.functions)
+        self.restoring = Restoring(engine, wanted.functions, whole=wanted.whole)
         self.codec: Codec = codec(self.restoring.function)
         self.state: State = {}
         self.commits: list[tuple[int, Any, Any, int]] = []

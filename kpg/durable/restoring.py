@@ -21,11 +21,19 @@ LOG: Final = logging.getLogger("kpg")
 
 
 class Restoring:
-    """One engine that gets its definitions back. ``tables`` are their names by number."""
+    """One engine that gets its definitions back. ``tables`` are their names by number.
 
-    def __init__(self, engine: "Engine", functions: Mapping[str, Callable[..., Any]] | None) -> None:
+    If it need not be ``whole``, there are no functions of users: what calls them is ``left`` out.
+    """
+
+    def __init__(
+        self, engine: "Engine", functions: Mapping[str, Callable[..., Any]] | None, *, whole: bool = True
+    ) -> None:
         self._engine = engine
-        self._imports = functions is None
+        self._imports = functions is None and whole
+        self._whole = whole
+        self.left: dict[str, str] = {}
+        """Views and programs that are not there, and why."""
         self._given = {name.lower(): function for name, function in (functions or {}).items()}
         engine.given_anew = frozenset(self._given)
         self._functions: dict[str, Named[Any]] = {}
@@ -137,7 +145,7 @@ class Restoring:
 
     def _functions_again(self) -> None:
         for key, value in self._state.items():
-            if key[0] == "function" and key not in self._done:
+            if key[0] == "function" and key not in self._done and self._whole:
                 self._function(key[1], value)
                 self._done.add(key)
 
@@ -165,9 +173,11 @@ class Restoring:
                     else:
                         self._program(key[1], value)
                 except Error as error:
-                    if not all_of_them:
+                    if not (all_of_them and self._whole):
                         self._forget(key)
                         del waiting[key]
+                        if all_of_them:
+                            self.left[key[1]] = error.message
                         continue
                     raise OperationalError(
                         f"{key[0]} {key[1]} cannot be made again: {error}",
@@ -178,8 +188,18 @@ class Restoring:
             if len(waiting) == before:
                 if not all_of_them:
                     return
+                if not self._whole:
+                    self.left.update((key[1], self._needs(value)) for key, value in waiting.items())
+                    return
                 name = next(iter(waiting))[1]
                 raise OperationalError(f'"{name}" cannot be made again: something that it uses is missing')
+
+    def _needs(self, value: Any) -> str:
+        """Why a view cannot be there where nothing is imported."""
+        for key, given in self._state.items():
+            if key[0] == "function" and _calls(value, key[1]):
+                return f"it calls {key[1]}, a function of {given[1] or 'no module'}"
+        return "it reads what is left out"
 
     def _forget(self, key: Key) -> None:
         """Let what could not be made of a checkpoint be made later, by computing it."""

@@ -25,6 +25,7 @@ from psycopg.types.json import set_json_loads
 import kpg
 from kpg.database import Database
 from kpg.result import Rows
+from tests.model.lives import Lives
 from tests.oracle.postgres import plain, serving
 from tests.properties.wide_histories import History
 from tests.properties.wide_queries import WideQueries
@@ -50,6 +51,8 @@ class Pair:
 
     address: str
     db: Database = field(default_factory=kpg.connect)
+    lives: Lives | None = None
+    """Where kpg's database is closed and opened again from time to time."""
     views: list[str] = field(default_factory=list)
     script: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -294,6 +297,8 @@ class Life:
 
     def _step(self) -> None:
         pick, pair = self.pick, self.pair
+        if pair.lives is not None:
+            pair.db = pair.lives.perhaps()
         if pick.random() < 0.5:
             self._run(self.history.statement())
             return
@@ -320,9 +325,13 @@ class Life:
         return {name: list(table.columns) for name, table in self.history.tables.items()}
 
 
-def live(address: str, seed: int, views: int = 4, steps: int = 8) -> Counter[str]:
-    """One history, compared after every step; what was compared is counted."""
-    pair = Pair(address)
+def live(address: str, seed: int, views: int = 4, steps: int = 8, *, in_folder: bool = False) -> Counter[str]:
+    """One history, compared after every step; what was compared is counted.
+
+    If it is ``in_folder``, kpg's database is closed, killed, and opened again between steps.
+    """
+    lives = Lives(seed) if in_folder else None
+    pair = Pair(address) if lives is None else Pair(address, lives.db, lives)
     try:
         Life(seed, pair).live(views, steps)
     except Undecided:
@@ -332,6 +341,7 @@ def live(address: str, seed: int, views: int = 4, steps: int = 8) -> Counter[str
         raise
     finally:
         pair.close()
+    pair.counts["lives"] += 0 if lives is None else lives.ended
     return pair.counts
 
 
@@ -343,13 +353,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--in-folder", action="store_true")
     options = parser.parse_args()
     seed, end, counts = options.seed, time.monotonic() + options.minutes * 60, Counter[str]()
     with serving(Path(tempfile.mkdtemp())) as server:
         address = in_order_of_bytes(server)
         while time.monotonic() < end:
             try:
-                counts += live(address, seed)
+                counts += live(address, seed, in_folder=options.in_folder)
             except Exception as error:
                 counts["failed"] += 1
                 print(f"seed {seed}: {type(error).__name__}: {str(error)[:3000]}", flush=True)

@@ -12,6 +12,7 @@ import kpg
 from kpg.database import Database
 from kpg.result import Rows
 from kpg.runtime.errors import IntegrityError
+from tests.model.lives import Lives
 
 Row = tuple[Any, ...]
 
@@ -31,6 +32,19 @@ class Twins:
     duck: duckdb.DuckDBPyConnection = field(default_factory=oracle)
     views: dict[str, str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
+    lives: Lives | None = None
+    """Where kpg's database is closed and opened again from time to time."""
+
+    @classmethod
+    def in_folder(cls, seed: int) -> "Twins":
+        """Twins of which kpg's database has several lives."""
+        lives = Lives(seed)
+        return cls(lives.db, lives=lives)
+
+    def live_again(self) -> None:
+        """Perhaps go on in the next life."""
+        if self.lives is not None:
+            self.db = self.lives.perhaps()
 
     def close(self) -> None:
         self.db.close()

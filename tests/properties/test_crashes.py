@@ -5,7 +5,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 import kpg
 from tests.model.durable import contents
 from tests.properties.crashes import Life
+from tests.properties.kills import kill_writer
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -50,47 +50,12 @@ def test_other_modes_may_lose_the_end_and_nothing_else(seed: int, mode: str) -> 
     Life(seed, views=False, mode=mode, cuts=20, failing=0.05 * (seed % 2)).run(30)
 
 
-WRITER = """
-import sys
-import kpg
-db = kpg.connect(sys.argv[1])
-if not db.tables().fetchall():
-    db.sql("create table t (k int primary key, v int); create table log (n int)")
-    db.sql("create materialized view sums as select v % 5 g, count(*) n, sum(v) s from t group by v % 5")
-(last,) = db.query("select coalesce(max(k), 0) from t").fetchone()
-print(last, flush=True)
-while True:
-    last += 1
-    with db.transaction():
-        db.sql(f"insert into t values ({last}, {last * 7 % 100})")
-        db.sql(f"delete from log; insert into log values ({last})")
-    if last % 5 == 0:
-        db.sql(f"update t set v = v + 1 where k % 10 = {last % 10}")
-    print(last, flush=True)
-"""
-
-
 def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     """Killed at instants that nobody chose, again and again, by a signal that it cannot notice."""
-    random = np.random.default_rng(7)
-    folder, told = tmp_path / "db", 0
-    command = [sys.executable, "-c", WRITER, str(folder)]
-    for _ in range(8):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
-            assert writer.stdout is not None
-            first = int(writer.stdout.readline())
-            assert first >= told
-            for _ in range(int(random.integers(1, 40))):
-                told = int(writer.stdout.readline())
-            time.sleep(float(random.random()) / 200)
-            writer.send_signal(signal.SIGKILL)
-            told = max([told, *(int(line) for line in writer.stdout.read().split())])
-        with kpg.connect(folder, read_only=True) as db:
-            ((count, last),) = db.query("select count(*), max(k) from t").fetchall()
-            assert last in (told, told + 1)
-            assert count == last
-            assert db.query("select n from log").fetchall() == [(last,)]
-            db.verify("sums")
+    random, told = np.random.default_rng(7), 0
+    for _ in range(3):
+        told = kill_writer(tmp_path / "db", told, random)
+    assert told > 0
 
 
 def fill(folder: str, limit: int) -> None:

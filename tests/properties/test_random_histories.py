@@ -19,3 +19,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_views_and_queries_are_what_postgres_answers(address: str, seed: int) -> None:
     counts = live(address, seed, views=3, steps=5)
     assert counts["statements"] >= 3
+
+
+@pytest.mark.parametrize("seed", range(200, 203))
+def test_they_are_in_every_life_of_a_database(address: str, seed: int) -> None:
+    counts = live(address, seed, views=3, steps=6, in_folder=True)
+    assert counts["lives"] + counts["undecided"] > 0

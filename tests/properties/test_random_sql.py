@@ -137,6 +137,7 @@ def live(seed: int, views: int, steps: int, twins: Twins | None = None) -> None:
         for _ in range(views):
             here.install(here.pick.choice((1, 1, 2)))
         for number in range(steps):
+            here.twins.live_again()
             here.step()
             for name in here.twins.views:
                 here.twins.compare(name)
@@ -154,6 +155,13 @@ def live(seed: int, views: int, steps: int, twins: Twins | None = None) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_views_are_what_duckdb_answers(seed: int) -> None:
     live(seed, views=4, steps=8)
+
+
+@pytest.mark.parametrize("seed", range(100, 103))
+def test_they_are_in_every_life_of_a_database(seed: int) -> None:
+    twins = Twins.in_folder(seed)
+    live(seed, views=4, steps=8, twins=twins)
+    assert twins.lives is not None and twins.lives.ended > 0
 
 
 History = Sequence[Sequence[str]]

@@ -17,6 +17,7 @@ import pytest
 import kpg
 from kpg.runtime.errors import Error, SerializationError
 from kpg.sessions.session import Session
+from tests.model.lives import Lives
 
 KEYS = 5
 ACTIONS = ("read", "write", "insert", "delete", "point", "end")
@@ -52,9 +53,11 @@ class Player:
 class World:
     """The database, its sessions, and what has been committed."""
 
-    def __init__(self, seed: int, level: str) -> None:
+    def __init__(self, seed: int, level: str, lives: Lives | None = None) -> None:
         self.chance = random.Random(seed)
-        self.db = kpg.connect()
+        self.level = level
+        self.lives = lives
+        self.db = kpg.connect() if lives is None else lives.db
         self.db.sql(
             "create table t (id int primary key, x int);"
             "create materialized view v as select count(*) as n, sum(x) as s from t;"
@@ -68,6 +71,11 @@ class World:
 
     def play(self, steps: int) -> None:
         for _ in range(steps):
+            if self.lives is not None and self.chance.random() < 0.05:
+                # What sessions have not committed is gone, with them.
+                self.db = self.lives.again()
+                self.players = [Player(self.db.session(), self.level) for _ in range(3)]
+                self.check_committed()
             player = self.chance.choice(self.players)
             try:
                 self.step(player)
@@ -176,9 +184,10 @@ def level(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_histories_of_sessions(level: str, seed: int) -> None:
-    world = World(seed, level)
+    """Those from the seventh on in a folder, closed and killed in between."""
+    world = World(seed, level, Lives(seed) if seed >= 6 else None)
     try:
         world.play(120)
         assert world.done > 0

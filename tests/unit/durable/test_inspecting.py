@@ -1,5 +1,6 @@
 """What the files of a folder are, and what is wrong with them."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,32 @@ def test_an_index_and_a_view_that_are_wrong_are_found() -> None:
     assert "table t counts 99 rows and has 98" in list(check_contents(engine))
     assert any("view v differs from its query" in line for line in check_contents(engine))
     assert any("index by_name differs from its table in" in line for line in check_contents(engine))
+
+
+def test_no_code_that_a_folder_names_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What calls it is named, and the rest is told and checked; with --imports all is."""
+    (tmp_path / "mischief.py").write_text("print('run')\ndef twice(x: int) -> int:\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = made(tmp_path / "db")
+    with kpg.connect(path) as db:
+        import mischief  # type: ignore[import-not-found]
+
+        db.create_function("twice", mischief.twice)
+        db.sql("create materialized view w as select twice(id) d from t; create view x as select * from w")
+        db.datalog(
+            ".functor twice(a: number): number\n.decl p(a: number) .output p\np(@twice(2)).",
+            functors={"twice": mischief.twice},
+        )
+    del sys.modules["mischief"]
+    code, output = run("inspect", str(path))
+    told = "not opened here, as it calls twice, a function of mischief:twice"
+    assert code == 0 and f"w: {told}" in output and "x: not opened here, as it reads what" in output
+    assert [line.split()[:3] for line in output.splitlines() if line.startswith("t ")] == [
+        ["t", "table", "1,990"]
+    ]
+    code, output = run("check", str(path))
+    assert code == 0 and "w was not checked: it calls twice" in output
+    assert "Datalog program 1 was not checked: functor twice has to be given again" in output
+    assert "mischief" not in sys.modules
+    code, output = run("check", str(path), "--imports")
+    assert (code, output) == (0, f"run\n{path}: all is as it should be\n")
