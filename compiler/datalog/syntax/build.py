@@ -215,9 +215,16 @@ class Builder:
         clauses = tuple(self.clause(part) for part in node.children if _is(part, "clause"))
         conditions = [part for part in node.children if _is(part, "loop_condition")]
         most, other = self._condition(conditions[0]) if conditions else (None, None)
+        until = self._until(conditions[0]) if other == "until" else None
+        other = None if until is not None else other
         if any(isinstance(part, Token) and part.type == "ITERATIVE" for part in node.children):
             other = ".iterative"
-        return Block(clauses, most, other, self._span(node.children[0]))
+        return Block(clauses, most, other, until, self._span(node.children[0]))
+
+    def _until(self, node: Any) -> str | None:
+        """The one relation that a loop goes on until it has a row; None if there are several."""
+        names = [part for part in node.children[0].children if part.type in ("IDENT", "QUALIFIED")]
+        return str(names[0]) if len(names) == 1 else None
 
     def _condition(self, node: Any) -> tuple[int | None, str | None]:
         """The last round of a loop, counted from 0; or what its condition has that nothing here does."""

@@ -4,7 +4,7 @@ A text is FlowLog's if it declares columns of types that are named as FlowLog na
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -33,7 +33,7 @@ WHOLE: Final = re.compile(r"number|unsigned|u?int(8|16|32|64)|[iu](8|16|32|64)")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """FlowLog's ``fixpoint { rules }``, or ``loop while { @it <= most } { rules }``.
+    """FlowLog's ``fixpoint { rules }``, ``loop while { @it <= most } { rules }``, or ``loop until { name }``.
 
     ``other`` is what else is said of it, which nothing here does. It is gone once a text is parsed.
     """
@@ -41,6 +41,7 @@ class Block:
     clauses: tuple[ast.Clause, ...]
     most: int | None
     other: str | None
+    until: str | None
     span: Span = field(compare=False, repr=False)
 
 
@@ -204,11 +205,16 @@ def _without_blocks(
             flat.append(one)
             continue
         if one.other is not None:
-            hint = "what is supported is fixpoint { ... } and loop while { @it <= 10 } { ... }"
+            hint = (
+                "supported are fixpoint {...}, loop while { @it <= 10 } {...} and loop until { name } {...}"
+            )
             diagnostics.error("unsupported", f"{one.other} is not supported", one.span, hint=hint)
             continue
         _check_later(one, flat, statements[number + 1 :], diagnostics)
-        flat = _rounds(one, flat, diagnostics) if one.most is not None else [*flat, *one.clauses]
+        if one.until is not None:
+            flat = _stopped(one, one.until, flat, diagnostics)
+        else:
+            flat = _rounds(one, flat, diagnostics) if one.most is not None else [*flat, *one.clauses]
     return flat
 
 
@@ -260,6 +266,41 @@ def _rounds(block: Block, before: list[ast.Statement], diagnostics: Diagnostics)
         if number:
             made += [_with_heads(_renamed(one, names, number - 1), one, number) for one in block.clauses]
     return [*made, *(_copy(name, f"{name}@{rounds}", terms[name], block.span) for name in names)]
+
+
+def _stopped(
+    block: Block, stop: str, before: list[ast.Statement], diagnostics: Diagnostics
+) -> list[ast.Statement]:
+    """A loop that ends after the round in which a relation of it gets a row: that is its ``.limitsize``.
+
+    Rules by which nothing follows make all relations of the loop depend on each other: so all of them end.
+    """
+    names = dict.fromkeys(head.name.text for clause in block.clauses for head in clause.heads)
+    declared = {name.text: one for one in before if isinstance(one, ast.Declaration) for name in one.names}
+    read = [name for name in names for one in before if isinstance(one, ast.Directive) and _reads(one, name)]
+    if stop not in names or read or any(name not in declared for name in names):
+        message = "a loop of relations that are not declared before it or are inputs, or until one of others"
+        diagnostics.error("unsupported", f"{message}, is not supported", block.span)
+        return before
+    made = [_renamed(one, names, 0) if isinstance(one, ast.Clause) else one for one in before]
+    terms = {name: _terms(declared[name], block.span) for name in names}
+    for name in names:
+        label = ast.Name(f"{name}@0", block.span)
+        made.append(replace(declared[name], names=(label,), qualifiers=()))
+        made.append(_copy(name, label.text, terms[name], block.span))
+    for name in names:
+        if name != stop:
+            made += [_tied(name, stop, terms, block.span), _tied(stop, name, terms, block.span)]
+    limit = ast.Directive("limitsize", (ast.Name(stop, block.span),), (("n", "1"),), block.span)
+    return [*made, *block.clauses, limit]
+
+
+def _tied(name: str, other: str, terms: Mapping[str, tuple[ast.Variable, ...]], span: Span) -> ast.Clause:
+    """``name(x) :- name(x), other(_).``"""
+    head = ast.Atom(ast.Name(name, span), terms[name], span)
+    blanks = tuple(ast.Underscore(span) for _ in terms[other])
+    body = ast.And((head, ast.Atom(ast.Name(other, span), blanks, span)), span)
+    return ast.Clause((head,), body, None, span)
 
 
 def _terms(declaration: ast.Declaration, span: Span) -> tuple[ast.Variable, ...]:

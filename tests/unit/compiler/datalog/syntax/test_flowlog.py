@@ -77,6 +77,32 @@ def test_loops_of_several_relations_read_what_all_were_a_round_before() -> None:
     assert set(program["odd"]) == {(1, 2), (2, 3), (3, 4), (4, 5), (1, 4), (2, 5)}
 
 
+def test_a_loop_ends_after_the_round_in_which_a_relation_has_a_row() -> None:
+    text = """
+        .decl e(x: int32, y: int32)
+        e(1, 2). e(2, 3). e(3, 4). e(4, 5). e(5, 6).
+        .decl target(x: int32)
+        target(3).
+        .decl r(x: int32, y: int32)
+        .decl done()
+        .decl far(x: int32)
+        r(x, y) :- e(x, y).
+        loop until { done } {
+            r(x, z) :- r(x, y), e(y, z).
+            done() :- r(1, y), target(y).
+            far(y) :- r(1, y).
+        }
+    """
+    program = kpg.connect().datalog(text)
+    # In the first round 1 reaches 3, in the second that is seen, and one more step is made.
+    assert set(program["r"]) == {(x, y) for x in range(1, 6) for y in range(x + 1, min(x + 4, 7))}
+    assert len(program["done"]) == 1 and sorted(program["far"]) == [(2,), (3,)]
+    program.update("-target(3). +target(2).")
+    assert set(program["r"]) == {(x, y) for x in range(1, 6) for y in range(x + 1, min(x + 3, 7))}
+    program.update("-target(2).")
+    assert len(program["r"]) == 15 and len(program["done"]) == 0
+
+
 def test_operators_that_bind_otherwise_get_a_warning() -> None:
     text = EDGES + ".decl s(x: int32) s(x + y * 2) :- e(x, y, _). s(x * y + 2) :- e(x, y, _)."
     (found,) = [one for one in check(text, Catalog()).warnings if one.code == "precedence"]
@@ -89,7 +115,12 @@ def test_operators_that_bind_otherwise_get_a_warning() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("loop until { s } { s(x, z) :- s(x, y), e(y, z). }", "until is not supported"),
+        ("loop until { s and e } { s(x, z) :- s(x, y), e(y, z). }", "until is not supported"),
+        (
+            "loop until { e } { s(x, z) :- s(x, y), e(y, z). }",
+            "a loop of relations that are not declared before it or are inputs, or until one of others, "
+            "is not supported",
+        ),
         (
             "loop while { @it <= 3 } until { s } { s(x, z) :- s(x, y), e(y, z). }",
             "a loop with several conditions is not supported",
