@@ -5,8 +5,8 @@ import { curve, layered } from "./layout.js";
 import { related } from "./model.js";
 
 const SIZES = { table: [190, 26], index: [270, 26], shared: [200, 26], view: [340, 26], goal: [340, 26], flow: [340, 26] };
-const OPERATOR = [196, 40];
-const HEAD = 34;
+const OPERATOR = [158, 40];
+const HEAD = 36;
 const PAD = 12;
 const LEAST = { index: 1, shared: 1, view: 2, goal: 2, flow: 2 };
 const KINDS = { table: "table", index: "shared index", shared: "shared operator", view: "view", goal: "goal", flow: "dataflow" };
@@ -100,7 +100,7 @@ export class Graph {
       texts.rows = s("text", { class: "figure", x: right - (box.kind === "index" ? 40 : 10), y: 17.5 });
       if (box.kind === "index") group.append(s("text", { class: "readers", x: right - 9, y: 17.5 }, `×${box.readers.size}`));
     }
-    texts.heat = s("rect", { class: "heat", x: 1, y: (open ? HEAD : h) - 3, height: 2, width: 0 });
+    texts.heat = s("rect", { class: "heat", x: 1, y: open ? HEAD - 7 : h - 3, height: 2, width: 0 });
     texts.room = right - 2;
     group.append(...[texts.rows, texts.rate, texts.time, texts.heat].filter(Boolean));
     this.texts.set(box.id, texts);
@@ -151,7 +151,7 @@ export class Graph {
         if (from !== undefined && to !== undefined && from !== to) edges.set(`${from} ${to}`, { from, to });
       }
     }
-    const placed = layered(nodes, [...edges.values()], { across: 40, down: 14 });
+    const placed = layered(nodes, [...edges.values()], { across: 30, down: 14 });
     const backs = loop === null ? [] : this.backs(operators, loop);
     return { ...placed, h: placed.h + (backs.length ? 8 + 6 * backs.length : 0), nodes, within, backs, low: placed.h };
   }
@@ -182,9 +182,9 @@ export class Graph {
       const kind = body ? "loop" : node.one.arranged ? "arranged" : "plain";
       const drawn = s("g", { class: `operator ${kind}`, transform: `translate(${place.x} ${place.y})`, tabindex: 0, role: "button", "data-id": id });
       drawn.append(s("rect", { class: "body", width: place.w, height: place.h, rx: 4 }), s("title", {}, node.one.text));
-      drawn.append(s("text", { class: "name", x: 10, y: body ? 21 : 17 }, cut(node.one.text, 28)));
+      drawn.append(s("text", { class: "name", x: 10, y: body ? 21 : 17 }, cut(node.one.text, 21)));
       const texts = { label: drawn, line: s("text", { class: "figure left", x: body ? 60 : 10, y: body ? 21 : 32 }), room: place.w - 2, operator: node.one };
-      texts.heat = s("rect", { class: "heat", x: 1, y: (body ? HEAD : place.h) - 3, height: 2, width: 0 });
+      texts.heat = s("rect", { class: "heat", x: 1, y: body ? HEAD - 7 : place.h - 3, height: 2, width: 0 });
       drawn.append(texts.line, texts.heat);
       if (body) drawn.append(this.inner(body, PAD, HEAD));
       this.texts.set(id, texts);
