@@ -27,6 +27,7 @@ export class Watching {
     this.name = name;
     this.goal = name.startsWith("?-");
     this.relation = this.goal ? null : this.page.nameOf(name);
+    if (this.page.graph.model?.boxes.has(`v:${this.relation}`)) this.page.graph.select(`v:${this.relation}`, true);
     this.rows = new Map();
     this.changes = 0;
     this.note = h("tbody", {});
