@@ -63,6 +63,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/server/copied.py": "unit/server/test_asyncpg.py",
     "kpg/channels.py": LISTENING,
     "runtime/functions/json_items.py": JSON_PATHS,
+    "runtime/functions/json_constructors.py": AGGREGATES,
     "runtime/values/jsonpath/reading.py": JSON_PATHS,
     "runtime/values/jsonpath/tree.py": JSON_PATHS,
     "runtime/values/jsonpath/writing.py": JSON_PATHS,

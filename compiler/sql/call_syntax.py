@@ -15,6 +15,8 @@ FORMS: Final = ("NFC", "NFD", "NFKC", "NFKD")
 """The normalization forms of Unicode."""
 TRIMS: Final = {"BOTH": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
+WRITTEN: Final = "written"
+"""The name of a call, among what is known of a node, where the text has another than the function."""
 WHOLE_QUOTIENT: Final = "whole_quotient"
 """The function that calls of Postgres' ``div`` mean: the registry has ``/`` by that name."""
 
@@ -22,6 +24,12 @@ WHOLE_QUOTIENT: Final = "whole_quotient"
 def plain(name: str, *args: exp.Expr | None) -> exp.Anonymous:
     """A call by a name."""
     return exp.Anonymous(this=name, expressions=[arg for arg in args if arg is not None])
+
+
+def renamed(name: str, made: exp.Expr) -> exp.Expr:
+    """A call that was written by another name, which its column has."""
+    made.meta[WRITTEN] = name
+    return made
 
 
 class Calls(PostgresParser):
@@ -53,11 +61,8 @@ class Calls(PostgresParser):
         """A text, a place and a length, quoted or not: it takes no pattern."""
         first, *places = self._parse_csv(self._parse_assignment)
         whole = exp.DataType.build("INT")
-        return plain(
-            "substring",
-            first,
-            *(exp.Cast(this=arg, to=whole.copy()) if arg.is_string else arg for arg in places),
-        )
+        places = [exp.Cast(this=arg, to=whole.copy()) if arg.is_string else arg for arg in places]
+        return renamed("substr", plain("substring", first, *places))
 
     def read_substring(self) -> exp.Expr:
         """A text, and a place, a length or a pattern."""

@@ -14,8 +14,9 @@ from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokenizer_core import TokenType
 
-from kpg.compiler.sql.call_syntax import WHOLE_QUOTIENT, Calls, plain
+from kpg.compiler.sql.call_syntax import WHOLE_QUOTIENT, plain
 from kpg.compiler.sql.foreign_calls import FOREIGN_CALLS
+from kpg.compiler.sql.json_calls import JsonCalls
 from kpg.runtime.functions import aggregate_names, function_names, window_functions
 from kpg.runtime.functions.tables import row_function_names
 
@@ -56,7 +57,7 @@ def _plain_calls() -> dict[str, Callable[[list[exp.Expr]], exp.Anonymous]]:
     classes = exp.FUNCTION_BY_NAME.items()
     named = {name: kind for name, kind in classes if issubclass(kind, exp.AggFunc)}
     own = {name for name, kind in named.items() if _is_of_one(kind) and name in kind.sql_names()}
-    own |= Calls.FUNCTION_PARSERS.keys() - {"JSON_AGG"}
+    own |= JsonCalls.FUNCTION_PARSERS.keys() - {"JSON_AGG"}
     names = set(function_names().difference(SYNTAX))
     names |= {name for name in aggregate_names() if name.upper() not in own}
     names |= row_function_names()
@@ -65,7 +66,7 @@ def _plain_calls() -> dict[str, Callable[[list[exp.Expr]], exp.Anonymous]]:
 
 
 PLAIN: Final = _plain_calls()
-READ: Final = ("NORMALIZE", "OVERLAY", "SUBSTRING", "TRIM")
+READ: Final = ("JSON_OBJECT", "NORMALIZE", "OVERLAY", "SUBSTRING", "TRIM")
 """The calls that have parsers of their own."""
 
 
@@ -115,30 +116,30 @@ class Dialect(Postgres):
             **{sign: token for sign, (token, _) in OPERATORS.items()},
         }
 
-    class Parser(Calls):
+    class Parser(JsonCalls):
         FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {
-            **Calls.FUNCTIONS,
+            **JsonCalls.FUNCTIONS,
             **PLAIN,
             "DIV": lambda args: plain(WHOLE_QUOTIENT, *args),
             **FOREIGN_CALLS,
         }
         FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr | None]]] = {
             name: parser
-            for name, parser in Calls.FUNCTION_PARSERS.items()
+            for name, parser in JsonCalls.FUNCTION_PARSERS.items()
             if name not in PLAIN or name in READ
         }
 
         # An arrow in an argument is JSON's, and not that of a function without a name.
         LAMBDAS: ClassVar[dict[TokenType, Callable[..., exp.Expr]]] = {
-            TokenType.FARROW: Calls.LAMBDAS[TokenType.FARROW]
+            TokenType.FARROW: JsonCalls.LAMBDAS[TokenType.FARROW]
         }
         PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., exp.Expr | None]]] = {
-            **Calls.PRIMARY_PARSERS,
-            **dict.fromkeys(QUOTED, Calls.PRIMARY_PARSERS[TokenType.STRING]),
+            **JsonCalls.PRIMARY_PARSERS,
+            **dict.fromkeys(QUOTED, JsonCalls.PRIMARY_PARSERS[TokenType.STRING]),
         }
         STRING_PARSERS: ClassVar[dict[TokenType, Callable[..., exp.Expr | None]]] = {
-            **Calls.STRING_PARSERS,
-            **dict.fromkeys(QUOTED, Calls.STRING_PARSERS[TokenType.STRING]),
+            **JsonCalls.STRING_PARSERS,
+            **dict.fromkeys(QUOTED, JsonCalls.STRING_PARSERS[TokenType.STRING]),
         }
 
         def _parse_id_var(
@@ -152,7 +153,7 @@ class Dialect(Postgres):
             return super()._parse_id_var(any_token, tokens)
 
         JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., exp.Expr]]] = {
-            **Calls.JSON_OPERATORS,
+            **JsonCalls.JSON_OPERATORS,
             TokenType.ARROW: lambda self, this, key: exp.JSONExtract(this=this, expression=key),
             TokenType.DARROW: lambda self, this, key: exp.JSONExtractScalar(this=this, expression=key),
             **{token: _operator(name) for token, name in OPERATORS.values()},

@@ -40,7 +40,7 @@ register(
 Rule = Callable[[Types], Signature | None]
 
 
-def _present(result: Callable[[Types], Type | None], operands: int = 1) -> Rule:
+def present(result: Callable[[Types], Type | None], operands: int = 1) -> Rule:
     """For operands of any type, behind the one that says that a row counts."""
 
     def rule(types: Types) -> Signature | None:
@@ -149,16 +149,16 @@ _JSONB_OBJECT = {"('a', 1), ('b', NULL)": '\'{"a": 1, "b": null}\''}
 _Examples = dict[str, str]
 _Entry = tuple[str, str, str, _Examples, Rule, Callable[[Types], sequences.InOrder]]
 _GATHERED: tuple[_Entry, ...] = (
-    ("array_agg", "a value", "The values as an array.", _ARRAY, _present(_fits_array), arrayed),
-    ("list", "a value", "The values as an array.", _ARRAY, _present(_fits_array), arrayed),
-    ("json_agg", "a value", "The values as a JSON array.", _LIST, _present(_json), json_list),
-    ("jsonb_agg", "a value", "The values as a JSONB array.", _LIST, _present(_jsonb), jsonb_list),
+    ("array_agg", "a value", "The values as an array.", _ARRAY, present(_fits_array), arrayed),
+    ("list", "a value", "The values as an array.", _ARRAY, present(_fits_array), arrayed),
+    ("json_agg", "a value", "The values as a JSON array.", _LIST, present(_json), json_list),
+    ("jsonb_agg", "a value", "The values as a JSONB array.", _LIST, present(_jsonb), jsonb_list),
     (
         "json_object_agg",
         "a key and a value",
         "Keys and values as a JSON object.",
         _OBJECT,
-        _present(_json, 2),
+        present(_json, 2),
         json_members,
     ),
     (
@@ -166,11 +166,11 @@ _GATHERED: tuple[_Entry, ...] = (
         "a key and a value",
         "Keys and values as a JSONB object.",
         _JSONB_OBJECT,
-        _present(_jsonb, 2),
+        present(_jsonb, 2),
         jsonb_members,
     ),
-    ("first", "a value", "The value of the first row.", {"(2), (NULL), (1)": "1"}, _present(_same), first),
-    ("last", "a value", "The value of the last row.", {"(2), (1)": "2"}, _present(_same), last),
+    ("first", "a value", "The value of the first row.", {"(2), (NULL), (1)": "1"}, present(_same), first),
+    ("last", "a value", "The value of the last row.", {"(2), (1)": "2"}, present(_same), last),
 )
 for _name, _accepts, _doc, _examples, _rule, _finish in _GATHERED:
     register(

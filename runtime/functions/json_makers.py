@@ -64,7 +64,7 @@ def _settled(types: tuple[Type, ...]) -> tuple[Type, ...]:
     return tuple(TEXT if is_unknown(type_) else type_ for type_ in types)
 
 
-def _any(result: Type, least: int = 0, most: int | None = None) -> Rule:
+def any_types(result: Type, least: int = 0, most: int | None = None) -> Rule:
     """Values of any types, so many."""
 
     def rule(types: tuple[Type, ...]) -> Signature | None:
@@ -84,7 +84,7 @@ def _array(call: Call) -> Callable[..., Any]:
     return lambda *values: finish(f"[{', '.join(s(v) for s, v in zip(shows, values, strict=True))}]")
 
 
-def _name(type_: Type) -> Callable[[Any], str]:
+def member_name(type_: Type) -> Callable[[Any], str]:
     """How a value is written as the name of a member: moments as ISO 8601 has them, all else as text."""
     if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
         return shower(type_)
@@ -94,7 +94,7 @@ def _name(type_: Type) -> Callable[[Any], str]:
 
 def _object(call: Call) -> Callable[..., Any]:
     shows, finish = [shower(arg.type) for arg in call.args[1::2]], _finished(call.type)
-    names = [_name(arg.type) for arg in call.args[::2]]
+    names = [member_name(arg.type) for arg in call.args[::2]]
 
     def made(*values: Any) -> Any:
         if len(values) % 2:
@@ -238,7 +238,7 @@ def _define(prefix: str, type_: Type) -> None:
         "a value",
         "The value as JSON.",
         {f"to_{prefix}(ARRAY[1, 2])::TEXT": f"'[1,{blank}2]'"},
-        _any(type_, 1, 1),
+        any_types(type_, 1, 1),
         _value,
     )
     _lenient(
@@ -246,7 +246,7 @@ def _define(prefix: str, type_: Type) -> None:
         "values",
         "A JSON array of values.",
         {f"{prefix}_build_array(1, 'a', NULL)::TEXT": "'[1, \"a\", null]'"},
-        _any(type_),
+        any_types(type_),
         _array,
     )
     _lenient(
@@ -254,7 +254,7 @@ def _define(prefix: str, type_: Type) -> None:
         "names and values in turn",
         "A JSON object of names and values.",
         {f"{prefix}_build_object('a', 1, 'b', TRUE)::TEXT": f'\'{{"a"{around}1, "b"{around}true}}\''},
-        _any(type_),
+        any_types(type_),
         _object,
     )
     texts = array(TEXT)

@@ -29,6 +29,7 @@ SCALARS: Final[Mapping[str, str]] = {
     "json_tests": "is_json",
     "assorted": """json_extract_path json_extract_path_text jsonb_extract_path jsonb_extract_path_text
         array_fill parse_ident pg_size_bytes jsonb_set_lax""",
+    "json_constructors": "json_object_of json_array_of",
     "json_edits": "jsonb_set jsonb_insert",
     "json_paths": """jsonb_path_exists jsonb_path_match jsonb_path_query_array jsonb_path_query_first
         path_exists path_matches jsonpath""",
@@ -75,6 +76,9 @@ ROWS: Final[Mapping[str, str]] = {
 AGGREGATES: Final[Mapping[str, str]] = {
     "gathered": """string_agg array_agg list json_agg jsonb_agg json_object_agg jsonb_object_agg first last
         arg_min min_by arg_max max_by product""",
+    "json_constructors": """json_agg_strict jsonb_agg_strict json_object_agg_strict jsonb_object_agg_strict
+        json_object_agg_unique jsonb_object_agg_unique json_object_agg_unique_strict
+        jsonb_object_agg_unique_strict""",
     "ordered_sets": """percentile_cont percentile_disc mode median quantile_cont rank dense_rank percent_rank
         cume_dist""",
     "exact_sums": """$exact_sum $exact_avg $wide_avg $exact_stddev_samp $exact_stddev_pop $exact_var_samp

@@ -20,6 +20,7 @@ from kpg.compiler.sql.bind.scope import Aggregates, Binding, Expansions, Scope, 
 from kpg.compiler.sql.bind.whole_rows import fields_of_row
 from kpg.compiler.sql.bind.window import define_windows
 from kpg.compiler.sql.bind.windowed import bind_qualify, over_groups, windowed
+from kpg.compiler.sql.call_syntax import WRITTEN
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import Distinct, Filter, Node, Query, SortKey, TopK
 from kpg.runtime.scalar import Column, Scalar
@@ -205,7 +206,7 @@ def _default_name(node: exp.Expr) -> str:
         case exp.Exists():
             return "exists"
         case exp.Anonymous():
-            return str(node.this).lower()
+            return str(node.meta.get(WRITTEN, node.this)).lower()
         case exp.Subquery(this=exp.Select(expressions=[only_column])):
             return _alias(only_column) or _default_name(only_column)
         case exp.Func() if type(node) in OUTPUT_NAMES:

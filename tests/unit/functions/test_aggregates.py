@@ -19,6 +19,7 @@ from kpg.runtime.functions import (
     AggregateFunction,
     Form,
     Trend,
+    aggregate_names,
     aggregated,
     aggregates,
     resolve_aggregate,
@@ -63,7 +64,7 @@ VALUES: dict[str, list[Any]] = {
 }
 FRACTIONS = {"percentile_cont", "percentile_disc", "quantile_cont"}
 HYPOTHETICAL = {"rank", "dense_rank", "percent_rank", "cume_dist"}
-JSONS = {"json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg"}
+JSONS = {name for name in aggregate_names() if name.startswith("json")}
 FOREIGN = {*HYPOTHETICAL, *JSONS, "range_agg", "range_intersect_agg", "every", "array_agg", "list"}
 """What DuckDB does not have as an aggregate; ``tests/oracle/sql`` has Postgres for it."""
 EPOCH = datetime.date(1970, 1, 1)
@@ -252,7 +253,7 @@ def sql_value(value: Any, column: str) -> Any:
     return value if value is None or column != "r" else codec_of(TYPES["r"]).show(value)
 
 
-OBJECTS = {"json_object_agg", "jsonb_object_agg"}
+OBJECTS = {name for name in JSONS if "object" in name}
 VIEWED = [one for one in ALL if one.form is not Form.HYPOTHETICAL and one.name not in OBJECTS]
 
 

@@ -1,0 +1,20 @@
+-- shown
+create table m (id int primary key, k text, v numeric, t text[]);
+insert into m values (1, 'a', 1.5, '{x,y}'), (2, 'b', null, null), (3, 'c', 2, '{}');
+select id, json_object(k: v), json_object(k value v absent on null), json_object('id': id, 'k' value k, 't': t null on null) from m order by id;
+select id, json_object('a': v returning jsonb), json_object('j' value '{"x":1}' format json), json_object() from m order by id;
+select id, json_object('a': 1, 'b': v absent on null with unique keys returning text) from m order by id;
+select id, json_array(id, v, k), json_array(id, v null on null), json_array(v returning jsonb), json_array() from m order by id;
+select json_array(select v from m order by id), json_array(select k from m where id > 1 order by k desc returning jsonb);
+select json_arrayagg(v order by id), json_arrayagg(k order by id desc null on null), json_arrayagg(v order by id returning jsonb) from m;
+select json_objectagg(k: v), json_objectagg(k value v absent on null), json_objectagg(k: id with unique keys returning jsonb) from m where id < 2;
+select id > 1, json_arrayagg(v order by id) filter (where id <> 3) from m group by 1 order by 1;
+select json_arrayagg(v) from m where v is null;
+select json_object('{a,1,b,2}'), json_object(array['a', 'b'], array['x', null]);
+select json_agg_strict(v order by id), jsonb_object_agg_strict(k, v) from m;
+/* once */ select json_object('a': 1, 'a': 2 with unique keys);
+/* once */ select json_object(null: 1);
+/* once */ select json_objectagg(k: 1 with unique) from (values ('x'), ('x')) q (k);
+insert into m values (4, 'd', 7, '{z}');
+update m set v = 3 where id = 2;
+delete from m where id = 1;
