@@ -68,10 +68,19 @@ class Keeper:
         self._ahead: Ahead | None = None
         self._mark: Mark | None = None
         self._database = 0
+        self._process = os.getpid()
         self.checkpoints: Checkpoints | None = None
         """None if none are made."""
         self.loose: Callable[[], set[int]] = set
         """The packs that records of the log name."""
+
+    def _check_process(self) -> None:
+        """OperationalError in a process that was forked from the one that opened the folder."""
+        if self._process != os.getpid():
+            raise OperationalError(
+                f"{self.where} is process {self._process}'s, which this one was forked from",
+                hint="open databases in the process that uses them, after it was forked",
+            )
 
     @property
     def where(self) -> str:
@@ -110,7 +119,9 @@ class Keeper:
     def expect(self, changed: Sequence[Changed]) -> None:
         """Write many rows while views take them; they count once the commit's record is behind them."""
         rows = sum(rowids.shape[0] for one in changed for rowids, _ in one.changes)
-        if rows >= BULK and self._held is None and self.refuses is None and self._log is not None:
+        ready = self._held is None and self.refuses is None and self._log is not None
+        if rows >= BULK and ready and self._process == os.getpid():
+            assert self._log is not None
             self._mark = self._log.mark()
             self._ahead = Ahead(partial(self._write_ahead, self._log, list(changed)))
 
@@ -195,6 +206,7 @@ class Keeper:
         return self._log.mark() if self._ahead is None or self._mark is None else self._mark
 
     def _write(self, value: Any, *, sync: bool, kind: int = COMMIT) -> None:
+        self._check_process()
         if self.refuses is not None or self._log is None:
             raise OperationalError(self.refuses or "the database is closed")
         try:
@@ -322,13 +334,19 @@ class Keeper:
 
     def tend(self) -> None:
         """Between commits: see to checkpoints."""
-        if self.checkpoints is not None and self.refuses is None and self._held is None:
+        if (
+            self._process == os.getpid()
+            and self.checkpoints is not None
+            and self.refuses is None
+            and self._held is None
+        ):
             self.checkpoints.tend()
 
     def checkpoint(self) -> None:
         """Make a checkpoint; OperationalError if it cannot be made."""
         if self.refuses is not None:
             raise OperationalError(self.refuses)
+        self._check_process()
         if self.checkpoints is not None:
             self._record_last(self.engine.executor.epoch)
             self.checkpoints.make()
@@ -340,7 +358,7 @@ class Keeper:
         self.engine.executor.recorder = None
         self._lazy.end()
         try:
-            if self._log is not None and self.refuses is None:
+            if self._log is not None and self.refuses is None and self._process == os.getpid():
                 self._record_last(self.engine.executor.epoch)
                 if self.checkpoints is not None:
                     self.checkpoints.close()

@@ -84,6 +84,10 @@ def open_files(engine: "Engine", files: Files, wanted: Wanted) -> dict[str, str]
         _check(files, wanted)
         if not wanted.read_only:
             lock = _held(files)
+        if wanted.read_only:
+            from kpg.runtime.storage.still import Still
+
+            files = Still(files)
         opening = _Opening(engine, files, wanted)
         opening.run(lock)
         return opening.restoring.left

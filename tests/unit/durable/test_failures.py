@@ -1,6 +1,8 @@
 """What failed leaves nothing behind: found by random lives (``tests.properties.crashes``), one by one."""
 
 import errno
+import os
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -182,3 +184,28 @@ def test_rows_of_the_past_stay_where_a_group_is_mostly_dead(
     assert db._engine.executor.tables["t"].reclaimed > 0
     with suppress(kpg.Error):
         db.close()
+
+
+def test_a_forked_process_leaves_the_folder_alone(tmp_path: Path) -> None:
+    db = kpg.connect(tmp_path / "db")
+    db.sql("create table t (a int); insert into t values (1)")
+    before = {one.name: one.read_bytes() for one in (tmp_path / "db").iterdir()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        code = 1
+        with suppress(BaseException):
+            for text in ("insert into t values (2)", "checkpoint"):
+                try:
+                    db.sql(text)
+                except kpg.OperationalError as error:
+                    code = 0 if "which this one was forked from" in str(error) else 2
+            db.close()
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert {one.name: one.read_bytes() for one in (tmp_path / "db").iterdir()} == before
+    db.sql("insert into t values (3)")
+    db.close()
+    with kpg.connect(tmp_path / "db") as again:
+        assert again.query("select a from t").fetchall() == [(1,), (3,)]

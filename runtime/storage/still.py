@@ -1,0 +1,97 @@
+"""The files of a database as they are at one moment, while another process goes on with it.
+
+A checkpoint of that process swaps the manifest and removes what only the one before has named; a commit is
+being written perhaps. So files are taken together, and again if that has happened in between.
+"""
+
+import errno
+import os
+import time
+from typing import Final
+
+import numpy as np
+
+from kpg.runtime.errors import OperationalError
+from kpg.runtime.storage.files import Bytes, File, Files, Lock
+from kpg.runtime.storage.log import Segment, segment_number
+from kpg.runtime.storage.manifest import NAME, read_manifest
+from kpg.runtime.storage.packs import pack_number
+
+TRIES: Final = 8
+"""After so many what is wrong is taken for what there is."""
+PAUSE: Final = 0.002
+"""Seconds before the second try; each waits twice as long as the one before."""
+
+
+class Still:
+    """A folder that is only read. Packs are mapped; segments of the log, which are added to, are copied."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._taken: dict[str, Bytes] = {}
+        for tried in range(TRIES):
+            if self._take():
+                return
+            time.sleep(PAUSE * 2**tried)
+        self._taken = {}
+
+    def _take(self) -> bool:
+        """Take what there is; whether it was the same for as long as that took, and whole."""
+        files, self._taken = self._files, {}
+        try:
+            before = files.map(NAME).tobytes()
+            taken = {NAME: np.frombuffer(bytearray(before), np.uint8)}
+            for name in files.list():
+                if segment_number(name) is not None:
+                    taken[name] = files.map(name).copy()
+                elif pack_number(name) is not None:
+                    taken[name] = files.map(name)
+            if files.map(NAME).tobytes() != before:
+                return False
+            self._taken = taken
+            manifest = read_manifest(self)
+            numbers = [number for name in taken if (number := segment_number(name)) is not None]
+            for number in numbers:
+                if manifest is not None and number >= manifest.segment:
+                    for _ in Segment(self, number, manifest.database).records():
+                        pass
+        except (OSError, OperationalError):
+            return False
+        return manifest is not None and manifest.segment in numbers
+
+    @property
+    def where(self) -> str:
+        """The folder."""
+        return self._files.where
+
+    def list(self) -> list[str]:
+        """The names of what was taken, sorted."""
+        return sorted(self._taken) or self._files.list()
+
+    def map(self, name: str) -> Bytes:
+        """What was taken."""
+        found = self._taken.get(name)
+        return self._files.map(name) if found is None else found
+
+    def open(self, name: str, *, writing: bool = False) -> File:
+        """A file as it is now."""
+        return self._files.open(name, writing=writing)
+
+    def create(self, name: str) -> File:
+        """Nothing is written here."""
+        raise PermissionError(errno.EROFS, os.strerror(errno.EROFS), name)
+
+    def rename(self, old: str, new: str) -> None:
+        """Nothing is written here."""
+        raise PermissionError(errno.EROFS, os.strerror(errno.EROFS), old, new)
+
+    def remove(self, name: str) -> None:
+        """Nothing is written here."""
+        raise PermissionError(errno.EROFS, os.strerror(errno.EROFS), name)
+
+    def sync(self) -> None:
+        """There is nothing to sync."""
+
+    def lock(self, name: str, holder: str) -> Lock | str:
+        """As the folder does."""
+        return self._files.lock(name, holder)
