@@ -133,6 +133,7 @@ ELSEWHERE: dict[str, str] = {
             "extended",
             "inference",
             "lane",
+            "limits",
             "listen",
             "portal",
             "quick",
@@ -144,6 +145,7 @@ ELSEWHERE: dict[str, str] = {
         )
     },
     "kpg/server/passwords.py": LOGIN,
+    "kpg/server/logs.py": "unit/server/test_operating.py",
     "kpg/server/run.py": LOGIN,
     "kpg/server/web/answers.py": "unit/server/web/test_asking.py",
     "kpg/server/web/files.py": "unit/server/web/test_page.py",

@@ -76,6 +76,12 @@ Examples:
 [green]$ psql -h 127.0.0.1 -p 5433 -U kpg[/green]    in another terminal
 
 [green]$ kpg serve --trust --http 127.0.0.1:8080[/green]    with HTTP, and a page at http://127.0.0.1:8080
+
+[green]$ kpg serve FOLDER --log-format json --log-level info --log-slow 500ms[/green]    as a service
+
+SIGTERM or Ctrl-C stops it: statements that run have --grace to end, then they are cancelled; open
+transactions are rolled back; a database in a folder writes a checkpoint. Told a second time, it waits no
+more. The exit code is 0 when it has stopped, and 1 if it could not start.
 """
 
 INSPECT_HELP = """
@@ -243,6 +249,23 @@ def serve(
     history: Annotated[
         str | None, typer.Option(metavar="SPAN", help='Of the past to keep, as "1 hour".', show_default=False)
     ] = None,
+    synchronous: Annotated[
+        str, typer.Option(metavar="MODE", help="full, normal or off: when commits are on the disk.")
+    ] = "full",
+    max_connections: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Clients at once; others are refused.")
+    ] = 1_000,
+    grace: Annotated[
+        str, typer.Option(metavar="TIME", help="For statements to end when it is told to stop.")
+    ] = "10s",
+    log_slow: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Log statements that take as long: 500ms, 2s.", show_default=False),
+    ] = "",
+    log_format: Annotated[str, typer.Option(metavar="FORM", help="text or json.")] = "text",
+    log_level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
+    ] = "warning",
 ) -> None:
     from kpg.cli.imports import needing
 
@@ -258,6 +281,12 @@ def serve(
         memory_limit=memory_limit,
         http=http,
         history=history,
+        max_connections=max_connections,
+        log_slow=log_slow,
+        log_format=log_format,
+        log_level=log_level,
+        grace=grace,
+        synchronous=synchronous,
     )
 
 

@@ -1,10 +1,17 @@
 """``kpg serve``: options, and what is said at the start and the end."""
 
+import logging
+import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import kpg
+from kpg.runtime.errors import InterfaceError
+from kpg.server.limits import Limits
+from kpg.server.logs import set_up
 from kpg.server.run import Options, address_of, serve
+from kpg.sessions.cancel import DURATION, seconds_of
 
 
 def run_serve(
@@ -18,18 +25,39 @@ def run_serve(
     memory_limit: str | None,
     http: str | None = None,
     history: str | None = None,
+    max_connections: int = 1_000,
+    log_slow: str = "",
+    log_format: str = "text",
+    log_level: str = "warning",
+    grace: str = "10s",
+    synchronous: str = "full",
 ) -> None:
     """Serve a database until the process is told to stop."""
     host, port = address_of(listen)
     web = None if http is None else address_of(http)
-    options = Options(host, port, trust, user, certificate, key, web)
+    if log_format not in ("text", "json") or log_level.upper() not in logging.getLevelNamesMapping():
+        raise InterfaceError(
+            f"log format {log_format} and level {log_level} are not known",
+            hint="--log-format text or json, --log-level debug, info, warning or error",
+        )
+    set_up(log_format, log_level)
+    limits = Limits(max_connections, _seconds("--log-slow", log_slow) if log_slow else math.inf)
+    ending = _seconds("--grace", grace)
+    options = Options(host, port, trust, user, certificate, key, web, limits, ending)
 
     def started(host: str, port: int, web: tuple[str, int] | None) -> None:
         at = "" if web is None else f", http{'s' if certificate else ''}://{_shown(web[0])}:{web[1]}"
         print(f"kpg serves on {_shown(host)}:{port}{at}; Ctrl-C ends it", file=sys.stderr, flush=True)
 
-    with kpg.connect(folder, memory_limit=memory_limit, history=history) as db:
+    how: dict[str, Any] = {} if folder is None else {"synchronous": synchronous}
+    with kpg.connect(folder, memory_limit=memory_limit, history=history, **how) as db:
         serve(db, options, started)
+
+
+def _seconds(option: str, text: str) -> float:
+    if DURATION.fullmatch(text) is None:
+        raise InterfaceError(f"{option} {text!r} is no time", hint="write 500ms, 2s or 1min")
+    return seconds_of(text)
 
 
 def _shown(host: str) -> str:

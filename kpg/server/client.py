@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,7 +16,7 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.copying import BINARY
 from kpg.compiler.sql.parse import parse
 from kpg.runtime.errors import Error, NotSupportedError
-from kpg.server import quick, replies, streams, subscribing
+from kpg.server import logs, quick, replies, streams, subscribing
 from kpg.server.connection import Connection, Gone
 from kpg.server.extended import Extended
 from kpg.server.lane import Lane
@@ -70,10 +71,15 @@ class Client(Connection):
         try:
             user = await Login(self, self.server).run()
             if user is not None:
+                if len(self.server.clients) >= self.server.limits.connections:
+                    log.warning("client refused: there are %d", len(self.server.clients))
+                    self.send(replies.refusal("53300", "sorry, too many clients already"))
+                    return
                 self.session = await self.server.open_session(user)
                 self.number = self.session.number
                 self.session.mailbox.told = self._tell
                 self.server.clients[self.number] = self
+                log.info("client %d comes as %s", self.number, user, extra=self._extra())
                 self._greet()
                 await self._serve()
         except (Gone, ConnectionError, asyncio.IncompleteReadError):
@@ -81,6 +87,7 @@ class Client(Connection):
         finally:
             self.server.clients.pop(self.number, None)
             if self.session is not None:
+                log.info("client %d goes", self.number, extra=self._extra())
                 await self.server.close_session(self.session)
             with contextlib.suppress(ConnectionError):
                 self.hang_up()
@@ -99,6 +106,21 @@ class Client(Connection):
         for told in self._told:
             self.send(told)
         self._told.clear()
+
+    def _extra(self) -> dict[str, object]:
+        return {"client": self.number, "user": "" if self.session is None else self.session.user}
+
+    def took(self, text: str, seconds: float) -> None:
+        """A statement has run: tell of it if it took long."""
+        if seconds >= self.server.limits.slow:
+            logs.slow(self.number, "" if self.session is None else self.session.user, text, seconds)
+
+    async def end(self) -> None:
+        """Tell the client that the server ends; its statement, if it has one, has been given time."""
+        if not self._writer.is_closing():
+            self.send(replies.refusal("57P01", "terminating connection due to administrator command"))
+            with contextlib.suppress(ConnectionError):
+                self.hang_up()
 
     def _greet(self) -> None:
         self.send(wire.AuthenticationOk().to_wire())
@@ -232,9 +254,11 @@ class Client(Connection):
         if portal.quick is not None and not portal.ran:
             text, values = portal.quick
             portal.ran = True
+            begun = time.monotonic()
             portal.outcome = await self.engine(
                 lambda engine: session.answer(engine, text, values), **how_of(text)
             )
+            self.took(text, time.monotonic() - begun)
         if portal.ran or statement is None:
             return
         assert not isinstance(statement, Subscribe)
@@ -248,7 +272,10 @@ class Client(Connection):
         asked = statement
         if isinstance(statement, ast.CopyTo) and statement.format == BINARY:
             asked = statement.query
+        begun = time.monotonic()
         portal.outcome = await self.engine(lambda engine: session.perform(engine, asked), **how(asked))
+        span = statement.span
+        self.took(span.source[span.start : span.end], time.monotonic() - begun)
 
     async def copied_out(self, portal: Portal) -> bool:
         """Send what a COPY TO STDOUT gives; whether it was one."""

@@ -5,6 +5,7 @@ the order of requests; what cannot be done here is handed on to the task when al
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
@@ -118,7 +119,7 @@ class Lane(asyncio.StreamReader):
 class Reply:
     """One request on its way to the engine and back."""
 
-    __slots__ = ("_formats", "_lane", "_ready", "_request", "_word", "client", "data", "long")
+    __slots__ = ("_begun", "_formats", "_lane", "_ready", "_request", "_word", "client", "data", "long")
 
     def __init__(self, lane: Lane, client: "Client", request: Request) -> None:
         self.client = client
@@ -130,6 +131,7 @@ class Reply:
         self._request = request
         self._formats: Sequence[int] = request.results
         self._word = ""
+        self._begun = 0.0
         self._ready = b""
 
     def begin(self) -> bool:
@@ -144,6 +146,7 @@ class Reply:
         engine = self.client.server.hub.engine
         how = session.how(text, values)
         self.client.busy = True
+        self._begun = time.monotonic()
         self.client.server.turns.hand_in(
             session, lambda: self._answered(engine, session.answer(engine, text, values)), self._finish, **how
         )
@@ -169,6 +172,9 @@ class Reply:
     def _finish(self, ending: Ending) -> None:
         """The engine is done with it."""
         outcome = ending.result
+        if (took := time.monotonic() - self._begun) >= self.client.server.limits.slow:
+            asked = self.client.asked(self._request)
+            self.client.took("" if asked is None else asked[0], took)
         prepared = self._request.name is not None
         ready = self._ready = replies.ready(STATUS[ending.state])
         if ending.error is not None:

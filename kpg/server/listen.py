@@ -3,12 +3,14 @@
 import asyncio
 import hmac
 import ssl
+import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.engine import Engine
 from kpg.server.client import Client
 from kpg.server.lane import Lane
+from kpg.server.limits import Limits
 from kpg.server.passwords import Verifier
 from kpg.sessions.hub import Hub
 from kpg.sessions.session import Session
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from kpg.view import Maintained
 
 Given = TypeVar("Given")
+PAUSE: Final = 0.02
+"""Seconds between two looks at whether statements have ended."""
 SETTINGS: Final = {
     "server_version": "16.0",
     "server_encoding": "UTF8",
@@ -42,11 +46,16 @@ class Server:
     """Serves one database. ``users`` are those who may come in with their passwords; None: anybody."""
 
     def __init__(
-        self, hub: Hub, users: Mapping[str, Verifier] | None, tls: ssl.SSLContext | None = None
+        self,
+        hub: Hub,
+        users: Mapping[str, Verifier] | None,
+        tls: ssl.SSLContext | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.hub = hub
         self.users = users
         self.tls = tls
+        self.limits = limits or Limits()
         self.settings = SETTINGS
         self.clients: dict[int, Client] = {}
         self.web: Collection[object] = ()
@@ -74,11 +83,16 @@ class Server:
 
         return await loop.create_server(protocol, host, port)
 
-    async def stop(self) -> None:
-        """Let no statement run any more; what is not committed is rolled back."""
+    async def stop(self, grace: float = 0.0) -> None:
+        """Give statements that run so many seconds to end; what is not committed is rolled back."""
+        end = time.monotonic() + grace
+        while time.monotonic() < end and any(client.busy for client in self.clients.values()):
+            await asyncio.sleep(PAUSE)
         for client in list(self.clients.values()):
             if client.session is not None and client.busy:
                 client.session.cancel()
+        for client in list(self.clients.values()):
+            await client.end()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -96,6 +110,9 @@ class Server:
         self._tasks.add(task)
         try:
             await Client(self, reader, writer).run()
+        except asyncio.CancelledError:
+            # The server stops: nobody waits for the task but who has cancelled it.
+            pass
         finally:
             self._tasks.discard(task)
 

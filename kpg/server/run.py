@@ -1,6 +1,7 @@
 """``kpg serve``: one process that serves one database until it is told to stop."""
 
 import asyncio
+import logging
 import os
 import signal
 import ssl
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.records import dataclass
+from kpg.server.limits import Limits
 from kpg.server.passwords import Verifier, verifier_of
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ class Options:
     key: Path | None = None
     http: tuple[str, int] | None = None
     """Where to listen for HTTP, if anywhere."""
+    limits: Limits = Limits()
+    grace: float = 10.0
+    """Seconds that statements have to end when the server is told to stop; told twice, they have none."""
 
 
 def address_of(text: str) -> tuple[str, int]:
@@ -104,22 +109,35 @@ async def _serve(
 ) -> None:
     from kpg.server.listen import Server
 
-    server = Server(db.hub, users, tls)
+    log = logging.getLogger("kpg.server")
+    server = Server(db.hub, users, tls, options.limits)
     with _taking(options.host, options.port):
         listening = await server.start(options.host, options.port)
-    done = asyncio.Event()
+    done, at_once = asyncio.Event(), asyncio.Event()
+
+    def told() -> None:
+        (at_once if done.is_set() else done).set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError, ValueError):
-            loop.add_signal_handler(number, done.set)
+            loop.add_signal_handler(number, told)
     site = None if options.http is None else await _open_site(server, *options.http, tls)
     host, port = listening.sockets[0].getsockname()[:2]
     started(host, port, None if site is None else site.address)
     await done.wait()
+    log.info("the server stops: statements have %g seconds to end", options.grace)
     listening.close()
     if site is not None:
         await site.stop()
-    await server.stop()
+    stopping = asyncio.ensure_future(server.stop(options.grace))
+    hurried = asyncio.ensure_future(at_once.wait())
+    await asyncio.wait((stopping, hurried), return_when=asyncio.FIRST_COMPLETED)
+    hurried.cancel()
+    if not stopping.done():
+        stopping.cancel()
+        await server.stop()
+    log.info("the server has stopped")
 
 
 async def _open_site(server: "Server", host: str, port: int, tls: ssl.SSLContext | None) -> "Site":

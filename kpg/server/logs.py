@@ -1,0 +1,60 @@
+"""What a server logs: lines for people, or JSON, one object a line; statements that took long among it."""
+
+import json
+import logging
+import sys
+import time
+from typing import Final
+
+log = logging.getLogger("kpg.server")
+FIELDS: Final = ("client", "user", "statement", "milliseconds", "sqlstate")
+"""What a line may say besides, as a field of its own in JSON."""
+LONGEST: Final = 2_000
+"""Letters of a statement that are logged."""
+
+
+class Lines(logging.Formatter):
+    """Lines for people."""
+
+    def __init__(self) -> None:
+        self.converter = time.gmtime
+        super().__init__("%(asctime)sZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+
+
+class Objects(logging.Formatter):
+    """An object a line: time, level, message, and what ``FIELDS`` has."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """A record as JSON."""
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line: dict[str, object] = {
+            "time": f"{moment}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        line |= {name: value for name in FIELDS if (value := getattr(record, name, None)) is not None}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def set_up(form: str, level: str) -> None:
+    """Log to standard error, as text or as JSON, what is of a level or above."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Objects() if form == "json" else Lines())
+    log.handlers[:] = [handler]
+    log.propagate = False
+    log.setLevel(level.upper())
+
+
+def slow(client: int, user: str, text: str, seconds: float) -> None:
+    """Tell of a statement that took long."""
+    statement = text.strip() if len(text) <= LONGEST else f"{text.strip()[:LONGEST]}..."
+    milliseconds = round(1000 * seconds, 3)
+    log.warning(
+        "client %d: %.3f ms: %s",
+        client,
+        milliseconds,
+        statement,
+        extra={"client": client, "user": user, "statement": statement, "milliseconds": milliseconds},
+    )
