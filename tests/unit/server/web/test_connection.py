@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from kpg.server.web import connection
-from tests.unit.server.web.conftest import Web
+from tests.unit.server.web.conftest import Web, web_of
 
 HOST = b"Host: 127.0.0.1\r\n"
 
@@ -116,3 +116,19 @@ def test_random_bytes(web: Web) -> None:
                     data[place:place] = chance.randbytes(chance.randint(1, 9))
         raw(web, bytes(data))
     assert web.rows("select 1") == [[1]]
+
+
+def test_a_client_that_takes_no_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "PATIENCE", 0.3)
+    query = b"select repeat('x', 1000000) || i from generate_series(1, 20) t(i)"
+    with web_of() as web, socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.settimeout(30)
+        one.connect(("127.0.0.1", web.port))
+        one.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(query) + query)
+        assert one.recv(100).startswith(b"HTTP/1.1 200")
+
+        def alone() -> bool:
+            return b'kpg_connections{protocol="http"} 1\n' in web.ask("GET", "/metrics")[2]
+
+        assert any(alone() for _ in range(5000))

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import random
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from wsproto.events import (
     TextMessage,
 )
 
+from kpg.server.web import outbox
 from tests.unit.server.web.conftest import Web, web_of
 
 
@@ -36,6 +38,12 @@ class Socket:
 
     def say(self, message: Any) -> None:
         self.send(TextMessage(message if isinstance(message, str) else json.dumps(message)))
+
+    def frame(self, text: str) -> bytes:
+        return self._protocol.send(TextMessage(text))
+
+    def raw(self, data: bytes) -> None:
+        self._socket.sendall(data)
 
     def event(self) -> Any:
         while not self._events:
@@ -140,3 +148,39 @@ def test_pages_of_others_get_no_socket(web: Web) -> None:
 def test_what_is_no_handshake(web: Web) -> None:
     assert web.ask("GET", "/ws")[0] == 426
     assert web.ask("GET", "/ws", None, {"Upgrade": "websocket", "Connection": "Upgrade"})[0] == 400
+
+
+def test_random_frames(web: Web) -> None:
+    """Whatever comes, the server answers or closes, and goes on."""
+    chance = random.Random(11)
+    said = json.dumps({"subscribe": {"view": "nosuch"}, "id": 1})
+    for _ in range(40):
+        with connected(web) as one:
+            assert isinstance(one.event(), AcceptConnection)
+            data = bytearray(one.frame(said) + one.frame(said))
+            for _ in range(chance.randint(1, 4)):
+                place = chance.randrange(len(data))
+                match chance.randrange(3):
+                    case 0:
+                        data[place] = chance.randrange(256)
+                    case 1:
+                        del data[place:]
+                        data += b"\0"
+                    case _:
+                        data[place:place] = chance.randbytes(chance.randint(1, 9))
+            one.raw(bytes(data))
+    assert web.rows("select 1") == [[1]]
+
+
+def test_a_socket_whose_client_does_not_read_is_cut_off(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "MOST_WAITING", 1 << 20)
+    web.sql("create table wide (a text); create materialized view wide_v as select a from wide")
+    with connected(web) as one:
+        one.event()
+        one.say({"subscribe": {"view": "wide_v"}})
+        assert [one.next()["id"], one.next()["id"]] == [0, 0]
+        for i in range(20):
+            assert web.sql("insert into wide values ($1)", [str(i) + "x" * 1_000_000])[0] == 200
+        while not isinstance(event := one.event(), CloseConnection):
+            pass
+        assert event.code == 1013
