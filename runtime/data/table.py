@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.data.loose import index_of, lookup_of, loose_key
 from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.data.rowindex import BagIndex, KeyIndex
 from kpg.runtime.data.unique import LookupIndex, UniqueIndex
@@ -88,7 +89,8 @@ class Table:
         self._required[sorted(required)] = 1
         self._key = KeyIndex(self.groups, key) if key else None
         self._bag: BagIndex | None = None
-        self._unique: list[UniqueIndex] = []
+        self._loose_key = loose_key(self)
+        self._unique: list[UniqueIndex] = [self._loose_key] if self._loose_key else []
         self._lookups: dict[tuple[int, ...], LookupIndex] = {}
         self._told = 0
         self._untold: list[Words] = []
@@ -147,8 +149,7 @@ class Table:
     def insert(self, words: Words) -> Words:
         """Append the rows ``words[ncols, n]``; their rowids, contiguous and ascending.
 
-        Raises IntegrityError, with nothing changed, for a NULL where none may be, or a primary key that
-        a live row or an earlier row of the batch has.
+        IntegrityError, with nothing changed, for a NULL where none may be, or a key that another row has.
         """
         with self._interrupt:
             return self._insert(np.ascontiguousarray(words))
@@ -198,7 +199,7 @@ class Table:
 
     def add_unique(self, name: str, columns: tuple[int, ...], *, nulls_distinct: bool) -> None:
         """Have no two rows be the same in some columns from now on; IntegrityError if two are."""
-        index = UniqueIndex(name, self.groups, columns, nulls_distinct=nulls_distinct)
+        index = index_of(self, name, columns, nulls_distinct=nulls_distinct)
         rowids = self.live()
         duplicate = index.build(rowids)
         if duplicate >= 0:
@@ -219,13 +220,10 @@ class Table:
         return index.find(keys)
 
     def find_all(self, columns: tuple[int, ...], keys: Words) -> tuple[Words, Words]:
-        """Of the live rows that have one of the keys ``keys[k, n]`` in some columns, the key and the rowid.
-
-        The first such question builds an index.
-        """
+        """Of live rows with one of the keys ``keys[k, n]`` in some columns the key and the rowid."""
         index = self._lookups.get(columns)
         if index is None:
-            index = self._lookups[columns] = LookupIndex(self.groups, columns)
+            index = self._lookups[columns] = lookup_of(self, columns)
         positions, rowids = index.find(np.ascontiguousarray(keys), self.count, self.rows)
         live = self.is_live(rowids)
         return positions[live], rowids[live]
@@ -270,6 +268,8 @@ class Table:
         """The rowid of the live row with each primary key ``keys[k, n]``, or -1."""
         if self._key is None:
             raise InternalError(f"table {self.name} has no primary key to find rows by")
+        if self._loose_key is not None:
+            return self._loose_key.find(keys)
         return self._key.find(self.count, self.rows, keys)
 
     def match(self, rows: Words) -> Words:

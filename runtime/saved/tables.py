@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from kpg.runtime.data.loose import LooseIndex, index_of, is_loose_key
 from kpg.runtime.data.rowindex import BagIndex, KeyIndex
 from kpg.runtime.data.table import Table
 from kpg.runtime.data.unique import LookupIndex, UniqueIndex
@@ -54,10 +55,16 @@ def restore_table(table: Table, state: Any, read: Read) -> None:
         table._bag = BagIndex(groups, None)
         _restore_slots(table._bag, state["bag"], read)
     for one in state["unique"]:
-        index = UniqueIndex(one["name"], groups, one["columns"], nulls_distinct=bool(one["nulls distinct"]))
-        _restore_slots(index, one, read)
+        if table._loose_key is not None and one["name"] == table._loose_key.name:
+            continue
+        distinct = bool(one["nulls distinct"])
+        index = index_of(table, one["name"], one["columns"], nulls_distinct=distinct)
+        if not isinstance(index, LooseIndex):
+            _restore_slots(index, one, read)
         table._unique.append(index)
     for one in state["lookups"]:
+        if is_loose_key(table, one["columns"]):
+            continue  # it is made when it is asked
         lookup = LookupIndex(groups, one["columns"])
         table._lookups[one["columns"]] = lull(
             lookup, one, lambda index, found: _fill_lookup(index, found, read)

@@ -1,0 +1,31 @@
+-- shown
+-- Keys of values that are equal and look different.
+create table kn (k numeric primary key, v int);
+create table ki (a interval, b jsonb, c int, unique (a, c), unique (b));
+create table kr (id int primary key, k numeric references kn (k));
+insert into kn values (1.5, 1), (2.0, 2);
+/* once */ insert into kn values (1.50, 3);
+/* once */ insert into kn values (7.0, 3), (7, 4);
+insert into kn values (1.500, 9) on conflict (k) do update set v = excluded.v;
+insert into kn values (2, 9) on conflict do nothing;
+select * from kn;
+insert into kr values (1, 1.500), (2, null);
+/* once */ insert into kr values (3, 1.51);
+select * from kr join kn using (k);
+insert into ki values ('1 mon', '{"a":1.0}', 1), (null, null, 1), (null, null, 1), ('30 days', '2', 2);
+/* once */ insert into ki values ('30 days', '3', 1);
+/* once */ insert into ki values ('5 days', '{"a":1.00}', 1);
+/* once */ update ki set c = 1 where c = 2;
+update ki set a = '1 mon 1 day' where c = 1 and a is not null;
+select * from ki;
+/* once */ delete from kn where k = 1.5;
+delete from kr;
+delete from kn where k = 1.5;
+insert into kn values (1.50, 4);
+begin;
+delete from kn where k = 2;
+insert into kn values (2.00, 5);
+rollback;
+/* once */ insert into kn values (2.000, 6);
+update kn set k = k * 10;
+insert into kn values (2.000, 6);
