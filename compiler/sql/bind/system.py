@@ -119,7 +119,7 @@ def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         return Literal(*ANSWERS[name])
     if name == "pg_backend_pid":
         return Literal(binding.catalog.asker.number, INTEGER)
-    if name == "pg_typeof":
+    if name == "pg_typeof" and args:
         return Literal(_type_name(node, args[0].type), TEXT)
     if not args:
         binding.wrong(f"{name} needs an argument", node)
