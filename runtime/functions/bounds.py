@@ -12,7 +12,7 @@ from typing import Final
 from kpg.runtime.functions import shadows
 from kpg.runtime.functions.registry import Memoized, primitive
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BIGINT, MAX_DECIMAL_PRECISION, Kind, Type
+from kpg.runtime.types import BIGINT, MAX_DECIMAL_PRECISION, MIN_WORD, Kind, Type
 from kpg.runtime.types import decimal as decimal_type
 from kpg.runtime.values import numeric
 from kpg.runtime.values.text import limits
@@ -44,7 +44,7 @@ def _bound(function: str, value: Scalar, beside: Type) -> Scalar:
 def _word(function: str, type_: Type) -> Callable[[Decimal], int]:
     """The nearest word of a type; its first or last if there is none as small or large."""
     rounding = decimal.ROUND_FLOOR if function == "$below" else decimal.ROUND_CEILING
-    low, high = limits(type_)
+    low, high = _ends(type_)
 
     def convert(value: Decimal) -> int:
         if value.is_nan():
@@ -57,5 +57,31 @@ def _word(function: str, type_: Type) -> Callable[[Decimal], int]:
     return convert
 
 
+def _ends(type_: Type) -> tuple[int, int]:
+    """The first and last word that a bound is; what memos keep is never the lowest of all."""
+    low, high = limits(type_)
+    return max(low, MIN_WORD + 1), high
+
+
+def _word_of_units(function: str, type_: Type) -> Callable[[tuple[int, int]], int]:
+    """As :func:`_word`, of a number in units of its last digit."""
+    low, high = _ends(type_)
+
+    def convert(value: tuple[int, int]) -> int:
+        units, places = value
+        above, below = 10 ** max(type_.scale - places, 0), 10 ** max(places - type_.scale, 0)
+        word = units * above // below if function == "$below" else -(-units * above // below)
+        return min(max(word, low), high)
+
+    return convert
+
+
 for _name in ("$below", "$above"):
-    primitive(_name, Memoized(lambda call: _word(call.function, call.type), shadow=shadows.strict))
+    primitive(
+        _name,
+        Memoized(
+            lambda call: _word(call.function, call.type),
+            units=lambda call: _word_of_units(call.function, call.type),
+            shadow=shadows.strict,
+        ),
+    )

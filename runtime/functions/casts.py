@@ -185,13 +185,18 @@ def _numeric(call: Call) -> Callable[..., object]:
     return lambda value: numeric.to_number(value, target)
 
 
+def _numeric_units(call: Call) -> Callable[[object], object] | None:
+    """To NUMERIC of any number of digits: the same."""
+    return (lambda value: value) if call.type.kind is Kind.NUMERIC and not call.type.precision else None
+
+
 def _as_numeric(call: Call, args: Sequence[shadows.Shadow]) -> shadows.Shadow | None:
     """What is known of an exact number as a NUMERIC of any number of digits."""
     exact = call.args[0].type.is_exact and call.type.kind is Kind.NUMERIC and not call.type.precision
     return shadows.same(call, args) if exact else None
 
 
-primitive("$numeric", Memoized(_numeric, shadow=_as_numeric))
+primitive("$numeric", Memoized(_numeric, units=_numeric_units, shadow=_as_numeric))
 primitive("$convert", Memoized(lambda call: conversions.between(call.args[0].type, call.type)))
 primitive("$to_field", Memoized(lambda call: conversions.to_field))
 primitive("$to_digits", Memoized(lambda call: functools.partial(conversions.to_digits, call.type)))

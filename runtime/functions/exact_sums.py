@@ -101,7 +101,15 @@ primitive(
     "$wide_mean",
     Memoized(lambda call: lambda high, low, count: _quotient(_whole(high, low), count), shadow=_wide_shadow),
 )
-primitive("$mean", Memoized(_of_mean, spelled=_spelled_mean, shadow=shadows.mean))
+primitive(
+    "$mean",
+    Memoized(
+        _of_mean,
+        spelled=_spelled_mean,
+        units=lambda call: lambda total, count: numerics.share(total, count) if count[0] else None,
+        shadow=shadows.mean,
+    ),
+)
 
 
 def _is_small(x: Scalar) -> bool:

@@ -18,6 +18,8 @@ MOST_SHOWN: Final = 1000
 NAN: Final = Decimal("NaN")
 
 Operation = Callable[..., Decimal]
+Units = tuple[int, int]
+"""A number as units of its last digit behind the point, and how many digits these are."""
 ShadowRule = Callable[[Call, Sequence[shadows.Shadow]], shadows.Shadow | None]
 
 
@@ -32,7 +34,9 @@ def careful(function: Operation) -> Operation:
     return apply
 
 
-def operation(function: Operation, shadow: ShadowRule | None = None) -> Memoized:
+def operation(
+    function: Operation, shadow: ShadowRule | None = None, units: Callable[..., Units] | None = None
+) -> Memoized:
     """As :func:`careful`, for expressions, whose arguments are exact numbers of any types."""
     apply = careful(function)
 
@@ -42,7 +46,7 @@ def operation(function: Operation, shadow: ShadowRule | None = None) -> Memoized
             return apply
         return lambda *values: apply(*map(_of_unit, values, units))
 
-    return Memoized(build, shadow=shadow)
+    return Memoized(build, units=None if units is None else lambda call: units, shadow=shadow)
 
 
 def _of_unit(value: Decimal | int, scale: int | None) -> Decimal:
@@ -139,9 +143,38 @@ def root(value: Decimal) -> Decimal:
     return rounded(context.sqrt(value), min(places, MOST_SHOWN))
 
 
-ADD = operation(_nan_for_infinities(EXACT.add), shadows.arithmetic)
-SUBTRACT = operation(_nan_for_infinities(EXACT.subtract), shadows.arithmetic)
-MULTIPLY = operation(_nan_for_infinities(EXACT.multiply), shadows.product)
+def _sum(left: Units, right: Units) -> Units:
+    (a, places), (b, others) = left, right
+    if places == others:
+        return a + b, places
+    most = max(places, others)
+    return a * 10 ** (most - places) + b * 10 ** (most - others), most
+
+
+def _negative(value: Units) -> Units:
+    return -value[0], value[1]
+
+
+def _product(left: Units, right: Units) -> Units:
+    units, places = left[0] * right[0], left[1] + right[1]
+    if places <= MOST_SCALE:
+        return units, places
+    below = 10 ** (places - MOST_SCALE)
+    size = (2 * abs(units) + below) // (2 * below)
+    return size if units >= 0 else -size, MOST_SCALE
+
+
+def share(left: Units, right: Units) -> Units:
+    """The quotient of two numbers in units of their last digits."""
+    places, size = _shares(*left, *right)
+    return size if (left[0] < 0) == (right[0] < 0) else -size, places
+
+
+ADD = operation(_nan_for_infinities(EXACT.add), shadows.arithmetic, _sum)
+SUBTRACT = operation(
+    _nan_for_infinities(EXACT.subtract), shadows.arithmetic, lambda a, b: _sum(a, _negative(b))
+)
+MULTIPLY = operation(_nan_for_infinities(EXACT.multiply), shadows.product, _product)
 divide = careful(_quotient)
 remainder = careful(_remainder)
 
@@ -161,9 +194,9 @@ def _spelled_division(call: Call) -> Callable[..., str] | None:
     return lambda a, b: spelled_ratio(a, left.scale, b, right.scale)
 
 
-DIVIDE = Memoized(_division, spelled=_spelled_division, shadow=shadows.quotient)
+DIVIDE = Memoized(_division, spelled=_spelled_division, units=lambda call: share, shadow=shadows.quotient)
 REMAINDER = operation(_remainder)
-NEGATE = operation(lambda value: value.copy_negate() if value else value, shadows.same)
+NEGATE = operation(lambda value: value.copy_negate() if value else value, shadows.same, _negative)
 ABSOLUTE = operation(Decimal.copy_abs, shadows.same)
 ROOT = operation(root)
 FLOOR = operation(lambda value: _whole(value, decimal.ROUND_FLOOR), shadows.arithmetic)

@@ -78,6 +78,11 @@ class Memoized:
     """Whether it is run for NULLs too, which otherwise make NULL."""
     spelled: Callable[[Call], Callable[..., str | None] | None] | None = None
     """As ``build``, for a function that gives the string that stands for its value, if that is quicker."""
+    units: Callable[[Call], Callable[..., Any] | None] | None = None
+    """As ``build``, over numbers as units of the last of so many digits behind the point, which is quicker.
+
+    It takes and gives ``(units, digits)``, or gives a word if that is the result's type; None for NULL.
+    """
     shadow: Callable[[Call, Sequence[Shadow]], Shadow | None] | None = None
     """What is known of a call's value before it is computed, by what is known of the arguments."""
 

@@ -13,6 +13,7 @@ from kpg.runtime.functions.registry import Composition, Memoized, implementation
 from kpg.runtime.mfp.memo import literal_value
 from kpg.runtime.scalar import Call, Column, Fetch, If, Literal, Scalar
 from kpg.runtime.types import Kind
+from kpg.runtime.values.numeric import EXACT, shown_scale, spelled
 
 Values = Sequence[Any]
 Part = Callable[[Values], Any]
@@ -28,13 +29,29 @@ def fused(call: Call, how: Memoized, dictionary: Dictionary) -> tuple[Call, Memo
     if not any(_inner(arg) for arg in call.args):
         return None
     leaves: dict[Scalar, int] = {}
-    part = _Fusion(leaves, dictionary).call(call, how)
-    function = _of_values(part)
-    return Call("$fused", tuple(leaves), call.type), Memoized(lambda call: function, takes_nulls=True)
+    function = _of_values(_Fusion(leaves, dictionary).call(call, how))
+    read = Call("$fused", tuple(leaves), call.type)
+    try:
+        quick = _Units(leaves, dictionary).call(call, how)
+    except _WithoutUnits:
+        return read, Memoized(lambda call: function, takes_nulls=True)
+    if call.type.kind is Kind.NUMERIC:
+        spelling = _spelling(quick)
+        return read, Memoized(lambda call: function, spelled=lambda call: spelling, takes_nulls=True)
+    word = _of_values(quick)
+    return read, Memoized(lambda call: word, takes_nulls=True)
 
 
 def _of_values(part: Part) -> Callable[..., object]:
     return lambda *values: part(values)
+
+
+def _spelling(part: Part) -> Callable[..., str | None]:
+    def spell(*values: Any) -> str | None:
+        found = part(values)
+        return None if found is None else spelled(*found)
+
+    return spell
 
 
 def _inner(scalar: Scalar) -> bool:
@@ -95,6 +112,64 @@ class _Fusion:
     def call(self, call: Call, how: Memoized) -> Part:
         """The function, NULL where an argument is."""
         function, parts = how.build(call), [self.part(arg) for arg in call.args]
+
+        def apply(values: Values) -> Any:
+            args = [part(values) for part in parts]
+            return None if None in args else function(*args)
+
+        return apply
+
+
+class _WithoutUnits(Exception):
+    """Something is not made of whole numbers of units."""
+
+
+class _Units(_Fusion):
+    """As ``_Fusion``, of numbers in units of their last digits: those of words, and what is made of them."""
+
+    def part(self, scalar: Scalar) -> Part:
+        if isinstance(scalar, Literal):
+            value = literal_value(scalar, self.dictionary)
+            if value is None:
+                return lambda values: None
+            if scalar.type.kind is Kind.NUMERIC:
+                if not value.is_finite():
+                    raise _WithoutUnits
+                places = shown_scale(value)
+                value, scale = int(value.scaleb(places, EXACT)), places
+            elif scalar.type.is_exact:
+                scale = scalar.type.scale
+            else:
+                raise _WithoutUnits
+            return lambda values: (value, scale)
+        if isinstance(scalar, If) and _inner(scalar):
+            return self.choice(scalar)
+        found = _memoized(scalar)
+        if found is not None:
+            return self.call(*found)
+        if not scalar.type.is_exact:
+            raise _WithoutUnits
+        return self.word(self.leaves[scalar], scalar.type.scale)
+
+    def word(self, place: int, scale: int) -> Part:
+        """A number that a word stands for."""
+
+        def number(values: Values) -> tuple[int, int] | None:
+            value = values[place]
+            return None if value is None else (value, scale)
+
+        return number
+
+    def choice(self, scalar: If) -> Part:
+        condition = _Fusion(self.leaves, self.dictionary).part(scalar.condition)
+        then, otherwise = self.part(scalar.then), self.part(scalar.otherwise)
+        return lambda values: then(values) if condition(values) else otherwise(values)
+
+    def call(self, call: Call, how: Memoized) -> Part:
+        function = None if how.units is None else how.units(call)
+        if function is None:
+            raise _WithoutUnits
+        parts = [self.part(arg) for arg in call.args]
 
         def apply(values: Values) -> Any:
             args = [part(values) for part in parts]

@@ -1,5 +1,6 @@
 """Compiled map-filter-projects: selection, fetches, errors, text, and what is computed how often."""
 
+import random
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -298,3 +299,35 @@ def test_an_error_within_a_fused_call_is_one_where_its_branch_is_taken() -> None
     assert out[0, 0] == NULL and engine.dictionary.get(int(out[0, 1])) == "p20000025"
     with pytest.raises(DataError, match="division by zero"):
         CompiledMfp(Mfp((), (rounded,)), engine).run(words([5, 5], [0, 2]))
+
+
+def test_numbers_in_units_are_decimals() -> None:
+    """What few rows take the quick way gives the strings, and bounds the words, that decimals give."""
+    rng = random.Random(7)
+    money, units, count = Column(0, MONEY), Column(1, decimal(18, 5)), Column(2, BIGINT)
+    mean = Call("$mean", (money, count), NUMERIC)
+    seventh = Literal("p199999142857", NUMERIC)
+    others = Call("add", (Call("cast", (units,), NUMERIC), seventh), NUMERIC)
+    sign = Call("gt", (count, Literal(0, BIGINT)), BOOLEAN)
+    made = [
+        Call("mul", (seventh, mean), NUMERIC),
+        Call("sub", (Call("mul", (mean, others), NUMERIC), Call("neg", (others,), NUMERIC)), NUMERIC),
+        Call("div", (Call("mul", (seventh, mean), NUMERIC), others), NUMERIC),
+        If(sign, Call("div", (units, Call("cast", (count,), NUMERIC)), NUMERIC), mean, NUMERIC),
+    ]
+    engine = Engine()
+    rows = np.array(
+        [
+            [rng.choice((rng.randint(-(10**6), 10**6), rng.randint(-(10**17), 10**17))) for _ in range(40)]
+            for _ in range(3)
+        ]
+    )
+    rows[2, rows[2] == 0] = 1
+    for numeric in made:
+        many, _ = CompiledMfp(Mfp((), (numeric,)), engine).run(rows)
+        few, _ = CompiledMfp(Mfp((), (numeric,)), engine).run(np.ascontiguousarray(rows[:, :20]))
+        assert few[0].tolist() == many[0, :20].tolist()
+        for function, type_ in (("$below", MONEY), ("$above", decimal(18, 7)), ("$above", BIGINT)):
+            apart = CompiledMfp(Mfp((), (Call(function, (Column(0, NUMERIC),), type_),)), engine)
+            fused = CompiledMfp(Mfp((), (Call(function, (numeric,), type_),)), engine)
+            assert fused.run(rows)[0].tolist() == apart.run(many)[0].tolist()
