@@ -115,7 +115,9 @@ class Restoring:
                 self._index(value)
         self._goals_again()
         made = state.get(("made",), (0, 0, 0))
-        engine.catalog.functions_made, engine.dataflows_made, engine.executor.tables_made = made
+        engine.catalog.functions_made, engine.dataflows_made, tables = made
+        # What programs have for their goals was made just now, with numbers of its own.
+        engine.executor.tables_made = max(tables, engine.executor.tables_made)
 
     def _index(self, index: Any) -> None:
         from kpg.indexes import install

@@ -209,3 +209,24 @@ def test_a_forked_process_leaves_the_folder_alone(tmp_path: Path) -> None:
     db.close()
     with kpg.connect(tmp_path / "db") as again:
         assert again.query("select a from t").fetchall() == [(1,), (3,)]
+
+
+def test_no_two_tables_have_one_number() -> None:
+    """A program's goal has a table of its own, which is made when the database is opened."""
+    sim = Sim()
+    with opened(sim) as db:
+        db.datalog(
+            ".decl edge(a: number, b: number) .input edge\n.decl tc(a: number, b: number)\n"
+            "tc(a, b) :- edge(a, b). tc(a, c) :- tc(a, b), edge(b, c).\nedge(1, 2).\n?- tc(1, x)."
+        )
+    for life in range(3):
+        with opened(sim) as db:
+            db.sql(f"create table t{life} (a int primary key); insert into t{life} values (1), (2), (3)")
+            executor = db._engine.executor
+            numbers = [executor.table_number(name) for name in executor.tables]
+            assert len(numbers) == len(set(numbers))
+            db.branch().discard()
+            db.sql(f"checkpoint; insert into t{life} values (4)")
+            expected = contents(db)
+        with opened(sim) as db:
+            assert contents(db) == expected
