@@ -37,6 +37,7 @@ from kpg.engine import Engine
 from kpg.planning import plan_bound
 from kpg.reading import permutation
 from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.errors import InternalError
 from kpg.runtime.functions.keys import key_string
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, NULL, Kind, Type, is_loose
@@ -133,7 +134,12 @@ class Asking:
         planned = plan_bound(
             bound, engine.reading_catalog, engine.statistics, restricting=not self.resolved.loops
         )
-        data, diff = engine.run(planned)
+        try:
+            data, diff = engine.run(planned)
+        except InternalError:
+            if not self.resolved.loops:
+                raise
+            data, diff = engine.recompute(planned)  # as in World._rank_lookup
         return data, np.broadcast_to(diff, (data.shape[1],))
 
 

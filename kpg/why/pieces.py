@@ -86,7 +86,8 @@ def _opened(block: Block, node: Node, marks: tuple[int, ...], fresh: Fresh) -> N
             return _join(block, node, marks, fresh)
         case Expand(input=source, calls=calls):
             block.scalars += [(arg, marks) for call in calls for arg in call.args]
-            inner = _opened(block, source, marks, fresh)
+            # A function that stands alone in FROM is over one row without meaning.
+            inner = source if isinstance(source, Rows) else _opened(block, source, marks, fresh)
             block.pieces.append(Piece(node, marks))
             return replace(node, input=inner)
         case Scan() | Shared() | Rows() | Group() | GroupingSets() | Distinct() | TopK() | Window():

@@ -17,6 +17,8 @@ class Key:
     place: str | int
     name: str
     row: tuple[int, ...]
+    below: int = 0
+    """Of a recursive row whose round is not known: that of the row that it is a reason of, 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)

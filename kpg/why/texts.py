@@ -25,6 +25,8 @@ from kpg.runtime.types import Type
 
 MOST: Final = 40
 """Characters of a value that are shown."""
+WIDEST: Final = 8
+"""Columns of a row that are shown."""
 
 
 def shown(value: Any) -> str:
@@ -39,9 +41,9 @@ def value_of(word: int, type_: Type, dictionary: Dictionary) -> Any:
 
 
 def row_text(name: str, columns: Sequence[str], row: Sequence[Any]) -> str:
-    """``orders(id = 1, customer = 'Ada')``."""
-    pairs = (f"{column} = {shown(value)}" for column, value in zip(columns, row, strict=True))
-    return f"{name}({', '.join(pairs)})"
+    """``orders(id = 1, customer = 'Ada')``; of many columns the first."""
+    pairs = [f"{column} = {shown(value)}" for column, value in zip(columns, row, strict=True)]
+    return f"{name}({', '.join([*pairs[:WIDEST], *(['…'] if len(pairs) > WIDEST else [])])})"
 
 
 class Names:

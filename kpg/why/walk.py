@@ -15,7 +15,7 @@ from kpg.runtime.types import NULL
 from kpg.why import groups, pieces, texts, windows
 from kpg.why.asking import Asking, Values, Words
 from kpg.why.pieces import Absent, Block, Piece
-from kpg.why.recursion import EVERY, Below
+from kpg.why.recursion import EVERY, NEVER, Below
 from kpg.why.steps import Child, Key, Step
 
 if TYPE_CHECKING:
@@ -163,7 +163,9 @@ class Walk:
         if node.name.startswith("view "):
             return self.world.viewed(node.name.removeprefix("view "), row)
         if node.name in self.asking.resolved.loops:
-            return (Key(self.number, node.name, row),)
+            known = place.below.ranks.get(node.name) is not None
+            below = 0 if known or place.below.round == NEVER else place.below.round
+            return (Key(self.number, node.name, row, below),)
         query = self.asking.resolved.shared[node.name]
         found = self.query(query, row, Place({}, place.below))
         return None if found is None else (self.row_step(node.name, query, row, found),)

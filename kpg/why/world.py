@@ -16,7 +16,7 @@ from kpg.compiler.sql.tree import Query, Resolved, Scan, Shared
 from kpg.engine import Engine
 from kpg.planning import plan_bound
 from kpg.proof.tree import Kind, Proof
-from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.errors import InternalError, NotSupportedError
 from kpg.runtime.handles import RankLookup
 from kpg.why import texts
 from kpg.why.asking import Asking
@@ -115,7 +115,7 @@ class World:
         query = loop.queries[loop.names.index(key.name)]
         ranks = {name: self._rank_lookup(walk, name) for name in loop.names}
         own = ranks[key.name]
-        round_ = NEVER
+        round_ = key.below or NEVER
         if own is not None:
             round_ = int(own.of(np.array(key.row, np.int64).reshape(-1, 1))[0])
         place = Place({}, Below(frozenset(loop.names), round_, ranks))
@@ -134,10 +134,11 @@ class World:
             planned = plan_bound(
                 bound, self.engine.reading_catalog, self.engine.statistics, restricting=False
             )
-            executor = self.engine.executor
-            installed = executor.install(
-                f"why {walk.number} {name}", planned.plan, isolated=executor.has_pending
-            )
+            executor, label = self.engine.executor, f"why {walk.number} {name}"
+            try:
+                installed = executor.install(label, planned.plan, isolated=executor.has_pending)
+            except InternalError:  # of a loop that is there, what maps its collections cannot be read
+                installed = executor.install(label, planned.plan, isolated=True)
             self._kept.callback(executor.uninstall, installed)
             self._ranks[key] = installed.ranks()
         return self._ranks[key]

@@ -198,3 +198,64 @@ def test_a_window_is_explained_by_the_rows_that_it_looked_at(
     assert proof.children[0].row == (5, 3, 8)
     assert [child.row and child.row[0] for child in proof.children[1].children] == rows
     assert proof.children[1].count == len(rows)
+
+
+def test_of_many_columns_the_first_are_shown(db: kpg.Database) -> None:
+    columns = [f"c{number}" for number in range(10)]
+    db.sql(f"CREATE TABLE wide ({', '.join(f'{one} INTEGER' for one in columns)})")
+    db.insert("wide", [tuple(range(10))])
+    db.sql("CREATE VIEW v AS SELECT c9 FROM wide")
+    (source,) = db.explain_row("v", (9,)).children
+    assert source.text.endswith("c7 = 7, …)") and source.row == tuple(range(10))
+    assert source.columns == tuple(columns)
+
+
+def test_what_is_shared_is_one_node_and_notebooks_fold(db: kpg.Database) -> None:
+    db.sql("CREATE VIEW twice AS SELECT a.name FROM customer a JOIN customer b ON a.id = b.id")
+    proof = db.explain_row("twice", ("Ada",))
+    assert proof.size == 2
+    assert proof._repr_html_().startswith("<ul><li><details open><summary><code>twice(name")
+
+
+def test_a_recursive_query_is_explained_by_a_shortest_derivation(db: kpg.Database) -> None:
+    db.sql("CREATE TABLE edge (x INTEGER, y INTEGER)")
+    db.insert("edge", [(1, 2), (2, 3), (3, 4), (1, 4), (4, 1), (4, 5)])
+    db.sql(
+        "CREATE MATERIALIZED VIEW path AS WITH RECURSIVE p(x, y) AS ("
+        "SELECT x, y FROM edge UNION SELECT p.x, e.y FROM p JOIN edge e ON e.x = p.y) SELECT x, y FROM p"
+    )
+    sources = [node.row for node in db.explain_row("path", (1, 5)).nodes() if node.relation == "edge"]
+    assert sorted(sources) == [(1, 4), (4, 5)]
+    db.sql("DELETE FROM edge WHERE x = 1 AND y = 4")
+    sources = [node.row for node in db.explain_row("path", (1, 5)).nodes() if node.relation == "edge"]
+    assert sorted(sources) == [(1, 2), (2, 3), (3, 4), (4, 5)]
+
+
+def test_pending_changes_count_in_their_transaction(db: kpg.Database) -> None:
+    db.sql("CREATE MATERIALIZED VIEW eu AS SELECT count(*) AS n FROM customer WHERE region = 'EU'")
+    with db.transaction():
+        db.sql("INSERT INTO customer VALUES (9, 'Eve', 'EU')")
+        (group,) = db.explain_row("eu", (3,), sample=None).children
+        assert [child.row and child.row[0] for child in group.children] == [1, 2, 9]
+    assert db.explain_row("eu", (3,)).children[0].count == 3
+
+
+def test_functions_in_from_and_queries_that_refer_to_each_other(db: kpg.Database) -> None:
+    db.sql("CREATE VIEW copies AS SELECT name, g FROM customer, generate_series(1, id) g")
+    texts = [child.text for child in db.explain_row("copies", ("Ben", 2)).children]
+    assert texts == ["customer(id = 2, name = 'Ben', region = 'EU')", "GENERATE_SERIES(1, id) gives 2"]
+    db.sql(
+        "CREATE MATERIALIZED VIEW turns AS WITH MUTUALLY RECURSIVE"
+        " p (x INTEGER) AS (SELECT id FROM customer WHERE id < 3 UNION SELECT x + 1 FROM q WHERE x < 6),"
+        " q (x INTEGER) AS (SELECT x FROM p WHERE x > 1) SELECT x FROM p"
+    )
+    proof = db.explain_row("turns", (4,))
+    assert [node.text for node in proof.nodes() if node.kind.value == "view"] == [
+        "turns(x = 4)",
+        "p(x = 4)",
+        "q(x = 3)",
+        "p(x = 3)",
+        "q(x = 2)",
+        "p(x = 2)",
+    ]
+    assert [node.row for node in proof.nodes() if node.kind.value == "source"] == [(2, "Ben", "EU")]
