@@ -331,6 +331,10 @@ def life(seed: int, cuts: int = 10) -> Life:
     )
 
 
+STRAIGHT = {"FEW": 4, "STRAIGHT": 512, "STRINGS": 256}
+"""With so little, rows and strings go straight into packs."""
+
+
 def main() -> None:
     """Go on for some minutes."""
     parser = argparse.ArgumentParser()
@@ -342,8 +346,9 @@ def main() -> None:
         one = life(seed)
         small = patch("kpg.runtime.data.rowgroups.GROUP_BYTES", 1536 if seed % 7 < 3 else 1 << 20)
         bulk = patch("kpg.durable.keeper.BULK", 2 if seed % 11 < 3 else 8192)
+        straight = patch.multiple("kpg.durable.rows", **(STRAIGHT if seed % 5 == 2 else {"FEW": 64}))
         try:
-            with small, bulk:
+            with small, bulk, straight:
                 one.run(40)
         except Exception as error:
             failed.append(seed)

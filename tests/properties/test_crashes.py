@@ -44,6 +44,16 @@ def test_rows_that_are_written_while_views_take_them(seed: int, monkeypatch: pyt
     Life(seed, views=seed % 2 == 0, failing=0.1 * (seed % 3 == 0), cuts=30).run(40)
 
 
+@pytest.mark.parametrize("seed", range(500, 503))
+def test_rows_that_go_straight_into_packs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handful of rows is a large commit, and a few letters are many strings."""
+    monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 256)
+    monkeypatch.setattr("kpg.durable.rows.FEW", 4)
+    monkeypatch.setattr("kpg.durable.rows.STRAIGHT", 512)
+    monkeypatch.setattr("kpg.durable.rows.STRINGS", 256)
+    Life(seed, views=seed % 2 == 0, failing=0.1 * (seed % 3 == 0), cuts=12).run(30)
+
+
 @pytest.mark.parametrize("seed", range(300, 306))
 @pytest.mark.parametrize("mode", ["normal", "off"])
 def test_other_modes_may_lose_the_end_and_nothing_else(seed: int, mode: str) -> None:
