@@ -110,7 +110,7 @@ class Catalog:
     """Shared by copies."""
     asker: Asker = Asker()
     activity: Callable[[], list[tuple[object, ...]]] = list
-    """Rows of pg_stat_activity: see ``compiler/system/sessions.py``."""
+    """The number, the user, the program, the state and the last text of each session."""
     version: int = 0
     """How often relations have come, changed or gone."""
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.channels import Channels
 from kpg.client import Client
 from kpg.clock import Clock
 from kpg.compiler.algebra.rel import Get, Rel
@@ -78,7 +77,6 @@ class Engine(Kept):
         self._plans: dict[str, Plan] = {}
         self.statistics = LiveStatistics(self.executor, self._plans)
         self.notifications = Notifications()
-        self.channels = Channels()
         self.ends: Callable[[int, bool], bool] | None = None
         """Ends what the session of a number does, or that session; whether there is one."""
         self.transactions = Transactions(self, self.notifications.deliver)

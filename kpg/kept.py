@@ -4,7 +4,8 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.catalog import TableEntry, ViewEntry
@@ -16,6 +17,9 @@ from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.plan import Plan
 from kpg.table import Table
 from kpg.view import Maintained
+
+if TYPE_CHECKING:
+    from kpg.channels import Channels
 
 
 class Keeper(Protocol):
@@ -58,6 +62,13 @@ class Kept(Following):
         """End an epoch for each count of rows that a table was given last, nothing else being pending."""
         self._closing.add(table)
         self.executor.close_epochs(table, counts)
+
+    @cached_property
+    def channels(self) -> "Channels":
+        """What sessions tell each other by."""
+        from kpg.channels import Channels
+
+        return Channels()
 
     def keep(self, undo: Callable[[], object] = lambda: None) -> None:
         """Have what has been defined outside of statements be there when the database is opened again.

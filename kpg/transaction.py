@@ -8,10 +8,12 @@ batch the epochs are only closed; one physical step takes all of them at the end
 import enum
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kpg.channels import Channels, Mailbox
 from kpg.runtime.errors import InterfaceError
+
+if TYPE_CHECKING:
+    from kpg.channels import Channels, Mailbox
 
 
 class Stepper(Protocol):
@@ -131,9 +133,11 @@ class Transactions:
         if self.mailbox:
             self.mailbox.forget(0)
 
-    def box(self, channels: Channels) -> Mailbox:
+    def box(self, channels: "Channels") -> "Mailbox":
         """The end of all channels of those whose transactions these are."""
         if self.mailbox is None:
+            from kpg.channels import Mailbox
+
             self.mailbox = Mailbox(channels)
         return self.mailbox
 

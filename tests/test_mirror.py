@@ -60,6 +60,7 @@ PAST = "unit/kpg/test_past.py"
 
 ELSEWHERE: dict[str, str] = {
     "kpg/calls.py": LISTENING,
+    "kpg/server/violations.py": "unit/server/test_activity.py",
     "kpg/server/copied.py": "unit/server/test_asyncpg.py",
     "kpg/channels.py": LISTENING,
     "runtime/functions/json_items.py": JSON_PATHS,

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
 from kpg.compiler.system import relations
-from kpg.compiler.system.naming import modifier, number_of, schema_number, split, type_facts
+from kpg.compiler.system.naming import DATABASE, modifier, number_of, schema_number, split, type_facts
 from kpg.compiler.system.relations import Row, System, columns, constraints, entries
 from kpg.compiler.system.widening import widened
 
@@ -215,6 +215,21 @@ def _settings(_catalog: Catalog) -> Iterator[Row]:
     yield "TimeZone", "UTC", "Client Connection Defaults"
 
 
+def _activity(catalog: Catalog) -> Iterator[Row]:
+    for number, user, program, doing, asked in catalog.activity():
+        yield (
+            1,
+            DATABASE,
+            int(str(number)),
+            10,
+            str(user),
+            str(program),
+            str(doing),
+            str(asked),
+            "client backend",
+        )
+
+
 def of_views(catalog: Catalog) -> Iterator[tuple[int, str]]:
     """The number and the text of each view."""
     for entry in catalog:
@@ -261,6 +276,10 @@ POSTGRES: Final = {
     "pg_proc": System(columns("oid:o proname pronamespace:o proowner:o prokind"), _functions),
     "pg_settings": System(columns("name setting category"), _settings),
     "pg_database": System(columns("oid:o datname datdba:o encoding:i datcollate"), relations.database),
+    "pg_stat_activity": System(
+        columns("datid:o datname pid:i usesysid:o usename application_name state query backend_type"),
+        _activity,
+    ),
     "pg_namespace": System(columns("oid:o nspname nspowner:o"), relations.namespaces),
     "pg_type": System(
         columns("oid:o typname typnamespace:o typlen:i typtype typcategory typelem:o typarray:o typinput"),

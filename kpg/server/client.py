@@ -15,7 +15,8 @@ from kpg.channels import Message
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.copying import BINARY
 from kpg.compiler.sql.parse import parse
-from kpg.runtime.errors import Error, NotSupportedError
+from kpg.compiler.sql.session import Set
+from kpg.runtime.errors import Error, NotSupportedError, Span
 from kpg.server import logs, quick, replies, streams, subscribing
 from kpg.server.connection import Connection, Gone
 from kpg.server.extended import Extended
@@ -28,6 +29,8 @@ from kpg.server.tags import tag_of
 from kpg.sessions.session import Session, how
 from kpg.sessions.texts import how as how_of
 from kpg.sessions.texts import word_of
+from kpg.settings import run_session
+from kpg.statements import execute
 from kpg.transaction import State
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ log = logging.getLogger("kpg.server")
 Given = TypeVar("Given")
 ROWS_AT_ONCE: Final = 2_000
 """Rows that are made into messages in one go, so that others have their turn in between."""
+PATIENCE: Final = 0.5
+"""Seconds that a statement may go on whose client has gone."""
 STATUS: Final = {State.NONE: "I", State.OPEN: "T", State.FAILED: "E"}
 
 
@@ -53,6 +58,11 @@ class Client(Connection):
         self.canceled = asyncio.Event()
         """Set when the client wants a subscription to end."""
         self._extended = Extended(self)
+        reader.left = self._left
+        self.wanted: dict[str, str] = {}
+        """Settings that the client came with."""
+        self._shown: dict[str, str] = {}
+        """Settings that it has been told."""
         self._told: list[bytes] = []
         """What is to be sent when no transaction is open."""
         self._idle = False
@@ -78,6 +88,8 @@ class Client(Connection):
                 self.session = await self.server.open_session(user)
                 self.number = self.session.number
                 self.session.mailbox.told = self._tell
+                self.session.ender = self._end
+                await self._settle()
                 self.server.clients[self.number] = self
                 log.info("client %d comes as %s", self.number, user, extra=self._extra())
                 self._greet()
@@ -91,6 +103,31 @@ class Client(Connection):
                 await self.server.close_session(self.session)
             with contextlib.suppress(ConnectionError):
                 self.hang_up()
+
+    def _left(self) -> None:
+        """The client has gone: what it waits for is not to keep the engine from others."""
+        if self.busy:
+            asyncio.get_running_loop().call_later(PATIENCE, self._ended, False)
+
+    async def _settle(self) -> None:
+        """Set what the client came with; what is unknown here is let be, as it asks for nothing by itself."""
+        for name, value in self.wanted.items():
+            wish = Set(name.lower(), (value,), Span("", 0, 0))
+            with contextlib.suppress(Error):
+                await self.engine(lambda engine, wish=wish: run_session(engine, wish, execute))  # type: ignore[misc]
+
+    def _end(self, wholly: bool) -> None:
+        """End what the client does, or the connection; on the engine's thread."""
+        self.server.call(lambda: self._ended(wholly))
+
+    def _ended(self, wholly: bool) -> None:
+        self.canceled.set()
+        if self.busy and self.session is not None:
+            self.session.cancel()
+        if wholly:
+            self.send(replies.refusal("57P01", "terminating connection due to administrator command"))
+            self.push()
+            self.hang_up()
 
     def _tell(self, message: Message) -> None:
         """Have a message of NOTIFY sent; on the engine's thread."""
@@ -124,12 +161,21 @@ class Client(Connection):
 
     def _greet(self) -> None:
         self.send(wire.AuthenticationOk().to_wire())
-        for name, value in self.server.settings.items():
-            self.send(replies.setting(name, value))
+        self._show()
         self.send(wire.BackendKeyData(process_id=self.number, secret_key=self.secret).to_wire())
         self.send(replies.ready("I"))
         self.phase(Phase.READY)
         self._idle = True
+
+    def _show(self) -> None:
+        """Tell the settings that have another value than the client knows."""
+        assert self.session is not None
+        given = self.session.settings
+        for name, value in self.server.settings.items():
+            now = given.get(name.lower(), value)
+            if self._shown.get(name) != now:
+                self._shown[name] = now
+                self.send(replies.setting(name, now))
 
     async def _serve(self) -> None:
         while True:
@@ -192,6 +238,7 @@ class Client(Connection):
     def _ready(self) -> None:
         assert self.session is not None
         state = self.session.transactions.state
+        self._show()
         self._idle = state is State.NONE
         if self._idle:
             self._say()
@@ -215,6 +262,8 @@ class Client(Connection):
         return self._extended.asked(request)
 
     async def _query(self, text: str) -> None:
+        assert self.session is not None
+        self.session.asked = text
         subscription = subscribing.read(text)
         if subscription is not None:
             await streams.subscribe(self, subscription, 0, describe=True)

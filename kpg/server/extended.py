@@ -92,6 +92,8 @@ class Extended:
 
     def _bind(self, message: wire.Bind) -> None:
         prepared = self._named(message.statement)
+        if self._client.session is not None:
+            self._client.session.asked = prepared.text
         again = self._quick(prepared, message)
         statement = prepared.statement
         if again is None or "returning" in prepared.text.lower():

@@ -7,7 +7,7 @@ the order of requests; what cannot be done here is handed on to the task when al
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +41,8 @@ class Lane(asyncio.StreamReader):
         self._held: list[bytes] = []
         self._replies: deque[Reply] = deque()
         self._at_end = False
+        self.left: Callable[[], object] | None = None
+        """Called when the client has gone."""
 
     def open_for(self, client: "Client") -> None:
         """The client's task waits for the next request, unless something has come already."""
@@ -63,6 +65,8 @@ class Lane(asyncio.StreamReader):
 
     def feed_eof(self) -> None:
         """No more will come."""
+        if self.left is not None:
+            self.left()
         if self._replies:
             self._at_end = True
         else:
@@ -142,6 +146,7 @@ class Reply:
         if asked is None or word is None or session is None:
             return False
         text, values = asked
+        session.asked = text
         self._word = word
         engine = self.client.server.hub.engine
         how = session.how(text, values)

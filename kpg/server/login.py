@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from kpg.server.client import Client
     from kpg.server.listen import Server
 
+PEOPLE: Final = ("user", "database", "replication", "options", "client_encoding")
+"""What a client says as it begins that is no setting, or is no other here."""
 PATIENCE: Final = 60.0
 """Seconds that a client has to log in, as in Postgres."""
 
@@ -55,6 +57,9 @@ class Login:
                     if not params.get("user"):
                         client.send(replies.refusal("28000", "no user name was given"))
                         return None
+                    client.wanted = {
+                        str(name): str(value) for name, value in params.items() if name not in PEOPLE
+                    }
                     return str(params["user"])
                 case _:
                     return None

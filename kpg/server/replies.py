@@ -8,9 +8,10 @@ from pygwire import messages as wire
 
 from kpg.channels import Message
 from kpg.compiler.system.naming import modifier, type_facts
-from kpg.runtime.errors import Error
+from kpg.runtime.errors import Error, IntegrityError
 from kpg.runtime.types import Type
 from kpg.server.states import state_of
+from kpg.server.violations import fields_of
 
 NULL_FIELD: Final = b"\xff\xff\xff\xff"
 PARSED: Final = wire.ParseComplete().to_wire()
@@ -79,6 +80,8 @@ def failure(error: BaseException, *, severity: str = "ERROR") -> bytes:
         fields["M"] = f"{type(error).__name__}: {error}"
     else:
         fields["M"] = error.message
+        if isinstance(error, IntegrityError):
+            fields |= fields_of(error)
         if error.hint is not None:
             fields["H"] = error.hint
         if error.span is not None:

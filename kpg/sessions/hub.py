@@ -51,10 +51,29 @@ class Hub:
         self.sessions: dict[int, Session] = {}
         """Those that are not closed, by their numbers."""
         self._numbers = count(1)
+        engine.catalog.activity, engine.ends = self.activity, self.end
 
     def next_number(self) -> int:
         """A number for a session."""
         return next(self._numbers)
+
+    def activity(self) -> list[tuple[object, ...]]:
+        """Of each session the number, the user, the program, what it does, and what it has asked last."""
+        return [
+            (one.number, one.user, one.settings.get("application_name", ""), one.doing, one.asked)
+            for one in list(self.sessions.values())
+        ]
+
+    def end(self, number: int, wholly: bool) -> bool:
+        """End what a session does or, ``wholly``, its connection; whether there is such a session."""
+        session = self.sessions.get(number)
+        if session is None:
+            return False
+        if session.ender is not None:
+            session.ender(wholly)
+        else:
+            session.cancel()
+        return True
 
     def run(self, session: "Session", work: Callable[[], Given], **how: Any) -> Given:
         """Do a piece of work for a session as soon as it is its turn, and give its result, or its error."""

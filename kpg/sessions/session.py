@@ -19,6 +19,7 @@ from kpg.sessions.jobs import Ready
 from kpg.sessions.texts import how as how_of
 from kpg.sessions.texts import word_of
 from kpg.statements import execute
+from kpg.transaction import State
 from kpg.view import Maintained
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ class Session:
         self.mailbox = self.transactions.mailbox = Mailbox(engine.channels, self.number)
         self.transactions.snapshots, self.transactions.settings = hub.snapshots, self.settings
         self.transactions.changes = lambda: engine.executor.has_pending
+        self.asked = ""
+        """What it has asked last, as far as that is known."""
+        self.ender: Callable[[bool], object] | None = None
+        """Ends, on any thread, what it does, or its connection."""
         self.closed = False
         hub.sessions[self.number] = self
 
@@ -59,6 +64,15 @@ class Session:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    @property
+    def doing(self) -> str:
+        """Where it stands, in Postgres' words."""
+        if self.hub.current is self and self.hub.engine.catalog.asker is self.asker:
+            return "active"
+        return {State.NONE: "idle", State.OPEN: "idle in transaction"}.get(
+            self.transactions.state, "idle in transaction (aborted)"
+        )
 
     @property
     def time_limit(self) -> str:
