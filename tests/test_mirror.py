@@ -152,7 +152,6 @@ ELSEWHERE: dict[str, str] = {
     "kpg/server/web/files.py": "unit/server/web/test_page.py",
     "kpg/server/web/outbox.py": "unit/server/web/test_events.py",
     "kpg/server/web/watching.py": "unit/server/web/test_events.py",
-    "kpg/server/web/site.py": "unit/server/web/test_connection.py",
     "kpg/steps.py": "unit/server/web/test_metrics.py",
     "kpg/cli/serve.py": COMMANDS,
     # A database in a folder is compared with what it was, whatever of it is kept how.

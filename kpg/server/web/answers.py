@@ -16,6 +16,7 @@ from kpg.runtime.types import Kind, Type
 from kpg.server.portal import encoded
 from kpg.server.states import state_of
 
+ARROW: Final = "application/vnd.apache.arrow.stream"
 PORTION: Final = 2_000
 """Rows that are spelled in one go, so that others have their turn in between."""
 SAFE: Final = 2**53
@@ -91,3 +92,15 @@ def portions(outcome: Result, dictionary: Dictionary, most: int | None) -> Itera
     for start in range(0, count, PORTION):
         rows = encoded(outcome, start, min(count, start + PORTION), formats, dictionary)
         yield (",".join(row_of(row, types) for row in rows)).encode()
+
+
+def arrow_of(outcome: Result, most: int | None) -> bytes:
+    """The rows of a result, or the first of them, as a stream in Arrow's format."""
+    import pyarrow
+
+    table = outcome.arrow() if most is None else outcome.arrow().slice(0, most)
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found

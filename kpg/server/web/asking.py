@@ -13,7 +13,7 @@ from kpg.server import quick
 from kpg.server.portal import shape_of_result
 from kpg.server.subscribing import read as read_subscription
 from kpg.server.tags import tag_of
-from kpg.server.web.answers import columns_of, error_of, portions, status_of
+from kpg.server.web.answers import ARROW, arrow_of, columns_of, error_of, portions, status_of
 from kpg.server.web.connection import Connection, Refused, Request
 from kpg.sessions.session import Session, how
 from kpg.sessions.texts import word_of
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kpg.server.listen import Server
 
 Given = TypeVar("Given")
-ARROW: Final = "application/vnd.apache.arrow.stream"
 RAW: Final = ("application/sql", "application/datalog")
 """Types of bodies that are the text itself."""
 FIELDS: Final = {"query", "parameters", "max_rows", "timeout"}
@@ -137,8 +136,6 @@ class Answer:
 
     async def arrow(self, session: Session) -> None:
         """The rows of the last statement that gives some, as a stream in Arrow's format."""
-        import pyarrow
-
         last: Result | None = None
         try:
             async for _, outcome in self._outcomes(session):
@@ -149,13 +146,7 @@ class Answer:
             data = json.dumps({"error": error_of(error)}).encode()
             await self._connection.reply(status_of(error), "application/json", data)
             return
-        table = last.arrow()
-        if self._question.max_rows is not None:
-            table = table.slice(0, self._question.max_rows)
-        sink = pyarrow.BufferOutputStream()
-        with pyarrow.ipc.new_stream(sink, table.schema) as stream:
-            stream.write_table(table)
-        await self._connection.reply(200, ARROW, sink.getvalue().to_pybytes())
+        await self._connection.reply(200, ARROW, arrow_of(last, self._question.max_rows))
 
     async def _result(self, tag: str, outcome: Result | None) -> None:
         connection, shape = self._connection, shape_of_result(outcome)

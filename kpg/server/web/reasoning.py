@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kpg.compiler.rules.core import Parameter
 from kpg.result import Result
 from kpg.runtime.errors import Error, InterfaceError
-from kpg.server.web.answers import columns_of, error_of, portions, status_of
+from kpg.server.web.answers import ARROW, arrow_of, columns_of, error_of, portions, status_of
 from kpg.server.web.asking import in_session, question_of
 from kpg.server.web.connection import Connection, Refused, Request
 from kpg.sessions.session import Session
@@ -34,6 +34,11 @@ async def datalog(server: "Server", connection: Connection, request: Request, us
 
     try:
         head, answers = await in_session(server, connection, user, ask)
+        if ARROW in request.headers.get("accept", ""):
+            if not answers:
+                raise InterfaceError("no goal is asked", hint=f"without Accept: {ARROW} it can be run")
+            await connection.reply(200, ARROW, arrow_of(answers[-1][1], question.max_rows))
+            return
     except Error as error:
         data = json.dumps({"error": error_of(error)}).encode()
         await connection.reply(status_of(error), "application/json", data)

@@ -1,5 +1,7 @@
 """POST /datalog: programs, goals, updates."""
 
+import pyarrow
+
 from tests.unit.server.web.conftest import Web
 
 PROGRAM = """
@@ -25,6 +27,16 @@ def test_a_program_its_updates_and_goals(web: Web) -> None:
         ("?- edge(x, y).", [[1, 2], [2, 3]]),
     ]
     assert web.rows("select count(*) from reach") == [[3]]
+
+
+def test_arrow(web: Web) -> None:
+    web.datalog(".decl few(a: number, b: symbol)\n.input few")
+    headers = {"Accept": "application/vnd.apache.arrow.stream", "Content-Type": "application/datalog"}
+    status, said, data = web.ask("POST", "/datalog", '+few(1, "x"). ?- few(a, b).', headers)
+    assert (status, said["content-type"]) == (200, "application/vnd.apache.arrow.stream")
+    with pyarrow.ipc.open_stream(data) as stream:
+        assert stream.read_all().to_pylist() == [{"a": 1, "b": "x"}]
+    assert web.ask("POST", "/datalog", '+few(2, "y").', headers)[0] == 400
 
 
 def test_errors_have_all_diagnostics(web: Web) -> None:
