@@ -48,7 +48,8 @@ OTHERS = (
     "SELECT a, b FROM r ORDER BY b DESC NULLS LAST, a NULLS LAST LIMIT 2",
     "SELECT a, b, row_number() OVER (PARTITION BY a ORDER BY b NULLS LAST) AS n FROM r",
     "SELECT a, b, sum(b) OVER (PARTITION BY a ORDER BY b NULLS LAST) AS n FROM r",
-    "SELECT a, b, rank() OVER (ORDER BY b NULLS LAST) AS n, lag(b) OVER (ORDER BY b NULLS LAST) AS l FROM r",
+    "SELECT a, b, rank() OVER (ORDER BY b NULLS LAST) AS n,"
+    " lag(b) OVER (ORDER BY b NULLS LAST, id) AS l FROM r",
     "SELECT a, b, sum(a) OVER (ORDER BY b NULLS LAST RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS n FROM r",
     "SELECT b, max(n) AS m FROM (SELECT b, a + count(*) AS n FROM r GROUP BY a, b) q GROUP BY b",
 )
