@@ -34,6 +34,8 @@ def _bits(code: Callable[[int, int], int], *, counted: bool = False) -> Callable
         values = [str(operands[0]) for operands, times in rows for _ in range(times if counted else 1)]
         if len({len(value) for value in values}) > 1:
             raise ValueError("bit strings of different sizes")
+        if not values[0]:
+            return ""
         return f"{reduce(code, (int(value or '0', 2) for value in values)):0{len(values[0])}b}"
 
     return lambda types: finish

@@ -13,7 +13,9 @@ from typing import Any, Final
 
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.values import parts
+from kpg.runtime.values.calendars import is_infinite
 from kpg.runtime.values.codec import Codec, codec_of, spelled
+from kpg.runtime.values.words import INTEGER_LIMITS
 
 Place = tuple[Any, ...]
 Ranges = tuple[tuple[Place, Place], ...]
@@ -64,13 +66,17 @@ def made(low: Any, high: Any, bounds: str, bound: Type) -> Ranges:
     if low is not None and high is not None and low > high:
         raise ValueError("range lower bound must be less than or equal to range upper bound")
     if bound.kind in DISCRETE:
-        start, end = _next(start), _next(end)
+        start, end = _next(start, bound), _next(end, bound)
     return ((start, end),) if start < end else EMPTY
 
 
-def _next(place: Place) -> Place:
-    """Behind a whole number is before the next one."""
-    return (0, place[1] + 1, 0) if len(place) > 1 and place[2] else place
+def _next(place: Place, bound: Type) -> Place:
+    """Behind a whole number is before the next one; behind an infinite day there is none."""
+    if len(place) == 1 or not place[2] or (bound.kind is Kind.DATE and is_infinite(place[1])):
+        return place
+    if place[1] == INTEGER_LIMITS.get(bound.kind, (0, None))[1]:
+        raise OverflowError("integer out of range")
+    return (0, place[1] + 1, 0)
 
 
 def union(*values: Ranges) -> Ranges:

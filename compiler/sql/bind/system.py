@@ -37,6 +37,7 @@ NAMED: Final = {
     "user": naming.USER,
     "current_role": naming.USER,
     "current_schema": "",
+    "pg_client_encoding": "UTF8",
 }
 TRUE: Final = frozenset(
     {

@@ -54,3 +54,6 @@ select array_agg(id order by t), array_agg(id order by i), array_agg(id order by
 select mode() within group (order by t), percentile_disc(0.5) within group (order by i), percentile_disc(0.5) within group (order by r), percentile_disc(0.5) within group (order by m) from o;
 select string_agg(distinct id::text, ',' order by id::text) from o;
 insert into o values (5,'12:00+01','::1','[10,20]','$10.00',10,'a');
+/* once */ select '[2020-01-01,infinity]'::daterange, '(-infinity,infinity)'::daterange, int4range(1, 2147483646, '[]'), numrange(1, 'infinity', '[]');
+/* once */ select '[1,2147483647]'::int4range;
+/* once */ select bit_and(B''), pg_client_encoding();
