@@ -14,6 +14,7 @@ from tests.model.datalog import Tuples, _distinct, _Evaluation, _value, _without
 
 USED = "/used"
 Row = tuple[Any, ...]
+OUTSIDE = (Kind.EXTERNAL, Kind.VIEW)
 WITH_ROWS = (Kind.FACT, Kind.EXTERNAL, Kind.RULE, Kind.CONTRIBUTION)
 
 
@@ -63,6 +64,8 @@ class Checker:
                     any(one.aggregates) for one in self.program.relations.values()
                 )
                 assert next(self.instances(node), None) is not None, node.tree(depth=2)
+            case Kind.VIEW if node.relation is not None:  # a SQL view's row, with what SQL says of it below
+                assert self.row(node) in self.facts(node), node.text
             case Kind.CONTRIBUTION:
                 assert next(self.instances(node), None) is not None, node.tree(depth=2)
             case Kind.AGGREGATE if node.relation is not None:
@@ -77,7 +80,7 @@ class Checker:
     def row(self, node: Proof) -> Row:
         assert node.row is not None
         types = [
-            column.stored if node.kind is Kind.EXTERNAL else column.type.type
+            column.stored if node.kind in OUTSIDE else column.type.type
             for column in self.relation(node).columns
         ]
         return plain(node.row, types)
@@ -85,7 +88,7 @@ class Checker:
     def facts(self, node: Proof) -> Tuples:
         """What is given: of a relation with rules too, its facts."""
         relation = self.relation(node)
-        kinds = {Kind.FACT: core.Kind.INPUT, Kind.EXTERNAL: core.Kind.EXTERNAL}
+        kinds = {Kind.FACT: core.Kind.INPUT, **dict.fromkeys(OUTSIDE, core.Kind.EXTERNAL)}
         if relation.base is not None:
             return self.whole[relation.base]
         assert relation.kind is kinds[node.kind]
@@ -103,7 +106,8 @@ class Checker:
         assert node.rule is not None and node.relation is not None
         used: dict[str, set[Row]] = {}
         for child in node.children:
-            if child.kind in WITH_ROWS or (child.kind is Kind.AGGREGATE and child.relation is not None):
+            of_program = child.kind in (Kind.AGGREGATE, Kind.VIEW) and child.relation is not None
+            if child.kind in WITH_ROWS or of_program:
                 assert child.relation is not None
                 used.setdefault(child.relation, set()).add(self.row(child))
         known = {**self.whole, **{name + USED: frozenset(rows) for name, rows in used.items()}}
