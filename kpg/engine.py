@@ -189,7 +189,7 @@ class Engine(Kept):
             self._closing.clear()
         if self.keeping:
             self.keeping.clear()
-        if self.journal:
+        if self.journal and not self.journal.writing_now:
             self.journal.finish()
         if self.keeper is not None:
             self.keeper.tend()

@@ -103,6 +103,21 @@ def test_a_load_that_cannot_be_written_never_was(what: str) -> None:
     assert contents(opened(sim.after_kill())) == contents(db)
 
 
+def test_a_view_of_the_present_time_that_is_refused_is_not_there() -> None:
+    """Its statement has taken a step before, to have the time."""
+    sim = Sim()
+    db = made(sim)
+    failing = [errno.EIO]
+    sim.fails = lambda count, done: failing.pop() if failing and done.startswith("write log") else 0
+    view = "create materialized view later as select k from t where now() > timestamptz '2030-01-01'"
+    with pytest.raises(kpg.OperationalError, match="commit was refused"):
+        db.sql(view)
+    assert db._engine.views.keys() == {"n"}
+    db.sql(view)
+    assert db._engine.views.keys() == {"n", "later"}
+    assert contents(opened(sim.after_kill())) == contents(db)
+
+
 def test_what_a_crash_leaves_before_the_record_is_removed() -> None:
     sim = Sim()
     db = made(sim)
