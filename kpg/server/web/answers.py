@@ -11,12 +11,15 @@ from typing import Any, Final
 
 from kpg.result import Result
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.errors import DatalogError, Error
+from kpg.runtime.errors import DatalogError, Error, IntegrityError
 from kpg.runtime.types import Kind, Type
 from kpg.server.portal import encoded
 from kpg.server.states import state_of
+from kpg.server.violations import fields_of
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
+VIOLATED: Final = {"s": "schema_name", "t": "table_name", "c": "column_name", "n": "constraint_name"}
+"""What fields of the wire protocol's errors are called in JSON."""
 PORTION: Final = 2_000
 """Rows that are spelled in one go, so that others have their turn in between."""
 SAFE: Final = 2**53
@@ -55,6 +58,8 @@ def error_of(error: BaseException) -> dict[str, Any]:
         span = error.span
         place = {"position": span.start + 1, "length": span.end - span.start}
         found |= {**place, "line": span.line, "column": span.column, "excerpt": span.excerpt()}
+    if isinstance(error, IntegrityError):
+        found |= {VIOLATED[name]: text for name, text in fields_of(error).items()}
     if isinstance(error, DatalogError):
         found["diagnostics"] = [one.text() for one in error.diagnostics]
     return found

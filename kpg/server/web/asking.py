@@ -2,14 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.compiler.sql import statements as ast
 from kpg.result import Result
 from kpg.runtime.errors import Error, InterfaceError, NotSupportedError
 from kpg.runtime.records import dataclass
-from kpg.server import quick
+from kpg.server import logs, quick
 from kpg.server.portal import shape_of_result
 from kpg.server.subscribing import read as read_subscription
 from kpg.server.tags import tag_of
@@ -172,11 +174,12 @@ class Answer:
             raise NotSupportedError("SUBSCRIBE has no end", hint="GET /subscribe?view=..., or WebSocket /ws")
         word = word_of(text)
         if word is not None:
-            found = await self._server.run(
-                session,
-                lambda engine: session.answer(engine, text, parameters),
-                **session.how(text, parameters),
-            )
+            with self._timed(session, text):
+                found = await self._server.run(
+                    session,
+                    lambda engine: session.answer(engine, text, parameters),
+                    **session.how(text, parameters),
+                )
             yield quick.tag_of(word, found), found
             return
         for statement in session.parsed(text, parameters):
@@ -191,7 +194,18 @@ class Answer:
             )
 
     async def _perform(self, session: Session, statement: ast.Statement) -> tuple[str, Result | None]:
-        found = await self._server.run(
-            session, lambda engine: session.perform(engine, statement), **how(statement)
-        )
+        span = statement.span
+        with self._timed(session, span.source[span.start : span.end]):
+            found = await self._server.run(
+                session, lambda engine: session.perform(engine, statement), **how(statement)
+            )
         return tag_of(statement, found), found
+
+    @contextmanager
+    def _timed(self, session: Session, text: str) -> Iterator[None]:
+        """Log a statement that takes long."""
+        begun = time.monotonic()
+        yield
+        took = time.monotonic() - begun
+        if took >= self._server.limits.slow:
+            logs.slow(session.number, session.user, text, took)

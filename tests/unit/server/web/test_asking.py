@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow
 import pytest
 
+from kpg.server.limits import Limits
 from tests.unit.server.web.conftest import Web
 
 ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
@@ -98,6 +99,24 @@ def test_an_error_tells_what_and_where(web: Web) -> None:
 def test_status_of_errors(web: Web, query: str, status: int, state: str) -> None:
     found, answer = web.sql(query)
     assert (found, answer["error"]["sqlstate"]) == (status, state)
+
+
+def test_an_error_names_what_was_violated(web: Web) -> None:
+    web.sql("create table vio (a int, constraint positive check (a > 0))")
+    error = web.sql("insert into vio values (-1)")[1]["error"]
+    assert {name: error[name] for name in ("sqlstate", "table_name", "constraint_name")} == {
+        "sqlstate": "23514",
+        "table_name": "vio",
+        "constraint_name": "positive",
+    }
+
+
+def test_what_takes_long_is_logged(
+    web: Web, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(web.running.server, "limits", Limits(slow=0.0))
+    assert web.rows("select 17") == [[17]]
+    assert "select 17" in caplog.text
 
 
 def test_what_a_request_has_not_committed_is_gone(web: Web) -> None:
