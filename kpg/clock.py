@@ -52,7 +52,8 @@ class Clock:
             )
         executor.create_table(CLOCK, CLOCK_SCHEMA)
         executor.insert(CLOCK, np.array([[self.read()]], np.int64))
-        self._engine.step()
+        with self._engine.journal.apart():
+            self._engine.step()
         self.kept = True
 
     def tick(self) -> bool:

@@ -55,6 +55,13 @@ class Journal:
         finally:
             self._writing = before
 
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Go on with a block of :meth:`writing` after a commit of its own: what is noted later is undone."""
+        yield
+        if self._writing and self._start is None:
+            self._start = self.mark()
+
     def note(
         self, undo: Callable[[], object] = lambda: None, done: Callable[[], object] = lambda: None
     ) -> None:

@@ -139,15 +139,15 @@ class DiskFile:
 class DiskLock:
     """A lock that the operating system gives up when the process ends, however it does."""
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_descriptors",)
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, *descriptors: int) -> None:
+        self._descriptors = descriptors
 
     def release(self) -> None:
         """Let others have the folder."""
-        if self._descriptor >= 0:
-            descriptor, self._descriptor = self._descriptor, -1
+        descriptors, self._descriptors = self._descriptors, ()
+        for descriptor in descriptors:
             os.close(descriptor)
 
     __del__ = release
@@ -206,17 +206,22 @@ class Disk:
         import fcntl
 
         descriptor = self._descriptor(name, os.O_RDWR | os.O_CREAT)
+        # The folder too: the file of the lock might have been removed by somebody who tidied up.
+        folder = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             told = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
             os.close(descriptor)
+            os.close(folder)
             return told or "another process"
         except BaseException:
             os.close(descriptor)
+            os.close(folder)
             raise
         # Who holds it is told to others in words; a full disk must not keep anybody from reading.
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{holder}\n".encode(), 0)
-        return DiskLock(descriptor)
+        return DiskLock(descriptor, folder)

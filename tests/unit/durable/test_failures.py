@@ -230,3 +230,31 @@ def test_no_two_tables_have_one_number() -> None:
             expected = contents(db)
         with opened(sim) as db:
             assert contents(db) == expected
+
+
+def test_a_lock_that_somebody_has_removed_still_holds(tmp_path: Path) -> None:
+    db = kpg.connect(tmp_path / "db")
+    db.sql("create table t (a int)")
+    (tmp_path / "db" / "lock").unlink()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "db")
+    for path in (tmp_path / "db", link):
+        with pytest.raises(kpg.OperationalError, match="is in use by"):
+            kpg.connect(path)
+    db.close()
+    kpg.connect(link).close()
+
+
+def test_the_first_view_of_the_present_time_that_could_not_be_kept() -> None:
+    sim = Sim()
+    db = opened(sim)
+    db.sql("create table t (a int); insert into t values (1)")
+    view = "create materialized view v as select a from t where now() < timestamptz '2999-01-01'"
+    failing(sim, "write log")
+    with pytest.raises(kpg.OperationalError, match="nothing has changed"):
+        db.sql(view)
+    assert db.names() == {"t", "a"}
+    db.sql("insert into t values (2)")
+    assert contents(opened(sim.after_kill()))["kept"] == []
+    db.sql(view)
+    assert contents(opened(sim.after_kill()))["v"][0] == [(1,), (2,)]

@@ -92,7 +92,7 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
 def test_what_is_held_is_not_held_by_children(tmp_path: Path) -> None:
     lock = Disk(tmp_path).lock("lock", "me")
     assert not isinstance(lock, str)
-    assert os.get_inheritable(lock._descriptor) is False  # type: ignore[attr-defined]
+    assert not any(map(os.get_inheritable, lock._descriptors))  # type: ignore[attr-defined]
 
 
 def test_a_cut_takes_what_was_not_synced() -> None:
