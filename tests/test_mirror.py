@@ -309,6 +309,7 @@ ELSEWHERE: dict[str, str] = {
         for name in ("bit_strings", "bytes_as_text", "log_places", "money", "networks", "ranges")
     },
     "runtime/functions/addresses.py": FUNCTIONS,
+    "runtime/functions/enums.py": "oracle/sql/types_enum_functions.sql",
     "runtime/functions/assorted.py": FUNCTIONS,
     "runtime/functions/range_makers.py": FUNCTIONS,
     "runtime/functions/range_sets.py": AGGREGATES,

@@ -27,6 +27,7 @@ SCALARS: Final[Mapping[str, str]] = {
         json_object jsonb_object json_typeof jsonb_typeof json_array_length jsonb_array_length
         json_strip_nulls jsonb_strip_nulls array_to_json row_to_json jsonb_pretty""",
     "json_tests": "is_json",
+    "enums": "enum_first enum_last enum_range",
     "assorted": """json_extract_path json_extract_path_text jsonb_extract_path jsonb_extract_path_text
         array_fill parse_ident pg_size_bytes jsonb_set_lax""",
     "json_constructors": "json_object_of json_array_of",

@@ -111,4 +111,5 @@ def test_example_in_duckdb(
 def test_every_function_has_a_line_of_documentation_and_examples() -> None:
     for function in functions():
         assert function.doc.endswith(".") and "\n" not in function.doc, function.name
-        assert function.examples or function.name == "order_word", function.name
+        own = function.name == "order_word" or function.name.startswith("enum_")  # of types that users make
+        assert function.examples or own, function.name
