@@ -1,8 +1,8 @@
 """Functions of interned values, run once for each distinct one (or combination of arguments) that occurs.
 
 A :class:`Memo` is a table indexed by string code that the expression machine reads. Entries are the
-result's word xor MIN_WORD, so that 0, what fresh memory holds, means "not computed yet" (a result that
-happens to be MIN_WORD is computed again).
+result's word xor MIN_WORD, so that 0, what fresh memory holds, means "not computed yet". So a result that
+is MIN_WORD cannot be kept: it is an error, rather than be computed for ever.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -55,7 +55,9 @@ class Memo:
             words = np.zeros(1 << (highest + 1).bit_length(), dtype=np.int64)
             kernels.widen(self.words, words)
             self.words = words
-        self.words[codes] = self._compute(codes) ^ MIN_WORD
+        results = self._compute(codes)
+        results[results == MIN_WORD] = ERROR
+        self.words[codes] = results ^ MIN_WORD
 
 
 def value_of(word: int, type_: Type, dictionary: Dictionary) -> Any:

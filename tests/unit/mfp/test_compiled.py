@@ -331,3 +331,11 @@ def test_numbers_in_units_are_decimals() -> None:
             apart = CompiledMfp(Mfp((), (Call(function, (Column(0, NUMERIC),), type_),)), engine)
             fused = CompiledMfp(Mfp((), (Call(function, (numeric,), type_),)), engine)
             assert fused.run(rows)[0].tolist() == apart.run(many)[0].tolist()
+
+
+def test_the_word_that_memos_cannot_keep_is_an_error() -> None:
+    engine = Engine()
+    compiled = CompiledMfp(Mfp((), (Call("cast", (Column(0, TEXT),), BIGINT),)), engine)
+    assert compiled.run(words([engine.dictionary.code(str(MIN_WORD + 1))]))[0].tolist() == [[MIN_WORD + 1]]
+    with pytest.raises(DataError, match=f"{MIN_WORD}"):
+        compiled.run(words([engine.dictionary.code(str(MIN_WORD))]))
