@@ -133,7 +133,6 @@ ELSEWHERE: dict[str, str] = {
             "connection",
             "extended",
             "inference",
-            "lane",
             "limits",
             "listen",
             "portal",

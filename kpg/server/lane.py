@@ -206,6 +206,9 @@ class Reply:
         try:
             self.client.send(self._head(outcome))
             await self.client.send_rows(portal, 0)
+        except ConnectionError:
+            # The client has gone: its task is told so, too.
+            pass
         finally:
             self.data = completed(quick.tag_of(self._word, outcome)) + self._ready
             self._lane.done()
