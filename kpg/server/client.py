@@ -98,11 +98,14 @@ class Client(Connection):
             pass
         finally:
             self.server.clients.pop(self.number, None)
-            if self.session is not None:
-                log.info("client %d goes", self.number, extra=self._extra())
-                await self.server.close_session(self.session)
-            with contextlib.suppress(ConnectionError):
-                self.hang_up()
+            try:
+                if self.session is not None:
+                    log.info("client %d goes", self.number, extra=self._extra())
+                    await self.server.close_session(self.session)
+            finally:
+                # The server may stop in the meantime, which ends what is waited for here.
+                with contextlib.suppress(ConnectionError):
+                    self.hang_up()
 
     def _left(self) -> None:
         """The client has gone: what it waits for is not to keep the engine from others."""
