@@ -232,7 +232,6 @@ ELSEWHERE: dict[str, str] = {
     "runtime/operators/history.py": LATTICE,
     "runtime/operators/input.py": "unit/collections/test_clock.py",
     "runtime/operators/join.py": "properties/test_delta_join.py",
-    "runtime/operators/loop.py": LOOPS,
     "runtime/operators/reduce.py": WHOLE,
     "runtime/operators/source.py": WHOLE,
     "runtime/operators/textorder.py": "properties/test_random_sql.py",

@@ -146,6 +146,10 @@ class Variable(Operator):
     limit: int | None = None
     error_at_limit: bool = False
     consolidated: bool = False
+    result: Operator | None = None
+    """What defines it, which is made after it."""
+    read: bool = False
+    """Whether its snapshot is being read, which must not lead to it again."""
 
     def push(self, port: int, updates: Updates) -> None:
         self.counters.updates_in += len(updates)
@@ -182,7 +186,16 @@ class Variable(Operator):
         self.emit(updates)
 
     def snapshot(self) -> Iterator[Updates]:
-        raise InternalError("a recursive collection is read through the result that defines it")
+        """What it is in the end: its result, which the way out holds if no operator of the body does."""
+        if self.read or self.result is None:
+            raise InternalError("no operator of a recursive collection's body holds its contents")
+        self.read = True
+        consumers = (consumer for consumer, _ in self.result.consumers)
+        out = next((one for one in consumers if isinstance(one, ArrangedLeave) and one.hydrated), None)
+        try:
+            yield from (self.result if out is None else out).snapshot()
+        finally:
+            self.read = False
 
 
 def outside(updates: Updates, inner: Step, outer: Step) -> Updates:
@@ -238,7 +251,8 @@ def _leave_history(operator: Leave | ArrangedLeave) -> None:
     """Push what a loop that was there before has computed already."""
     source, loop = operator.inputs
     if loop.hydrated:
+        stamp = source.step.stamp
         for updates in source.snapshot():
-            operator.push(0, updates)
+            operator.push(0, updates.with_time(stamp))
             operator.absorb()
     operator.schedule()

@@ -186,7 +186,7 @@ class Level:
             operator = body.built.get(place)
             if isinstance(inner, plan.Variable) and isinstance(operator, Variable):
                 operator.limit, operator.error_at_limit = node.limit, node.error_at_limit
-                result = body.built[node.results[inner.index]]
+                operator.result = result = body.built[node.results[inner.index]]
                 operator.consolidated = inner.initial is None and body.identities.keeps(
                     node.results[inner.index]
                 )
