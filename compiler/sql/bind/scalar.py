@@ -27,7 +27,6 @@ from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
 from kpg.compiler.sql.bind.spelled import as_cast, bind_bits, bounded
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
-from kpg.compiler.sql.bind.texts import as_texts, concatenated
 from kpg.compiler.sql.bind.whole_rows import bind_whole_row
 from kpg.compiler.sql.bind.window import bind_window
 from kpg.compiler.sql.slots import Beyond, Marker, opened, slot_of
@@ -357,6 +356,8 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         if window_function(name) is not None:
             binding.wrong(f"window function {name} needs OVER", node, f"write {name}(...) OVER (...)")
     elif type(node) is exp.Concat:
+        from kpg.compiler.sql.bind.texts import concatenated
+
         return concatenated(binding, scope, node)
     else:
         binding.refuse(construct_name(node), node)
@@ -367,6 +368,8 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         made = joined(binding, args, node)
         if made is not None:
             return made
+        from kpg.compiler.sql.bind.texts import as_texts
+
         args = as_texts(args)
     if isinstance(node, exp.Sqrt | exp.Cbrt):  # the operators, which are of DOUBLE only
         args = [coerce(arg, DOUBLE) for arg in args]
