@@ -36,6 +36,7 @@ from kpg.runtime.values.jsonpath.tree import (
     Signed,
     Variable,
 )
+from kpg.runtime.values.jsons import kind_of
 
 Operation = Callable[[Decimal, Decimal], Decimal]
 OPERATIONS: Final[dict[str, Operation]] = {
@@ -111,7 +112,7 @@ def _reached(node: Member | Levels | Elements | Filter | Method, item: Any, scop
                 if _holds(condition, scope.of(one)):
                     yield one
         case Method(_, "type"):
-            yield _kind(item)
+            yield kind_of(item)
         case Method(_, "size"):
             if not isinstance(item, list) and scope.strict:
                 raise ValueError("jsonpath item method .size() can only be applied to an array")
@@ -181,22 +182,6 @@ def _subscript(node: Node, scope: Scope) -> int:
     if not -(2**31) <= number < 2**31:
         raise ValueError("jsonpath array subscript is out of integer range")
     return number
-
-
-def _kind(item: Any) -> str:
-    match item:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case Decimal():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
 
 
 def _pairs(item: Any, base: Node) -> Iterator[Any]:
@@ -331,7 +316,7 @@ def _starts(item: Any, beginning: Any) -> bool | None:
 
 def compared(sign: str, left: Any, right: Any) -> bool | None:
     """How two items compare; unknown for those of different kinds, and for arrays and objects."""
-    kinds = _kind(left), _kind(right)
+    kinds = kind_of(left), kind_of(right)
     if "null" in kinds and kinds[0] != kinds[1]:
         return sign == "!="
     if kinds[0] != kinds[1] or kinds[0] in ("array", "object"):

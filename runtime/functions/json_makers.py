@@ -1,7 +1,6 @@
 """Functions that make JSON of values, and say what is in it."""
 
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 from kpg.runtime.functions.elements import parts_of
@@ -11,7 +10,7 @@ from kpg.runtime.scalar import Call
 from kpg.runtime.types import INTEGER, JSON, JSONB, TEXT, Kind, Type, array
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.arrays import Array, nested
-from kpg.runtime.values.jsons import Json, quoted, text_of
+from kpg.runtime.values.jsons import Json, kind_of, quoted, text_of
 
 Show = Callable[[Any], str]
 
@@ -155,22 +154,7 @@ def _read(call: Call) -> Callable[[Any], Any]:
 def _type_name(call: Call) -> Callable[..., str]:
     read = _read(call)
 
-    def named(value: Any) -> str:
-        match read(value):
-            case None:
-                return "null"
-            case bool():
-                return "boolean"
-            case Decimal():
-                return "number"
-            case str():
-                return "string"
-            case list():
-                return "array"
-            case _:
-                return "object"
-
-    return named
+    return lambda value: kind_of(read(value))
 
 
 def _length(call: Call) -> Callable[..., int]:

@@ -38,6 +38,23 @@ def jsonbs() -> Codec:
     return Codec(encode, decode, parse, shown, shown, _from_python, "a text of JSON, a dict or a list")
 
 
+def kind_of(value: Any) -> str:
+    """What a value is: null, boolean, number, string, array or object."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case Decimal():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
 def _refused(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
