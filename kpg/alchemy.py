@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Places(INT2VECTOR):
-    """Numbers that the catalogs have as a text, with blanks in between."""
+    """Numbers that the catalogs have as a text, with blanks in between, or as an array."""
 
     def result_processor(self, dialect: Any, coltype: Any) -> Any:
-        """From a text to a list."""
-        return lambda value: None if value is None else [int(one) for one in str(value).split()]
+        """To a list."""
+        return lambda value: [*map(int, value.split())] if isinstance(value, str) else value
 
 
 class Dialect(PGDialect):

@@ -36,7 +36,8 @@ def _entries() -> Iterator[tuple[str, str, str, str]]:
     for function in sorted(functions(), key=lambda function: spelling(function.name)):
         example = next((f"{text} = {value}" for text, value in function.examples.items()), "")
         if function.name not in INTERNAL:
-            yield spelling(function.name), function.accepts, function.doc, example
+            accepts = ", or ".join((function.accepts, *function.also))
+            yield spelling(function.name), accepts, function.doc, example
     for maker in row_functions():
         example = next((f"{text}: {rows or 'no rows'}" for text, rows in maker.examples.items()), "")
         yield maker.name, maker.accepts, maker.doc, example

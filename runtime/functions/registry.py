@@ -137,6 +137,8 @@ class ScalarFunction:
     examples: Mapping[str, str] = field(hash=False)
     overloads: tuple[Overload, ...]
     nulls: NullRule = NullRule.PROPAGATE
+    also: tuple[str, ...] = ()
+    """What else it takes, of types whose modules have been imported; errors do not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +172,8 @@ def scalar(
 def extend(name: str, accepts: str, *overloads: Overload) -> None:
     """More overloads of a function, for types of a module that is imported when one of them is first met."""
     function = lookup(name)
-    taken = f"{function.accepts}, or {accepts}"
-    _FUNCTIONS[name] = replace(function, accepts=taken, overloads=(*overloads, *function.overloads))
+    also = tuple(sorted({*function.also, accepts}))
+    _FUNCTIONS[name] = replace(function, also=also, overloads=(*overloads, *function.overloads))
 
 
 def memoized(

@@ -21,7 +21,7 @@ def test_views_and_queries_are_what_postgres_answers(address: str, seed: int) ->
     assert counts["statements"] >= 3
 
 
-@pytest.mark.parametrize("seed", range(200, 203))
+@pytest.mark.parametrize("seed", [200, 203, 204])
 def test_they_are_in_every_life_of_a_database(address: str, seed: int) -> None:
     counts = live(address, seed, views=3, steps=6, in_folder=True)
     assert counts["lives"] + counts["undecided"] > 0
