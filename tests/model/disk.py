@@ -7,13 +7,28 @@ sectors. A sync that failed may have written anything, and what it did not write
 """
 
 import errno
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.random import Generator
 
 SECTOR = 512
+Operation = TypeVar("Operation", bound=Callable[..., Any])
+
+
+def alone(method: Operation) -> Operation:
+    """An operation that none is beside: threads write files, and what a cut leaves is of one moment."""
+
+    @wraps(method)
+    def run(self: Any, *args: Any, **options: Any) -> Any:
+        with (self if isinstance(self, Sim) else self.sim).one_by_one:
+            return method(self, *args, **options)
+
+    return run  # type: ignore[return-value]
 
 
 class PowerCut(BaseException):
@@ -64,6 +79,7 @@ class SimFile:
     def size(self) -> int:
         return len(self.node.now)
 
+    @alone
     def write(self, offset: int, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         data = b"".join(bytes(memoryview(piece).cast("B")) for piece in pieces)
         failed = self.sim.operation(f"write {self.name}")
@@ -73,10 +89,12 @@ class SimFile:
         self.node.waiting.append((offset, data))
         self.sim.settle(failed)
 
+    @alone
     def read(self, offset: int, size: int) -> bytes:
         self.sim.settle(self.sim.operation(f"read {self.name}"))
         return bytes(self.node.now[offset : offset + size])
 
+    @alone
     def sync(self) -> None:
         failed = self.sim.operation(f"sync {self.name}")
         if failed:
@@ -91,6 +109,7 @@ class SimFile:
                 put(self.node.kept, offset, part)
         self.node.waiting.clear()
 
+    @alone
     def truncate(self, size: int) -> None:
         self.sim.settle(self.sim.operation(f"truncate {self.name}"))
         del self.node.now[size:]
@@ -116,6 +135,7 @@ class Sim:
 
     def __init__(self, seed: int = 0) -> None:
         self.random = np.random.default_rng(seed)
+        self.one_by_one = threading.RLock()
         self.names: dict[str, Node] = {}
         self.kept: dict[str, Node] = {}
         self.changed: list[tuple[str, Node | None]] = []
@@ -146,10 +166,12 @@ class Sim:
         if name not in self.names:
             raise FileNotFoundError(errno.ENOENT, "no such file", name)
 
+    @alone
     def list(self) -> list[str]:
         self.settle(self.operation("list"))
         return sorted(self.names)
 
+    @alone
     def create(self, name: str) -> SimFile:
         self.settle(self.operation(f"create {name}"))
         if name in self.names:
@@ -158,33 +180,39 @@ class Sim:
         self.changed.append((name, node))
         return SimFile(self, name, node)
 
+    @alone
     def open(self, name: str, *, writing: bool = False) -> SimFile:
         self.settle(self.operation(f"open {name}"))
         self._there(name)
         return SimFile(self, name, self.names[name])
 
+    @alone
     def rename(self, old: str, new: str) -> None:
         self.settle(self.operation(f"rename {old} {new}"))
         self._there(old)
         node = self.names[new] = self.names.pop(old)
         self.changed += [(new, node), (old, None)]
 
+    @alone
     def remove(self, name: str) -> None:
         self.settle(self.operation(f"remove {name}"))
         self._there(name)
         del self.names[name]
         self.changed.append((name, None))
 
+    @alone
     def sync(self) -> None:
         self.settle(self.operation("sync folder"))
         self.kept = dict(self.names)
         self.changed.clear()
 
+    @alone
     def map(self, name: str) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
         self.settle(self.operation(f"map {name}"))
         self._there(name)
         return np.frombuffer(bytearray(self.names[name].now), np.uint8)
 
+    @alone
     def lock(self, name: str, holder: str) -> SimLock | str:
         self.settle(self.operation("lock"))
         if self.holder is not None:
@@ -192,6 +220,7 @@ class Sim:
         self.holder = holder
         return SimLock(self)
 
+    @alone
     def after_cut(self, seed: int) -> "Sim":
         """The folder as it may be found when the power is back."""
         random = np.random.default_rng(seed)
@@ -205,6 +234,7 @@ class Sim:
                     names[name] = node
         return self._found(names, random, seed)
 
+    @alone
     def after_kill(self, seed: int = 0) -> "Sim":
         """The folder as it is found when only the process is gone."""
         found = Sim(seed)
