@@ -226,7 +226,8 @@ def test_many_strings_are_written_once_too(what: str, monkeypatch: pytest.Monkey
     again = opened(killed)
     assert contents(again) == expected
     again.sql("checkpoint")
-    assert sum(node.now.count(b"text 777text") for node in killed.names.values()) == 1
+    # In one file: how often there is by chance, as what is beyond an array's end is whatever memory held.
+    assert sum(b"text 777text" in node.now for node in killed.names.values()) == 1
     again.insert("t", some(9000, 5))
     again.sql("checkpoint")
     expected = contents(again)
