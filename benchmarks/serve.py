@@ -33,14 +33,14 @@ import psycopg
 ROWS = 10_000
 CLIENTS = (1, 8, 64)
 SETUP = (
-    "create table accounts (id int primary key, branch int, balance bigint)",
+    "create table accounts (id bigint primary key, branch int, balance bigint)",
     f"insert into accounts select i, i % 100, 1000 from generate_series(1, {ROWS}) g(i)",
     "create materialized view branches as select branch, count(*) as n, sum(balance) as total from accounts "
     "group by branch",
 )
 SCRIPTS = {
     "read": f"\\set id random(1, {ROWS})\nselect balance from accounts where id = :id;\n",
-    "insert": "\\set id random(100000, 2000000000)\ninsert into accounts values (:id, 7, 1000);\n",
+    "insert": "\\set id random(100000, 9000000000000000)\ninsert into accounts values (:id, 7, 1000);\n",
 }
 SUBSCRIBERS = 10
 WRITERS = 4
