@@ -343,17 +343,14 @@ def _others(lowered: Lowered, node: tree.SetOperation) -> tuple[int, ...]:
 
 
 def _combined_by_keys(ctx: Lowering, node: tree.SetOperation, left: Lowered, right: Lowered) -> Lowered:
-    """INTERSECT or EXCEPT of values that may be equal and look different: the left ones are shown.
+    """INTERSECT or EXCEPT of values that may be equal and look different: of equal left ones one is shown.
 
-    With ALL, where rows are counted, it is what equal ones have in common.
+    Rows are counted, with ALL, by what equal ones have in common, and each is shown that often.
     """
+    left = ctx.share(left)
+    shown = ctx.share(distinct_values(ctx, left, _others(left, node), node.ids))
+    (shown, *sides), keys = with_keys(ctx, [shown, left if node.all else shown, right], node.ids)
+    one, other = (project(side, tuple(keys.get(id_, id_) for id_ in left.ids)) for side in sides)
     if not node.all:
-        left = ctx.share(distinct_values(ctx, left, _others(left, node), node.ids))
-    sides, keys = with_keys(ctx, [left, right], node.ids)
-    chosen = tuple(keys.get(id_, id_) for id_ in left.ids)
-    one, other = (project(side, chosen) for side in sides)
-    if node.all:
-        rest = _rest(ctx, node, one, other)
-        return Lowered(rest.rel, left.ids)
-    kept = _rest(ctx, node, distinct(ctx, one, chosen), distinct(ctx, other, chosen))
-    return project(join(ctx, [sides[0], kept]), left.ids)
+        one, other = distinct(ctx, one, one.ids), distinct(ctx, other, other.ids)
+    return project(join(ctx, [shown, _rest(ctx, node, one, other)]), left.ids)
