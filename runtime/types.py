@@ -108,6 +108,13 @@ class Kind(enum.Enum):
     RANGE = "RANGE"
     MULTIRANGE = "MULTIRANGE"
     PG_LSN = "PG_LSN"
+    POINT = "POINT"
+    LINE = "LINE"
+    LSEG = "LSEG"
+    BOX = "BOX"
+    PATH = "PATH"
+    POLYGON = "POLYGON"
+    CIRCLE = "CIRCLE"
     RECORD = "RECORD"
     ENUM = "ENUM"
     ROWID = "ROWID"
@@ -124,23 +131,18 @@ NUMERIC_KINDS: Final = EXACT_KINDS | FLOAT_KINDS | {Kind.NUMERIC}
 TEXT_KINDS: Final = frozenset({Kind.CHAR, Kind.VARCHAR})
 BIT_KINDS: Final = frozenset({Kind.BIT, Kind.VARBIT})
 NETWORK_KINDS: Final = frozenset({Kind.INET, Kind.CIDR})
+SHAPE_KINDS: Final = frozenset(
+    {Kind.POINT, Kind.LINE, Kind.LSEG, Kind.BOX, Kind.PATH, Kind.POLYGON, Kind.CIRCLE}
+)
 SPELLED_KINDS: Final = (
     BIT_KINDS
+    | SHAPE_KINDS
     | NETWORK_KINDS
     | {Kind.TIMETZ, Kind.MONEY, Kind.MACADDR, Kind.MACADDR8, Kind.RANGE, Kind.MULTIRANGE, Kind.PG_LSN}
 )
 """Types whose values are given to Python, and taken from it, as SQL's text of them."""
 VALUE_KINDS: Final = SPELLED_KINDS | frozenset(
-    {
-        Kind.NUMERIC,
-        Kind.INTERVAL,
-        Kind.ARRAY,
-        Kind.JSON,
-        Kind.JSONB,
-        Kind.UUID,
-        Kind.BYTEA,
-        Kind.RECORD,
-    }
+    {Kind.NUMERIC, Kind.INTERVAL, Kind.ARRAY, Kind.JSON, Kind.JSONB, Kind.UUID, Kind.BYTEA, Kind.RECORD}
 )
 """Types whose values are kept as strings of the dictionary that stand for them."""
 INTERNED_KINDS: Final = TEXT_KINDS | VALUE_KINDS
@@ -254,6 +256,13 @@ CIDR: Final = Type(Kind.CIDR)
 MACADDR: Final = Type(Kind.MACADDR)
 MACADDR8: Final = Type(Kind.MACADDR8)
 PG_LSN: Final = Type(Kind.PG_LSN)
+POINT: Final = Type(Kind.POINT)
+LINE: Final = Type(Kind.LINE)
+LSEG: Final = Type(Kind.LSEG)
+BOX: Final = Type(Kind.BOX)
+PATH: Final = Type(Kind.PATH)
+POLYGON: Final = Type(Kind.POLYGON)
+CIRCLE: Final = Type(Kind.CIRCLE)
 ROWID: Final = Type(Kind.ROWID)
 INTEGER_WIDTHS: Final = (SMALLINT, INTEGER, OID, BIGINT)
 """The integer types, each of which holds what those before it hold."""

@@ -306,6 +306,20 @@ ELSEWHERE: dict[str, str] = {
         f"runtime/functions/{name}.py": "oracle/sql/types_spelled.sql"
         for name in ("bit_strings", "bytes_as_text", "log_places", "money", "networks", "ranges")
     },
+    **{
+        f"runtime/{name}.py": "oracle/sql/types_shapes.sql"
+        for name in (
+            "functions/measures",
+            "functions/shape_makers",
+            "functions/shape_rules",
+            "functions/shapes",
+            "functions/sizes",
+            "values/figures",
+            "values/geometry",
+            "values/plane",
+            "values/shape_casts",
+        )
+    },
     "runtime/functions/addresses.py": FUNCTIONS,
     "runtime/functions/enums.py": "oracle/sql/types_enum_functions.sql",
     "runtime/functions/assorted.py": FUNCTIONS,

@@ -17,8 +17,43 @@ TRIMS: Final = {"BOTH": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
 WRITTEN: Final = "written"
 """The name of a call, among what is known of a node, where the text has another than the function."""
+UNNAMED: Final = "?column?"
+"""The name of columns that are no calls."""
 WHOLE_QUOTIENT: Final = "whole_quotient"
 """The function that calls of Postgres' ``div`` mean: the registry has ``/`` by that name."""
+
+
+OPERATOR: Final = TokenType.DCOLONDOLLAR
+"""The token of operators that sqlglot does not know; its text says which."""
+
+INFIX: Final = {
+    "<<=": "contained_or_equal",
+    ">>=": "contains_or_equals",
+    "<->": "distance_between",
+    "##": "closest_point",
+    "?#": "intersects",
+    "?-": "ishorizontal",
+    "?-|": "isperp",
+    "?||": "isparallel",
+    "~=": "same_as",
+    "<<|": "is_below",
+    "|>>": "is_above",
+    "&<|": "not_above",
+    "|&>": "not_below",
+    "<^": "touches_from_below",
+    ">^": "touches_from_above",
+}
+"""Between two operands."""
+PREFIX: Final = {
+    "@-@": "path_length",
+    "?-": "ishorizontal",
+    "?|": "isvertical",
+    "#": "npoints",
+    "@@": "middle_of",
+}
+"""Before one."""
+SIGNS: Final = frozenset((*INFIX, "@-@"))
+"""Those that the tokenizer has to learn."""
 
 
 def plain(name: str, *args: exp.Expr | None) -> exp.Anonymous:
@@ -51,6 +86,10 @@ class Calls(PostgresParser):
     UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **PostgresParser.UNARY_PARSERS,
         TokenType.PARAMETER: lambda self: self.read_at_sign(),
+        OPERATOR: lambda self: self.read_prefix(),
+        TokenType.HASH: lambda self: self.read_prefix(),
+        TokenType.DAT: lambda self: self.read_prefix(),
+        TokenType.QMARK_PIPE: lambda self: self.read_prefix(),
         # Operators that are not of arithmetic bind less than those that are, also before their operand.
         TokenType.RLIKE: lambda self: self.expression(exp.BitwiseNot(this=self._parse_term())),
         TokenType.PIPE_SLASH: lambda self: self.expression(exp.Sqrt(this=self._parse_term())),
@@ -128,6 +167,24 @@ class Calls(PostgresParser):
             self.raise_error(f"Invalid constant ({error})", token)
             raise
         return self.expression(exp.Literal.string(value), token)
+
+    def read_prefix(self) -> exp.Expr:
+        """An operator before its operand, which binds looser than ``+``."""
+        sign = self._prev.text
+        if sign not in PREFIX:
+            self.raise_error(f"{sign} takes two operands", self._prev)
+        return renamed(UNNAMED, plain(PREFIX[sign], self._parse_term()))
+
+    def _parse_bitwise(self) -> exp.Expr | None:
+        """And operators that sqlglot does not know."""
+        this = super()._parse_bitwise()
+        while self._curr is not None and self._curr.token_type is OPERATOR:
+            self._advance()
+            sign = self._prev.text
+            if sign not in INFIX:
+                self.raise_error(f"{sign} takes one operand", self._prev)
+            this = renamed(UNNAMED, plain(INFIX[sign], this, self._parse_term()))
+        return this
 
     def read_at_sign(self) -> exp.Expr | None:
         """``@ x``, the absolute value; another sign begins a parameter."""

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokenizer_core import TokenType
 
-from kpg.compiler.sql.call_syntax import WHOLE_QUOTIENT, plain
+from kpg.compiler.sql.call_syntax import OPERATOR, SIGNS, WHOLE_QUOTIENT, plain
 from kpg.compiler.sql.foreign_calls import FOREIGN_CALLS
 from kpg.compiler.sql.json_calls import JsonCalls
 from kpg.runtime.functions import aggregate_names, function_names, window_functions
@@ -93,17 +93,6 @@ class Traversal(exp.Expression):
     }
 
 
-OPERATORS: Final = {
-    "<<=": (TokenType.DCOLONDOLLAR, "contained_or_equal"),
-    ">>=": (TokenType.DCOLONPERCENT, "contains_or_equals"),
-}
-"""Operators that sqlglot does not know: a token that nothing else here is, and the function."""
-
-
-def _operator(name: str) -> Callable[..., exp.Expr]:
-    return lambda self, this, key: plain(name, this, key)
-
-
 class Dialect(Postgres):
     """Postgres, in which no statement is swallowed whole as an opaque command."""
 
@@ -113,7 +102,7 @@ class Dialect(Postgres):
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             **Postgres.Tokenizer.KEYWORDS,
-            **{sign: token for sign, (token, _) in OPERATORS.items()},
+            **dict.fromkeys(SIGNS, OPERATOR),
         }
 
     class Parser(JsonCalls):
@@ -156,7 +145,6 @@ class Dialect(Postgres):
             **JsonCalls.JSON_OPERATORS,
             TokenType.ARROW: lambda self, this, key: exp.JSONExtract(this=this, expression=key),
             TokenType.DARROW: lambda self, this, key: exp.JSONExtractScalar(this=this, expression=key),
-            **{token: _operator(name) for token, name in OPERATORS.values()},
         }
 
         def _parse_type(

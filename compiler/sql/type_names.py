@@ -32,6 +32,7 @@ PLAIN_TYPES: Final = {
     exp.DType.TIMETZ: t.TIMETZ,
     exp.DType.MONEY: t.MONEY,
     exp.DType.INET: t.INET,
+    exp.DType.POINT: t.POINT,
     exp.DType.INT4RANGE: t.range_of(t.INTEGER),
     exp.DType.INT8RANGE: t.range_of(t.BIGINT),
     exp.DType.NUMRANGE: t.range_of(t.NUMERIC),
@@ -51,6 +52,13 @@ NAMED_TYPES: Final = {
     "macaddr8": t.MACADDR8,
     "pg_lsn": t.PG_LSN,
     "varbit": t.VARBIT,
+    "point": t.POINT,
+    "line": t.LINE,
+    "lseg": t.LSEG,
+    "box": t.BOX,
+    "path": t.PATH,
+    "polygon": t.POLYGON,
+    "circle": t.CIRCLE,
     "char": t.TEXT,
     "xid": t.BIGINT,
     "xid8": t.BIGINT,
@@ -63,8 +71,7 @@ TEXT_TYPES: Final = {exp.DType.VARCHAR: Kind.VARCHAR, exp.DType.CHAR: Kind.CHAR,
 FRACTIONAL: Final = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME, Kind.TIMETZ, Kind.INTERVAL})
 """Types that take the number of digits of a second."""
 MICROSECOND_DIGITS: Final = 6
-SHAPES: Final = frozenset({"box", "circle", "line", "lseg", "path", "point", "polygon"})
-UNKNOWN_TYPES: Final = SHAPES | {"jsonpath", "tid", "tsquery", "tsvector", "xml"}
+UNKNOWN_TYPES: Final = frozenset({"jsonpath", "tid", "tsquery", "tsvector", "xml"})
 """Types of Postgres that kpg has not, by the names that sqlglot takes for those of users."""
 WHOLE: Final = re.compile(r"-?\d+")
 MOST_SCALE: Final = 1000

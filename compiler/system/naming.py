@@ -47,6 +47,13 @@ MORE_TYPES: Final = {
     "MACADDR": ("macaddr", "macaddr", 829, 6),
     "MACADDR8": ("macaddr8", "macaddr8", 774, 8),
     "PG_LSN": ("pg_lsn", "pg_lsn", 3220, 8),
+    "POINT": ("point", "point", 600, 16),
+    "LSEG": ("lseg", "lseg", 601, 32),
+    "PATH": ("path", "path", 602, -1),
+    "BOX": ("box", "box", 603, 32),
+    "POLYGON": ("polygon", "polygon", 604, -1),
+    "LINE": ("line", "line", 628, 24),
+    "CIRCLE": ("circle", "circle", 718, 24),
     "INT4RANGE": ("int4range", "int4range", 3904, -1),
     "NUMRANGE": ("numrange", "numrange", 3906, -1),
     "TSRANGE": ("tsrange", "tsrange", 3908, -1),
@@ -91,6 +98,13 @@ ARRAYS: Final = {
     829: 1040,
     774: 775,
     3220: 3221,
+    600: 1017,
+    601: 1018,
+    602: 1019,
+    603: 1020,
+    604: 1027,
+    628: 629,
+    718: 719,
     3904: 3905,
     3906: 3907,
     3908: 3909,
@@ -106,6 +120,7 @@ ARRAYS: Final = {
 }
 """The number of the type of arrays, by that of their elements' type."""
 TEXT_ARRAY: Final = 1009
+RECORD_TYPE: Final = ("record", "record", 2249, -1)
 UNKNOWN_TYPE: Final = ("unknown", "unknown", 705, -2)
 
 
@@ -120,6 +135,10 @@ def type_facts(type_: Type) -> tuple[str, str, int, int]:
         return f"{element[0]}[]", f"_{element[1]}", ARRAYS.get(element[2], TEXT_ARRAY), -1
     if type_.kind.value in ("RANGE", "MULTIRANGE"):
         return MORE_TYPES[str(type_)]
+    if type_.kind is Kind.RECORD and not type_.name:
+        return RECORD_TYPE
+    if type_.kind in (Kind.RECORD, Kind.ENUM):
+        return type_.name, type_.name, number_of("type", type_.name), -1
     return TYPES.get(type_.kind) or MORE_TYPES.get(type_.kind.value, UNKNOWN_TYPE)
 
 

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from kpg.runtime.types import Kind, Type, range_of
+from kpg.runtime.types import SHAPE_KINDS, Kind, Type, range_of
 from kpg.runtime.values.networks import Network, mac_bytes
 from kpg.runtime.values.ranges import FIRST, LAST, Ranges
 
@@ -30,6 +30,8 @@ def writer_of(type_: Type, plain: Callable[[Type], Writer]) -> Writer:
             return lambda value: _address(value, network=type_.kind is Kind.CIDR)
         case Kind.MACADDR | Kind.MACADDR8:
             return mac_bytes
+        case _ if type_.kind in SHAPE_KINDS:
+            return lambda value: _shape(value, type_.kind)
         case Kind.RANGE:
             bound = plain(type_.parts[0])
             return lambda value: _range(value, bound)
@@ -41,6 +43,19 @@ def writer_of(type_: Type, plain: Callable[[Type], Writer]) -> Writer:
             )
         case _:
             raise AssertionError(type_)
+
+
+def _shape(value: Any, kind: Kind) -> bytes:
+    """Numbers; before the points of a path whether it is closed, and before many points how many."""
+    if kind in (Kind.PATH, Kind.POLYGON):
+        head = struct.pack("!b", value.closed) if kind is Kind.PATH else b""
+        return (
+            head
+            + struct.pack("!i", len(value.points))
+            + b"".join(struct.pack("!dd", *p) for p in value.points)
+        )
+    numbers = [number for part in value for number in (part if isinstance(part, tuple) else (part,))]
+    return struct.pack(f"!{len(numbers)}d", *numbers)
 
 
 def _bits(value: str) -> bytes:

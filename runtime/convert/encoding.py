@@ -63,19 +63,11 @@ def accepts(type_: Type, given: pa.DataType) -> bool:
             return bool(number or is_text(given))
         case Kind.INTERVAL | Kind.ARRAY | Kind.JSON | Kind.JSONB | Kind.UUID | Kind.BYTEA | Kind.RECORD:
             return interned.accepts(type_, given)
-        case (
-            Kind.BIT
-            | Kind.VARBIT
-            | Kind.TIMETZ
-            | Kind.MONEY
-            | Kind.INET
-            | Kind.CIDR
-            | Kind.MACADDR
-            | Kind.MACADDR8
-            | Kind.RANGE
-            | Kind.MULTIRANGE
-            | Kind.PG_LSN
-        ):
+        case Kind.BIT | Kind.VARBIT | Kind.TIMETZ | Kind.MONEY | Kind.INET | Kind.CIDR | Kind.MACADDR:
+            return is_text(given)
+        case Kind.MACADDR8 | Kind.RANGE | Kind.MULTIRANGE | Kind.PG_LSN | Kind.POINT | Kind.LINE | Kind.LSEG:
+            return is_text(given)
+        case Kind.BOX | Kind.PATH | Kind.POLYGON | Kind.CIRCLE:
             return is_text(given)
         case Kind.NULL:
             return False
@@ -341,19 +333,11 @@ def arrow_type(type_: Type) -> pa.DataType:
             return pa.time64("us")
         case Kind.CHAR | Kind.VARCHAR | Kind.ENUM | Kind.JSON | Kind.JSONB | Kind.UUID:
             return pa.string()
-        case (
-            Kind.BIT
-            | Kind.VARBIT
-            | Kind.TIMETZ
-            | Kind.MONEY
-            | Kind.INET
-            | Kind.CIDR
-            | Kind.MACADDR
-            | Kind.MACADDR8
-            | Kind.RANGE
-            | Kind.MULTIRANGE
-            | Kind.PG_LSN
-        ):
+        case Kind.BIT | Kind.VARBIT | Kind.TIMETZ | Kind.MONEY | Kind.INET | Kind.CIDR | Kind.MACADDR:
+            return pa.string()
+        case Kind.MACADDR8 | Kind.RANGE | Kind.MULTIRANGE | Kind.PG_LSN | Kind.POINT | Kind.LINE | Kind.LSEG:
+            return pa.string()
+        case Kind.BOX | Kind.PATH | Kind.POLYGON | Kind.CIRCLE:
             return pa.string()
         case Kind.NUMERIC:
             return interned.decimals(type_)

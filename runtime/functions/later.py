@@ -9,7 +9,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Final
 
-from kpg.runtime.types import BIT_KINDS, Kind, Type
+from kpg.runtime.types import BIT_KINDS, SHAPE_KINDS, Kind, Type
 
 SCALARS: Final[Mapping[str, str]] = {
     "arrays": """array_append array_prepend array_cat cardinality array_length array_upper array_lower
@@ -37,6 +37,12 @@ SCALARS: Final[Mapping[str, str]] = {
     "jsons": """json_get json_get_text json_get_path json_get_path_text contains_all contained_in
         overlaps_with key_exists any_key_exists all_keys_exist jsonb_concat jsonb_delete json_delete_path""",
     "zones": "timezone",
+    "measures": """distance_between closest_point intersects isparallel isperp ishorizontal isvertical same_as
+        is_below is_above not_above not_below touches_from_below touches_from_above""",
+    "sizes": """same_size other_size smaller smaller_or_same larger larger_or_same area center middle_of
+        diagonal diameter radius height width isclosed isopen pclose popen npoints path_length slope
+        bound_box""",
+    "shape_makers": "point box circle line lseg path polygon",
     "formatting": "to_char to_date to_timestamp to_number",
     "integers": "gcd lcm factorial whole_quotient width_bucket scale min_scale trim_scale",
     "bits": "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right",
@@ -60,6 +66,7 @@ PRIMITIVES: Final[Mapping[str, str]] = {
     "assigned_parts": "$with_element $with_slice",
     "exact_sums": """$word $mod $wide_sum $wide_mean $mean $spread_samp_root $spread_samp_square
         $spread_pop_root $spread_pop_square""",
+    "shapes": "$shape_part",
     "rows": "$row $whole_row $row_field $row_is_null $row_is_not_null",
 }
 """The names of building blocks that binders make calls of, by module."""
@@ -104,6 +111,7 @@ TYPES: Final[Mapping[Kind, str]] = {
     Kind.RANGE: "ranges",
     Kind.MULTIRANGE: "ranges",
     Kind.PG_LSN: "log_places",
+    **dict.fromkeys(SHAPE_KINDS, "shapes"),
 }
 """Types by the modules that have their overloads of functions and operators."""
 DECLARED: Final = frozenset({"json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset"})

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from kpg.runtime.types import Type
+from kpg.runtime.types import Kind, Type
 from kpg.runtime.values import parts
 from kpg.runtime.values.codec import Codec, codec_of, output_of
 from kpg.runtime.values.words import Mistyped, Unfit
@@ -42,6 +42,7 @@ def codec(type_: Type) -> Codec:
     """The codec of arrays of an element type."""
     (element_type,) = type_.parts
     element, output = codec_of(element_type), output_of(element_type)
+    delimiter = ";" if element_type.kind is Kind.BOX else ","
 
     def encode(value: Array) -> str:
         items = parts.joined(None if item is None else element.encode(item) for item in value.items)
@@ -59,12 +60,12 @@ def codec(type_: Type) -> Codec:
     return Codec(
         encode=encode,
         decode=decode,
-        parse=lambda text: parse(text, element),
-        show=lambda value: shown(value, output),
+        parse=lambda text: parse(text, element, delimiter),
+        show=lambda value: shown(value, output, delimiter),
         to_python=lambda value: nested(
             Array(tuple(map(_or_none(element.to_python), value.items)), value.shape)
         ),
-        from_python=lambda value: _from_python(value, element),
+        from_python=lambda value: _from_python(value, element, delimiter),
         expected=f"a list ({element.expected} each)",
     )
 
@@ -103,12 +104,12 @@ def from_nested(value: Sequence[Any]) -> Array:
     return Array(tuple(level), tuple(shape)) if level else EMPTY
 
 
-def _from_python(value: Any, element: Codec) -> Array:
+def _from_python(value: Any, element: Codec, delimiter: str) -> Array:
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, str):
         try:
-            return parse(value, element)
+            return parse(value, element, delimiter)
         except (ValueError, ArithmeticError):
             raise Unfit from None
     if not isinstance(value, (list, tuple)):
@@ -122,14 +123,20 @@ def _from_python(value: Any, element: Codec) -> Array:
     )
 
 
-def shown(value: Array, output: Callable[[Any], str]) -> str:
+def shown(value: Array, output: Callable[[Any], str], delimiter: str = ",") -> str:
     """As Postgres writes it: ``{1,NULL,"a b"}``."""
     if not value.items:
         return "{}"
-    texts: list[str] = ["NULL" if item is None else _quoted(output(item)) for item in value.items]
+    quoted = _quoted if delimiter == "," else _same
+    texts: list[str] = ["NULL" if item is None else quoted(output(item)) for item in value.items]
     for length in (*reversed(value.shape[1:]), value.shape[0]):
-        texts = [f"{{{','.join(texts[start : start + length])}}}" for start in range(0, len(texts), length)]
+        rows = range(0, len(texts), length)
+        texts = [f"{{{delimiter.join(texts[start : start + length])}}}" for start in rows]
     return texts[0]
+
+
+def _same(text: str) -> str:
+    return text
 
 
 def _quoted(text: str) -> str:
@@ -138,9 +145,9 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def parse(text: str, element: Codec) -> Array:
+def parse(text: str, element: Codec, delimiter: str = ",") -> Array:
     """The array that a text such as ``{{1,2},{3,NULL}}`` means; ValueError if none."""
-    tokens = list(_tokens(text))
+    tokens = list(_tokens(text) if delimiter == "," else _boxes(text))
     value, rest = _nested(tokens, 0, element)
     if rest != len(tokens):
         raise ValueError("junk after an array")
@@ -159,6 +166,13 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         unescaped = re.sub(r"\\(.)", r"\1", quoted if quoted is not None else word or "", flags=re.DOTALL)
         yield (sign, "") if sign else ("" if quoted is not None else "'", unescaped)
         place = found.end()
+
+
+def _boxes(text: str) -> Iterator[tuple[str, str]]:
+    """The same of boxes, which semicolons divide."""
+    for found in re.finditer(r'\s*(?:([{};])|"([^"]*)"|([^{};"]+))\s*', text):
+        sign, quoted, word = found.groups()
+        yield ("," if sign == ";" else sign, "") if sign else ("'", (quoted or word).strip())
 
 
 def _nested(tokens: list[tuple[str, str]], place: int, element: Codec) -> tuple[list[Any], int]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import TEXT_KINDS, Kind, Type
+from kpg.runtime.types import SHAPE_KINDS, TEXT_KINDS, Kind, Type
 from kpg.runtime.values.words import Mistyped, Unfit, encoder_of, python_of
 
 Speller = Callable[[Any], str]
@@ -78,6 +78,10 @@ def codec_of(type_: Type) -> Codec:
             from kpg.runtime.values import networks
 
             return networks.codec(type_)
+        case _ if type_.kind in SHAPE_KINDS:
+            from kpg.runtime.values import geometry
+
+            return geometry.codec(type_)
         case Kind.RANGE | Kind.MULTIRANGE:
             from kpg.runtime.values import ranges
 

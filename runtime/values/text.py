@@ -130,12 +130,12 @@ def formatter(source: Type) -> Callable[..., str]:
         case Kind.REAL:
             return _real
         case Kind.DOUBLE:
-            return _double
+            return shown_double
         case _:
             return str
 
 
-def _double(value: float) -> str:
+def shown_double(value: float) -> str:
     """The fewest digits that tell the number from all others, as Postgres writes them."""
     return _written(repr(value), 15)
 

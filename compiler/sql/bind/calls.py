@@ -23,6 +23,7 @@ from kpg.runtime.types import (
     BOOLEAN,
     MAX_DECIMAL_PRECISION,
     NUMERIC,
+    SHAPE_KINDS,
     TEXT,
     UNKNOWN,
     ColumnDef,
@@ -31,6 +32,17 @@ from kpg.runtime.types import (
 )
 
 DAY: Final = 86_400_000_000
+INCOMPARABLE: Final = SHAPE_KINDS | {Kind.JSON}
+"""Types whose values can be neither grouped nor ordered."""
+OF_SHAPES: Final = {
+    "eq": "same_size",
+    "ne": "other_size",
+    "lt": "smaller",
+    "le": "smaller_or_same",
+    "gt": "larger",
+    "ge": "larger_or_same",
+}
+"""What comparisons are of shapes: no equality of words."""
 ARITHMETIC: Final = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 NUMBERS: Final = frozenset({*ARITHMETIC, "div", "mod"})
 MOMENTS: Final = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
@@ -48,6 +60,8 @@ ASSIGNED: Final = frozenset(
 
 def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) -> Scalar:
     """``name(args)`` with implicit casts; ProgrammingError at the node if the types do not fit."""
+    if name in OF_SHAPES and any(arg.type.kind in SHAPE_KINDS for arg in args):
+        name = OF_SHAPES[name]
     if name in COMPARISONS:
         args = _as_words(name, narrowed(_as_numbers(args)))
     elif name in NUMBERS:
@@ -232,6 +246,15 @@ def unified(
             known = joint
         raise AssertionError("some pair has no common type")
     return [brought(binding, arg, target, node) for arg, node in zip(args, nodes, strict=True)]
+
+
+def comparable(binding: Binding, type_: Type, what: str, node: exp.Expr) -> None:
+    """ProgrammingError for a type without "equality", so that it is no group key, or without "ordering"."""
+    kind = type_.parts[0].kind if type_.kind is Kind.ARRAY else type_.kind
+    if kind in INCOMPARABLE:
+        from kpg.compiler.system.naming import type_facts
+
+        binding.wrong(f"could not identify an {what} operator for type {type_facts(type_)[0]}", node)
 
 
 def condition(binding: Binding, scalar: Scalar, node: exp.Expr, clause: str) -> Scalar:

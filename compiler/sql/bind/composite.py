@@ -13,13 +13,15 @@ from kpg.compiler.sql.bind.whole_rows import bind_field, made_row
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.functions import common_type, shown_type
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import BIT_KINDS, BOOLEAN, INTEGER, TEXT, UNKNOWN, Kind, Type, array
+from kpg.runtime.types import BIT_KINDS, BOOLEAN, DOUBLE, INTEGER, POINT, TEXT, UNKNOWN, Kind, Type, array
 from kpg.runtime.values import arrays
 
 JOINED: Final = {Kind.ARRAY: "array_cat", Kind.JSONB: "jsonb_concat"}
 """What ``||`` is of values that are no text."""
 
 
+PARTS: Final = {Kind.POINT: DOUBLE, Kind.LINE: DOUBLE, Kind.LSEG: POINT, Kind.BOX: POINT}
+"""What subscripts of shapes are, counted from 0."""
 STRINGS: Final = BIT_KINDS | {Kind.BYTEA}
 
 
@@ -109,6 +111,9 @@ def _subscripted(binding: Binding, scope: Scope, node: exp.Bracket) -> Scalar:
         for subscript in subscripts:
             value = call(binding, "json_get", [value, binding.expression(scope, subscript)], node)
         return value
+    if value.type.kind in PARTS and len(subscripts) == 1 and not isinstance(subscripts[0], exp.Slice):
+        place = _integer(binding, scope, subscripts[0])
+        return Call("$shape_part", (value, place), PARTS[value.type.kind])
     if value.type.kind is not Kind.ARRAY:
         binding.wrong(f"{value.type} has no subscripts", node)
     if not any(isinstance(subscript, exp.Slice) for subscript in subscripts):

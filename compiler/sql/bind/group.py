@@ -6,7 +6,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import Get
-from kpg.compiler.sql.bind.calls import settled
+from kpg.compiler.sql.bind.calls import comparable, settled
 from kpg.compiler.sql.bind.grouping_sets import grouping_sets, has_sets
 from kpg.compiler.sql.bind.scope import Aggregates, Binding, Marker, Scope, resolve_name
 from kpg.compiler.sql.syntax import only
@@ -94,7 +94,10 @@ def _key(binding: Binding, scope: Scope, items: Sequence[Item], part: exp.Expr) 
         named = [item for item in items if item.name.lower() == part.name.lower()]
     if not named:
         inner = replace(scope.without_aggregates("GROUP BY"), expansions=scope.expansions)
-        return binding.expression(inner, part)
+        found = binding.expression(inner, part)
+        comparable(binding, found.type, "equality", part)
+        return found
+    comparable(binding, named[0].scalar.type, "equality", part)
     collected = scope.aggregates.all_ids if scope.aggregates is not None else frozenset()
     if not used(named[0].scalar, binding.subqueries).isdisjoint(collected):
         binding.wrong("an aggregate is not allowed in GROUP BY", part)

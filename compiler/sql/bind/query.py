@@ -5,6 +5,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog
+from kpg.compiler.sql.bind.calls import comparable
 from kpg.compiler.sql.bind.input_order import numbered
 from kpg.compiler.sql.bind.limit import limited
 from kpg.compiler.sql.bind.output import brought_query, settled_query
@@ -154,6 +155,8 @@ def _set_operation(binding: Binding, scope: Scope, node: exp.SetOperation) -> Qu
         if joint is None:
             message = f"column {index + 1} of {kind.upper()} is {one.type} and {other.type}"
             binding.wrong(message, node, "add a CAST")
+        if node.args.get("distinct"):
+            comparable(binding, joint, "equality", node)
         types.append(joint)
     sides = [brought_query(binding, query, tuple(types), node) for query in queries]
     ids = tuple(binding.fresh() for _ in types)

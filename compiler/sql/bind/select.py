@@ -7,6 +7,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from kpg.compiler.sql.bind.calls import comparable
 from kpg.compiler.sql.bind.clock import timed
 from kpg.compiler.sql.bind.columns import as_columns
 from kpg.compiler.sql.bind.from_clause import bind_from
@@ -133,6 +134,8 @@ def _output(
         group = tuple(dict.fromkeys(known[scalar] for scalar in grouping))
         source = TopK(source, group, keys, 1, 0)
     elif distinct is not None:
+        for output in outputs:
+            comparable(binding, output.type, "equality", node)
         source = Distinct(source, tuple(dict.fromkeys(outputs)))
     return Query(source, outputs, tuple(item.name for item in items)), keys
 
@@ -284,5 +287,6 @@ def _distinct_on(
 def sort_key(binding: Binding, node: exp.Expr, column: Column) -> SortKey:
     """One key of ORDER BY; NULLs are largest where the text does not place them."""
     only(node, binding.source, "this", "desc", "nulls_first")
+    comparable(binding, column.type, "ordering", node)
     descending = bool(node.args.get("desc"))
     return SortKey(column, descending, bool(node.args.get("nulls_first")))

@@ -32,6 +32,8 @@ SPELLED = [
     "inet '10.0.0.1/8', cidr '10/8', inet '::1', macaddr '08:00:2b:01:02:03', '08:00:2b:01:02:03'::macaddr8",
     "int4range(1, 5), int8range(null, 5), numrange(1.5, 2.50, '(]'), 'empty'::daterange, tsrange(null, null)",
     "'{[1,3),[5,7)}'::int4multirange, '{}'::nummultirange",
+    "point '(1,2)', line '{1,2,3}', lseg '[(1,2),(3,4)]', box '(1,1),(0,0)', array[point '(1,2)']",
+    "path '[(1,2),(3,4)]', path '((1,2),(3,4))', polygon '((1,2),(3,4))', circle '<(1,2),3>'",
 ]
 SENT = [
     *VALUES,
