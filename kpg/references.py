@@ -156,10 +156,12 @@ class References:
             for event in events:
                 if event.checked or not self._act(event):
                     waiting.append(event)
-        late = [one for one in waiting if not committing and self._is_deferred(one.link.key)]
+        late = []
         for removed in waiting:
-            if committing or not self._is_deferred(removed.link.key):
+            if committing or _restricts(removed) or not self._is_deferred(removed.link.key):
                 self._check_removed(removed)
+            else:
+                late.append(removed)
         inserts, self.inserts = self.inserts, []
         for one in inserts:
             if not committing and self._is_deferred(one.link.key):
@@ -179,7 +181,7 @@ class References:
     def _act(self, event: Removed) -> bool:
         """Do what a key's action says; False if it says nothing, so that it has to be checked."""
         link = event.link
-        action = link.key.on_delete if event.new is None else link.key.on_update
+        action = _action(event)
         if action in ("NO ACTION", "RESTRICT"):
             return False
         places, rowids = self._referring(event)
@@ -219,8 +221,10 @@ class References:
 
     def _check_removed(self, event: Removed) -> None:
         link = event.link
-        there = self._executor.find_unique(link.target, link.target_columns, event.old)
-        gone = Removed(link, np.ascontiguousarray(event.old[:, there < 0]), None)
+        gone = event
+        if not _restricts(event):
+            there = self._executor.find_unique(link.target, link.target_columns, event.old)
+            gone = Removed(link, np.ascontiguousarray(event.old[:, there < 0]), None)
         places, rowids = self._referring(gone)
         if rowids.size:
             key = _shown(link.target_schema, link.target_columns, gone.old[:, places[0]], self._executor)
@@ -267,6 +271,15 @@ class References:
             rowids = np.unique(found)
             words = self._executor.fetch(link.table, rowids)
         self._check_inserted(Inserted(link, rowids, words[list(link.columns)]))
+
+
+def _action(event: Removed) -> str:
+    return event.link.key.on_delete if event.new is None else event.link.key.on_update
+
+
+def _restricts(event: Removed) -> bool:
+    """Whether rows must not refer to the keys even for a moment: nothing that comes later makes that good."""
+    return _action(event) == "RESTRICT"
 
 
 def link_of(entry: TableEntry, key: ForeignKey, catalog: Catalog) -> Link:

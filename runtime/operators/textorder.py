@@ -44,15 +44,26 @@ class ExactOrder:
     def order(self, rows: Words, task: Words) -> Words:
         """Positions in exact order: each run of ties with different strings sorted."""
         order = np.arange(task.shape[0], dtype=np.int64)
-        code = self.texts[self.first][0]
-        same = (task[1:] == task[:-1]) & (rows[: self.ties, 1:] == rows[: self.ties, :-1]).all(axis=0)
-        if not (same & (rows[code, 1:] != rows[code, :-1])).any():
-            return order
-        starts = np.flatnonzero(np.concatenate(([True], ~same)))
-        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), task.shape[0]], strict=True):
-            if end - start > 1:
-                order[start:end] = start + self._sorted_run(rows[:, start:end])
+        run, unsure = self._runs(rows, task)
+        starts = np.append(np.flatnonzero(run), task.shape[0])
+        for place in np.unique(np.searchsorted(starts, np.flatnonzero(unsure), "right")).tolist():
+            start, end = starts[place - 1 : place + 1].tolist()
+            order[start:end] = start + self._sorted_run(rows[:, start:end])
         return order
+
+    def _runs(self, rows: Words, task: Words) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Where runs of rows that tie on the first text's words begin; after which rows words do not tell.
+
+        They do not where all words up to a text's last tie, and the texts are others.
+        """
+        tied, column = task[1:] == task[:-1], 0
+        first, unsure = tied, np.zeros(tied.shape, np.bool_)
+        for text, (code, _) in sorted(self.texts.items()):
+            after = text + TEXT_WORDS
+            tied = tied & (rows[column:after, 1:] == rows[column:after, :-1]).all(axis=0)
+            unsure |= tied & (rows[code, 1:] != rows[code, :-1])
+            first, column = tied if text == self.first else first, after
+        return np.concatenate(([True], ~first)), unsure
 
     def _sorted_run(self, rows: Words) -> Words:
         columns = rows.tolist()

@@ -65,7 +65,9 @@ def codec(type_: Type) -> Codec:
         to_python=lambda value: nested(
             Array(tuple(map(_or_none(element.to_python), value.items)), value.shape)
         ),
-        from_python=lambda value: _from_python(value, element, delimiter),
+        from_python=lambda value: _from_python(
+            value, element, delimiter, rows=element_type.kind is Kind.RECORD
+        ),
         expected=f"a list ({element.expected} each)",
     )
 
@@ -88,11 +90,11 @@ def nested(value: Array) -> list[Any]:
 
 
 def from_nested(value: Sequence[Any]) -> Array:
-    """Lists of lists as an array; ValueError unless they are of equal lengths."""
+    """Lists of lists as an array; ValueError unless they are of equal lengths. A tuple is an item: a row."""
     shape: list[int] = []
-    level: list[Any] = [value]
-    while level and any(isinstance(item, (list, tuple)) for item in level):
-        if not all(isinstance(item, (list, tuple)) for item in level):
+    level: list[Any] = [list(value)]
+    while level and any(isinstance(item, list) for item in level):
+        if not all(isinstance(item, list) for item in level):
             raise ValueError("an array's parts must have equal dimensions")
         lengths = {len(item) for item in level}
         if len(lengths) > 1:
@@ -104,7 +106,7 @@ def from_nested(value: Sequence[Any]) -> Array:
     return Array(tuple(level), tuple(shape)) if level else EMPTY
 
 
-def _from_python(value: Any, element: Codec, delimiter: str) -> Array:
+def _from_python(value: Any, element: Codec, delimiter: str, *, rows: bool) -> Array:
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, str):
@@ -115,12 +117,17 @@ def _from_python(value: Any, element: Codec, delimiter: str) -> Array:
     if not isinstance(value, (list, tuple)):
         raise Mistyped
     try:
-        found = from_nested(value)
+        found = from_nested(value if rows else _lists(value))
     except ValueError:
         raise Unfit from None
     return Array(
         tuple(None if item is None else element.from_python(item) for item in found.items), found.shape
     )
+
+
+def _lists(value: Any) -> Any:
+    """Tuples in tuples and lists as lists."""
+    return [_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def shown(value: Array, output: Callable[[Any], str], delimiter: str = ",") -> str:

@@ -1,0 +1,23 @@
+-- RESTRICT is not put off, whatever a key says about the rest.
+create table a (id int primary key);
+create table b (id int primary key, p int references a on delete restrict on update no action deferrable initially deferred);
+create table c (id int primary key, p int references a on delete no action on update restrict deferrable initially deferred);
+insert into a values (1), (2), (3), (4);
+insert into b values (1, 1), (2, null);
+insert into c values (1, 2);
+select * from a;
+select * from b join a on a.id = b.p;
+/* once */ delete from a where id = 1;
+/* once */ update a set id = id + 10 where id = 2;
+begin;
+update a set id = 11 where id = 1;
+insert into a values (1);
+commit;
+begin;
+delete from a where id = 2;
+insert into a values (2);
+commit;
+/* once */ delete from a where id in (1, 3);
+delete from a where id in (3, 4);
+insert into b values (7, 11);
+/* once */ update a set id = 3 - id where id < 3;
