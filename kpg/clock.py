@@ -41,7 +41,11 @@ class Clock:
         self.given, self.kept = other.given, other.kept
 
     def keep(self) -> None:
-        """Have a row that views may read, before the first of them is installed."""
+        """Have a row that views may read, before the first of them is installed.
+
+        The commit of that view has it be there when the database is opened again: in a transaction, nothing
+        of what has been defined before may be kept earlier.
+        """
         executor = self._engine.executor
         if self.kept:
             return
@@ -53,7 +57,7 @@ class Clock:
         executor.create_table(CLOCK, CLOCK_SCHEMA)
         executor.insert(CLOCK, np.array([[self.read()]], np.int64))
         with self._engine.journal.apart():
-            self._engine.step()
+            self._engine.step_unkept()
         self.kept = True
 
     def tick(self) -> bool:

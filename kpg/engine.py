@@ -194,6 +194,14 @@ class Engine(Kept):
         if self.keeper is not None:
             self.keeper.tend()
 
+    def step_unkept(self) -> None:
+        """Take what is pending through everything; the next commit has it be there after opening again."""
+        recorder, self.executor.recorder = self.executor.recorder, None
+        try:
+            self._stepped(self.executor.step)
+        finally:
+            self.executor.recorder = recorder
+
     def show_time(self) -> None:
         """Have views that compare with the present time follow it; not within a transaction."""
         if self.keeper is not None and self.keeper.refuses is not None:

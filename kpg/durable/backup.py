@@ -131,6 +131,8 @@ def _contents(keeper: Keeper) -> list[tuple[str, int]]:
     files, log = keeper.files, keeper.log
     if log is not None:
         keeper.record_last()
+    if keeper.checkpoints is not None:
+        keeper.checkpoints.rest()
     manifest = read_manifest(files)
     assert manifest is not None
     packs = () if manifest.checkpoint is None else manifest.checkpoint.packs
@@ -139,10 +141,11 @@ def _contents(keeper: Keeper) -> list[tuple[str, int]]:
     # A segment behind the log is one that could not be made.
     last = numbers[-1] if log is None else log.segment
     names += [segment_name(number) for number in numbers if manifest.segment <= number <= last]
-    found = [(name, _size(files, name)) for name in names]
+    # Behind records is room, where a log that is opened again may go on.
+    ends = {segment_name(number): end for number, end in keeper.ends.items()}
     if log is not None:
-        found[-1] = (found[-1][0], log.end)  # behind it is room
-    return found
+        ends[segment_name(log.segment)] = log.end
+    return [(name, ends[name] if name in ends else _size(files, name)) for name in names]
 
 
 def _size(files: Files, name: str) -> int:

@@ -138,6 +138,10 @@ class Checkpoints:
             with suppress(OperationalError):
                 self.begin(aside=True)
 
+    def rest(self) -> None:
+        """Return when files have names that nobody changes until the next commit."""
+        self._background.rest()
+
     def begin(self, *, aside: bool) -> None:
         """Make a checkpoint of the database as it is; OperationalError if it cannot be made here."""
         executor, catalog = self._engine.executor, state_of(self._engine)
@@ -166,6 +170,10 @@ class Checkpoints:
             self._background.poll(wait=True)
             if self._behind:
                 self.begin(aside=False)
+
+    def end(self) -> None:
+        """Have nothing of them be under way."""
+        self._background.end()
 
     @property
     def _behind(self) -> bool:

@@ -73,6 +73,8 @@ class Keeper:
         """None if none are made."""
         self.loose: Callable[[], set[int]] = set
         """The packs that records of the log name."""
+        self.ends: dict[int, int] = {}
+        """Where the records of segments end that the log has gone on from; behind them is room."""
 
     def _check_process(self) -> None:
         """OperationalError in a process that was forked from the one that opened the folder."""
@@ -329,6 +331,7 @@ class Keeper:
         log = Log.create(self.files, number, self._database, self._log.number, room=ROOM)
         with self._lazy.apart:
             self._log.close()
+            self.ends[number - 1] = self._log.end
             self._log = log
         return number
 
@@ -364,6 +367,8 @@ class Keeper:
                     self.checkpoints.close()
                 self._end(self._log)
         finally:
+            if self.checkpoints is not None and self._process == os.getpid():
+                self.checkpoints.end()
             if self._log is not None:
                 self._log.close()
             self._log = None

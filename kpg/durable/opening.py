@@ -24,7 +24,7 @@ from kpg.runtime.storage.codec import Codec, DamagedError
 from kpg.runtime.storage.columns import unpack
 from kpg.runtime.storage.files import Bytes, Disk, Files, Lock
 from kpg.runtime.storage.log import Log, Segment, segment_name, segment_number
-from kpg.runtime.storage.manifest import Manifest, read_manifest, swap, write_beside
+from kpg.runtime.storage.manifest import NEW, Manifest, read_manifest, swap, write_beside
 from kpg.runtime.storage.placed import Placed, PlacedStrings
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ def _check(files: Files, wanted: Wanted) -> None:
     names = files.list()
     if wanted.read_only and "manifest" not in names:
         raise OperationalError(f"{files.where} is no database of kpg", hint="it has no manifest")
-    if "manifest" not in names and set(names) - {LOCK, "manifest.new"} - set(_first(names)):
+    others = [name for name in names if name != LOCK and not name.startswith(NEW)]
+    if "manifest" not in names and set(others) - set(_first(names)):
         raise OperationalError(
             f"{files.where} is no database of kpg: it has other files, and no manifest",
             hint="give an empty folder, or one that is not there",

@@ -59,6 +59,15 @@ class Writing:
         self.ended = True
         return True
 
+    def kill(self) -> None:
+        """Have the child be gone."""
+        if not self.ended:
+            with suppress(OSError):
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
+            os.close(self._pipe)
+            self.ended = True
+
 
 class Background:
     """The checkpoints of one database, one at a time."""
@@ -138,6 +147,18 @@ class Background:
             self._failed(writing.job, str(error))
         elif error is not None:
             raise error
+
+    def rest(self) -> None:
+        """Return when no names change but by who calls this: a thread may be having a checkpoint count."""
+        if self._adopting is not None:
+            self._adopting.wait()
+
+    def end(self) -> None:
+        """Have nobody write any more: others may have the folder soon."""
+        self.rest()
+        if self._writing is not None:
+            self._writing.kill()
+        self._adopting = self._writing = None
 
     def error(self) -> OperationalError:
         """The error for a checkpoint that failed."""

@@ -5,6 +5,7 @@ A checkpoint is written in three parts, the middle one by whoever likes, a child
 one that counts and removes what nothing refers to any more. Until then nothing has changed for anybody.
 """
 
+import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
@@ -52,6 +53,8 @@ class Keeper:
         self.read = Reader(self._packs)
         self.loose = Loose()
         self._given_out = 0
+        self._new = f"{NEW}-{os.urandom(6).hex()}"
+        """Nobody else's: a process that was stopped may go on after the one that it writes for is gone."""
         self._arrays: dict[str, ReferenceType[Array]] = {}
         self._next: dict[str, ReferenceType[Array]] = {}
 
@@ -105,11 +108,11 @@ class Keeper:
             packs = (PackFacts(one.number, one.used, storer.live[one.number]) for one in facts)
             found = tuple(one for one in packs if one.live)
             poll()
-            write_beside(
-                self._files, Manifest(self.database, job.segment, Checkpoint(job.epoch, found, block, size))
-            )
+            manifest = Manifest(self.database, job.segment, Checkpoint(job.epoch, found, block, size))
+            write_beside(self._files, manifest, self._new)
             self._files.sync()
         except BaseException:
+            poll()
             with suppress(OSError):
                 writer.abandon()
             raise
@@ -120,10 +123,10 @@ class Keeper:
         Then files stay that the checkpoint before needs.
         """
         before = self._numbers()
-        manifest = read_manifest(self._files, NEW)
+        manifest = read_manifest(self._files, self._new)
         if manifest is None or manifest.checkpoint is None:
-            raise FileNotFoundError(f"{self._files.where}/{NEW} was not written")
-        self._files.rename(NEW, NAME)
+            raise FileNotFoundError(f"{self._files.where}/{self._new} was not written")
+        self._files.rename(self._new, NAME)
         self.checkpoint = manifest.checkpoint
         self._arrays, self._next = self._next, {}
         self._files.sync()
@@ -139,7 +142,7 @@ class Keeper:
         if job.number in self._numbers():
             return
         self._next = {}
-        for name in (pack_name(job.number), NEW):
+        for name in (pack_name(job.number), self._new):
             with suppress(OSError):
                 if name in self._files.list():
                     self._files.remove(name)
@@ -155,8 +158,9 @@ class Keeper:
         found = {number for name in self._files.list() if (number := pack_number(name)) is not None}
         self.remove(found - self._numbers() - self.loose.numbers)
         with suppress(OSError):
-            if NEW in self._files.list():
-                self._files.remove(NEW)
+            for name in self._files.list():
+                if name.startswith(NEW):
+                    self._files.remove(name)
 
     def _numbers(self) -> set[int]:
         return set() if self.checkpoint is None else {one.number for one in self.checkpoint.packs}

@@ -9,6 +9,7 @@ name is once :meth:`Files.sync` has.
 import contextlib
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -153,6 +154,34 @@ class DiskLock:
     __del__ = release
 
 
+def _allocated(path: Path, size: int) -> bool:
+    """Have a file take all the room that it ever will; whether there was some."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _copied(path: Path, size: int) -> Bytes:
+    """What has been written to a file, in this process' memory, which takes none for the rest."""
+    data = np.zeros(size, np.uint8)
+    with open(path, "rb", buffering=0) as file, contextlib.suppress(OSError):
+        start = 0
+        while start < size:  # until there is no more of it
+            start = os.lseek(file.fileno(), start, os.SEEK_DATA)
+            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            while start < end:
+                start += os.preadv(file.fileno(), [data[start:end].data], start)
+    return data
+
+
 class Disk:
     """The files of a folder, which is there."""
 
@@ -197,9 +226,28 @@ class Disk:
 
     def map(self, name: str) -> Bytes:
         """The bytes of a file, in pages that are this process' own once it has written to them."""
-        if not (self._folder / name).stat().st_size:
+        path = self._folder / name
+        facts = path.stat()
+        if not facts.st_size:
             return np.empty(0, np.uint8)
-        return np.memmap(self._folder / name, np.uint8, "c").view(np.ndarray)
+        if 512 * facts.st_blocks < facts.st_size and self._in_memory and not _allocated(path, facts.st_size):
+            return _copied(path, facts.st_size)
+        return np.memmap(path, np.uint8, "c").view(np.ndarray)
+
+    @cached_property
+    def _in_memory(self) -> bool:
+        """Whether files are in memory: to read what was never written to them takes some.
+
+        Where there is none left, a process that does so in a mapped file is ended by the system.
+        """
+        device = self._folder.stat().st_dev
+        mounted = f"{os.major(device)}:{os.minor(device)}"
+        with contextlib.suppress(OSError), open("/proc/self/mountinfo") as mounts:
+            for line in mounts:
+                fields = line.split()
+                if fields[2] == mounted:
+                    return fields[fields.index("-") + 1] in ("tmpfs", "ramfs")
+        return False
 
     def lock(self, name: str, holder: str) -> Lock | str:
         """Hold the folder, or tell who does."""

@@ -52,14 +52,14 @@ class Manifest:
 CODEC: Final = Codec((Manifest, Checkpoint, PackFacts))
 
 
-def write_beside(files: Files, manifest: Manifest) -> None:
+def write_beside(files: Files, manifest: Manifest, name: str = NEW) -> None:
     """Write a manifest that :func:`swap` makes the one that counts."""
-    if NEW in files.list():
-        files.remove(NEW)
+    if name in files.list():
+        files.remove(name)
     data = CODEC.dumps(manifest)
     header = np.array([MAGIC, VERSION, len(data)], np.int64).tobytes()
     header += np.array([checksum_of([header, data])], np.int64).tobytes()
-    file = files.create(NEW)
+    file = files.create(name)
     try:
         file.write(0, [header, data])
         file.sync()
@@ -67,9 +67,9 @@ def write_beside(files: Files, manifest: Manifest) -> None:
         file.close()
 
 
-def swap(files: Files) -> None:
+def swap(files: Files, name: str = NEW) -> None:
     """Have the manifest written beside be the one that counts, whatever happens."""
-    files.rename(NEW, NAME)
+    files.rename(name, NAME)
     files.sync()
 
 

@@ -99,6 +99,17 @@ class Child:
                 return True
         return not doing
 
+    def kill(self) -> None:
+        self._notes.doing.clear()
+
+    def go_on(self) -> None:
+        """One that was stopped, and goes on when its parent is gone: it tidies nothing up."""
+        with suppress(OSError):
+            for _ in range(int(self._random.integers(1 + len(self._notes.doing)))):
+                self._notes.doing.pop(0)()
+            return
+        self.kill()
+
 
 def write_aside(database: Database, sim: Sim, random: Generator) -> None:
     """Have the database's checkpoints be written by such a child."""

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.random import Generator
 
+from tests.model.turns import Turns
+
 SECTOR = 512
 Operation = TypeVar("Operation", bound=Callable[..., Any])
 
@@ -25,8 +27,15 @@ def alone(method: Operation) -> Operation:
 
     @wraps(method)
     def run(self: Any, *args: Any, **options: Any) -> Any:
-        with (self if isinstance(self, Sim) else self.sim).one_by_one:
-            return method(self, *args, **options)
+        sim: Sim = self if isinstance(self, Sim) else self.sim
+        if sim.turns is not None and not sim.under_way:
+            sim.turns.pause()
+        with sim.one_by_one:
+            sim.under_way += 1
+            try:
+                return method(self, *args, **options)
+            finally:
+                sim.under_way -= 1
 
     return run  # type: ignore[return-value]
 
@@ -136,6 +145,9 @@ class Sim:
     def __init__(self, seed: int = 0) -> None:
         self.random = np.random.default_rng(seed)
         self.one_by_one = threading.RLock()
+        self.under_way = 0
+        self.turns: Turns | None = None
+        """Who decides which thread goes on before an operation, if that is not left to the system."""
         self.names: dict[str, Node] = {}
         self.kept: dict[str, Node] = {}
         self.changed: list[tuple[str, Node | None]] = []

@@ -47,6 +47,7 @@ def contents(database: Database) -> dict[str, Any]:
     # Goals that were asked since are gone, and are made again when they are asked again.
     found["programs"] = sorted(name for name in engine.dataflows if "/goal " not in name)
     found["extras"] = dict(engine.extras)
+    found["clock"] = engine.clock.given
     return found
 
 

@@ -4,13 +4,16 @@ A history runs on a database in a ``Sim`` and, beside it, on one in memory. Befo
 are chosen at random the folder is copied as a power cut might leave it, and opened: it has to be the state
 after the last acknowledged action, or after the one that was under way. The power may go again while it is
 opened. Operations fail, too: then the action never was. Backups are copied meanwhile, checkpoints written,
-and the folder is read by others; what was there at earlier epochs is what it was.
+and the folder is read by others; what was there at earlier epochs is what it was. Threads take turns, and
+nothing is left to the clock: a seed is a life.
 
 ``python -m tests.properties.crashes --seed 1 --minutes 60`` goes on for an hour and prints seeds that fail.
 """
 
 import argparse
 import errno
+import os
+import sys
 import time
 import traceback
 from collections import Counter
@@ -27,9 +30,11 @@ import kpg
 from kpg.database import Database
 from kpg.durable.backup import Copying, _contents
 from kpg.durable.checking import check_contents
-from tests.model.aside import write_aside
+from tests.model.aside import Child, write_aside
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
+from tests.model.steady import steady
+from tests.model.turns import Killed, Turn
 from tests.properties.crash_actions import Action, Side, action, sql
 
 START = (
@@ -43,12 +48,23 @@ State = dict[str, Any]
 
 @dataclass
 class Found:
-    """A folder as it was found when so many actions had been acknowledged, and the epochs known then."""
+    """A folder as it was found, which of the states it may be of, and the epochs known then."""
 
-    acknowledged: int
+    least: int
+    most: int
     what: str
     sim: Sim
     epochs: dict[int, int]
+
+
+@dataclass
+class Copy:
+    """A backup under way: of which state, where to, what cuts have left there, and who makes it."""
+
+    index: int
+    target: Sim
+    cuts: list[Sim]
+    work: Turn
 
 
 @dataclass
@@ -71,13 +87,20 @@ class Life:
     """How many of the last states nobody knows to have been acknowledged."""
     epochs: dict[int, int] = field(default_factory=dict)
     """The state after an epoch."""
-    copies: list[tuple[int, Copying, Sim]] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
     """Backups under way."""
+    left: list[Child] = field(default_factory=list)
+    """Processes that were to write checkpoints for others that are gone."""
 
     def run(self, actions: int) -> None:
         self.random = np.random.default_rng(self.seed)
+        with steady(np.random.default_rng([self.seed, 1])) as self.turns:
+            self._live(actions)
+
+    def _live(self, actions: int) -> None:
         random = self.random
         sim, beside = Sim(self.seed), Side(kpg.connect())
+        sim.turns = self.turns
         sim.look = lambda what: self._look(sim, what, random)
         here = Side(self._opened(sim))
         steps: list[Action] = [sql(one) for one in START]
@@ -88,19 +111,36 @@ class Life:
             if random.random() < 0.06:
                 here = self._again(sim, here, beside)
             if not self._both(step, sim, here, beside):
-                sim.holder, self.doubt = None, 1
-                here, beside.branch, self.doubt = Side(self._opened(sim)), None, 0
-                known = comparable(contents(here.db)) == comparable(self.states[-1])
+                self.doubt = 1
+                self._kill(sim, here)
+                here, beside.branch = Side(self._opened(sim)), None
+                found = comparable(contents(here.db))
+                known = found == comparable(self.states[-1])
                 if not known:
                     break
                 share_numbers(here.db, beside.db)
+                self.doubt = 0
             self._others(sim, here)
         sim.fails = lambda count, what: 0
-        if known:
-            self._found(sim.after_kill(), "the end")
+        if not known:
+            # The commit that was refused is not there, and never will be.
+            wrong = difference(found, comparable(self.states[-2]))
+            assert not wrong, (self.seed, len(self.states), "refused", wrong)
+        self._found_now(sim.after_kill(), "the end")
         for copy in self.copies:
-            self._copied(*copy)
+            self._copied(copy)
+        self._kill(sim, here)
+        sim.turns = None
         self._check()
+
+    def _kill(self, sim: Sim, here: Side) -> None:
+        """The process is gone, with its threads; a child that was stopped may go on later."""
+        self.turns.kill()
+        sim.holder = None
+        keeper: Any = here.db._engine.keeper
+        child = keeper.checkpoints._background._writing
+        if child is not None and self.random.random() < 0.5:
+            self.left.append(child)
 
     def _opened(self, sim: Sim) -> Database:
         database = opened(sim, self.mode, history=self.history)
@@ -113,6 +153,8 @@ class Life:
             sim.fails = self._fails(sim)
         if self.random.random() < 0.5:
             _outcome(lambda side: side.db.close(), here)
+        else:
+            self._kill(sim, here)
         sim.holder = None
         for _ in range(3):
             try:
@@ -150,7 +192,10 @@ class Life:
             self.refused += 1
             _outcome(step, beside)
             self.states.append(contents(beside.db))
-            self.found.append(Found(len(self.states) - 2, "refusing", sim.after_cut(self.seed), {}))
+            last = len(self.states) - 2
+            self.found.append(
+                Found(last if self.mode == "full" else 0, last + 1, "refusing", sim.after_cut(self.seed), {})
+            )
             found = difference(comparable(contents(here.db)), comparable(self.states[-2]))
             assert not found, (self.seed, len(self.states), str(error), found)
             return False
@@ -163,20 +208,20 @@ class Life:
     def _others(self, sim: Sim, here: Side) -> None:
         """What others do with the folder: they read it, and begin or finish a copy."""
         chance = self.random.random()
+        for child in self.left:
+            child.go_on()
         if chance < 0.03:
             with opened(sim, read_only=True) as reader:
                 self._same(comparable(contents(reader)), [self.states[-1]], "a reader")
         elif chance < 0.06:
-            keeper: Any = here.db._engine.keeper
-            target = Sim(self.seed)
-            names = _contents(keeper)
-            self.copies.append((len(self.states) - 1, Copying(sim, names, target), target))
+            self._copy(sim, here)
         elif chance < 0.12 and self.copies:
-            self._copied(*self.copies.pop())
+            self._copied(self.copies.pop())
 
-    def _copied(self, index: int, copying: Copying, target: Sim) -> None:
-        """A backup is the database as it was, or, if the power goes, no database yet."""
-        cuts: list[Sim] = []
+    def _copy(self, sim: Sim, here: Side) -> None:
+        """Begin a backup, by a thread; the power may go meanwhile, or an operation fail."""
+        keeper: Any = here.db._engine.keeper
+        target, cuts = Sim(self.seed), list[Sim]()
 
         def look(what: str) -> None:
             if self.random.random() < 0.05:
@@ -185,18 +230,25 @@ class Life:
         target.look = look
         if self.failing and self.random.random() < 0.5:
             target.fails = self._fails(target)
-        try:
-            copying.run()
-            cuts.append(target.after_cut(self.seed))
-        except OSError:
-            target.fails = lambda count, what: 0
-            assert "manifest" not in target.names, self.seed
-        target.look = None
+        copying = Copying(sim, _contents(keeper), target)
+        target.turns = self.turns
+        self.copies.append(Copy(len(self.states) - 1, target, cuts, self.turns.ahead(copying.run)))
+
+    def _copied(self, copy: Copy) -> None:
+        """A backup is the database as it was, or, if the power went, no database yet."""
+        target, error = copy.target, copy.work.wait()
+        target.turns = target.look = None
         target.fails = lambda count, what: 0
-        for sim in cuts:
+        if error is None:
+            copy.cuts.append(target.after_cut(self.seed))
+        elif isinstance(error, OSError):
+            assert "manifest" not in target.names, self.seed
+        elif not isinstance(error, Killed):
+            raise error
+        for sim in copy.cuts:
             if "manifest" in sim.names:
                 with opened(sim) as db:
-                    self._same(comparable(contents(db)), [self.states[index]], "a backup")
+                    self._same(comparable(contents(db)), [self.states[copy.index]], "a backup")
 
     def _same(self, found: State, allowed: list[State], what: str) -> int:
         """Which of the states it is that was found."""
@@ -219,7 +271,13 @@ class Life:
             self._found(sim.after_cut(int(random.integers(2**31))), what)
 
     def _found(self, sim: Sim, what: str) -> None:
-        self.found.append(Found(len(self.states) - 1 - self.doubt, what, sim, dict(self.epochs)))
+        least = len(self.states) - 1 - self.doubt
+        self.found.append(Found(least if self.mode == "full" else 0, least + 1, what, sim, dict(self.epochs)))
+
+    def _found_now(self, sim: Sim, what: str) -> None:
+        """What is found when nothing was under way, and only the process is gone."""
+        last = len(self.states) - 1 - self.doubt
+        self.found.append(Found(last, last, what, sim, dict(self.epochs)))
 
     # What is found
 
@@ -228,15 +286,14 @@ class Life:
             with opened(sim) as db:
                 contents(db)
         for one in self.found:
-            least = one.acknowledged if self.mode == "full" else 0
-            allowed = self.states[least : one.acknowledged + 2]
+            allowed = self.states[one.least : one.most + 1]
             cuts: list[Sim] = []
             one.sim.look = lambda what, sim=one.sim, cuts=cuts: self._cut_again(sim, cuts)
             with opened(one.sim, history=self.history) as db:
                 one.sim.look = None
                 if self.random.random() < 0.3:
                     cuts.append(one.sim.after_cut(self.seed))
-                index = least + self._same(comparable(contents(db)), allowed, one.what)
+                index = one.least + self._same(comparable(contents(db)), allowed, one.what)
                 if self.random.random() < 0.2:
                     assert not (wrong := list(check_contents(db._engine))), (self.seed, wrong)
                 self._check_past(db, one, index)
@@ -272,11 +329,11 @@ class Life:
                 if name not in then or len(same) > 1 or any(name not in s for s in self.states[at:index]):
                     continue
                 with refused():
-                    net = Counter(then[name][0])
+                    net = Counter(map(repr, then[name][0]))
                     for row, _, diff in db.view(name).changes(since=epoch):
-                        net[tuple(row)] += diff
+                        net[repr(tuple(row))] += diff
                     found = {row: count for row, count in net.items() if count}
-                    assert found == Counter(now[name][0]), (self.seed, name, epoch, found)
+                    assert found == Counter(map(repr, now[name][0])), (self.seed, name, epoch, found)
 
 
 @contextmanager
@@ -341,6 +398,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1)
     given = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":  # sets of names are in an order of their own each time
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", __spec__.name, *sys.argv[1:]],
+            {**os.environ, "PYTHONHASHSEED": "0"},
+        )
     end, seed, cuts, failed, errors, refused_ = time.monotonic() + 60 * given.minutes, given.seed, 0, [], 0, 0
     while time.monotonic() < end:
         one = life(seed)

@@ -2,16 +2,21 @@
 
 import errno
 import os
+import signal
+import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kpg
 from kpg.durable.backup import Copying, _contents
+from kpg.durable.checking import check
 from kpg.durable.keeper import Keeper
+from kpg.runtime.storage.files import Disk
 from tests.model.disk import Sim
 from tests.model.durable import contents, opened
 
@@ -145,6 +150,81 @@ def test_a_copy_beside_a_segment_that_could_not_be_made() -> None:
     assert contents(opened(target)) == expected
 
 
+def test_a_copy_beside_a_log_that_is_opened_again() -> None:
+    """Who opens the folder goes on in the segment before one that no commit came to."""
+    sim, target = Sim(), Sim()
+    db = opened(sim)
+    db.sql("create table t (a int); insert into t values (1)")
+    keeper = db._engine.keeper
+    assert isinstance(keeper, Keeper)
+    keeper.next_segment()
+    expected = contents(db)
+    copying = Copying(sim, _contents(keeper), target)
+    sim.holder = None
+    with opened(sim) as again:
+        assert "log-00000002" not in sim.names
+        again.sql("insert into t values (2)")
+        copying.run()
+    assert contents(opened(target)) == expected
+
+
+def test_a_copy_while_a_checkpoint_comes_to_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread swaps manifests: the copy has one and the files that it names, not some of each."""
+    go, swapping = threading.Event(), threading.Event()
+    rename = Disk.rename
+
+    def late(self: Disk, old: str, new: str) -> None:
+        swapping.set()
+        assert go.wait(60)
+        rename(self, old, new)
+
+    db = kpg.connect(tmp_path / "db")
+    db.sql("create table t (a int); insert into t values (1)")
+    db.sql("checkpoint")
+    keeper = db._engine.keeper
+    assert isinstance(keeper, Keeper) and keeper.checkpoints is not None
+    monkeypatch.setattr(Disk, "rename", late)
+    db.sql("insert into t values (2)")
+    keeper.checkpoints.begin(aside=True)
+    while not swapping.is_set():
+        db.sql("insert into t values (3)")
+        swapping.wait(0.01)
+    expected = contents(db)
+
+    def copying(*given: Any) -> Copying:
+        """By now a thread that was not waited for would have swapped them."""
+        adopting: Any = keeper.checkpoints._background._adopting  # type: ignore[union-attr]
+        adopting.wait()
+        return Copying(*given)
+
+    monkeypatch.setattr("kpg.durable.backup.Copying", copying)
+    threading.Timer(0.05, go.set).start()
+    db.backup(tmp_path / "copy")
+    assert list(check(tmp_path / "copy")) == []
+    with kpg.connect(tmp_path / "copy") as copy:
+        assert contents(copy) == expected
+    db.close()
+
+
+def test_a_database_that_takes_no_more_leaves_nobody_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closed while a child writes a checkpoint, which it could not finish: others may have the folder."""
+    db = kpg.connect(tmp_path / "db")
+    db.sql("create table t (a int); insert into t values (1)")
+    keeper = db._engine.keeper
+    assert isinstance(keeper, Keeper) and keeper.checkpoints is not None
+    monkeypatch.setattr("kpg.runtime.saved.keeper.write_beside", lambda *given: signal.pause())
+    keeper.checkpoints.begin(aside=True)
+    keeper.refuses = "the disk has failed"
+    db.close()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    monkeypatch.undo()
+    with kpg.connect(tmp_path / "db") as again:
+        assert again.query("select a from t").fetchall() == [(1,)]
+
+
 def test_a_group_that_was_filled_up_after_opening(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint has all its rows, not those alone that it had when it was read."""
     monkeypatch.setattr("kpg.runtime.data.rowgroups.GROUP_BYTES", 1 << 14)  # 1,024 rows of two columns
@@ -258,3 +338,26 @@ def test_the_first_view_of_the_present_time_that_could_not_be_kept() -> None:
     assert contents(opened(sim.after_kill()))["kept"] == []
     db.sql(view)
     assert contents(opened(sim.after_kill()))["v"][0] == [(1,), (2,)]
+
+
+def test_what_a_transaction_defines_before_the_first_view_of_the_present_time_is_not_kept_early() -> None:
+    sim = Sim()
+    db = opened(sim)
+    db.sql("create table t (a int); insert into t values (1)")
+    found = contents(db)
+    cuts: list[Sim] = []
+    sim.look = lambda what: cuts.append(sim.after_kill())
+    db.sql("begin; create table early (b int)")
+    db.sql("create materialized view v as select a from t where now() < timestamptz '2999-01-01'")
+    db.sql("rollback")
+    cuts.append(sim.after_kill())
+    for cut in cuts:
+        with opened(cut) as again:
+            assert again.names() == {"t", "a"}
+            assert contents(again)["t"] == found["t"]
+    db.sql("begin; create table early (b int)")
+    db.sql("create materialized view v as select a from t where now() < timestamptz '2999-01-01'")
+    db.sql("commit")
+    with opened(sim.after_kill()) as again:
+        assert again.query("select a from v").fetchall() == [(1,)]
+        assert again.names() == {"t", "a", "early", "b", "v"}

@@ -157,3 +157,40 @@ def test_an_error_of_this_process_is_raised() -> None:
     assert {name: rows(case.again(), name) for name in PLANS} == {
         name: rows(case.worker, name) for name in PLANS
     }
+
+
+def test_a_child_that_was_stopped_writes_for_nobody(tmp_path: Path) -> None:
+    """It goes on when somebody else has the folder: what it writes has a name of its own."""
+    case = Case(Disk(tmp_path))
+    case.begin(aside=False)
+    manifest = read_manifest(case.files)
+    assert manifest is not None and manifest.checkpoint is not None
+    stopped, other = Keeper(case.files, 5), Keeper(case.files, 5)
+    for keeper in (stopped, other):
+        keeper.open(manifest.checkpoint)
+    early = stopped.prepare(capture(case.worker), case.worker.epoch, 1)
+    other.tidy()
+    case.go_on()
+    job = other.prepare(capture(case.worker), case.worker.epoch, 1)
+    other.write(job)
+    with pytest.raises(FileExistsError):
+        stopped.write(early)
+    stopped.write(stopped.prepare(capture(case.worker), 1, 1))
+    found = other.adopt().checkpoint
+    assert found is not None and found.epoch == job.epoch
+    assert {name: rows(case.again(), name) for name in PLANS} == {
+        name: rows(case.worker, name) for name in PLANS
+    }
+    other.tidy()
+    assert sorted(os.listdir(tmp_path)) == ["manifest", *(f"pack-{one.number:08}" for one in found.packs)]
+
+
+def test_the_end_of_a_checkpoint_that_nobody_waits_for(tmp_path: Path) -> None:
+    case = Case(Disk(tmp_path))
+    case.begin()
+    before = sorted(one.name for one in tmp_path.iterdir() if one.name.startswith("manifest"))
+    case.background.end()
+    assert not case.background.busy
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    assert before == [] and case.done == []

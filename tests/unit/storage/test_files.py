@@ -1,8 +1,12 @@
 """Files of a folder, and of the folder that tests have: the same, but for what a power cut takes."""
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -140,3 +144,50 @@ def test_the_power_goes_at_any_operation() -> None:
     sim.list()
     with pytest.raises(PowerCut):
         sim.list()
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder whose files are in memory."""
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def with_a_hole(folder: Path) -> Disk:
+    disk = Disk(folder)
+    file = disk.create("a")
+    file.write(0, [b"begin"])
+    file.write(1 << 20, [b"end"])
+    file.close()
+    assert (folder / "a").stat().st_blocks == 2 * 4096 // 512
+    return disk
+
+
+def test_what_was_never_written_is_there_before_it_is_mapped(memory: Path) -> None:
+    """Where files are in memory, reading it takes some, and a process that gets none is ended."""
+    disk = with_a_hole(memory)
+    mapped = disk.map("a")
+    assert (memory / "a").stat().st_blocks * 512 >= (1 << 20) + 3
+    assert mapped.shape == ((1 << 20) + 3,)
+    assert (mapped[:5].tobytes(), int(mapped[5:-3].sum()), mapped[-3:].tobytes()) == (b"begin", 0, b"end")
+
+
+def test_where_there_is_no_room_for_what_was_never_written_it_is_read(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    disk = with_a_hole(memory)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    mapped = disk.map("a")
+    assert mapped.shape == ((1 << 20) + 3,)
+    assert (mapped[:5].tobytes(), int(mapped[5:-3].sum()), mapped[-3:].tobytes()) == (b"begin", 0, b"end")
+    assert (memory / "a").stat().st_blocks == 2 * 4096 // 512
+
+
+def test_files_of_a_disk_keep_their_holes(tmp_path: Path) -> None:
+    disk = with_a_hole(tmp_path)
+    assert disk.map("a")[-3:].tobytes() == b"end"
+    assert (tmp_path / "a").stat().st_blocks == 2 * 4096 // 512
