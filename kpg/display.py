@@ -90,6 +90,8 @@ def box(names: Sequence[str], types: Sequence[Type], ends: Ends, width: int | No
     """A box of at most 20 rows and ``width`` terminal columns (default: the terminal's), and the counts."""
     width = width or shutil.get_terminal_size((120, 24)).columns
     columns = _shown_columns(names, types, ends)
+    if not columns:
+        return f"({_footer(ends.total, 0, 0)})"
     fitted = _fit([_shorten(column, width - 4) for column in columns], width)
     widths = [max(column.width, 1) for column in fitted]
     hidden = len(columns) - sum(column.type != ELLIPSIS for column in fitted)

@@ -49,8 +49,6 @@ CLAUSES: Final = frozenset(
 def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Query, tuple[SortKey, ...]]:
     """The query of a SELECT block without its LIMIT, and its order."""
     only(node, binding.source, *CLAUSES)
-    if not node.expressions:
-        binding.wrong("SELECT needs at least one column", node)
     scope = Scope(around.parent, common=around.common)
     source = bind_from(binding, scope, node)
     where = node.args.get("where")
@@ -178,7 +176,8 @@ def _star(binding: Binding, scope: Scope, node: exp.Expr) -> list[Item]:
             binding.wrong(f'missing FROM entry for "{node.table}"', node)
     else:
         fields = scope.visible()
-        if not fields:
+        select = node.find_ancestor(exp.Select)
+        if not fields and (select is None or select.args.get("from_") is None):
             binding.wrong("SELECT * needs a FROM", node)
     if not any(star.args.get(part) for part in ("except_", "replace", "rename")):
         return [Item(known.name, known.column, node) for known in fields]

@@ -1,0 +1,20 @@
+-- Rows of no columns are counted like others.
+create table t (a int, b text);
+insert into t values (1, 'x'), (2, 'y'), (2, null);
+/* once */ select from t;
+/* once */ select * from (select from t where a = 2) q;
+/* once */ select from t union select from t;
+/* once */ select from t union all select from t limit 4;
+select count(*) from (select from t where a = 2) q;
+select count(*) from (select from t union select from t where a > 1) q;
+select count(*) from (select from t intersect all select from t where a > 1) q;
+select count(*) from (select from t except all select from t where b is null) q;
+select count(*) from (select from t limit 2) q;
+select count(*), max(q2.a) from (select from t where a = 1) q, t q2;
+select a from t where exists (select where b = 'x') and not exists (select from t u where u.a > t.a + 1);
+with q as (select from t) select count(*) from q, q r;
+select a, (select count(*) from (select from t u where u.a = t.a) q) from t;
+insert into t values (3, 'z'), (1, 'w');
+delete from t where a = 2;
+update t set a = 2;
+delete from t;
