@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
 from kpg.compiler.constraints import Constraints, Domain, Index, Sequence
+from kpg.compiler.rights import FIRST, Rights
 from kpg.compiler.routines import Routine
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.functions.named import Named
@@ -76,11 +77,15 @@ class Consulted:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks: the role whose rights count, the one that logged in, and the session's number."""
+    """Who asks: the role whose rights count, the one whose session it is, and the session's number.
 
-    user: str = "kpg"
-    login: str = "kpg"
+    ``came_as`` is the role that logged in, which decides whose session it may become.
+    """
+
+    user: str = FIRST
+    login: str = FIRST
     number: int = 0
+    came_as: str = FIRST
 
 
 @dataclass(slots=True)
@@ -112,7 +117,18 @@ class Catalog:
     activity: Callable[[], list[tuple[object, ...]]] = list
     """The number, the user, the program, the state and the last text of each session."""
     version: int = 0
-    """How often relations have come, changed or gone."""
+    """How often relations, or what anybody may do with them, have come, changed or gone."""
+    rights: Rights = field(default_factory=Rights)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether who asks is no superuser."""
+        return self.asker.user != FIRST and not self.rights.is_superuser(self.asker.user)
+
+    @property
+    def outlook(self) -> tuple[str, ...]:
+        """What the meaning of a text depends on: the path, and who asks if that may be refused."""
+        return (*self.path, "", self.asker.user) if self.is_limited else self.path
 
     def __contains__(self, name: str) -> bool:
         return self.find(name) is not None
@@ -270,6 +286,7 @@ class Catalog:
             self.consulted,
             asker=self.asker,
             activity=self.activity,
+            rights=self.rights.copy(),
         )
 
     def become(self, other: "Catalog") -> None:
@@ -285,6 +302,7 @@ class Catalog:
         ):
             mine.clear()
             mine.update(theirs)  # type: ignore[arg-type]
+        self.rights.become(other.rights)
         self.path = other.path
         self.version += 1
 

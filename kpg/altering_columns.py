@@ -134,6 +134,9 @@ class ColumnChange(RuleChange):
         place = self._place(old)
         schema = with_name(entry.schema, place, new, self.span)
         before = entry.schema.names[place]
+        relation = entry.name.lower()
+        rights = self.engine.catalog.rights
+        rights.rename(("COLUMN", relation, before.lower()), ("COLUMN", relation, new.lower()))
 
         def named(names: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new if name == before else name for name in names)

@@ -140,6 +140,10 @@ def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words)
     """What inserting rows changes, numbers of sequences still to be filled in."""
     catalog = engine.reading_catalog
     entry = catalog.table(statement.table, statement.span)
+    if catalog.is_limited:
+        from kpg.permitted import check_insertion
+
+        check_insertion(statement, entry, catalog)
     if entry.constraints.rules and len(statement.columns):
         from kpg.filling import filled, numbered
 

@@ -30,6 +30,8 @@ CHUNK_ROWS: Final = 1 << 16
 def copy_from(engine: Engine, statement: ast.CopyFrom) -> int:
     """COPY FROM: append a file's rows; columns that are not listed take their DEFAULTs."""
     table = engine.table(statement.table)
+    if engine.catalog.is_limited:
+        _check_allowed(engine, table, statement)
     if not statement.path and statement.text is None:
         hint = "give a file, or rows: db.load, db.insert"
         raise NotSupportedError("COPY FROM STDIN needs a client", span=statement.span, hint=hint)
@@ -40,6 +42,17 @@ def copy_from(engine: Engine, statement: ast.CopyFrom) -> int:
         table.insert(whole)
         rows += whole.shape[1]
     return rows
+
+
+def _check_allowed(engine: Engine, table: Table, statement: ast.CopyFrom) -> None:
+    """PrivilegeError unless who asks may insert the rows, and read the file if there is one."""
+    from kpg.compiler.permitted import need_columns
+    from kpg.permitted import need_file
+
+    columns = frozenset(statement.columns or table.schema.names)
+    need_columns(engine.catalog, table.name, "a", columns, None)
+    if statement.path:
+        need_file(engine.catalog, "from", statement.span)
 
 
 def copied_types(engine: Engine, statement: ast.CopyFrom) -> tuple[Type, ...]:
@@ -174,6 +187,10 @@ def _placed(
 
 def copy_to(engine: Engine, statement: ast.CopyTo) -> Result:
     """COPY TO: write rows to a file; to STDOUT, as the lines that it would have."""
+    if statement.path and engine.catalog.is_limited:
+        from kpg.permitted import need_file
+
+        need_file(engine.catalog, "to", statement.span)
     from kpg.statements import select
 
     if statement.path and not _is_own(statement):

@@ -7,6 +7,7 @@ from typing import assert_never
 from kpg.compiler.catalog import PUBLIC, TableEntry
 from kpg.compiler.constraints import Sequence
 from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql import roles
 from kpg.compiler.sql.ddl.sequences import created, settled
 from kpg.engine import Engine
 from kpg.result import Affected, Result
@@ -54,6 +55,19 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             from kpg.routines import run_routine
 
             run_routine(engine, statement)
+        case (
+            roles.CreateRole()
+            | roles.AlterRole()
+            | roles.DropRole()
+            | roles.GrantRole()
+            | roles.Grant()
+            | roles.AlterDefaults()
+            | roles.AlterOwner()
+            | roles.Reassign()
+        ):
+            from kpg.roles import run_roles
+
+            run_roles(engine, statement)
         case _:
             assert_never(statement)
     return None
@@ -112,6 +126,7 @@ def rename_sequence(engine: Engine, old: Sequence, name: str) -> None:
         raise ProgrammingError(f'relation "{new}" already exists')
     del catalog.sequences[old.name.lower()]
     catalog.sequences[new.lower()] = replace(old, name=new)
+    catalog.rights.rename(("SEQUENCE", old.name.lower()), ("SEQUENCE", new.lower()))
     engine.sequences.rename(old.name, new)
     engine.journal.note(undo=partial(engine.sequences.rename, new, old.name))
     for entry in list(catalog):

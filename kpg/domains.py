@@ -10,6 +10,7 @@ from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import NO_RULE, Check, Domain, Rule
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.domains import over_column
+from kpg.compiler.sql.definition import Definition
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.types import ColumnDef, Kind, Type
 
@@ -33,7 +34,7 @@ def with_domains(statement: T, catalog: Catalog) -> T:
         case ast.Alter():
             actions = tuple(_added(action, catalog) for action in statement.actions)
             return replace(statement, actions=actions)
-        case ast.Definition():
+        case Definition():
             return statement
     schema: Any = getattr(statement, "schema", None)
     if schema is None or not any(domain_of(column.type, catalog) for column in schema.columns):

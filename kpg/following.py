@@ -142,6 +142,8 @@ class Following(Schemas):
                 del catalog.comments[key]
                 catalog.comments[(key[0], name.lower(), *key[2:])] = text
 
+        catalog.rights.rename(("RELATION", was.lower()), ("RELATION", name.lower()))
+
     def rename_view(self, entry: ViewEntry, name: str) -> None:
         """A view that nothing uses has another name."""
         if self.executor.has_pending and entry.name in self.views:
@@ -152,6 +154,7 @@ class Following(Schemas):
         new = replace(entry, name=name)
         uses = self._uses[entry.name]
         self.catalog.remove(entry.name)
+        self.catalog.rights.rename(("RELATION", entry.name.lower()), ("RELATION", name.lower()))
         self._forget(entry)
         if maintained is None:
             self.create_view(new, uses, replace_old=False)

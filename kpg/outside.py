@@ -103,6 +103,12 @@ def fill(engine: Engine, name: str, source: "Source") -> int:
 
 def _attach(engine: Engine, mention: Mention) -> str | None:
     """Make a table of what is mentioned; its name, or None if a name means nothing outside either."""
+    if engine.catalog.is_limited:
+        if isinstance(mention, Named):
+            return None
+        from kpg.permitted import need_file
+
+        need_file(engine.catalog, "from", mention.span)
     match mention:
         case Named(name=name) if name.lower() == "kpg_positions":
             from kpg.positions import table_of
@@ -130,6 +136,8 @@ def _keep(engine: Engine, name: str, source: "Source") -> str:
     """A table of the source's rows, under a name by which EXPLAIN tells of when they are."""
     try:
         attached = engine.attach_table(f"{name}, as of epoch {engine.executor.epoch}", source.schema)
+        if engine.catalog.is_limited:
+            engine.catalog.rights.owners["RELATION", attached.lower()] = engine.catalog.asker.user
         with engine.transactions.statement(changes=True):
             fill(engine, attached, source)
     except DataError:

@@ -49,7 +49,7 @@ class Recipe:
 
 def row_of(engine: Engine, text: str, values: Sequence[Any]) -> tuple[str, Words] | None:
     """The table and the row that a text adds, with values for its parameters; None if it does more."""
-    path = engine.catalog.path
+    path = engine.catalog.outlook
     known = engine.remembered.recipes.get((text, path))
     if known is None or (known.version != engine.catalog.version):
         known = Known(engine.catalog.version, recipe_of(engine, text))

@@ -205,6 +205,7 @@ class Schemas:
         if self.attached and not self.closed:
             used = frozenset().union(*self._uses.values())
             for name in self.attached.difference(used):
+                self.catalog.rights.owners.pop(("RELATION", name.lower()), None)
                 if name in self.catalog:
                     self.drop(name)
                 else:

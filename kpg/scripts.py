@@ -55,7 +55,7 @@ def _again(engine: Engine, text: str, parameters: Parameters | None) -> Iterator
     if statement is None:
         return None
     pending = engine.executor.has_pending
-    key = (statement.normal.text, kinds(statement.given), engine.catalog.path, pending)
+    key = (statement.normal.text, kinds(statement.given), engine.catalog.outlook, pending)
     version = engine.catalog.version
     if not engine.remembered.comes_again((*key, version)):
         return None

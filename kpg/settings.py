@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from kpg.compiler.catalog import PUBLIC, did_you_mean
+from kpg.compiler.catalog import PUBLIC, Asker, did_you_mean
+from kpg.compiler.rights import Rights
 from kpg.compiler.sql import session as ast
 from kpg.compiler.sql.parse import parse
 from kpg.engine import Engine
+from kpg.notices import warn
 from kpg.result import Result, listing
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import TEXT
+from kpg.transaction import State
 
 if TYPE_CHECKING:
     from kpg.view import Maintained
@@ -76,12 +79,15 @@ SETTINGS: Final = {
     "parallel_tuple_cost": "0.1",
     "plan_cache_mode": "auto",
     "random_page_cost": "4",
+    "is_superuser": "on",
+    "role": "none",
     "row_security": "on",
     "search_path": '"$user", public',
     "seq_page_cost": "1",
     "server_encoding": "UTF8",
     "server_version": "16.0",
     "server_version_num": "160000",
+    "session_authorization": "kpg",
     "standard_conforming_strings": "on",
     "statement_timeout": "0",
     "synchronous_commit": "on",
@@ -106,7 +112,8 @@ FIXED: Final = {
     "timezone": ("utc", "gmt", "uct", "etc/utc", "etc/gmt", "zulu", "z", "0", "local"),
 }
 """Settings that would change answers: those values that say what is so anyhow."""
-UNCHANGEABLE: Final = frozenset({"server_version", "server_version_num", "server_encoding"})
+UNCHANGEABLE: Final = frozenset({"server_version", "server_version_num", "server_encoding", "is_superuser"})
+ROLES: Final = frozenset({"role", "is_superuser", "session_authorization"})
 Run = Callable[[Engine, Any], "Result | Maintained | None"]
 
 
@@ -142,6 +149,10 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
             _set_constraints(engine, statement)
         case ast.Set():
             _set(engine, statement)
+        case ast.SetRole():
+            from kpg.roles import set_role
+
+            set_role(engine, statement)
         case ast.Show(name="all"):
             names = sorted(SETTINGS)
             values = [shown(engine, name) for name in names]
@@ -155,6 +166,10 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
         case ast.Accepted():
             for relation in statement.relations:
                 engine.catalog.get(relation, statement.span)
+                if statement.what == "REFRESH" and engine.catalog.is_limited:
+                    from kpg.permitted import refuse_refresh
+
+                    refuse_refresh(engine.catalog, relation, statement.span)
             if statement.what == "CHECKPOINT" and engine.keeper is not None:
                 engine.refuse_in_transaction("CHECKPOINT")
                 engine.keeper.checkpoint()
@@ -182,8 +197,19 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
     return None
 
 
+def of_asker(asker: Asker, rights: Rights) -> dict[str, str]:
+    """The settings that say who asks."""
+    return {
+        "is_superuser": "on" if rights.is_superuser(asker.user) else "off",
+        "session_authorization": asker.login,
+        "role": "none" if asker.user == asker.login else asker.user,
+    }
+
+
 def shown(engine: Engine, name: str) -> str:
     """What SHOW shows of a setting."""
+    if name in ROLES:
+        return of_asker(engine.catalog.asker, engine.catalog.rights)[name]
     return engine.settings.get(name, SETTINGS.get(name, ""))
 
 
@@ -197,6 +223,12 @@ def _set(engine: Engine, statement: ast.Set) -> None:
         raise ProgrammingError(
             f'unknown setting "{name}"', span=statement.span, hint=did_you_mean(name, SETTINGS)
         )
+    if name in ("role", "session_authorization"):
+        from kpg.roles import set_role
+
+        whom = "" if statement.values in ((), ("none",)) else statement.values[0]
+        set_role(engine, ast.SetRole(whom, name != "role", statement.local, statement.span))
+        return
     if name in UNCHANGEABLE:
         raise ProgrammingError(f'setting "{name}" cannot be changed', span=statement.span)
     before = dict(engine.settings), engine.catalog.path
@@ -206,9 +238,7 @@ def _set(engine: Engine, statement: ast.Set) -> None:
         engine.settings.update(before[0])
         engine.catalog.path = before[1]
 
-    if not engine.transactions.idle:
-        with engine.journal.writing():
-            engine.journal.note(undo)
+    settle(engine, undo, "SET LOCAL" if statement.local else "")
     if name == "search_path":
         _set_path(engine, statement)
     value = ", ".join(statement.values)
@@ -220,6 +250,18 @@ def _set(engine: Engine, statement: ast.Set) -> None:
         engine.settings[name] = value
     else:
         engine.settings.pop(name, None)
+
+
+def settle(engine: Engine, undo: Callable[[], object], local: str) -> None:
+    """Have a setting be taken back with its transaction; if it is ``local``, at the end of it anyhow."""
+    if not engine.transactions.idle:
+        with engine.journal.writing():
+            engine.journal.note(undo)
+    if not local:
+        return
+    if engine.transactions.state is State.NONE:
+        warn(engine, f"{local} can only be used in transaction blocks", "25P01")
+    engine.transactions.until_end(undo)
 
 
 def _set_path(engine: Engine, statement: ast.Set) -> None:

@@ -12,10 +12,12 @@ from kpg.compiler.algebra.rel import LetRec
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.definitions import AnyDefinition, Definition
+from kpg.compiler.sql.definition import Definition
+from kpg.compiler.sql.definitions import AnyDefinition
 from kpg.compiler.sql.session import Session
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
+from kpg.owning import owning
 from kpg.planning import bind, explain, plan_bound, plan_view
 from kpg.reading import expand
 from kpg.result import Affected, Explanation, Result, listing
@@ -73,7 +75,8 @@ def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
                 return _change(engine, statement)
         case ast.CreateTable() | ast.CreateTableAs() | ast.CreateView() | ast.Drop() | Definition():
             engine.remembered.forget()
-            with engine.transactions.statement(changes=True), engine.journal.writing():
+            changing = engine.transactions.statement(changes=True)
+            with changing, engine.journal.writing(), owning(engine, statement):
                 return _define(engine, with_known_types(statement, engine.catalog))
         case ast.Explain(analyze=True):
             return _explain_analyze(engine, statement)
@@ -279,6 +282,10 @@ def _verify(engine: Engine, name: str) -> Result:
     from kpg.verify import verify
 
     view = engine.view(name)
+    if engine.catalog.is_limited:
+        from kpg.compiler.sql.query import check_relation
+
+        check_relation(engine.catalog, name)
     verify(engine, view)
     return listing({"view": (TEXT, [view.name]), "rows": (BIGINT, [view.count()])})
 

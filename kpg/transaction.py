@@ -59,6 +59,7 @@ class Transactions:
         self._points: list[tuple[str, Any]] = []
         self.mailbox: Mailbox | None = None
         """What is to be said at the commit; None as long as nobody has said or listened to anything."""
+        self._local: list[Callable[[], object]] = []
         self._undoing = Undoing(self)
         self._reading = Statement(self, changes=False)
         self._changing = Statement(self, changes=True)
@@ -107,6 +108,7 @@ class Transactions:
             self._engine.settle(committing=True)
             self.state = State.NONE
             self._points.clear()
+            self.end_local()
             self.close()
             self.say()
         except BaseException:
@@ -118,6 +120,7 @@ class Transactions:
                 self.fail()
             if self.mailbox is not None:
                 self.mailbox.forget(0)
+            self.end_local()
             raise
 
     def rollback(self) -> None:
@@ -130,8 +133,18 @@ class Transactions:
         if self.state is State.OPEN:
             self.fail()
         self.state = State.NONE
+        self.end_local()
         if self.mailbox:
             self.mailbox.forget(0)
+
+    def until_end(self, undo: Callable[[], object]) -> None:
+        """Have something be taken back when the transaction ends, whichever way."""
+        self._local.append(undo)
+
+    def end_local(self) -> None:
+        """Take back what was so for the transaction only."""
+        while self._local:
+            self._local.pop()()
 
     def box(self, channels: "Channels") -> "Mailbox":
         """The end of all channels of those whose transactions these are."""

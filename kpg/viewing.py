@@ -1,12 +1,14 @@
 """CREATE VIEW: what is kept, and what is asked again each time."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import ViewEntry
 from kpg.compiler.clock import CLOCK
+from kpg.compiler.rights import FIRST
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parse import parse_query
 from kpg.compiler.sql.query import asks_system, lower_query
@@ -34,6 +36,10 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     if has_calls(statement.query.query):
         raise NotSupportedError("a number of a sequence in a view is not supported", span=statement.span)
     catalog = engine.reading_catalog
+    if catalog.is_limited and not statement.materialized:
+        # Whether its owner may read what it names is asked whenever somebody reads it.
+        catalog = catalog.copy()
+        catalog.asker = replace(catalog.asker, user=FIRST)
     planned = plan_view(statement, catalog, engine.statistics)
     if any(isinstance(node, Get) and node.name == CLOCK for node in walk(planned.rel)):
         engine.clock.keep()

@@ -4,7 +4,7 @@ An error says *what* went wrong (``message``), *where* (``span``, a stretch of t
 wrote) and *what to do next* (``hint``). ``str(error)`` renders all three, with a caret under the place.
 """
 
-from typing import Final
+from typing import Final, Self
 
 from kpg.runtime.records import dataclass
 
@@ -58,11 +58,21 @@ class Span:
 class Error(Exception):
     """Base of all kpg errors; nothing else escapes the public API on a user's mistake."""
 
+    detail: str | None = None
+    """More of what is wrong, for clients of the wire protocol."""
+    sqlstate: str | None = None
+    """The SQLSTATE, if it is not that of the class and the message."""
+
     def __init__(self, message: str, *, span: Span | None = None, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.span = span
         self.hint = hint
+
+    def with_detail(self, detail: str) -> Self:
+        """The same error, which says more."""
+        self.detail = detail
+        return self
 
     def __str__(self) -> str:
         parts = [self.message]
@@ -102,6 +112,16 @@ class OperationalError(DatabaseError):
 
 class ProgrammingError(DatabaseError):
     """The text is wrong: syntax, an unknown or ambiguous name, a type error."""
+
+
+class PrivilegeError(ProgrammingError):
+    """Who asks may not do that. ``detail`` says more of why."""
+
+    def __init__(
+        self, message: str, *, span: Span | None = None, hint: str | None = None, detail: str | None = None
+    ) -> None:
+        super().__init__(message, span=span, hint=hint)
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)

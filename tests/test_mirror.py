@@ -53,6 +53,8 @@ WINDOWS = "unit/operators/test_windows.py"
 SESSIONS = "unit/sessions/test_session.py"
 CLIENTS = "unit/server/test_clients.py"
 LOGIN = "unit/server/test_login.py"
+ROLES = "oracle/test_roles.py"
+PEOPLE = "unit/server/test_people.py"
 LISTENING = "unit/server/test_listening.py"
 
 JSON_PATHS = "unit/functions/test_json_paths.py"
@@ -144,7 +146,7 @@ ELSEWHERE: dict[str, str] = {
             "tags",
         )
     },
-    "kpg/server/passwords.py": LOGIN,
+    "kpg/passwords.py": LOGIN,
     "kpg/server/logs.py": "unit/server/test_operating.py",
     "kpg/server/run.py": LOGIN,
     "kpg/server/web/answers.py": "unit/server/web/test_asking.py",
@@ -463,6 +465,12 @@ ELSEWHERE: dict[str, str] = {
     "kpg/planning.py": "unit/kpg/test_statements.py",
     "kpg/verify.py": VIEWS,
     "kpg/viewing.py": "unit/kpg/test_statements.py",
+    "kpg/roles.py": ROLES,
+    "kpg/granting.py": ROLES,
+    "kpg/permitted.py": ROLES,
+    "kpg/owning.py": ROLES,
+    "kpg/notices.py": PEOPLE,
+    "kpg/datalog/permitted.py": PEOPLE,
 }
 """Modules that have no file of tests of their own, and where they are tested."""
 

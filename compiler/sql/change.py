@@ -16,8 +16,9 @@ from kpg.compiler.sql.bind.query import bind_query, new_binding, resolved, with_
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.bind.select import select_items
 from kpg.compiler.sql.bind.values import bind_inserted
+from kpg.compiler.sql.changes_allowed import check_change
 from kpg.compiler.sql.given import given_assignments, insert_places
-from kpg.compiler.sql.query import Bound, lowered
+from kpg.compiler.sql.query import Bound, check_reads, lowered
 from kpg.compiler.sql.tree import Distinct, Filter, Join, Map, Node, Query, Rows, Scan
 from kpg.compiler.views import Through
 from kpg.runtime.errors import ProgrammingError
@@ -33,13 +34,14 @@ def lower_insert(statement: ast.Insert, catalog: Catalog) -> Bound:
     length that a column has, nor NOT NULL: that is the table's part.
     """
     entry = catalog.table(statement.table, statement.span)
+    check_change(statement, catalog)
     schema = entry.schema
     binding = new_binding(statement.span.source, catalog)
     places = insert_places(statement, schema)
     query = _inserted(binding, statement, [schema.columns[place] for place in places])
     in_order = statement.conflict is not None or isinstance(statement.query.query, exp.Values)
     whole = _all_columns(binding, query, places, entry, catalog, in_order=in_order)
-    return lowered(resolved(binding, whole))
+    return lowered(resolved(binding, whole), catalog)
 
 
 def _inserted(binding: Binding, statement: ast.Insert, columns: Sequence[ColumnDef]) -> Query:
@@ -151,10 +153,10 @@ def lower_delete(statement: ast.Delete, catalog: Catalog) -> Bound:
     rowid = Column(scan.ids[-1], ROWID)
     if statement.returning:
         node, columns, names = _returned(binding, scope, node, statement.returning)
-        return lowered(resolved(binding, Query(node, (rowid, *columns), ("rowid", *names))))
+        return lowered(resolved(binding, Query(node, (rowid, *columns), ("rowid", *names))), catalog)
     if statement.using:
         node = Distinct(node, (rowid,))
-    return lowered(resolved(binding, Query(node, (rowid,), ("rowid",))))
+    return lowered(resolved(binding, Query(node, (rowid,), ("rowid",))), catalog)
 
 
 def lower_update(statement: ast.Update, catalog: Catalog) -> Bound:
@@ -179,12 +181,14 @@ def lower_update(statement: ast.Update, catalog: Catalog) -> Bound:
     if statement.returning:
         columns, node = _after(binding, statement, row, node)
         fields = [replace(field, column=one) for field, one in zip(scope.fields, columns, strict=False)]
+        if binding.reads is not None:
+            binding.reads.also([field.column for field in scope.fields], columns)
         after = replace(scope, fields=[*fields, *scope.fields[shown:]])
         node, columns, more = _returned(binding, after, node, statement.returning)
-        return lowered(resolved(binding, Query(node, (rowid, *row, *columns), (*names, *more))))
+        return lowered(resolved(binding, Query(node, (rowid, *row, *columns), (*names, *more))), catalog)
     if statement.sources:
         node = Distinct(node, (rowid, *row))
-    return lowered(resolved(binding, Query(node, (rowid, *row), names)))
+    return lowered(resolved(binding, Query(node, (rowid, *row), names)), catalog)
 
 
 def _after(
@@ -253,10 +257,14 @@ def lower_returning(
     columns = [Column(binding.fresh(), value.type) for value in values]
     fields = [Field(statement.alias, name, one) for name, one in zip(shown, columns, strict=True)]
     scope = Scope(fields=fields, common=with_scope(binding, statement.common).common)
+    if binding.reads is not None:
+        named = entry if statement.through is None else catalog.get(statement.through.view)
+        binding.reads.enter(named, columns, scanned=False)
     items = select_items(binding, scope.without_aggregates("RETURNING"), statement.returning)
     scalars = tuple(settled(item.scalar) for item in items)
     names = tuple(item.name for item in items)
     types = tuple(scalar.type for scalar in scalars)
+    check_reads(binding.reads, catalog)
     if binding.subqueries:
         return None, names, types
     known = {column.index: value for column, value in zip(columns, values, strict=True)}
@@ -309,6 +317,11 @@ def target_of(
         names = statement.through.names
         columns, node = _seen(binding, statement.through, columns, node)
     fields = [Field(statement.alias, name, column) for name, column in zip(names, columns, strict=False)]
+    check_change(statement, catalog)
+    if binding.reads is not None:
+        shown = entry if isinstance(statement, ast.Merge) or statement.through is None else None
+        named = shown or catalog.get(statement.through.view)  # type: ignore[union-attr]
+        binding.reads.enter(named, columns, scanned=False)
     return binding, Scope(fields=fields, clause="WHERE", common=common), node, scan
 
 

@@ -10,7 +10,7 @@ from kpg.compiler.sql.bind.query import new_binding, resolved
 from kpg.compiler.sql.bind.scope import Field, Scope
 from kpg.compiler.sql.change import arbiters, assigned_values
 from kpg.compiler.sql.given import given_assignments
-from kpg.compiler.sql.query import Bound, lowered
+from kpg.compiler.sql.query import Bound, check_reads, lowered
 from kpg.compiler.sql.tree import Filter, Map, Node, Query, Scan
 from kpg.runtime.plan import Mfp
 from kpg.runtime.scalar import Column, Scalar
@@ -41,11 +41,19 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | OverPairs |
         for name, place in _shown_columns(statement, schema)
     ]
     scope = Scope(fields=fields)
+    if binding.reads is not None:
+        named = entry if statement.through is None else catalog.get(statement.through.view)
+        shown = {
+            name.lower(): Column(ids[0][place], BIGINT) for name, place in _shown_columns(statement, schema)
+        }
+        known = [shown.get(name.lower(), Column(-1, BIGINT)) for name in named.schema.names]
+        binding.reads.enter(named, known, scanned=False)
     assignments = given_assignments(conflict.assignments, entry, statement.span.source, catalog)
     new = assigned_values(binding, scope, schema, assignments)
     kept: tuple[Scalar, ...] = ()
     if conflict.where is not None:
         kept = conjuncts(bind_condition(binding, scope.without_aggregates("WHERE"), conflict.where, "WHERE"))
+    check_reads(binding.reads, catalog)
     old = [Column(id_, type_) for id_, type_ in zip(ids[0], schema.types, strict=True)]
     row = tuple(new.get(place, column) for place, column in enumerate(old))
     if not binding.subqueries:
@@ -58,7 +66,7 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | OverPairs |
         node = Filter(node, kept) if kept else node
         made = [Column(binding.fresh(), scalar.type) for scalar in row]
         node = Map(node, tuple(column.index for column in made), row)
-        return lowered(resolved(binding, Query(node, (number, *made), ("number", *schema.names))))
+        return lowered(resolved(binding, Query(node, (number, *made), ("number", *schema.names))), catalog)
 
     return over_pairs
 

@@ -2,19 +2,14 @@
 
 from kpg.compiler.constraints import Constraint, Domain, Rule, Sequence
 from kpg.compiler.routines import Parameter
+from kpg.compiler.sql.definition import Definition
+from kpg.compiler.sql.roles import AnyRole
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ColumnDef, Type
 
 Options = tuple[tuple[str, object], ...]
 """Options of a sequence, as they were written."""
-
-
-class Definition:
-    """Base of the statements in this module."""
-
-    __slots__ = ()
-    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +36,12 @@ class AlterSequence(Definition):
 
 @dataclass(frozen=True, slots=True)
 class CreateSchema(Definition):
-    """CREATE SCHEMA."""
+    """CREATE SCHEMA; ``owner`` is empty for who asks."""
 
     name: str
     if_not_exists: bool
     span: Span
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,4 +299,5 @@ AnyDefinition = (
     | CreateFunction
     | DropFunction
     | AlterFunction
+    | AnyRole
 )

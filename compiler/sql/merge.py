@@ -62,7 +62,9 @@ def lower_merge(statement: ast.Merge, catalog: Catalog) -> Bound:
         values.append(value)
     node = Map(node, tuple(column.index for column in columns), tuple(values))
     names = ("rowid", "action", *entry.schema.names)
-    return lowered(resolved(binding, Query(node, (Column(scan.ids[-1], ROWID), number, *columns), names)))
+    return lowered(
+        resolved(binding, Query(node, (Column(scan.ids[-1], ROWID), number, *columns), names)), catalog
+    )
 
 
 def _choices(

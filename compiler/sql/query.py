@@ -7,11 +7,13 @@ from sqlglot import exp
 from kpg.compiler.algebra import facts
 from kpg.compiler.algebra.rel import OrderBy, Rel, types
 from kpg.compiler.catalog import Catalog, ViewEntry
+from kpg.compiler.permitted import key_of, may_columns, need_columns
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import bind
 from kpg.compiler.sql.lower.query import lower_resolved
 from kpg.compiler.sql.parameters import trees_of
 from kpg.compiler.sql.parse import parse_query
+from kpg.compiler.sql.reads import Reads
 from kpg.compiler.sql.syntax import relation_name
 from kpg.compiler.sql.tree import Resolved
 from kpg.runtime.errors import ProgrammingError
@@ -33,11 +35,12 @@ class Bound:
 
 def lower_query(statement: ast.Select, catalog: Catalog, *, kept: bool = False) -> Bound:
     """The relation of a query that is asked once, or of the one that a view is."""
-    return lowered(bind(statement.query, statement.span.source, catalog, kept=kept))
+    return lowered(bind(statement.query, statement.span.source, catalog, kept=kept), catalog)
 
 
-def lowered(resolved: Resolved) -> Bound:
-    """The relation of a bound query, with what presenting it needs."""
+def lowered(resolved: Resolved, catalog: Catalog) -> Bound:
+    """The relation of a bound query, with what presenting it needs; PrivilegeError if it may not be read."""
+    check_reads(resolved.reads, catalog)
     query = resolved.query
     rel, ids = lower_resolved(resolved)
     order = tuple(
@@ -117,3 +120,50 @@ def lower_view(statement: ast.CreateView | ast.CreateTableAs, catalog: Catalog) 
             raise ProgrammingError(f'the {what} has two columns "{name}"', span=statement.span, hint=hint)
         seen.add(name.lower())
     return replace(bound, names=names)
+
+
+def check_reads(reads: Reads | None, catalog: Catalog) -> None:
+    """PrivilegeError if who asks may not read what a statement names."""
+    if reads is None:
+        return
+    for one in reads.relations:
+        if one.scanned or one.used:
+            need_columns(catalog, one.entry.name, "r", frozenset(one.used))
+            if isinstance(one.entry, ViewEntry):
+                check_view(catalog, one.entry)
+    for one in reads.locked:
+        need_columns(catalog, one.entry.name, "w", frozenset())
+
+
+def check_view(catalog: Catalog, view: ViewEntry) -> None:
+    """PrivilegeError if the owner of a view may not read what the view names.
+
+    A materialized view has its rows already.
+    """
+    if view.materialized or not view.sql:
+        return
+    owner = catalog.rights.owner(key_of(view.name))
+    if catalog.rights.is_superuser(owner):
+        return
+    query = parse_query(view.sql)
+    for name in sorted(named_relations(query, catalog)):
+        entry = catalog.entries.get(name.lower())
+        if entry is None or may_columns(catalog, owner, name, "r", None):
+            if isinstance(entry, ViewEntry):
+                check_view(catalog, entry)
+            continue
+        # Only some of its columns, if any: which of them the view names, the binder knows.
+        seen = catalog.copy()
+        seen.asker = replace(catalog.asker, user=owner)
+        lower_query(query, seen)
+        return
+
+
+def check_relation(catalog: Catalog, name: str) -> None:
+    """PrivilegeError if who asks may not read a whole relation."""
+    if not catalog.is_limited:
+        return
+    entry = catalog.get(name)
+    need_columns(catalog, entry.name, "r", frozenset(entry.schema.names))
+    if isinstance(entry, ViewEntry):
+        check_view(catalog, entry)

@@ -38,6 +38,18 @@ class Set(Session):
     name: str
     values: tuple[str, ...]
     span: Span
+    local: bool = False
+    """Whether it is so until the transaction ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetRole(Session):
+    """SET ROLE, or, if it is the ``whole`` session's, SET SESSION AUTHORIZATION; no name takes it back."""
+
+    name: str
+    whole: bool
+    local: bool
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +157,7 @@ AnySession = (
     Savepoint
     | SetConstraints
     | Set
+    | SetRole
     | SetPosition
     | Show
     | Accepted

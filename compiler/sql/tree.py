@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import assert_never
 
 from kpg.compiler.algebra.rel import AggregateCall, Rel, RowCall
+from kpg.compiler.sql.reads import Reads
 from kpg.runtime.errors import Span
 from kpg.runtime.plan.windows import WindowCall, call_columns
 from kpg.runtime.records import dataclass
@@ -246,6 +247,8 @@ class Resolved:
     loops: dict[str, Loop]
     next_id: int
     """All ids from here on are free."""
+    reads: Reads | None = None
+    """What it reads, if that may be refused."""
 
 
 def children(node: Node) -> tuple[Node, ...]:

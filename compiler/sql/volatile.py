@@ -13,11 +13,14 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog
+from kpg.compiler.permitted import need_any
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 
 NEXTVAL: Final = "nextval"
 CALLS: Final = frozenset({NEXTVAL, "currval", "setval", "lastval"})
 CHANCE: Final = frozenset({"random", "gen_random_uuid"})
+NEEDED: Final = {NEXTVAL: "Uw", "currval": "Ur", "setval": "w"}
+"""Privileges of which one is needed."""
 MENTIONS: Final = re.compile(r"random|val\s*\(", re.IGNORECASE)
 """A text without these has none of the calls: trees of many constants are not searched."""
 Evaluate = Callable[[str, Sequence[str]], int]
@@ -88,6 +91,8 @@ def replaced(tree: exp.Expr, catalog: Catalog, evaluate: Evaluate) -> exp.Expr:
         name = str(node.this).lower()
         args = [part.sql("postgres") for part in node.expressions[1:]]
         sequence = () if name == "lastval" else (sequence_of(node, catalog),)
+        if sequence and catalog.is_limited:
+            need_any(catalog, ("SEQUENCE", sequence[0].lower()), NEEDED[name])
         found = evaluate(name, (*sequence, *args))
         literal: exp.Expr = exp.Literal.number(str(abs(found)))
         literal = exp.Neg(this=literal) if found < 0 else literal

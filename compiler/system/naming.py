@@ -4,6 +4,8 @@ from typing import Final
 from zlib import crc32
 
 from kpg.compiler.catalog import PUBLIC, TEMPORARY, Catalog
+from kpg.compiler.rights import FIRST as FIRST_ROLE
+from kpg.compiler.rights import PREDEFINED
 from kpg.runtime.types import OID, Kind, Type
 
 DATABASE: Final = "kpg"
@@ -178,6 +180,13 @@ def modifier(type_: Type) -> int:
 def number_of(kind: str, name: str) -> int:
     """The number of an object."""
     return FIRST + crc32(f"{kind} {name.lower()}".encode()) % (1 << 30)
+
+
+def role_number(name: str) -> int:
+    """The number of a role."""
+    if name == FIRST_ROLE:
+        return 10
+    return PREDEFINED.get(name) or number_of("role", name)
 
 
 def schema_number(schema: str) -> int:

@@ -5,7 +5,7 @@ from typing import Final, assert_never
 
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
-from kpg.compiler.system import relations
+from kpg.compiler.system import ownership, relations
 from kpg.compiler.system.naming import DATABASE, modifier, number_of, schema_number, split, type_facts
 from kpg.compiler.system.relations import Row, System, columns, constraints, entries
 from kpg.compiler.system.widening import widened
@@ -28,15 +28,21 @@ def _classes(catalog: Catalog) -> Iterator[Row]:
         method = 0 if kind == "v" else HEAP
         # Postgres keeps foreign keys by triggers on both sides, and psql looks for keys where there are some.
         linked = int(entry.name in keyed)
-        place = (number, name, schema_number(schema), kind, width, 10, kept, -1)
-        yield *place, int(indexed), checks, method, linked
+        key = ("RELATION", entry.name.lower())
+        owner = ownership.number_of_owner(catalog, key)
+        place = (number, name, schema_number(schema), kind, width, owner, kept, -1)
+        yield *place, int(indexed), checks, method, linked, ownership.listed(catalog, key)
     for one in catalog.sequences.values():
         schema, name = split(catalog, one.name)
-        yield number_of("relation", one.name), name, schema_number(schema), "S", 3, 10, "p", 1, 0, 0, 0, 0
-    for name, _, names, _, _, _ in indexes(catalog):
+        key = ("SEQUENCE", one.name.lower())
+        number, owner = number_of("relation", one.name), ownership.number_of_owner(catalog, key)
+        flags = (1, 0, 0, 0, 0)
+        yield number, name, schema_number(schema), "S", 3, owner, "p", *flags, ownership.listed(catalog, key)
+    for name, entry, names, _, _, _ in indexes(catalog):
         schema, plain = split(catalog, name)
         number = number_of("relation", name)
-        yield number, plain, schema_number(schema), "i", len(names), 10, "p", 0, 0, 0, BTREE, 0
+        owner = ownership.number_of_owner(catalog, ("RELATION", entry.name.lower()))
+        yield number, plain, schema_number(schema), "i", len(names), owner, "p", 0, 0, 0, BTREE, 0, None
 
 
 def indexes(catalog: Catalog) -> Iterator[tuple[str, TableEntry, tuple[str, ...], bool, bool, str]]:
@@ -64,7 +70,7 @@ def _attributes(catalog: Catalog) -> Iterator[Row]:
             type_ = table.schema.types[table.schema.names.index(name)]
             facts = type_facts(type_)
             head = (number_of("relation", index), name, facts[2], facts[3], place + 1, modifier(type_))
-            yield *head, 0, 0, "", "", 0
+            yield *head, 0, 0, "", "", 0, None
     for _, _, entry in entries(catalog):
         for place, column in enumerate(entry.schema.columns):
             rule = entry.constraints.rule(place) if isinstance(entry, TableEntry) else None
@@ -83,6 +89,7 @@ def _attributes(catalog: Catalog) -> Iterator[Row]:
                 identity,
                 "s" if rule is not None and rule.generated else "",
                 0,
+                ownership.listed(catalog, ("COLUMN", entry.name.lower(), column.name.lower())),
             )
 
 
@@ -241,14 +248,14 @@ POSTGRES: Final = {
     "pg_class": System(
         columns(
             "oid:o relname relnamespace:o relkind relnatts:i relowner:o relpersistence reltuples:i "
-            "relhasindex:b relchecks:i relam:o relhastriggers:b"
+            "relhasindex:b relchecks:i relam:o relhastriggers:b relacl"
         ),
         _classes,
     ),
     "pg_attribute": System(
         columns(
             "attrelid:o attname atttypid:o attlen:i attnum:i atttypmod:i attnotnull:b atthasdef:b "
-            "attidentity attgenerated attisdropped:b"
+            "attidentity attgenerated attisdropped:b attacl"
         ),
         _attributes,
     ),
@@ -280,7 +287,7 @@ POSTGRES: Final = {
         columns("datid:o datname pid:i usesysid:o usename application_name state query backend_type"),
         _activity,
     ),
-    "pg_namespace": System(columns("oid:o nspname nspowner:o"), relations.namespaces),
+    "pg_namespace": System(columns("oid:o nspname nspowner:o nspacl"), relations.namespaces),
     "pg_type": System(
         columns("oid:o typname typnamespace:o typlen:i typtype typcategory typelem:o typarray:o typinput"),
         relations.types,
@@ -302,9 +309,7 @@ POSTGRES: Final = {
         ),
         relations.pg_sequences,
     ),
-    "pg_roles": System(
-        columns("oid:o rolname rolsuper:b rolinherit:b rolcreaterole:b rolcanlogin:b"), relations.roles
-    ),
+    **ownership.POSTGRES,
 }
 
 
@@ -312,5 +317,5 @@ def find(name: str) -> System | None:
     """The relation that a name means, with or without ``pg_catalog``."""
     schema, _, plain = name.lower().rpartition(".")
     if schema == "information_schema":
-        return relations.INFORMATION.get(plain)
+        return relations.INFORMATION.get(plain) or ownership.INFORMATION.get(plain)
     return widened(plain, POSTGRES.get(plain)) if schema in ("", "pg_catalog") else None

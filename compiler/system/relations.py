@@ -12,8 +12,8 @@ from kpg.compiler.system.naming import (
     OID_FACTS,
     TEXT_TYPE,
     TYPES,
-    USER,
     number_of,
+    role_number,
     schema_number,
     schemas,
     split,
@@ -54,6 +54,10 @@ def yes(value: object) -> str:
     return "YES" if value else "NO"
 
 
+def _owner(catalog: Catalog, entry: Entry) -> str:
+    return catalog.rights.owner(("RELATION", entry.name.lower()))
+
+
 def entries(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
     """Schema, name and entry of every table and view."""
     for entry in catalog:
@@ -62,11 +66,20 @@ def entries(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
 
 def _schemata(catalog: Catalog) -> Iterator[Row]:
     for name in schemas(catalog):
-        yield DATABASE, name, USER
+        yield DATABASE, name, catalog.rights.owner(("SCHEMA", name))
+
+
+def _shown(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
+    """As :func:`entries`, of what ``information_schema`` shows to who asks."""
+    from kpg.compiler.system.ownership import visible
+
+    for schema, name, entry in entries(catalog):
+        if visible(catalog, ("RELATION", entry.name.lower())):
+            yield schema, name, entry
 
 
 def _tables(catalog: Catalog) -> Iterator[Row]:
-    for schema, name, entry in entries(catalog):
+    for schema, name, entry in _shown(catalog):
         temporary = schema == "pg_temp"
         kind = "LOCAL TEMPORARY" if temporary else "BASE TABLE"
         if isinstance(entry, ViewEntry):
@@ -77,7 +90,7 @@ def _tables(catalog: Catalog) -> Iterator[Row]:
 
 
 def _columns(catalog: Catalog) -> Iterator[Row]:
-    for schema, name, entry in entries(catalog):
+    for schema, name, entry in _shown(catalog):
         if isinstance(entry, ViewEntry) and entry.materialized:
             continue
         for place, column in enumerate(entry.schema.columns):
@@ -109,7 +122,7 @@ def _column(entry: Entry, place: int, column: ColumnDef) -> Row:
 
 
 def _views(catalog: Catalog) -> Iterator[Row]:
-    for schema, name, entry in entries(catalog):
+    for schema, name, entry in _shown(catalog):
         if isinstance(entry, ViewEntry) and not entry.materialized:
             yield DATABASE, schema, name, f" {entry.sql};", "NONE", "NO", "NO"
 
@@ -237,7 +250,10 @@ def database(_catalog: Catalog) -> Iterator[Row]:
 def namespaces(catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_namespace."""
     for name in schemas(catalog):
-        yield schema_number(name), name, 10
+        key = ("SCHEMA", name)
+        items = catalog.rights.lists.get(key)
+        acl = None if items is None else "{" + ",".join(map(str, items)) + "}"
+        yield schema_number(name), name, role_number(catalog.rights.owner(key)), acl
 
 
 def types(_catalog: Catalog) -> Iterator[Row]:
@@ -255,33 +271,29 @@ def pg_tables(catalog: Catalog) -> Iterator[Row]:
             indexed = bool(entry.constraints.uniques) or any(
                 index.table == entry.name for index in catalog.indexes.values()
             )
-            yield schema, name, USER, None, int(indexed), 0, 0, 0
+            yield schema, name, _owner(catalog, entry), None, int(indexed), 0, 0, 0
 
 
 def pg_views(catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_views."""
     for schema, name, entry in entries(catalog):
         if isinstance(entry, ViewEntry) and not entry.materialized:
-            yield schema, name, USER, f" {entry.sql};"
+            yield schema, name, _owner(catalog, entry), f" {entry.sql};"
 
 
 def pg_matviews(catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_matviews."""
     for schema, name, entry in entries(catalog):
         if isinstance(entry, ViewEntry) and entry.materialized:
-            yield schema, name, USER, 1, f" {entry.sql};"
+            yield schema, name, _owner(catalog, entry), 1, f" {entry.sql};"
 
 
 def pg_sequences(catalog: Catalog) -> Iterator[Row]:
     """Rows of pg_sequences."""
     for one in catalog.sequences.values():
         schema, name = split(catalog, one.name)
-        yield schema, name, USER, one.type, one.start, one.least, one.most, one.increment, int(one.cycle)
-
-
-def roles(_catalog: Catalog) -> Iterator[Row]:
-    """Rows of pg_role."""
-    yield 10, USER, 1, 1, 1, 1
+        owner = catalog.rights.owner(("SEQUENCE", one.name.lower()))
+        yield schema, name, owner, one.type, one.start, one.least, one.most, one.increment, int(one.cycle)
 
 
 def nothing(_catalog: Catalog) -> Iterator[Row]:

@@ -50,6 +50,10 @@ SHAPES: Final = {
         "typsend typmodin typmodout typanalyze typalign typstorage typnotnull:b typbasetype:o typtypmod:i "
         "typndims:i typcollation:o typdefaultbin typdefault typacl:t"
     ),
+    "pg_authid": (
+        "oid:o rolname rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b rolreplication:b "
+        "rolbypassrls:b rolconnlimit:i rolpassword rolvaliduntil"
+    ),
     "pg_roles": (
         "rolname rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b rolreplication:b "
         "rolconnlimit:i rolpassword rolvaliduntil rolbypassrls:b rolconfig:t oid:o"
@@ -202,7 +206,6 @@ GIVEN: Final[dict[str, dict[str, int | str]]] = {
     "pg_proc": {"prolang": 12, "procost": 1, "provolatile": "i", "proparallel": "s", "prosrc": ""},
     "pg_database": {"datallowconn": 1, "datconnlimit": -1, "datlocprovider": "c", "datctype": "C.UTF-8"},
     "pg_type": {"typowner": 10, "typisdefined": 1, "typdelim": ",", "typalign": "i", "typstorage": "p"},
-    "pg_roles": {"rolcreatedb": 1, "rolconnlimit": -1, "rolpassword": "********"},
 }
 """What is in columns that tell the same of everything."""
 
@@ -217,7 +220,5 @@ ROWS: Final[dict[str, tuple[dict[str, int | str], ...]]] = {
     ),
     "pg_language": ({"oid": 12, "lanname": "internal", "lanowner": 10},),
     "pg_tablespace": ({"oid": 1663, "spcname": "pg_default", "spcowner": 10},),
-    "pg_user": ({"usename": "kpg", "usesysid": 10, "usecreatedb": 1, "usesuper": 1},),
-    "pg_shadow": ({"usename": "kpg", "usesysid": 10, "usecreatedb": 1, "usesuper": 1},),
 }
 """Relations with a few rows that are always the same."""

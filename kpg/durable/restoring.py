@@ -65,6 +65,14 @@ class Restoring:
                     catalog.routines[key[1]] = value
                 case "comment":
                     catalog.comments[key[1:]] = value
+                case "role":
+                    catalog.rights.roles[key[1]] = value
+                case "owner":
+                    catalog.rights.owners[key[1:]] = value
+                case "list":
+                    catalog.rights.lists[key[1:]] = value
+                case "default":
+                    catalog.rights.defaults[key[1], key[2], key[3]] = value
                 case "extra":
                     engine.extras[key[1]] = value
                 case "table":

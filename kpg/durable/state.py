@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kpg.compiler.catalog import TEMPORARY, TableEntry, ViewEntry
 from kpg.compiler.clock import CLOCK
+from kpg.compiler.rights import Rights
 from kpg.runtime.records import dataclass
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ class Watch:
             engine.extras,
             engine.goals,
         )
-        return (*named, *more, engine.functions_given, numbers)
+        rights = catalog.rights
+        owned = (rights.roles, rights.owners, rights.lists, rights.defaults)
+        return (*named, *more, *owned, engine.functions_given, numbers)
 
     def differs(self) -> bool:
         """Whether there may be a change that :meth:`note` has not seen."""
@@ -119,6 +122,7 @@ def _small(engine: "Engine", left_out: set[str]) -> Iterator[tuple[Key, Any]]:
     for comment, text in catalog.comments.items():
         if len(comment) < 2 or comment[1] not in lower:
             yield ("comment", *comment), text
+    yield from _rights(catalog.rights, lower)
     if engine.clock.kept or engine.clock.given is not None:
         clock = engine.executor.table_number(CLOCK) if engine.clock.kept else None
         yield ("clock",), (clock, engine.clock.given)
@@ -128,6 +132,19 @@ def _small(engine: "Engine", left_out: set[str]) -> Iterator[tuple[Key, Any]]:
         yield ("extra", name), value
     if engine.past is not None:
         yield ("extra", PAST), engine.past.told()
+
+
+def _rights(rights: Rights, left_out: set[str]) -> Iterator[tuple[Key, Any]]:
+    for name, role in rights.roles.items():
+        yield ("role", name), role
+    for key, owner in rights.owners.items():
+        if key[1] not in left_out:
+            yield ("owner", *key), owner
+    for key, items in rights.lists.items():
+        if key[1] not in left_out:
+            yield ("list", *key), items
+    for key, items in rights.defaults.items():
+        yield ("default", *key), items
 
 
 def programs(engine: "Engine") -> "list[Program]":

@@ -16,6 +16,7 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.ddl.copying import BINARY
 from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.session import Set
+from kpg.notices import Notice, rank
 from kpg.runtime.errors import Error, NotSupportedError, Span
 from kpg.server import logs, quick, replies, streams, subscribing
 from kpg.server.connection import Connection, Gone
@@ -29,7 +30,7 @@ from kpg.server.tags import tag_of
 from kpg.sessions.session import Session, how
 from kpg.sessions.texts import how as how_of
 from kpg.sessions.texts import word_of
-from kpg.settings import run_session
+from kpg.settings import of_asker, run_session
 from kpg.statements import execute
 from kpg.transaction import State
 
@@ -114,7 +115,10 @@ class Client(Connection):
 
     async def _settle(self) -> None:
         """Set what the client came with; what is unknown here is let be, as it asks for nothing by itself."""
-        for name, value in self.wanted.items():
+        assert self.session is not None
+        role = self.server.hub.engine.catalog.rights.find(self.session.asker.login)
+        given = {} if role is None else dict(role.settings)
+        for name, value in (given | self.wanted).items():
             wish = Set(name.lower(), (value,), Span("", 0, 0))
             with contextlib.suppress(Error):
                 await self.engine(lambda engine, wish=wish: run_session(engine, wish, execute))  # type: ignore[misc]
@@ -173,7 +177,8 @@ class Client(Connection):
     def _show(self) -> None:
         """Tell the settings that have another value than the client knows."""
         assert self.session is not None
-        given = self.session.settings
+        catalog = self.server.hub.engine.catalog
+        given = self.session.settings | of_asker(self.session.asker, catalog.rights)
         for name, value in self.server.settings.items():
             now = given.get(name.lower(), value)
             if self._shown.get(name) != now:
@@ -257,6 +262,15 @@ class Client(Connection):
             return await self.server.run(self.session, work, **flags)
         finally:
             self.busy = False
+            while self.session.notices:
+                self.notice(self.session.notices.popleft())
+
+    def notice(self, notice: Notice) -> None:
+        """Tell the client something, unless it wants no such messages."""
+        assert self.session is not None
+        least = self.session.settings.get("client_min_messages", "notice").upper()
+        if notice.severity == "INFO" or rank(notice.severity) >= rank(least):
+            self.send(replies.notice(notice))
 
     def asked(self, request: Request) -> tuple[str, list[Any] | None] | None:
         """The text and the values of a request, if it may be run from these."""

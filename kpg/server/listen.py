@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kpg.engine import Engine
+from kpg.passwords import Verifier
 from kpg.server.client import Client
 from kpg.server.lane import Lane
 from kpg.server.limits import Limits
-from kpg.server.passwords import Verifier
+from kpg.server.people import People
 from kpg.sessions.hub import Hub
 from kpg.sessions.session import Session
 from kpg.sessions.turns import Ending, Turns
@@ -53,7 +54,7 @@ class Server:
         limits: Limits | None = None,
     ) -> None:
         self.hub = hub
-        self.users = users
+        self.users = None if users is None else People(users, hub.engine.catalog.rights)
         self.tls = tls
         self.limits = limits or Limits()
         self.settings = SETTINGS

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 from pygwire import ConnectionPhase as Phase
 from pygwire import messages as wire
 
+from kpg.passwords import MECHANISM, NOBODY, Denied, Exchange
 from kpg.server import replies
-from kpg.server.passwords import MECHANISM, NOBODY, Denied, Exchange
+from kpg.server.people import refused
 
 if TYPE_CHECKING:
     from kpg.server.client import Client
@@ -31,7 +32,7 @@ class Login:
         try:
             async with asyncio.timeout(PATIENCE):
                 user = await self._startup()
-                if user is None or await self._authenticated(user):
+                if user is None or (await self._authenticated(user) and self._may_come(user)):
                     return user
         except TimeoutError:
             return None
@@ -64,6 +65,20 @@ class Login:
                 case _:
                     return None
             await client.flush()
+
+    def _may_come(self, user: str) -> bool:
+        """Whether a role may have another session; says why not."""
+        server = self._server
+        rights = server.hub.engine.catalog.rights
+        problem = refused(rights, user)
+        role = rights.roles.get(user)
+        if problem is None and role is not None and role.connections >= 0 and not role.superuser:
+            there = sum(1 for one in server.clients.values() if one.session and one.session.user == user)
+            if there >= role.connections:
+                problem = "53300", f'too many connections for role "{user}"'
+        if problem is not None:
+            self._client.send(replies.refusal(*problem))
+        return problem is None
 
     async def _authenticated(self, user: str) -> bool:
         client, users = self._client, self._server.users

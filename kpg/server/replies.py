@@ -8,6 +8,7 @@ from pygwire import messages as wire
 
 from kpg.channels import Message
 from kpg.compiler.system.naming import modifier, type_facts
+from kpg.notices import Notice
 from kpg.runtime.errors import Error, IntegrityError
 from kpg.runtime.types import Type
 from kpg.server.states import state_of
@@ -84,6 +85,8 @@ def failure(error: BaseException, *, severity: str = "ERROR") -> bytes:
             fields |= fields_of(error)
         if error.hint is not None:
             fields["H"] = error.hint
+        if error.detail is not None:
+            fields["D"] = error.detail
         if error.span is not None:
             fields["P"] = str(error.span.start + 1)
     return wire.ErrorResponse(fields={key: _clean(value) for key, value in fields.items()}).to_wire()
@@ -97,9 +100,11 @@ def refusal(state: str, message: str, *, hint: str = "", severity: str = "FATAL"
     return wire.ErrorResponse(fields=fields).to_wire()
 
 
-def notice(state: str, message: str) -> bytes:
+def notice(said: Notice) -> bytes:
     """NoticeResponse."""
-    fields = {"S": "WARNING", "V": "WARNING", "C": state, "M": _clean(message)}
+    fields = {"S": said.severity, "V": said.severity, "C": said.state, "M": _clean(said.message)}
+    fields |= {} if said.detail is None else {"D": _clean(said.detail)}
+    fields |= {} if said.hint is None else {"H": _clean(said.hint)}
     return wire.NoticeResponse(fields=fields).to_wire()
 
 

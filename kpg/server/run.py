@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kpg.passwords import Verifier, verifier_of
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.server.limits import Limits
-from kpg.server.passwords import Verifier, verifier_of
 
 if TYPE_CHECKING:
     from kpg.database import Database

@@ -11,6 +11,7 @@ from kpg.runtime.errors import (
     InternalError,
     NotSupportedError,
     OperationalError,
+    PrivilegeError,
     ProgrammingError,
     SerializationError,
 )
@@ -32,7 +33,11 @@ BY_MESSAGE: Final = tuple(
         (ProgrammingError, r"function .* does not exist|unknown function|no function", "42883"),
         (ProgrammingError, r"^operator|cannot compare|no operator", "42883"),
         (ProgrammingError, r"schema .* does not exist", "3F000"),
-        (ProgrammingError, r"type .* does not exist", "42704"),
+        (ProgrammingError, r"(type|role) .* does not exist", "42704"),
+        (ProgrammingError, r"role .* already exists", "42710"),
+        (ProgrammingError, r"role name .* is reserved", "42939"),
+        (ProgrammingError, r"invalid privilege type|invalid grant operation|grant options", "0LP01"),
+        (ProgrammingError, r"dependent privileges exist|some objects depend on it", "2BP01"),
         (ProgrammingError, r"prepared statement .* does not exist", "26000"),
         (ProgrammingError, r"prepared statement .* already exists", "42P05"),
         (ProgrammingError, r"cursor .* does not exist", "34000"),
@@ -62,8 +67,12 @@ BY_MESSAGE: Final = tuple(
 
 def state_of(error: BaseException) -> str:
     """The SQLSTATE of an error."""
+    if isinstance(error, Error) and error.sqlstate is not None:
+        return error.sqlstate
     if isinstance(error, SerializationError):
         return "40001"
+    if isinstance(error, PrivilegeError):
+        return "42501"
     if isinstance(error, CanceledError):
         return "57014"
     if isinstance(error, Error):

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+from kpg.compiler.sql.query import check_relation
 from kpg.engine import Engine
 from kpg.feed import Change, Feed, Subscription
 from kpg.runtime.errors import OperationalError, ProgrammingError, Span
@@ -107,6 +108,7 @@ class Stream:
 
     def open(self, engine: Engine) -> None:
         """Begin to listen, on the engine's thread."""
+        check_relation(engine.catalog, self._statement.view)
         view = engine.view(self._statement.view)
         shape = shape_of(engine, replace(self._statement, copies=False))
         assert shape is not None

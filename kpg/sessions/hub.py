@@ -184,9 +184,11 @@ class Hub:
     def _leave(self) -> None:
         """Take the present session's uncommitted changes out."""
         session, self.current = self.current, None
+        asker = self.engine.catalog.asker
         if session is None:
+            self._owner = self._owner if asker.number else asker
             return
-        session.path = self.engine.catalog.path
+        session.path, session.asker = self.engine.catalog.path, asker
         transactions = session.transactions
         # Savepoints are of the tables as they are now: they have to be made anew, too, after others' commits.
         waits = bool(transactions.points) or self.engine.executor.has_pending
@@ -231,6 +233,10 @@ class Hub:
             job.promise.set_result(result)
 
     def _over(self, job: Job) -> None:
+        notices = self.engine.notices
+        if notices:
+            job.session.notices.extend(notices)
+            notices.clear()
         job.session.transactions.ended()
         self.snapshots.tidy()
 

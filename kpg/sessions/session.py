@@ -1,13 +1,16 @@
 """One session: what ``db.session()`` gives, for any thread, one at a time."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kpg.channels import Mailbox, Message
 from kpg.compiler.catalog import PUBLIC, Asker
+from kpg.compiler.rights import FIRST
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Parameters, is_values
 from kpg.inserting import alone
+from kpg.notices import Notice
 from kpg.recipes import row_of
 from kpg.result import Affected, Result
 from kpg.runtime.errors import InterfaceError
@@ -48,10 +51,14 @@ class Session:
         self.transactions = Isolated(engine, engine.notifications.deliver, hub.group)
         self.number = hub.next_number()
         """By which others know it, as Postgres' process id."""
-        self.asker = Asker(user, user, self.number)
+        role = user if engine.catalog.rights.find(user) is not None else FIRST
+        self.asker = Asker(role, role, self.number, role)
+        """Whoever is no role is the one that every database has: who may come in is the server's to know."""
         self.mailbox = self.transactions.mailbox = Mailbox(engine.channels, self.number)
         self.transactions.snapshots, self.transactions.settings = hub.snapshots, self.settings
         self.transactions.changes = lambda: engine.executor.has_pending
+        self.notices: deque[Notice] = deque()
+        """What its statements have said, until it is taken."""
         self.asked = ""
         """What it has asked last, as far as that is known."""
         self.ender: Callable[[bool], object] | None = None
@@ -68,7 +75,7 @@ class Session:
     @property
     def doing(self) -> str:
         """Where it stands, in Postgres' words."""
-        if self.hub.current is self and self.hub.engine.catalog.asker is self.asker:
+        if self.hub.current is self and self.hub.engine.catalog.asker.number == self.number:
             return "active"
         return {State.NONE: "idle", State.OPEN: "idle in transaction"}.get(
             self.transactions.state, "idle in transaction (aborted)"
@@ -152,7 +159,10 @@ class Session:
 
     def rows(self, engine: "Engine", text: str, parameters: Parameters | None = None) -> Ready | None:
         """The rows that a text inserts, if that is all that it does."""
-        path, engine.catalog.path = engine.catalog.path, self.path
+        catalog = engine.catalog
+        before = catalog.path, catalog.asker
+        if self.hub.current is not self:
+            catalog.path, catalog.asker = self.path, self.asker
         try:
             if isinstance(parameters, list | tuple):
                 row = row_of(engine, text, parameters)
@@ -160,7 +170,7 @@ class Session:
                     return Ready(*row, Affected(1))
             found = alone(engine, text, parameters)
         finally:
-            engine.catalog.path = path
+            catalog.path, catalog.asker = before
         if found is None or found.inserted is None:
             return None
         return Ready(found.table.name, found.inserted, found.result())

@@ -13,6 +13,7 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.query import bind
 from kpg.compiler.sql.ddl.explaining import meant_rows, meant_values
 from kpg.compiler.sql.parse import parse_query
+from kpg.compiler.sql.query import check_relation
 from kpg.engine import Engine
 from kpg.planning import plan
 from kpg.proof import Absence, Proof
@@ -75,6 +76,10 @@ def _absence(
 def explained(engine: Engine, statement: ast.ExplainRow) -> Result:
     """EXPLAIN ROW: the explanation as lines, or as JSON in one row."""
     entry = engine.catalog.get(statement.relation, statement.place)
+    if engine.catalog.is_limited:
+        for name in (entry.name, *sorted(engine.tables_under([entry.name]))):
+            if name in engine.catalog:
+                check_relation(engine.catalog, name)
     found = _selected(engine, entry, statement)
     with engine.interrupt, ExitStack() as kept:
         rows = np.unique(found, axis=1) if found.shape[1] > 1 else found

@@ -130,7 +130,7 @@ class Asking:
     def _run(self, query: Query) -> tuple[Words, Words]:
         asked = replace(self.resolved, query=query, next_id=next(self._ids) + 1)
         engine = self.engine
-        bound = lowered(asked)
+        bound = lowered(asked, engine.reading_catalog)
         planned = plan_bound(
             bound, engine.reading_catalog, engine.statistics, restricting=not self.resolved.loops
         )

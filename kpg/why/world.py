@@ -130,7 +130,7 @@ class World:
             columns = resolved.shared[name].columns
             ids = tuple(walk.asking.fresh(column.type) for column in columns)
             query = Query(Shared(name, ids), tuple(map(walk.column, ids)), tuple(f"c{id_}" for id_ in ids))
-            bound = lowered(replace(resolved, query=query, next_id=max(ids) + 1))
+            bound = lowered(replace(resolved, query=query, next_id=max(ids) + 1), self.engine.catalog)
             planned = plan_bound(
                 bound, self.engine.reading_catalog, self.engine.statistics, restricting=False
             )

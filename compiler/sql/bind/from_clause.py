@@ -132,6 +132,7 @@ def _join_using(
     lefts = [_side_field(binding, scope.fields[start:middle], name, join, "left") for name in names]
     rights = [_side_field(binding, scope.fields[middle:], name, join, "right") for name in names]
     pairs = list(zip(lefts, rights, strict=True))
+    binding.use((*lefts, *rights))
     on = tuple(call(binding, "eq", [left.column, right.column], join) for left, right in pairs)
     node = _outer(binding, side, sides[0], sides[1], on, join)
     merged: list[Field] = []
@@ -325,6 +326,8 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
         ids = tuple(binding.fresh() for _ in types)
         result = Scan(get, ids)
     columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))[:width]
+    if binding.reads is not None:
+        binding.reads.enter(entry, columns)
     _enter(binding, scope, name, entry.schema.names, columns, renamed, node)
     return result
 

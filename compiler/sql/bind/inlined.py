@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from sqlglot import exp
 
+from kpg.compiler.permitted import need
 from kpg.compiler.routines import Chosen, Routine, chosen
 from kpg.compiler.sql.bind.calls import brought, call, coerce, settled
 from kpg.compiler.sql.bind.functions import NAMED, aggregate_of, operands_of
@@ -118,6 +119,7 @@ def _resolved(binding: Binding, scope: Scope, node: exp.Expr) -> tuple[Routine, 
     if found is None:
         return None
     routines, operands = found
+    need(binding.catalog, ("FUNCTION", routines[0].name.lower()), "X")
     spread = bool(operands) and isinstance(operands[-1], exp.Variadic)
     plain = [one.expression if isinstance(one, NAMED) else one for one in operands]
     plain = [one.this if isinstance(one, exp.Variadic) else one for one in plain]

@@ -14,6 +14,7 @@ from kpg.compiler.sql.bind.scalar import MAX_DEPTH, bind_expression
 from kpg.compiler.sql.bind.scope import Binding, Common, Scope
 from kpg.compiler.sql.bind.select import bind_select, output_column, sort_key
 from kpg.compiler.sql.bind.values import bind_values
+from kpg.compiler.sql.reads import Reads
 from kpg.compiler.sql.syntax import construct_name, only
 from kpg.compiler.sql.tree import Query, Resolved, Rows, SetOperation, SortKey, free
 from kpg.runtime.functions import shown_type
@@ -35,6 +36,8 @@ def new_binding(source: str, catalog: Catalog) -> Binding:
         return bind_query(binding, parent, node)
 
     binding = Binding(source, catalog, expression, query)
+    if catalog.is_limited:
+        binding.reads = Reads()
     return binding
 
 
@@ -47,7 +50,7 @@ def bind(node: exp.Expr, source: str, catalog: Catalog, *, kept: bool = False) -
 
 def resolved(binding: Binding, query: Query) -> Resolved:
     """The query with all that binding it has collected."""
-    return Resolved(query, binding.subqueries, binding.shared, binding.loops, binding.fresh())
+    return Resolved(query, binding.subqueries, binding.shared, binding.loops, binding.fresh(), binding.reads)
 
 
 def bind_query(binding: Binding, parent: Scope | None, node: exp.Expr) -> Query:

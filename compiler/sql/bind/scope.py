@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from kpg.compiler.algebra.rel import AggregateCall, RowCall
 from kpg.compiler.catalog import Catalog, did_you_mean
+from kpg.compiler.sql.reads import Reads
 from kpg.compiler.sql.syntax import refuse, wrong
 from kpg.compiler.sql.tree import Loop, Node, Query, SortKey, Subquery
 from kpg.runtime.plan.windows import Frame
@@ -233,6 +234,14 @@ class Binding:
     """Whether what is bound is a view, whose rows have to follow the present time."""
     clock: int | None = None
     """The id that stands for the present time in expressions of a view."""
+    reads: Reads | None = None
+    """What is read, if that may be refused."""
+
+    def use(self, fields: Iterable[Field]) -> None:
+        """Fields are named."""
+        if self.reads is not None:
+            for one in fields:
+                self.reads.use(one.column)
 
     def fresh(self) -> int:
         """An id that nothing has yet."""
@@ -268,6 +277,7 @@ def resolve_name(binding: Binding, scope: Scope, node: exp.Column) -> Field:
                 hint = "give one of the columns another name"
             binding.wrong(f'column "{name}" is ambiguous', node, hint)
         if found:
+            binding.use(found)
             return found[0]
         if not relation and name.lower() in here.whole:
             return Field("", name, here.whole[name.lower()])

@@ -50,7 +50,11 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     """The query of a SELECT block without its LIMIT, and its order."""
     only(node, binding.source, *CLAUSES)
     scope = Scope(around.parent, common=around.common)
+    reads = binding.reads
+    before = 0 if reads is None else len(reads.relations)
     source = bind_from(binding, scope, node)
+    if reads is not None and node.args.get("locks"):
+        reads.lock(before)
     where = node.args.get("where")
     if where is not None:
         inner = replace(scope.without_aggregates("WHERE"), clocked=True)
@@ -179,6 +183,7 @@ def _star(binding: Binding, scope: Scope, node: exp.Expr) -> list[Item]:
         select = node.find_ancestor(exp.Select)
         if not fields and (select is None or select.args.get("from_") is None):
             binding.wrong("SELECT * needs a FROM", node)
+    binding.use(fields)
     if not any(star.args.get(part) for part in ("except_", "replace", "rename")):
         return [Item(known.name, known.column, node) for known in fields]
     from kpg.compiler.sql.bind.stars import shown

@@ -5,11 +5,11 @@ among what there is now. So a view over it would not follow, and is refused.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from sqlglot import exp
 
 from kpg.compiler.catalog import TableEntry
+from kpg.compiler.sql.bind.answers import ANSWERS, CONSTANTS, CURRENT, INQUIRIES, NAMED, SESSION, TRUE
 from kpg.compiler.sql.bind.calls import call, coerce, settled
 from kpg.compiler.sql.bind.information import schemas_of
 from kpg.compiler.sql.bind.scope import Binding, Scope
@@ -19,73 +19,6 @@ from kpg.compiler.system.relations import System, constraints
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type
-
-CONSTANTS: Final[dict[type[exp.Expr], str]] = {
-    exp.CurrentVersion: naming.VERSION,
-    exp.CurrentUser: naming.USER,
-    exp.SessionUser: naming.USER,
-    exp.CurrentSchema: "",
-    exp.CurrentCatalog: naming.DATABASE,
-    exp.CurrentDatabase: naming.DATABASE,
-}
-NAMED: Final = {
-    "version": naming.VERSION,
-    "current_database": naming.DATABASE,
-    "current_catalog": naming.DATABASE,
-    "current_user": naming.USER,
-    "session_user": naming.USER,
-    "user": naming.USER,
-    "current_role": naming.USER,
-    "current_schema": "",
-    "pg_client_encoding": "UTF8",
-}
-TRUE: Final = frozenset(
-    {
-        "pg_table_is_visible",
-        "pg_type_is_visible",
-        "pg_function_is_visible",
-        "has_table_privilege",
-        "has_schema_privilege",
-        "has_column_privilege",
-        "has_database_privilege",
-        "has_any_column_privilege",
-        "has_function_privilege",
-        "has_sequence_privilege",
-        "has_type_privilege",
-        "pg_collation_is_visible",
-        "pg_has_role",
-        "pg_operator_is_visible",
-        "pg_opclass_is_visible",
-        "pg_statistics_obj_is_visible",
-    }
-)
-ANSWERS: Final[dict[str, tuple[int | str | None, Type]]] = {
-    "inet_server_addr": (None, TEXT),
-    "inet_client_addr": (None, TEXT),
-    "pg_encoding_to_char": ("UTF8", TEXT),
-    "pg_get_function_arguments": ("", TEXT),
-    "pg_get_function_identity_arguments": ("", TEXT),
-    "pg_get_function_result": ("", TEXT),
-    "pg_get_partkeydef": (None, TEXT),
-    "pg_get_partition_constraintdef": (None, TEXT),
-    "pg_get_ruledef": (None, TEXT),
-    "pg_get_statisticsobjdef_columns": (None, TEXT),
-    "pg_get_triggerdef": (None, TEXT),
-    "pg_is_in_recovery": (0, BOOLEAN),
-    "pg_is_other_temp_schema": (0, BOOLEAN),
-    "pg_my_temp_schema": (0, BIGINT),
-    "pg_partition_ancestors": (None, BIGINT),
-    "pg_partition_root": (None, BIGINT),
-    "pg_relation_is_publishable": (0, BOOLEAN),
-    "pg_relation_size": (None, BIGINT),
-    "pg_stat_get_numscans": (0, BIGINT),
-    "pg_size_pretty": (None, TEXT),
-    "pg_table_size": (None, BIGINT),
-    "pg_tablespace_location": ("", TEXT),
-    "pg_total_relation_size": (None, BIGINT),
-    "shobj_description": (None, TEXT),
-}
-"""Functions of the system that give the same whatever they are asked about."""
 
 
 def system_rows(binding: Binding, system: System) -> Rows:
@@ -107,15 +40,19 @@ def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if isinstance(node, exp.CurrentSchemas):
         return schemas_of(binding, node.this)
     if not isinstance(node, exp.Anonymous):
-        return Literal(CONSTANTS[type(node)] or _schema(binding), TEXT)
+        return Literal(_of_asker(binding, CONSTANTS[type(node)]), TEXT)
     name = str(node.this).lower()
     if name in NAMED:
-        return Literal(NAMED[name] or _schema(binding), TEXT)
+        return Literal(_of_asker(binding, NAMED[name]), TEXT)
     args = [settled(binding.expression(scope, part)) for part in node.expressions]
     if name == "current_schemas":
         return schemas_of(binding, *node.expressions)
     if name in TRUE:
         return Literal(1, BOOLEAN)
+    if name in INQUIRIES:
+        from kpg.compiler.sql.bind.inquiries import bind_inquiry
+
+        return bind_inquiry(binding, node, name, args)
     if name in ANSWERS:
         return Literal(*ANSWERS[name])
     if name == "pg_backend_pid":
@@ -125,6 +62,12 @@ def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     if not args:
         binding.wrong(f"{name} needs an argument", node)
     return _described(binding, node, name, args)
+
+
+def _of_asker(binding: Binding, text: str) -> str:
+    """What a constant of the session is: who asks, where names are looked up, or the text itself."""
+    asker = binding.catalog.asker
+    return {CURRENT: asker.user, SESSION: asker.login, "": _schema(binding)}.get(text, text)
 
 
 def _schema(binding: Binding) -> str:
@@ -147,7 +90,8 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
             number = None if found is None else _number(binding, str(found))
             return Literal(None if number is None else str(found), TEXT)
         case "pg_get_userbyid":
-            return Literal(naming.USER, TEXT)
+            known_roles = ((naming.role_number(one.name), one.name) for one in catalog.rights.every())
+            return _choice(binding, node, args[0], known_roles)
         case "pg_get_expr":
             return args[0]
         case "pg_get_viewdef":
@@ -299,6 +243,14 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
         if operand.type.is_text:
             return _numbers_by_name(binding, operand, node)
         return relation_names(binding, operand, node)
+    if kind == "regrole":
+        known = [(naming.role_number(one.name), one.name) for one in binding.catalog.rights.every()]
+        if not isinstance(constant, str):
+            return _choice(binding, node, operand, known)
+        number = {name: one for one, name in known}.get(constant.replace('"', ""))
+        if number is None:
+            raise ProgrammingError(f'role "{constant}" does not exist')
+        return Literal(number, OID)
     if kind == "regproc":
         return Literal(constant.removeprefix("pg_catalog."), TEXT) if isinstance(constant, str) else operand
     if kind == "regtype":

@@ -19,6 +19,7 @@ def bind_whole_row(binding: Binding, scope: Scope, node: exp.Column) -> Scalar |
     fields = fields_of(scope, node.table if starred else node.name, column_first=not starred)
     if fields is None:
         return None
+    binding.use(fields)
     columns = tuple(one.column for one in fields)
     type_ = record([one.type for one in columns], [one.name for one in fields])
     return Call("$whole_row", columns, type_)
@@ -45,6 +46,7 @@ def made_row(binding: Binding, scope: Scope, parts: Sequence[exp.Expr]) -> Scala
             found = fields_of(scope, part.table, column_first=False)
             if found is None:
                 binding.wrong(f'missing FROM entry for "{part.table}"', part)
+            binding.use(found)
             fields += [one.column for one in found]
         else:
             fields.append(settled(binding.expression(scope, part)))

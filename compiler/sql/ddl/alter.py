@@ -19,9 +19,9 @@ REFUSED: Final = {
     "DISABLE": "a trigger, rule or policy",
     "FORCE ROW LEVEL SECURITY": "row level security",
     "OF": "a typed table",
+    "OWNER TO": "OWNER TO beside other actions",
 }
 NOTHING: Final = (
-    "OWNER TO",
     "CLUSTER ON",
     "SET WITHOUT",
     "SET TABLESPACE",

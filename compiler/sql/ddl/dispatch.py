@@ -46,8 +46,23 @@ REFUSED: Final = {
     "TRANSFORM": "a transform",
     "ACCESS METHOD": "an access method",
 }
-NOTHING: Final = ("ROLE", "USER MAPPING", "USER", "GROUP", "STATISTICS", "DEFAULT PRIVILEGES")
-"""What may be made, altered and dropped, and changes nothing: there are no privileges, nor hints."""
+NOTHING: Final = ("USER MAPPING", "STATISTICS")
+"""What may be made, altered and dropped, and changes nothing."""
+ROLES: Final = ("ROLE", "USER", "GROUP")
+OWNED: Final = (
+    "MATERIALIZED VIEW",
+    "TABLE",
+    "VIEW",
+    "SEQUENCE",
+    "SCHEMA",
+    "TYPE",
+    "DOMAIN",
+    "FUNCTION",
+    "ROUTINE",
+    "DATABASE",
+    "INDEX",
+)
+"""What has an owner."""
 KINDS: Final = ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX", "SEQUENCE", "SCHEMA", "TYPE", "DOMAIN")
 COMMENTED: Final = (
     "MATERIALIZED VIEW",
@@ -100,12 +115,23 @@ def create(reader: Reader) -> statements.Statement | None:
     return _refuse(reader, "CREATE")
 
 
-def _refuse(reader: Reader, verb: str) -> Accepted | None:
-    """Refuse by name what is not supported; what has nothing to do is taken."""
+def _refuse(reader: Reader, verb: str) -> statements.Statement | None:
+    """Refuse by name what is not supported; what has nothing to do is taken, and what is about roles read."""
     for words in NOTHING:
         if reader.take(*words.split()):
             reader.skip(len(reader.rest()))
             return Accepted(f"{verb} {words}", (), reader.span)
+    word = next((one for one in ROLES if reader.take(one)), "")
+    if word:
+        from kpg.compiler.sql.ddl import roles
+
+        match verb:
+            case "CREATE":
+                return roles.create(reader, word)
+            case "ALTER":
+                return roles.alter(reader, word)
+            case _:
+                return roles.drop(reader)
     if reader.take("EXTENSION", "IF", "NOT", "EXISTS") or reader.take("EXTENSION"):
         if not reader.at("PLPGSQL"):
             reader.refuse("an extension" if verb == "CREATE" else f"{verb} of an extension")
@@ -147,18 +173,27 @@ def _create_type(reader: Reader) -> ast.CreateType:
 
 def _create_schema(reader: Reader) -> ast.CreateSchema:
     exists = reader.take("IF", "NOT", "EXISTS")
-    name = "" if reader.at("AUTHORIZATION") else reader.name()
+    name, owner = "" if reader.at("AUTHORIZATION") else reader.name(), ""
     if reader.take("AUTHORIZATION"):
-        owner = reader.name()
+        from kpg.compiler.sql.ddl.roles import role
+
+        owner = role(reader)
         name = name or owner
     if not reader.done:
         reader.refuse("a schema with its tables in one statement", "create them one by one")
-    return ast.CreateSchema(name, exists, reader.span)
+    return ast.CreateSchema(name, exists, reader.span, owner)
 
 
 def alter_any(reader: Reader) -> statements.Statement | None:
     """An ALTER; None if it is read elsewhere."""
     reader.need("ALTER")
+    found = _owned(reader)
+    if found is not None:
+        return found
+    if reader.take("DEFAULT", "PRIVILEGES"):
+        from kpg.compiler.sql.ddl.roles import defaults
+
+        return defaults(reader)
     if reader.take("SEQUENCE"):
         return alter_sequence(reader)
     for kind in ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX"):
@@ -167,18 +202,11 @@ def alter_any(reader: Reader) -> statements.Statement | None:
 
             return alter(reader, kind)
     if reader.take("SCHEMA"):
-        reader.name()
-        if not reader.take("OWNER", "TO"):
-            reader.refuse("ALTER SCHEMA")
-        reader.name()
-        reader.end()
-        return Accepted("ALTER SCHEMA", (), reader.span)
+        reader.refuse("ALTER SCHEMA")
     if reader.take("DOMAIN"):
         from kpg.compiler.sql.ddl.domains import alter_domain
 
         return alter_domain(reader)
-    if _owned(reader):
-        return Accepted("ALTER OWNER", (), reader.span)
     if reader.take("FUNCTION") or reader.take("ROUTINE"):
         from kpg.compiler.sql.ddl.functions import alter_function
 
@@ -186,22 +214,29 @@ def alter_any(reader: Reader) -> statements.Statement | None:
     return _refuse(reader, "ALTER")
 
 
-def _owned(reader: Reader) -> bool:
-    """Whether it is ALTER TYPE name OWNER TO role, which is gone past."""
-    start = reader.place
-    if reader.take("TYPE"):
-        reader.relation()
-        if reader.take("OWNER", "TO"):
-            reader.name()
-            reader.end()
-            return True
-    reader.skip(start - reader.place)
-    return False
+def _owned(reader: Reader) -> statements.Statement | None:
+    """ALTER of who owns something; None, and nothing taken, for another ALTER."""
+    if not any(token.text.upper() == "OWNER" for token in reader.rest()):
+        return None
+    from kpg.compiler.sql.ddl.roles import owner
+
+    for kind in OWNED:
+        start = reader.place
+        if reader.take(*kind.split()):
+            found = owner(reader, kind)
+            if found is not None:
+                return found
+            reader.skip(start - reader.place)
+    return None
 
 
 def drop(reader: Reader) -> statements.Statement | None:
     """A DROP; None if it is read elsewhere."""
     reader.need("DROP")
+    if reader.take("OWNED", "BY"):
+        from kpg.compiler.sql.ddl.roles import owned
+
+        return owned(reader, "DROP")
     if reader.take("FUNCTION") or reader.take("ROUTINE"):
         from kpg.compiler.sql.ddl.functions import drop_function
 

@@ -18,7 +18,6 @@ REFUSED: Final = {
     "CALL": "CALL (a procedure)",
     "SECURITY": "SECURITY LABEL",
     "IMPORT": "IMPORT FOREIGN SCHEMA",
-    "REASSIGN": "REASSIGN OWNED",
     "LOAD": "LOAD",
 }
 ACCEPTED: Final = (
@@ -31,10 +30,8 @@ ACCEPTED: Final = (
     "LOCK",
     "DISCARD",
     "REFRESH",
-    "GRANT",
-    "REVOKE",
 )
-"""What has nothing to do here: whoever has the database may do everything."""
+"""What has little or nothing to do here."""
 MODES: Final = (
     "ISOLATION LEVEL SERIALIZABLE",
     "ISOLATION LEVEL REPEATABLE READ",
@@ -51,6 +48,10 @@ def read(word: str, reader: Reader) -> statements.Statement | None:
     """A statement that begins with the word; None if it is read elsewhere."""
     if word in ACCEPTED:
         return accepted(reader)
+    if word in ("GRANT", "REVOKE", "REASSIGN"):
+        from kpg.compiler.sql.ddl import roles
+
+        return roles.owned(reader, word) if reader.take("REASSIGN", "OWNED", "BY") else roles.grant(reader)
     if word in REFUSED:
         reader.refuse(REFUSED[word])
     if word in ("LISTEN", "UNLISTEN", "NOTIFY"):
@@ -140,9 +141,10 @@ def setting(reader: Reader) -> statements.Statement | None:
         deferred = reader.choice("DEFERRED", "IMMEDIATE") == "DEFERRED"
         reader.end()
         return ast.SetConstraints(tuple(name.rpartition(".")[2] for name in names), deferred, span)
-    if reader.take("RESET", "ROLE") or reader.take("RESET", "SESSION", "AUTHORIZATION"):
-        reader.end()
-        return ast.Accepted("RESET ROLE", (), span)
+    for words, whole in (("ROLE", False), ("SESSION AUTHORIZATION", True)):
+        if reader.take("RESET", *words.split()):
+            reader.end()
+            return ast.SetRole("", whole, False, span)
     if reader.take("RESET"):
         name = "" if reader.take("ALL") else _setting_name(reader)
         reader.end()
@@ -157,15 +159,13 @@ def setting(reader: Reader) -> statements.Statement | None:
             reader.refuse("SET TRANSACTION SNAPSHOT")
         reader.skip(len(reader.rest()))
         return ast.Accepted("SET TRANSACTION", (), span)
-    if reader.take("ROLE") or reader.take("SESSION", "AUTHORIZATION"):
-        if not (reader.take("NONE") or reader.take("DEFAULT")):
-            reader.refuse("to act as another role", "there are no privileges to take")
-        reader.end()
-        return ast.Accepted("SET ROLE", (), span)
     if reader.take("POSITION"):
         return _position(reader, span)
-    if not reader.take("SESSION"):
-        reader.take("LOCAL")
+    whole = reader.take("SESSION", "AUTHORIZATION")
+    local = not whole and not reader.take("SESSION") and reader.take("LOCAL")
+    whole = whole or reader.take("SESSION", "AUTHORIZATION")
+    if whole or (reader.take("ROLE") and not (reader.at("=") or reader.at("TO"))):
+        return _role(reader, whole, local, span)
     name = _setting_name(reader)
     plain = name in ("timezone", "schema") and not (reader.at("=") or reader.at("TO"))
     if not plain and not reader.take("="):
@@ -178,9 +178,22 @@ def setting(reader: Reader) -> statements.Statement | None:
     reader.end()
     if not values:
         reader.unexpected("a value")
-    return ast.Set(
-        "search_path" if name == "schema" else name, () if values == ["DEFAULT"] else tuple(values), span
-    )
+    given = () if values == ["DEFAULT"] else tuple(values)
+    return ast.Set("search_path" if name == "schema" else name, given, span, local)
+
+
+def _role(reader: Reader, whole: bool, local: bool, span: Span) -> statements.Statement:
+    """SET ROLE and SET SESSION AUTHORIZATION, of which the name is next."""
+    from kpg.compiler.sql.ddl.roles import role
+
+    if reader.take("NONE") or reader.take("DEFAULT"):
+        name = ""
+    elif not reader.done and reader.tokens[reader.place].token_type is TokenType.STRING:
+        name = reader.string()
+    else:
+        name = role(reader)
+    reader.end()
+    return ast.SetRole(name, whole, local, span)
 
 
 def _position(reader: Reader, span: Span) -> statements.Statement:

@@ -11,17 +11,26 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from kpg.server.passwords import NOBODY, Verifier
+from kpg.passwords import NOBODY, Verifier
 from kpg.server.web.connection import Refused, Request
 
 LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 KNOWN: Final = 1000
 """So many passwords are known to be right, so that they need not be checked by the slow hash again."""
-Users = Callable[[], Mapping[str, Verifier] | None]
+
+
+class Known(Protocol):
+    """Verifiers by users' names."""
+
+    def get(self, name: str, default: Verifier) -> Verifier:
+        """That of a user, ``default`` for nobody."""
+
+
+Users = Callable[[], Known | None]
 
 
 class Guard:

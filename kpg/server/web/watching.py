@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from kpg.compiler.sql.query import check_relation
+from kpg.datalog.permitted import check_text
 from kpg.feed import Change
 from kpg.runtime.errors import Error, InterfaceError, ProgrammingError
 from kpg.runtime.records import dataclass
@@ -110,6 +112,7 @@ class Watch:
         """Begin: tell the columns and what there is, and then what changes."""
         try:
             if self._wanted.view:
+                check_relation(engine.catalog, self._wanted.view)
                 self._open_view(engine, maintained_of(engine, self._wanted.view))
             else:
                 self._open_goal(engine)
@@ -164,6 +167,7 @@ class Watch:
         from kpg.datalog.dispatch import prepare
 
         wanted = self._wanted
+        check_text(engine.catalog, wanted.goal)
         if wanted.as_of is not None:
             raise InterfaceError("a goal's answer of the past is not known", hint="subscribe without as_of")
         goal = prepare(engine, lambda: _check_open(engine), wanted.goal)

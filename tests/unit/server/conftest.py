@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import kpg
+from kpg.passwords import verifier_of
 from kpg.server.listen import Server
-from kpg.server.passwords import verifier_of
 
 
 class Running:

@@ -1,0 +1,102 @@
+"""Errors for what a role may not do, in Postgres' words."""
+
+from typing import TYPE_CHECKING
+
+from kpg.compiler.rights import Key
+from kpg.runtime.errors import PrivilegeError, Span
+
+if TYPE_CHECKING:
+    from kpg.compiler.catalog import Catalog
+
+
+def key_of(name: str) -> Key:
+    """A relation as what privileges are about."""
+    return ("RELATION", name.lower())
+
+
+def schema_of(catalog: "Catalog", name: str) -> str:
+    """The schema of a whole name, as the catalog has it."""
+    schema = name.rpartition(".")[0].lower()
+    return schema if schema in catalog.schemas else "public"
+
+
+def described(catalog: "Catalog", key: Key) -> str:
+    """What something is, with its name."""
+    if key[0] == "COLUMN":
+        return f"column {key[2]} of {described(catalog, ('RELATION', key[1]))}"
+    if key[0] != "RELATION":
+        return f"{key[0].lower()} {plain(catalog, key)}"
+    entry = catalog.entries.get(key[1])
+    materialized = getattr(entry, "materialized", None)
+    if materialized is None:
+        return f"table {plain(catalog, key)}"
+    return f"{'materialized view' if materialized else 'view'} {plain(catalog, key)}"
+
+
+def plain(catalog: "Catalog", key: Key) -> str:
+    """Its name, without its schema."""
+    name = key[1]
+    if key[0] == "RELATION" and name in catalog.entries:
+        name = catalog.entries[name].name
+    if key[0] == "SEQUENCE" and name in catalog.sequences:
+        name = catalog.sequences[name].name
+    return catalog.plain(name) if key[0] in ("RELATION", "SEQUENCE") else name.partition("(")[0]
+
+
+def denied(catalog: "Catalog", key: Key, span: Span | None = None) -> PrivilegeError:
+    """Somebody lacks a privilege."""
+    return PrivilegeError(f"permission denied for {described(catalog, key)}", span=span)
+
+
+def need(catalog: "Catalog", key: Key, letters: str, span: Span | None = None) -> None:
+    """PrivilegeError unless who asks has the privileges."""
+    if catalog.is_limited and not catalog.rights.has(catalog.asker.user, key, letters):
+        raise denied(catalog, key, span)
+
+
+def need_any(catalog: "Catalog", key: Key, letters: str) -> None:
+    """PrivilegeError unless who asks has one of the privileges."""
+    if catalog.is_limited and not set(letters) & set(catalog.rights.given(catalog.asker.user, key)):
+        raise denied(catalog, key)
+
+
+def need_owner(catalog: "Catalog", key: Key, span: Span | None = None) -> None:
+    """PrivilegeError unless who asks owns it."""
+    if catalog.is_limited and not catalog.rights.owns(catalog.asker.user, key):
+        raise PrivilegeError(f"must be owner of {described(catalog, key)}", span=span)
+
+
+def need_schema(catalog: "Catalog", name: str, letter: str, span: Span | None = None) -> None:
+    """PrivilegeError unless who asks may use, or make something in, the schema of a whole name."""
+    schema = schema_of(catalog, name)
+    if catalog.is_limited and schema != "pg_temp":
+        need(catalog, ("SCHEMA", schema), letter, span)
+
+
+def need_columns(
+    catalog: "Catalog", name: str, letter: str, columns: "frozenset[str] | None", span: Span | None = None
+) -> None:
+    """PrivilegeError unless who asks has a privilege of a relation, or of all of the columns.
+
+    Without any columns, of one of them at least; None: of the relation.
+    """
+    if not catalog.is_limited:
+        return
+    need_schema(catalog, name, "U", span)
+    if not may_columns(catalog, catalog.asker.user, name, letter, columns):
+        raise denied(catalog, key_of(name), span)
+
+
+def may_columns(
+    catalog: "Catalog", user: str, name: str, letter: str, columns: "frozenset[str] | None"
+) -> bool:
+    """As :func:`need_columns`, for a role."""
+    rights = catalog.rights
+    if rights.has(user, key_of(name), letter):
+        return True
+    if columns is None:
+        return False
+    if columns:
+        return all(rights.has(user, ("COLUMN", name.lower(), one.lower()), letter) for one in columns)
+    own = (one for one in rights.lists if one[0] == "COLUMN" and one[1] == name.lower())
+    return any(rights.has(user, one, letter) for one in own)
