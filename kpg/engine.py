@@ -36,7 +36,6 @@ from kpg.view import Maintained
 
 if TYPE_CHECKING:
     from kpg.cursors import Cursor
-    from kpg.notices import Notice
     from kpg.past import Past
     from kpg.steps import Steps
 
@@ -111,8 +110,7 @@ class Engine(Kept):
         self.keeper: Keeper | None = None
         self.given_anew: frozenset[str] = frozenset()
         """Names of users' functions that are given whenever the database is opened."""
-        self.notices: list[Notice] = []
-        """What statements have to say beside their results, until somebody takes it."""
+        self.notices = []
         self.seen: int | None = None
         """The epoch that queries see, with pending changes, if that is not the present one."""
         self.closed = False

@@ -20,6 +20,7 @@ from kpg.view import Maintained
 
 if TYPE_CHECKING:
     from kpg.channels import Channels
+    from kpg.notices import Notice
 
 
 class Keeper(Protocol):
@@ -52,6 +53,8 @@ class Kept(Following):
     """See the module."""
 
     keeper: Keeper | None
+    notices: "list[Notice]"
+    """What statements have to say beside their results, until somebody takes it."""
     _closing: set[str]
 
     def step(self) -> None:
@@ -67,6 +70,7 @@ class Kept(Following):
     def channels(self) -> "Channels":
         """What sessions tell each other by."""
         from kpg.channels import Channels
+    from kpg.notices import Notice
 
         return Channels()
 
