@@ -20,7 +20,7 @@ from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import transform_up
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.journal import Journal, Mark
-from kpg.kept import Keeper, Kept
+from kpg.kept import Kept
 from kpg.notifications import Notification, Notifications
 from kpg.planning import LiveStatistics, Planned
 from kpg.remembered import Remembered
@@ -102,15 +102,14 @@ class Engine(Kept):
         """Those that were there before the database was opened, and nobody has prepared again yet."""
         self.cursors: dict[str, Cursor] = {}
         self.remembered = Remembered()
-        self.followed = set()
+        self.followed, self.notices = set(), []
         self.attached: set[str] = set()
         """Tables of rows from outside."""
         self.extras: dict[str, object] = {}
         """What else is to be there when it is opened again, by name; values are replaced as a whole."""
-        self.keeper: Keeper | None = None
+        self.keeper = None
         self.given_anew: frozenset[str] = frozenset()
         """Names of users' functions that are given whenever the database is opened."""
-        self.notices = []
         self.seen: int | None = None
         """The epoch that queries see, with pending changes, if that is not the present one."""
         self.closed = False

@@ -70,7 +70,6 @@ class Kept(Following):
     def channels(self) -> "Channels":
         """What sessions tell each other by."""
         from kpg.channels import Channels
-    from kpg.notices import Notice
 
         return Channels()
 
