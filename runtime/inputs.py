@@ -20,6 +20,8 @@ class Inputs:
     def __init__(self) -> None:
         self._known: WeakValueDictionary[str, Input] = WeakValueDictionary()
         self._open: list[Input] = []
+        self.idle = True
+        """Whether there has been none, nor who waits for times."""
         self.ended = False
         """Whether inputs, or operators that make times, may have come to an end since this was last reset."""
         self._customs: WeakSet[Custom] = WeakSet()
@@ -36,6 +38,7 @@ class Inputs:
         operator.hydrated = True
         self._known[place.fingerprint] = operator
         self._open.append(operator)
+        self.idle = False
         return operator
 
     def get(self, identity: str) -> Input:
@@ -57,6 +60,7 @@ class Inputs:
         if isinstance(operator, Custom):
             self._customs.add(operator)
             self._noticed = True
+            self.idle = False
 
     @property
     def waiting(self) -> bool:

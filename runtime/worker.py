@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from kpg.runtime.access import Access
-from kpg.runtime.chain.small import SmallSteps, hasten
+from kpg.runtime.chain.small import FEW, SmallSteps, hasten
+from kpg.runtime.data.epochs import drain_all
 from kpg.runtime.data.table import Closed, Savepoint, Table
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import Scope
@@ -198,20 +199,11 @@ class Worker(Access):
 
     def close_epoch(self) -> bool:
         """End the open epoch with the tables' pending changes; False, and no new epoch, if there are none."""
-        if self.inputs and any(table.pending for table in self.tables.values()):
+        if not self.inputs.idle and self.inputs and any(table.pending for table in self.tables.values()):
             self.inputs.leave(self._open_epoch)
-        changed = self._drain()
-        if changed:
-            self._open_epoch += 1
+        changed = drain_all(self.tables, self._open_epoch, self._closed)
+        self._open_epoch += changed
         return changed
-
-    def _drain(self) -> bool:
-        """Take the tables' pending changes as those of the open epoch; whether there are any."""
-        before = len(self._closed)
-        for name, table in self.tables.items():
-            if table.has_pending and (changes := table.drain()):
-                self._closed.append(Closed(self._open_epoch, name, changes))
-        return len(self._closed) > before
 
     def step(self) -> None:
         """Take all closed epochs, and pending changes as one more, through every view; all or nothing."""
@@ -238,7 +230,7 @@ class Worker(Access):
         self.scope.step = step
         with self._interrupt:
             try:
-                self._drain()
+                drain_all(self.tables, self._open_epoch, self._closed)
                 self._feed(step, None)
                 self._run(step)
                 self._interrupt.check()
@@ -273,7 +265,8 @@ class Worker(Access):
                 if self.recorder is not None:
                     self.recorder.expect(self._closed)
                 self._feed(step, chain)
-                self.inputs.release(step.upper)
+                if not self.inputs.idle:
+                    self.inputs.release(step.upper)
                 self._run(step, chain)
                 self._interrupt.check()
                 if self.recorder is not None:
@@ -337,8 +330,11 @@ class Worker(Access):
 
     def _chain_for(self, step: Step) -> "Chain | None":
         """What the step's operators run in, if it is small."""
-        rows = sum(change.rowids.shape[0] for closed in self._closed for change in closed.changes)
-        return self._small_steps.chain(step, rows, self._outermost)
+        rows = 0
+        for closed in self._closed:
+            for rowids, _ in closed.changes:
+                rows += rowids.shape[0]
+        return self._small_steps.chain(step, rows, self._outermost) if rows <= FEW else None
 
     def _outermost(self) -> set[Operator]:
         """The operators that are in no loop."""
@@ -347,13 +343,17 @@ class Worker(Access):
 
     def _feed(self, step: Step, chain: "Chain | None") -> None:
         """Hand each table's closed changes to its source, if some view reads the table."""
-        found = [(self._sources[one.table], one) for one in self._closed if one.table in self._sources]
         if chain is not None:
-            chain.begin(step, [(source, closed.changes) for source, closed in found])
-            return
-        for source, closed in found:
-            for change in closed.changes:
-                source.change(closed.epoch, change.rowids, change.diff)
+            chain.begin(step)
+        for epoch, table, changes in self._closed:
+            source = self._sources.get(table)
+            if source is None:
+                continue
+            if chain is not None:
+                chain.feed(source, changes)
+                continue
+            for rowids, diff in changes:
+                source.change(epoch, rowids, diff)
 
     def _run(self, step: Step, chain: "Chain | None" = None) -> None:
         """Run what the step has queued, and what that queues, in the order of positions."""
@@ -363,7 +363,7 @@ class Worker(Access):
             while True:
                 if chain is not None:
                     chain.advance(step)
-                operator = step.next()
+                operator = step.next() if step.queue else None
                 if operator is None:
                     break
                 self._interrupt.check()

@@ -71,6 +71,7 @@ ELSEWHERE: dict[str, str] = {
     "runtime/values/jsonpath/tree.py": JSON_PATHS,
     "runtime/values/jsonpath/writing.py": JSON_PATHS,
     "runtime/data/violations.py": ROW_STORE,
+    "runtime/versions.py": CHAIN,
     "runtime/past.py": PAST,
     "runtime/saved/loose.py": "unit/durable/test_rows.py",
     "runtime/storage/ahead.py": DURABLE,

@@ -1,12 +1,12 @@
 """A chain: the operators of the outermost scope that small steps run through in one compiled call."""
 
 from collections.abc import Iterable, Sequence
-from operator import is_
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime import versions
 from kpg.runtime.chain.links import Links
 from kpg.runtime.chain.relay import Relay, relay
 from kpg.runtime.chain.replaced import fill
@@ -22,10 +22,8 @@ from kpg.runtime.mfp.segment import Machine
 from kpg.runtime.native.load import call
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.linear import Late
-from kpg.runtime.operators.rangejoin import RangeJoin
 from kpg.runtime.operators.reduce import Grouped
 from kpg.runtime.operators.source import Source
-from kpg.runtime.operators.topk import TopK
 from kpg.runtime.trace.updates import ONE, Updates
 
 Words = NDArray[np.int64]
@@ -60,6 +58,8 @@ class Chain:
         self._older: list[Words] = []
         self._traced = list(links.traced.values())
         self._settled = True
+        self._seen = -1
+        """``versions.latest`` as of which templates are up to date."""
         self._step: Step | None = None
         self._relayed: Relay | None = None
         self._read = Read([machine for machine, _ in links.machines.values()])
@@ -85,16 +85,20 @@ class Chain:
             row[tables.LINK_POSITION] = operator.position
             row[tables.LINK_HEARD] = row[tables.LINK_HEARD] or tables.NOBODY
 
-    def begin(self, step: Step, changes: Iterable[tuple[Source, Sequence[Change]]]) -> None:
-        """Take a step's changes of tables; what the step before left behind is forgotten."""
+    def begin(self, step: Step) -> None:
+        """Begin a step of one epoch; what the step before left behind is forgotten."""
         self._step = step
-        self._older.clear()
-        streams.begin(self._streams, self._state, self._memory, step.time, step.lower, step.floor)
-        for source, found in changes:
-            stream = self._links.streams[source]
-            for rowids, diff in found:
-                while not streams.feed(self._streams, self._state, stream, rowids, diff):
-                    self._widen()
+        if self._older:
+            self._older.clear()
+        epoch = step.lower
+        streams.begin(self._streams, self._state, self._memory, epoch, epoch, epoch - 1)
+
+    def feed(self, source: Source, changes: Sequence[Change]) -> None:
+        """Take a step's changes of a table."""
+        stream = self._links.streams[source]
+        for rowids, diff in changes:
+            while not streams.feed(self._streams, self._state, stream, rowids, diff):
+                self._widen()
 
     def advance(self, step: Step) -> None:
         """Run links until one of the operators that are queued in the step must run first, or to the end.
@@ -141,12 +145,15 @@ class Chain:
 
     def _renew(self) -> None:
         """Bring templates up to date with arrays that were replaced since the last call."""
-        for traced in self._traced:
-            if traced.version != traced.spine.version:
-                traced.renew(self._table)
-        for refreshed in self._links.refreshed:
-            if refreshed.version != refreshed.table.version:
-                refreshed.renew()
+        latest = versions.latest
+        if latest != self._seen:
+            for traced in self._traced:
+                if traced.version != traced.spine.version:
+                    traced.renew(self._table)
+            for refreshed in self._links.refreshed:
+                if refreshed.version != refreshed.table.version:
+                    refreshed.renew()
+            self._seen = latest
         if self._read.replaced():
             for machine, template in self._links.machines.values():
                 dictionary = machine.sources.context.dictionary
@@ -164,16 +171,7 @@ class Chain:
         self._settled = True
         operators, after = self._links.operators, step.after
         for link, verdict, count, added in self._changed[: self._state[tables.CHAIN_CHANGED]].tolist():
-            operator = operators[link]
-            if isinstance(operator, Arrange):
-                operator.committed(verdict, count, added, after)
-            elif isinstance(operator, Grouped):
-                operator.table.commit()
-            elif isinstance(operator, TopK):
-                operator.walked(added)
-                operator.maintain()
-            elif isinstance(operator, RangeJoin) and verdict:
-                operator.followed()
+            operators[link].committed(verdict, count, added, after)
 
     def settle(self, step: Step) -> None:
         """Tell operators what links have done for them, so that it can be taken back; push what is heard."""
@@ -185,14 +183,8 @@ class Chain:
         self._settled = True
         operators, state = self._links.operators, self._state
         for link, verdict, count, added in self._changed[: state[tables.CHAIN_CHANGED]].tolist():
-            operator = operators[link]
-            step.visited.append(operator)
-            if isinstance(operator, Arrange):
-                operator.appended(verdict, count, added)
-            elif isinstance(operator, TopK):
-                operator.walked(added)
-            elif isinstance(operator, RangeJoin) and verdict:
-                operator.followed()
+            step.visited.append(operators[link])
+            operators[link].linked(verdict, count, added)
         self._tell(step)
 
     def _tell(self, step: Step) -> None:
@@ -242,7 +234,7 @@ class Chain:
         end = self._links.ends.get(operator)
         # What it appends moves the bound of multiplicities, which is no other version of the trace.
         if isinstance(operator, Arrange) and operator.spine in self._links.traced:
-            self._links.traced[operator.spine].version = -1
+            self._links.traced[operator.spine].version = self._seen = -1
         if end is None:
             self._relay(operator)
         if end is None or self._state[tables.CHAIN_NEXT] >= end:
@@ -263,6 +255,7 @@ class Chain:
 
     def renew(self) -> None:
         """Have the next step look at all traces again: operators ran one by one, or were rolled back."""
+        self._seen = -1
         for traced in self._traced:
             traced.version = -1
 
@@ -287,20 +280,29 @@ class Read:
     """The arrays that programs read by address: of tables, of memos, and of the dictionary's texts."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
-        entries = {id(entry): entry for machine in machines for entry in machine.sources.entries}
-        self._memos = [entry for entry in entries.values() if isinstance(entry, Memo)]
-        self._stores = [entry for entry in entries.values() if not isinstance(entry, Memo)]
-        self._dictionaries = [machine.sources.context.dictionary for machine in machines[:1]]
-        self._arrays: list[Any] = []
+        entries = {id(entry): entry for machine in machines for entry in machine.sources.entries}.values()
+        self._memos: list[tuple[Memo, Any]] = [(one, None) for one in entries if isinstance(one, Memo)]
+        self._stores: list[tuple[Any, Any]] = [(one, None) for one in entries if not isinstance(one, Memo)]
+        self._dictionary = machines[0].sources.context.dictionary if machines else None
+        self._texts: tuple[Any, Any] = None, None
 
     def replaced(self) -> bool:
         """Whether one of the arrays is not the one that it was at the last call."""
-        arrays: list[Any] = [store.directory for store in self._stores]
-        if self._memos:
-            arrays += [memo.words for memo in self._memos]
-        for dictionary in self._dictionaries:
-            arrays += (dictionary.arena, dictionary.offsets)
-        if len(arrays) == len(self._arrays) and all(map(is_, arrays, self._arrays)):
+        for store, directory in self._stores:
+            if store.directory is not directory:
+                return self._look()
+        for memo, words in self._memos:
+            if memo.words is not words:
+                return self._look()
+        dictionary = self._dictionary
+        if dictionary is None:
             return False
-        self._arrays = arrays
+        arena, offsets = self._texts
+        return self._look() if dictionary.arena is not arena or dictionary.offsets is not offsets else False
+
+    def _look(self) -> bool:
+        self._stores = [(store, store.directory) for store, _ in self._stores]
+        self._memos = [(memo, memo.words) for memo, _ in self._memos]
+        if self._dictionary is not None:
+            self._texts = self._dictionary.arena, self._dictionary.offsets
         return True

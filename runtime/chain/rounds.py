@@ -185,13 +185,13 @@ class Rounds(Chain):
             operator = self._links.operators[link]
             self._loop.touched[operator] = None
             if isinstance(operator, Arrange):
-                operator.appended(verdict, count, added)
+                operator.linked(verdict, count, added)
             elif isinstance(operator, LoopDistinct):
                 here = self._state[tables.CHAIN_NEXT] >= self._links.ends[operator]
                 *outer, round = step.rounds
                 operator.followed(added, step.rounds if here else (*outer, round - 1))
             elif isinstance(operator, TopK):
-                operator.walked(added)
+                operator.linked(verdict, count, added)
         self._changed[:] = 0
         self._tell(step)
 
@@ -243,7 +243,7 @@ class Rounds(Chain):
         """Give an operator, to run in Python, what its links would have read, unless they ran; skip them."""
         end = self._links.ends.get(operator)
         if isinstance(operator, Arrange) and operator.spine in self._links.traced:
-            self._links.traced[operator.spine].version = -1
+            self._links.traced[operator.spine].version = self._seen = -1
         if end is None or self._state[tables.CHAIN_NEXT] >= end:
             return
         self._state[tables.CHAIN_NEXT] = end

@@ -1,6 +1,6 @@
 """Epochs of a table: of commits whose rows came together, and as of which rows are read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +8,15 @@ from numpy.typing import NDArray
 from kpg.runtime.data.table import Change, Closed, Table
 
 Words = NDArray[np.int64]
+
+
+def drain_all(tables: Mapping[str, Table], epoch: int, closed: list[Closed]) -> bool:
+    """Take the pending changes of tables as those of an epoch; whether there are any."""
+    before = len(closed)
+    for name, table in tables.items():
+        if (table._told < table.count or table._untold) and (changes := table.drain()):
+            closed.append(Closed(epoch, name, changes))
+    return len(closed) > before
 
 
 def close_each(table: Table, first: int, counts: Sequence[int], closed: list[Closed]) -> int:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kpg.runtime.data.loose import index_of, lookup_of, loose_key
 from kpg.runtime.data.rowgroups import RowGroups
 from kpg.runtime.data.rowindex import BagIndex, KeyIndex
-from kpg.runtime.data.unique import LookupIndex, UniqueIndex
+from kpg.runtime.data.unique import LookupIndex, UniqueIndex, take_in
 from kpg.runtime.data.vacuum import Vacuum
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import IntegrityError, InternalError, ProgrammingError
@@ -42,8 +42,7 @@ class Change(NamedTuple):
     diff: int
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(NamedTuple):
     """What one epoch changed in one table."""
 
     epoch: int
@@ -151,51 +150,31 @@ class Table:
 
         IntegrityError, with nothing changed, for a NULL where none may be, or a key that another row has.
         """
-        with self._interrupt:
-            return self._insert(np.ascontiguousarray(words))
-
-    def _insert(self, words: Words) -> Words:
+        words = np.ascontiguousarray(words)
         start, end = self.count, self.count + words.shape[1]
         if end > self.groups.capacity:
-            if end > MOST_ROWIDS:
-                raise ProgrammingError(f"table {self.name} has had 2^40 rows", hint="copy it to a new table")
-            self.groups.reserve(end, start)
+            self._make_room(start, end)
         index = self._key
-        key, highest, known = NO_KEY if index is None else (index.key, index.highest.copy(), index.known)
+        if index is None:
+            key, highest, known = NO_KEY
+        else:
+            key, highest, known = index.key, index.highest.copy(), index.known
+        # Ctrl-C may come before the count: what is beyond it does not count.
         state = kernels.append(self.groups.directory, words, start, self._required, key, highest, known)
-        if state < 0:
-            from kpg.runtime.data.violations import null_error
-
-            raise null_error(self, words, *divmod(-1 - state, words.shape[1]))
-        rowids = np.arange(start, end, dtype=np.int64)
-        if index is not None and end > start:
-            duplicate = -1 if state else index.insert(rowids, self.rows)
-            if duplicate >= 0:
-                from kpg.runtime.data.violations import duplicate_error
-
-                raise duplicate_error(self, words, duplicate)
-            if self._unique:
-                self._insert_unique(words, rowids)
+        if state != 1 or start == end or self._unique or self._bag is not None:
+            with self._interrupt:
+                return take_in(self, words, state, highest)
+        if index is not None:
+            # Ctrl-C here has other keys looked for than need be.
             index.highest, index.known = highest, 1
-        elif self._unique:
-            self._insert_unique(words, rowids)
         self.count = end
-        if self._bag:
-            self._bag.insert(rowids, end, self.rows)
-        return rowids
+        return np.arange(start, end)
 
-    def _insert_unique(self, words: Words, rowids: Words) -> None:
-        """Index new rows in all that the table is unique in, or, raising IntegrityError, in nothing."""
-        for place, index in enumerate(self._unique):
-            duplicate = index.insert(rowids, self.count, self.rows)
-            if duplicate >= 0:
-                for taken in self._unique[:place]:
-                    taken.remove(rowids)
-                if self._key:
-                    self._key.forget(rowids)
-                from kpg.runtime.data.violations import unique_error
-
-                raise unique_error(self, index, words, duplicate)
+    def _make_room(self, start: int, end: int) -> None:
+        if end > MOST_ROWIDS:
+            raise ProgrammingError(f"table {self.name} has had 2^40 rows", hint="copy it to a new table")
+        with self._interrupt:
+            self.groups.reserve(end, start)
 
     def add_unique(self, name: str, columns: tuple[int, ...], *, nulls_distinct: bool) -> None:
         """Have no two rows be the same in some columns from now on; IntegrityError if two are."""
@@ -289,7 +268,7 @@ class Table:
     def savepoint(self) -> Savepoint:
         """The present state, for :meth:`rollback`."""
         highest, known = (self._key.highest, self._key.known) if self._key else (None, 0)
-        untold = tuple(self._untold)
+        untold = tuple(self._untold) if self._untold else ()
         return Savepoint(self.count, self._told, highest, known, len(self._deletions), untold)
 
     def rollback(self, savepoint: Savepoint) -> None:
@@ -381,7 +360,7 @@ class Table:
         """The net change since the last :meth:`drain`, without rows that came and went in between."""
         told, count = self._told, self.count
         if not self._untold:
-            return [Change(np.arange(told, count, dtype=np.int64), 1)] if told < count else []
+            return [Change(np.arange(told, count), 1)] if told < count else []
         changes = []
         deleted = np.concatenate(self._untold)
         deleted = np.sort(deleted[deleted < told])
@@ -396,5 +375,6 @@ class Table:
         """The net change since the last drain, which is then no longer pending; deletions come first."""
         changes = self.pending
         self._told = self.count
-        self._untold.clear()
+        if self._untold:
+            self._untold.clear()
         return changes

@@ -1,6 +1,6 @@
 """Indexes of the columns that a table is unique in, next to its primary key, or that others ask it by."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,9 @@ from kpg.runtime.data.rowindex import is_full, slots_for
 from kpg.runtime.kernels import rowgroups
 from kpg.runtime.kernels import rows as kernels
 from kpg.runtime.types import NULL
+
+if TYPE_CHECKING:
+    from kpg.runtime.data.table import Table
 
 Words = NDArray[np.int64]
 
@@ -160,3 +163,47 @@ def _hashes(keys: Words) -> Words:
         state = (state ^ np.ascontiguousarray(words).view(np.uint64)) * FACTOR
         state ^= state >> np.uint64(31)
     return state.view(np.int64)
+
+
+def take_in(table: "Table", words: Words, state: int, highest: Words) -> Words:
+    """Index the rows ``words`` that lie behind the last one, and have them count; their rowids.
+
+    ``state`` and ``highest`` are what ``rowgroups.append`` has made of them. IntegrityError, with nothing
+    changed, for a NULL where none may be, or a key that another row has.
+    """
+    start, end = table.count, table.count + words.shape[1]
+    index = table._key
+    if state < 0:
+        from kpg.runtime.data.violations import null_error
+
+        raise null_error(table, words, *divmod(-1 - state, words.shape[1]))
+    rowids = np.arange(start, end)
+    if index is not None and end > start:
+        duplicate = -1 if state else index.insert(rowids, table.rows)
+        if duplicate >= 0:
+            from kpg.runtime.data.violations import duplicate_error
+
+            raise duplicate_error(table, words, duplicate)
+        if table._unique:
+            _insert_unique(table, words, rowids)
+        index.highest, index.known = highest, 1
+    elif table._unique:
+        _insert_unique(table, words, rowids)
+    table.count = end
+    if table._bag:
+        table._bag.insert(rowids, end, table.rows)
+    return rowids
+
+
+def _insert_unique(table: "Table", words: Words, rowids: Words) -> None:
+    """Index new rows in all that the table is unique in, or, raising IntegrityError, in nothing."""
+    for place, index in enumerate(table._unique):
+        duplicate = index.insert(rowids, table.count, table.rows)
+        if duplicate >= 0:
+            for taken in table._unique[:place]:
+                taken.remove(rowids)
+            if table._key:
+                table._key.forget(rowids)
+            from kpg.runtime.data.violations import unique_error
+
+            raise unique_error(table, index, words, duplicate)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.plan import Mfp
+from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates
 
@@ -140,6 +141,15 @@ class Operator:
     def size(self) -> int:
         """About how many updates :meth:`snapshot` would give."""
         return sum(operator.size() for operator in self.inputs)
+
+    def linked(self, verdict: int, count: int, added: int) -> None:
+        """Take note of what a link has done to the state (``CHANGE_VERDICT`` and on in ``kernels.links``)."""
+
+    def committed(self, verdict: int, count: int, added: int, after: Antichain) -> None:
+        """:meth:`linked`, :meth:`commit` and :meth:`maintain` in one, for a step that is over.
+
+        ``after`` is the frontier behind it.
+        """
 
     def commit(self) -> None:
         """Keep this step's changes of state."""

@@ -68,6 +68,9 @@ class Step:
         """The frontier behind all updates up to this step or, in a loop, this round of it."""
         if self._after is None:
             rounds, depth = self.rounds, len(self.rounds)
+            if not depth:
+                self._after = Antichain.known(((self.upper,),))
+                return self._after
             if depth == 1:
                 self._after = Antichain.known(((self.lower, rounds[0] + 1), (self.upper, 0)))
                 return self._after

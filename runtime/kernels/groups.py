@@ -443,9 +443,13 @@ def remove_slot(group, nk, slots, rows):
     slots[hole] = 0
 
 
-@kernel("void(int64[::1], int64, int64[:, ::1], int64, int64[::1], int64[:, ::1], int64[::1], int64[::1])")
-def purge(touched, entries, spec, nk, slots, rows, free, state):
-    """Forget the touched groups whose accumulators are all zero."""
+@kernel("void(int64[::1], int64[:, ::1], int64, int64[::1], int64[:, ::1], int64[::1], int64[::1])")
+def finish(touched, spec, nk, slots, rows, free, state):
+    """End a step: forget touched groups, if they have keys, whose accumulators are all zero."""
+    entries = state[ENTRIES] if nk > 0 else 0
+    state[ENTRIES] = 0
+    state[OVERFLOW] = 0
+    state[MARKER] += 1
     for entry in range(entries):
         group = touched[entry]
         if rows[group, 1 + nk] != 0 or rows[group, 0] < 0 or not is_zero(rows, group, 1 + nk, spec):

@@ -50,7 +50,7 @@ USUAL: Final = (
     "head.append",
     "rowgroups.kill",
     "rowgroups.bury",
-    "groups.purge",
+    "groups.finish",
     "groups.current",
     "head.rehash",
     "sort.gather",

@@ -55,28 +55,28 @@ class Arrange(Operator):
             self.changed = True
             self.emit(updates)
 
-    def appended(self, verdict: int, count: int, added: int) -> None:
-        """Take note of a step's updates that a kernel has added to the trace (see ``kernels.chain``)."""
+    def linked(self, verdict: int, count: int, added: int) -> None:
         if self.mark is None:
             self.mark = self.spine.mark()
-        self._note(verdict, count, added, self.step.after)
+        if verdict == INSERTED:
+            self.spine.inserted(count, self.step.after)
+        else:
+            self.spine.appended(count, verdict, self.step.after)
+        self.bound += added
         self.changed = True
 
-    def _note(self, verdict: int, count: int, added: int, after: Antichain) -> None:
-        if verdict == INSERTED:
-            self.spine.inserted(count, after)
-        else:
-            self.spine.appended(count, verdict, after)
-        self.bound += added
-
     def committed(self, verdict: int, count: int, added: int, after: Antichain) -> None:
-        """:meth:`appended`, :meth:`commit` and :meth:`maintain` in one, for a step that is over."""
-        self._note(verdict, count, added, after)
+        spine = self.spine
+        if verdict == INSERTED:
+            spine.inserted(count, after)
+        else:
+            spine.appended(count, verdict, after)
+        self.bound += added
         self.committed_bound = self.bound
-        self.handle.advance_physical(after)
-        if not self.spine.rest():
+        self.handle.follow()
+        if not spine.rest():
             self.handle.advance_logical(self.step.beginning)
-            self.spine.work()
+            spine.work()
 
     @property
     def layers(self) -> Layers:
@@ -111,7 +111,7 @@ class Arrange(Operator):
         self.mark = None
         if self.changed:
             self.changed = False
-            self.handle.advance_physical(self.spine.upper)
+            self.handle.follow()
             if not self.spine.rest():
                 self.handle.advance_logical(self.step.beginning)
                 self.spine.work()

@@ -16,6 +16,7 @@ from kpg.runtime.kernels.links import MANY
 from kpg.runtime.mfp import CompiledMfp
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.linear import apply_all
+from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.lookup import Order, lookup
@@ -176,9 +177,13 @@ class RangeJoin(Operator):
         for task in ranges(bounds.consolidate(), self.key, self.comparison):
             yield from scan(layers, task)
 
-    def followed(self) -> None:
-        """Take note that a link has read the left side in order, as :meth:`Spine.layers` does."""
-        self.left.spine.recent.direct = DIRECT
+    def linked(self, verdict: int, count: int, added: int) -> None:
+        """The verdict is whether the left side was read in order: see :meth:`Spine.layers`."""
+        if verdict:
+            self.left.spine.recent.direct = DIRECT
+
+    def committed(self, verdict: int, count: int, added: int, after: Antichain) -> None:
+        self.linked(verdict, count, added)
 
     def snapshot(self) -> Iterator[Updates]:
         thresholds = list(self.right.snapshot())

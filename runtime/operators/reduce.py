@@ -12,6 +12,7 @@ from kpg.runtime.kernels import groups
 from kpg.runtime.kernels.links import MANY
 from kpg.runtime.mfp.errors import sum_overflow
 from kpg.runtime.plan import Aggregate
+from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.records import dataclass
 from kpg.runtime.state.groups import GroupTable, chunks
 from kpg.runtime.trace.updates import Updates
@@ -111,6 +112,9 @@ class Grouped(Operator):
 
     def size(self) -> int:
         return len(self.table)
+
+    def committed(self, verdict: int, count: int, added: int, after: Antichain) -> None:
+        self.table.commit()
 
     def commit(self) -> None:
         self.pending.clear()

@@ -16,6 +16,7 @@ from kpg.runtime.kernels.collect import heads
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.corners import Corners, Owed
 from kpg.runtime.operators.textorder import ExactOrder
+from kpg.runtime.progress.antichain import Antichain
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.batch import Layers
 from kpg.runtime.trace.collect import collect, differences
@@ -240,13 +241,14 @@ class TopK(GroupReader):
         self.dead += vain
         return rows, diff, task
 
-    def walked(self, vain: int) -> None:
-        """Take note that a link has read groups, walking over so many updates in vain.
-
-        As :meth:`Spine.layers` does of those who read in order, it has the next steps go to the tail.
-        """
-        self.dead += vain
+    def linked(self, verdict: int, count: int, added: int) -> None:
+        """As :meth:`Spine.layers` has it of those who read in order, the next steps go to the tail."""
+        self.dead += added  # walked over in vain
         self.arrangement.spine.recent.direct = DIRECT
+
+    def committed(self, verdict: int, count: int, added: int, after: Antichain) -> None:
+        self.linked(verdict, count, added)
+        self.maintain()
 
     def owe(self, prefix: Words, owed: Words) -> None:
         """Have groups be read again in later rounds: columns (rounds..., group) of ``owed``."""

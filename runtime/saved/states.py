@@ -15,6 +15,7 @@ from kpg.runtime.saved.dormant import lull, state_of
 from kpg.runtime.saved.form import Read, State, UnsavedError, changing
 from kpg.runtime.state.groups import GroupTable
 from kpg.runtime.state.history import HistoryTable
+from kpg.runtime.versions import replaced
 
 
 def capture_groups(table: GroupTable) -> State:
@@ -42,7 +43,7 @@ def _fill_groups(table: GroupTable, state: Any, read: Read) -> None:
     freed = state["state"][kernels.FREED]
     table.free = np.empty(table.table.shape[0], np.int64)
     table.free[:freed] = free[:freed]
-    table.version += 1
+    table.version = replaced()
 
 
 def capture_history(table: HistoryTable) -> State:

@@ -17,6 +17,7 @@ from kpg.runtime.trace.head import Head
 from kpg.runtime.trace.recent import Recent
 from kpg.runtime.trace.spine import Spine
 from kpg.runtime.trace.updates import Updates
+from kpg.runtime.versions import replaced
 
 
 def capture_spine(spine: Spine) -> State:
@@ -53,7 +54,7 @@ def _fill_spine(spine: Spine, state: Any, read: Read) -> None:
     tiers.settled = len(tiers.nodes) < 2
     spine._pending = [_batch(one, read) for one in state["pending"]]
     _fill_recent(spine.recent, state["recent"], read)
-    spine.version += 1
+    spine.version = replaced()
 
 
 def _capture_batch(batch: Batch) -> State:
@@ -90,8 +91,8 @@ def _capture_recent(recent: Recent) -> State:
         "lower": recent.lower.elements,
         "crowded": int(recent.crowded),
         "direct": recent.direct,
-        "churned": recent._churned_at,
-        "ends": tuple((end.elements, size) for end, size in recent._ends),
+        "churned": recent.churned_at,
+        "ends": tuple((end.elements, size) for end, size in recent.ends),
         "head": _capture_head(recent.head) if recent.head.size else None,
         "hashed": recent.head.hashed,
         "tail": None if tail is None else _capture_updates(tail.updates()),
@@ -102,8 +103,8 @@ def _fill_recent(recent: Recent, state: Any, read: Read) -> None:
     recent.lower = Antichain.known(state["lower"])
     recent.crowded = bool(state["crowded"])
     recent.direct = state["direct"]
-    recent._churned_at = state["churned"]
-    recent._ends = [(Antichain.known(end), size) for end, size in state["ends"]]
+    recent.churned_at = state["churned"]
+    recent.ends = [(Antichain.known(end), size) for end, size in state["ends"]]
     recent.head.serve(state["hashed"])
     if state["head"] is not None:
         _fill_head(recent.head, state["head"], read)

@@ -15,6 +15,7 @@ from kpg.runtime.kernels import moments
 from kpg.runtime.kernels.accumulators import NULL, SUM_DOUBLE_WORDS
 from kpg.runtime.records import dataclass
 from kpg.runtime.trace.updates import Updates, multiplicity_overflow
+from kpg.runtime.versions import replaced
 
 Words = NDArray[np.int64]
 MINIMUM = 64
@@ -75,7 +76,7 @@ class GroupTable:
         self.state = np.zeros(kernels.STATE_FIELDS, np.int64)
         self.state[kernels.MARKER] = 1
         self.version = 0
-        """Changes whenever one of the arrays is replaced."""
+        """Another whenever one of the arrays is replaced."""
         self.touched = np.empty(MINIMUM, np.int64)
         self.old: Words = np.empty((MINIMUM, self.words), np.int64)
         self.new: Words = np.empty((0, self.words), np.int64)
@@ -214,11 +215,6 @@ class GroupTable:
 
     def commit(self) -> None:
         """Keep the step's changes and forget groups that have become empty."""
-        if self.entries and self.key:
-            kernels.purge(
-                self.touched, self.entries, self.spec, self.key, self.slots, self.table,
-                self.free, self.state,
-            )  # fmt: skip
         self._finish()
 
     def rollback(self) -> None:
@@ -227,23 +223,17 @@ class GroupTable:
         touched, old = self.touched[:entries][::-1], self.old[:entries][::-1]
         fresh = old[:, 0] == NULL
         self.table[touched, 1 + self.key :] = np.where(fresh[:, None], 0, old) if fresh.any() else old
-        if self.key:
-            kernels.purge(
-                self.touched, entries, self.spec, self.key, self.slots, self.table,
-                self.free, self.state,
-            )  # fmt: skip
         self._finish()
 
     def _finish(self) -> None:
-        self.state[kernels.ENTRIES] = self.state[kernels.OVERFLOW] = 0
-        self.state[kernels.MARKER] += 1
+        kernels.finish(self.touched, self.spec, self.key, self.slots, self.table, self.free, self.state)
         if self.when.shape[0]:
             self.new = np.empty((0, self.words), np.int64)
             self.when = np.empty(0, np.int64)
         if self.touched.shape[0] > 1 << 16:
             self.touched = np.empty(MINIMUM, np.int64)
             self.old = np.empty((MINIMUM, self.words), np.int64)
-            self.version += 1
+            self.version = replaced()
 
     def _reserve(self, n: int) -> None:
         """Room for n more groups and n more entries."""
@@ -252,17 +242,17 @@ class GroupTable:
             capacity = max(4 * allotted, allotted + n) + n
             self.table = _grown(self.table, capacity, allotted)
             self.free = _grown(self.free, capacity, freed)
-            self.version += 1
+            self.version = replaced()
         if 2 * (live + n) > self.slots.shape[0]:
             slots = np.zeros(1 << (4 * (live + n) - 1).bit_length(), np.int64)
             kernels.rebuild(self.slots, slots, self.table, self.key)
             self.slots = slots
-            self.version += 1
+            self.version = replaced()
         if entries + n > self.touched.shape[0]:
             capacity = max(2 * self.touched.shape[0], entries + n)
             self.touched = _grown(self.touched, capacity, entries)
             self.old = _grown(self.old, capacity, entries)
-            self.version += 1
+            self.version = replaced()
 
 
 def _grown(array: Words, capacity: int, used: int) -> Words:

@@ -62,6 +62,12 @@ class TraceHandle:
             )
         self._hold.physical = frontier
 
+    def follow(self) -> None:
+        """Give up cutting the trace anywhere but at its end."""
+        if self._spine is None:
+            raise InternalError("a closed trace handle was used")
+        self._hold.physical = self._spine.upper
+
     def clone(self) -> "TraceHandle":
         """Another handle with the same frontiers."""
         handle = TraceHandle.__new__(TraceHandle)

@@ -51,17 +51,29 @@ class Piece(NamedTuple):
     final: bool
 
 
+class Mark(NamedTuple):
+    """What a trace was when it was marked: ``position`` among the pending batches."""
+
+    number: int
+    position: int
+    upper: Antichain
+    inserted_rows: int
+    owed: int
+    held: int
+    """Rows in the head."""
+
+
 class Recent:
     """The head and the tail of a trace, and when they are to be sealed."""
 
     __slots__ = (
-        "_churned_at",
         "_depth",
-        "_ends",
         "_outweighing",
         "_width",
+        "churned_at",
         "crowded",
         "direct",
+        "ends",
         "head",
         "lower",
         "tail",
@@ -77,8 +89,8 @@ class Recent:
         """Whether it is to be sealed after the step."""
         self.direct = 0
         """So many steps will not go to the head."""
-        self._ends: list[tuple[Antichain, int]] = []
-        self._churned_at = CHURN
+        self.ends: list[tuple[Antichain, int]] = []
+        self.churned_at = CHURN
         self._outweighing = OUTWEIGHING if depth == 1 else 1
 
     @property
@@ -136,15 +148,20 @@ class Recent:
         size = self.head.size
         if size == count:
             self.lower = before
+        if verdict or size > self.churned_at:
+            self.judge(verdict, size, batched)
+        self.ends.append((upper, size))
+
+    def judge(self, verdict: int, size: int, batched: Callable[[], int]) -> None:
+        """Have the head be sealed if look-ups had better go through sorted batches."""
         if verdict:
             self.crowded = True
             if verdict == UNFIT:
                 self.direct = DIRECT
-        elif size > self._churned_at:
+        else:
             rows = self._outweighing * batched()
             self.crowded = self.head.counts and size > rows
-            self._churned_at = max(2 * size, rows)
-        self._ends.append((upper, size))
+            self.churned_at = max(2 * size, rows)
 
     def inserted(self, count: int, before: Antichain, batched: Callable[[], int]) -> None:
         """Take note of ``count`` updates, from ``before`` on, that are in the tail now."""
@@ -155,17 +172,17 @@ class Recent:
         # It is sealed as the step ends if another like it would not find room: else that one would wait.
         if size + count > room_in_tail(count):
             self.crowded = True
-        elif self._depth > 1 and size > self._churned_at:
+        elif self._depth > 1 and size > self.churned_at:
             rows = batched()
             self.crowded = size > rows
-            self._churned_at = max(2 * size, rows)
+            self.churned_at = max(2 * size, rows)
 
     def truncate(self, held: int, upper: Antichain) -> None:
         """Go back to ``held`` updates in the head, and in the tail to those before ``upper``."""
         if self.head.size > held:
             self.head.truncate(held)
-            while self._ends and self._ends[-1][1] > held:
-                self._ends.pop()
+            while self.ends and self.ends[-1][1] > held:
+                self.ends.pop()
         if self.tail is not None and self.tail.size:
             before, _ = self._split(upper)
             self.tail.clear()
@@ -191,9 +208,9 @@ class Recent:
                 yield Piece(self.head.updates(first, last), end, held is None or last <= held)
                 first = last
             self.head.clear()
-        self._ends.clear()
+        self.ends.clear()
         self.crowded = False
-        self._churned_at = CHURN
+        self.churned_at = CHURN
 
     def _cuts(
         self,
@@ -209,7 +226,7 @@ class Recent:
             cuts.append((marked, held))
         for physical in physicals:
             if all(physical is not end and physical != end for end, _ in cuts):
-                cuts += [(end, last) for end, last in self._ends if end == physical and 0 < last < size]
+                cuts += [(end, last) for end, last in self.ends if end == physical and 0 < last < size]
         return sorted(cuts, key=itemgetter(1))
 
     def _split(self, marked: Antichain) -> tuple[Updates, Updates]:

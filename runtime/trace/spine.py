@@ -12,7 +12,7 @@ reader holds the trace (whose frontier may be where no batch ends), or when look
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.progress.antichain import Antichain
@@ -20,9 +20,10 @@ from kpg.runtime.trace.batch import Batch, Layers, Sought
 from kpg.runtime.trace.folding import ROUND_FACTOR, TINY_BATCHES, combined, settled, tiny_tail
 from kpg.runtime.trace.holds import Hold, Holds
 from kpg.runtime.trace.merge import Merge
-from kpg.runtime.trace.recent import DIRECT, Place, Recent
+from kpg.runtime.trace.recent import DIRECT, Mark, Place, Recent
 from kpg.runtime.trace.tiers import EFFORT, FACTOR, Tiers
 from kpg.runtime.trace.updates import Updates
+from kpg.runtime.versions import replaced
 
 DEFERRED: Final = 1 << 12
 """Rows that may come to the head before work that is owed for them is done: the fixed cost of a step of all
@@ -30,18 +31,6 @@ merges is then a thousandth of a microsecond a row, and a step stalls by what fo
 
 RUN: Final = 1 << 20
 """Batches of one step are made one when they have more rows than this together."""
-
-
-class _Mark(NamedTuple):
-    """What a spine was when it was marked: ``position`` among the pending batches."""
-
-    number: int
-    position: int
-    upper: Antichain
-    inserted_rows: int
-    owed: int
-    held: int
-    """Rows in the head."""
 
 
 class Spine:
@@ -69,13 +58,13 @@ class Spine:
         self._unfolded = 0
         self._unfolded_rows = 0
         self._marks = 0
-        self._mark: _Mark | None = None
+        self._mark: Mark | None = None
         self._layers: Layers | None = None
         self._layers_before: Layers | None = None
         self._newer: list[Batch] = []
         self._sought: Sought | None = None
         self.version = 0
-        """Changes whenever look-ups go through other arrays, or small steps through another place."""
+        """Another whenever look-ups go through other arrays, or small steps through another place."""
 
     def append(self, updates: Updates, upper: Antichain, *, alone: bool = False) -> Updates:
         """Add a step's updates, in any order, up to ``upper``: few to the head or the tail, many as a batch.
@@ -91,7 +80,8 @@ class Spine:
             updates = updates.consolidate()
         if recent.direct:
             recent.direct -= 1
-            self.version += not recent.direct
+            if not recent.direct:
+                self.version = replaced()
         count = updates.data.shape[1]
         if not count:
             return updates
@@ -105,7 +95,9 @@ class Spine:
             recent.make_tail()
             self._forget_layers()
         recent.add(updates, self.upper, upper, self._batched)
-        self._note(count, upper)
+        self.inserted_rows += count
+        self._owed += count
+        self.upper = upper
         return updates
 
     def place(self, count: int) -> Place:
@@ -114,18 +106,25 @@ class Spine:
 
     def appended(self, count: int, verdict: int, upper: Antichain) -> None:
         """So many updates, up to ``upper``, were appended to the head; ``verdict`` is ``Head.append``'s."""
-        self.recent.head.size += count
-        self.recent.appended(count, verdict, self.upper, upper, self._batched)
-        self._note(count, upper)
+        # As ``Recent.appended``, in line: small steps do this for each trace.
+        recent, head = self.recent, self.recent.head
+        size = head.size = head.size + count
+        if size == count:
+            recent.lower = self.upper
+        if verdict or size > recent.churned_at:
+            recent.judge(verdict, size, self._batched)
+        recent.ends.append((upper, size))
+        self.inserted_rows += count
+        self._owed += count
+        self.upper = upper
 
     def inserted(self, count: int, upper: Antichain) -> None:
         """So many updates, up to ``upper``, were merged into the tail."""
-        self.recent.inserted(count, self.upper, self._batched)
-        self.recent.direct -= 1
-        self.version += not self.recent.direct
-        self._note(count, upper)
-
-    def _note(self, count: int, upper: Antichain) -> None:
+        recent = self.recent
+        recent.inserted(count, self.upper, self._batched)
+        recent.direct -= 1
+        if not recent.direct:
+            self.version = replaced()
         self.inserted_rows += count
         self._owed += count
         self.upper = upper
@@ -165,7 +164,7 @@ class Spine:
         if self._layers_before is not None:
             self._newer.append(batch)
         self._sought = None
-        self.version += 1
+        self.version = replaced()
         self._pending.append(batch)
         self.upper = batch.upper
 
@@ -193,7 +192,7 @@ class Spine:
     def mark(self) -> int:
         """A token for the present contents, valid until the next mark, :meth:`work` or :meth:`compact`."""
         self._marks += 1
-        self._mark = _Mark(
+        self._mark = Mark(
             self._marks, len(self._pending), self.upper, self.inserted_rows, self._owed, self.recent.head.size
         )
         return self._marks
@@ -241,7 +240,7 @@ class Spine:
         if recent.head.size:
             self.seal(compact=False)
         if not recent.direct:
-            self.version += 1
+            self.version = replaced()
         recent.direct = DIRECT
         if through is not None and through is not self.upper and through != self.upper:
             self.seal(compact=False)
@@ -285,7 +284,7 @@ class Spine:
     def _forget_layers(self) -> None:
         """What was read is not the beginning of what there is any more."""
         self._layers = self._layers_before = self._sought = None
-        self.version += 1
+        self.version = replaced()
         self._newer = []
 
     def _layers_through(self, through: Antichain) -> Layers:
@@ -316,12 +315,12 @@ class Spine:
     def hold(self, hold: Hold) -> None:
         """Respect a reader's frontiers for as long as the object lives."""
         self._holds.add(hold)
-        self.version += 1
+        self.version = replaced()
 
     def release(self, hold: Hold) -> None:
         """Forget a reader's frontiers."""
         self._holds.remove(hold)
-        self.version += 1
+        self.version = replaced()
 
     @property
     def since(self) -> Antichain:

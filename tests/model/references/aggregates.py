@@ -429,7 +429,7 @@ def rebuild(source, slots, rows, nk) -> object:
     return found_groups(source)
 
 
-def purge_cases(random: Random) -> Iterator[Case]:
+def finish_cases(random: Random) -> Iterator[Case]:
     key, width, accumulators = shape(random)
     table = some_table(random, key, accumulators, width)
     n = size(random, 1)
@@ -439,17 +439,19 @@ def purge_cases(random: Random) -> Iterator[Case]:
     if gone.any():
         undone = np.ascontiguousarray(data[:, gone])
         table.accumulate(Updates(undone, np.array([[1]]), -np.ones(1, np.int64)))
-    given = (table.touched, table.entries, table.spec, key, table.slots, table.table, table.free, table.state)
+    given = (table.touched, table.spec, key, table.slots, table.table, table.free, table.state)
     yield Case(given)
 
 
-def seen_purged(result, touched, entries, spec, nk, slots, rows, free, state) -> object:
-    return contents(slots, rows, nk, spec), int(state[3])
+def seen_finished(result, touched, spec, nk, slots, rows, free, state) -> object:
+    fields = (kernels.LIVE, kernels.ENTRIES, kernels.OVERFLOW, kernels.MARKER)
+    return contents(slots, rows, nk, spec), state[list(fields)].tolist()
 
 
-@reference("groups.purge", purge_cases, seen_purged)
-def purge(touched, entries, spec, nk, slots, rows, free, state) -> object:
+@reference("groups.finish", finish_cases, seen_finished)
+def finish(touched, spec, nk, slots, rows, free, state) -> object:
+    entries = int(state[kernels.ENTRIES]) if nk else 0
     mentioned = {tuple(rows[group, 1 : 1 + nk].tolist()) for group in touched[:entries].tolist()}
     found = contents(slots, rows, nk, spec)
     kept = {key: group for key, group in found.items() if key not in mentioned or not group.is_zero}
-    return kept, len(kept)
+    return kept, [len(kept), 0, 0, int(state[kernels.MARKER]) + 1]

@@ -118,7 +118,7 @@ ATTRIBUTES = {
 }
 SLOTS = {
     Tiers: "_effort _factor _holds merged_rows merging nodes replaced settled since",
-    Recent: """_churned_at _depth _ends _outweighing _width crowded direct head lower tail""",
+    Recent: """_depth _outweighing _width churned_at crowded direct ends head lower tail""",
     Head: "_arrays _room address description hashed size",
     Tail: "_depth _first _sides _width address description spare",
     Batch: "_address _description _directory _latest data diff lower since time upper",
