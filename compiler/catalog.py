@@ -17,6 +17,7 @@ from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ROWID, Kind, Schema, Type, record
+from kpg.runtime.values.styles import NAMES, PLAIN, Style, of_settings
 
 if TYPE_CHECKING:
     from kpg.runtime.functions.own import Own
@@ -102,6 +103,8 @@ class Catalog:
     sequences: dict[str, Sequence] = field(default_factory=dict)
     schemas: dict[str, str] = field(default_factory=lambda: {PUBLIC: PUBLIC})
     path: tuple[str, ...] = (PUBLIC,)
+    settings: dict[str, str] = field(default_factory=dict)
+    """What the session has set."""
     comments: dict[tuple[str, ...], str] = field(default_factory=dict)
     indexes: dict[str, Index] = field(default_factory=dict)
     types: dict[str, Type | Domain] = field(default_factory=dict)
@@ -129,6 +132,11 @@ class Catalog:
     def outlook(self) -> tuple[str, ...]:
         """What the meaning of a text depends on: the path, and who asks if that may be refused."""
         return (*self.path, "", self.asker.user) if self.is_limited else self.path
+
+    @property
+    def style(self) -> Style:
+        """How the session writes and reads moments and their like."""
+        return PLAIN if NAMES.isdisjoint(self.settings) else of_settings(self.settings)
 
     def __contains__(self, name: str) -> bool:
         return self.find(name) is not None
@@ -278,6 +286,7 @@ class Catalog:
             dict(self.sequences),
             dict(self.schemas),
             self.path,
+            self.settings,
             dict(self.comments),
             dict(self.indexes),
             dict(self.types),

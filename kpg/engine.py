@@ -30,6 +30,7 @@ from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.local import local_executor
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
+from kpg.runtime.values.styles import PLAIN
 from kpg.table import Table
 from kpg.transaction import Transactions
 from kpg.view import Maintained
@@ -92,7 +93,6 @@ class Engine(Kept):
         self.changed: dict[str, int] | None = None
         """The epoch of the last change of each table; None while nobody has to know (see sessions)."""
         self._closing: set[str] = set()
-        self.settings: dict[str, str] = {}
         self.functions_given = {}
         self.keeping = set()
         self.prepared: dict[str, object] = {}
@@ -140,8 +140,9 @@ class Engine(Kept):
 
     @property
     def remembers(self) -> bool:
-        """Whether plans of statements may be used again: Postgres' setting can have each be made anew."""
-        return self.seen is None and self.settings.get("plan_cache_mode") != "force_custom_plan"
+        """Whether plans may be used again: not where a setting, or a style, has each be made anew."""
+        plain = self.settings.get("plan_cache_mode") != "force_custom_plan"
+        return self.seen is None and plain and self.catalog.style is PLAIN
 
     def table(self, name: str) -> Table:
         """A base table, by name in any case."""

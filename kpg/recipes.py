@@ -20,6 +20,7 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ERROR, NULL, Kind, Type
+from kpg.runtime.values.styles import PLAIN
 
 Words = NDArray[np.int64]
 Take = Callable[[Any, Type, Dictionary], int]
@@ -50,6 +51,8 @@ class Recipe:
 def row_of(engine: Engine, text: str, values: Sequence[Any]) -> tuple[str, Words] | None:
     """The table and the row that a text adds, with values for its parameters; None if it does more."""
     path = engine.catalog.outlook
+    if engine.catalog.style is not PLAIN:
+        return None
     known = engine.remembered.recipes.get((text, path))
     if known is None or (known.version != engine.catalog.version):
         known = Known(engine.catalog.version, recipe_of(engine, text))

@@ -78,7 +78,7 @@ class Remembered:
         self, what: tuple[object, ...], part: object, catalog: "Catalog", make: "Callable[[], Value]"
     ) -> "Value":
         """What is made of a statement, or of a part of the catalog: once, unless it asks for the time."""
-        key = (*what, id(part), catalog.outlook)
+        key = (*what, id(part), catalog.outlook, catalog.style)
         known = self._made.get(key)
         if known is not None and known[0] is part and known[1] == catalog.version:
             found: Value = known[2]

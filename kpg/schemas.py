@@ -62,6 +62,15 @@ class Schemas:
     """Views that the open transaction has made, to be kept once it is over."""
     _aside: "count[int]"
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the session has set."""
+        return self.catalog.settings
+
+    @settings.setter
+    def settings(self, settings: dict[str, str]) -> None:
+        self.catalog.settings = settings
+
     @cached_property
     def references(self) -> "References":
         """Foreign keys."""

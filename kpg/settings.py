@@ -12,6 +12,7 @@ from kpg.notices import warn
 from kpg.result import Result, listing
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import TEXT
+from kpg.runtime.values.styles import NAMES
 from kpg.transaction import State
 
 if TYPE_CHECKING:
@@ -107,9 +108,6 @@ FIXED: Final = {
     "standard_conforming_strings": ("on", "true", "1"),
     "default_transaction_read_only": ("off", "false", "0"),
     "transaction_read_only": ("off", "false", "0"),
-    "intervalstyle": ("postgres",),
-    "bytea_output": ("hex",),
-    "timezone": ("utc", "gmt", "uct", "etc/utc", "etc/gmt", "zulu", "z", "0", "local"),
 }
 """Settings that would change answers: those values that say what is so anyhow."""
 UNCHANGEABLE: Final = frozenset({"server_version", "server_version_num", "server_encoding", "is_superuser"})
@@ -242,6 +240,13 @@ def _set(engine: Engine, statement: ast.Set) -> None:
     if name == "search_path":
         _set_path(engine, statement)
     value = ", ".join(statement.values)
+    if statement.values and name in NAMES:
+        from kpg.styles import meant
+
+        value = meant(name, value, shown(engine, name), statement.span)
+        if value == SETTINGS[name]:
+            engine.settings.pop(name, None)
+            return
     if statement.values and name in FIXED and value.lower() not in FIXED[name]:
         raise NotSupportedError(
             f"{name} = {value} is not supported", span=statement.span, hint=f"it is {SETTINGS[name]}"

@@ -17,6 +17,7 @@ from kpg.compiler.sql.volatile import has_calls
 from kpg.engine import Engine
 from kpg.planning import plan_view, relations_of
 from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.values.styles import PLAIN
 from kpg.view import Maintained
 
 
@@ -57,6 +58,8 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     )
     refuse_unchecked(statement, entry)
     uses = relations_of(planned.rel, statement.query, engine.catalog)
+    if engine.catalog.style is not PLAIN:
+        engine.followed.add(name)  # its text alone does not say its time zone
     if not statement.materialized:
         engine.create_view(entry, uses, replace_old=statement.or_replace)
         return None

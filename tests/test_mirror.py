@@ -323,6 +323,15 @@ ELSEWHERE: dict[str, str] = {
             "values/shape_casts",
         )
     },
+    **{
+        f"{name}.py": "oracle/sql/types_styles.sql"
+        for name in (
+            "runtime/functions/in_style",
+            "runtime/values/styled",
+            "runtime/values/styles",
+            "compiler/sql/styling",
+        )
+    },
     "runtime/functions/addresses.py": FUNCTIONS,
     "runtime/functions/enums.py": "oracle/sql/types_enum_functions.sql",
     "runtime/functions/assorted.py": FUNCTIONS,

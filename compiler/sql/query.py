@@ -19,6 +19,7 @@ from kpg.compiler.sql.tree import Resolved
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
+from kpg.runtime.values.styles import PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,10 @@ def lowered(resolved: Resolved, catalog: Catalog) -> Bound:
     check_reads(resolved.reads, catalog)
     query = resolved.query
     rel, ids = lower_resolved(resolved)
+    if resolved.style is not PLAIN:
+        from kpg.compiler.sql.styling import in_style
+
+        rel = in_style(rel, resolved.style)
     order = tuple(
         OrderBy(ids.index(key.column.index), key.descending, key.nulls_first) for key in query.order
     )

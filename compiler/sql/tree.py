@@ -17,6 +17,7 @@ from kpg.runtime.plan.windows import WindowCall, call_columns
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Literal, Scalar, columns
 from kpg.runtime.types import ROWID, Type
+from kpg.runtime.values.styles import PLAIN, Style
 
 Ids = frozenset[int]
 
@@ -249,6 +250,8 @@ class Resolved:
     """All ids from here on are free."""
     reads: Reads | None = None
     """What it reads, if that may be refused."""
+    style: Style = PLAIN
+    """What its text of moments is like."""
 
 
 def children(node: Node) -> tuple[Node, ...]:

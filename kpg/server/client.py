@@ -18,6 +18,7 @@ from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.session import Set
 from kpg.notices import Notice, rank
 from kpg.runtime.errors import Error, NotSupportedError, Span
+from kpg.runtime.values.styles import PLAIN, of_settings
 from kpg.server import logs, quick, replies, streams, subscribing
 from kpg.server.connection import Connection, Gone
 from kpg.server.extended import Extended
@@ -360,10 +361,11 @@ class Client(Connection):
     async def send_rows(self, portal: Portal, most: int) -> int:
         """Send up to ``most`` rows, 0: all; how many."""
         dictionary = self.server.hub.engine.executor.dictionary
+        style = PLAIN if self.session is None else of_settings(self.session.settings)
         sent = 0
         while not portal.done and (not most or sent < most):
             count = min(ROWS_AT_ONCE, most - sent) if most else ROWS_AT_ONCE
-            rows = portal.rows(count, dictionary)
+            rows = portal.rows(count, dictionary, style)
             sent += len(rows)
             self.send(replies.data(rows))
             await self.flush()

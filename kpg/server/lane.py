@@ -163,7 +163,7 @@ class Reply:
         if outcome is None or shape is None or len(outcome) > FEW:
             return outcome
         formats = spread(self._formats, len(outcome.types))
-        rows = encoded(outcome, 0, FEW, formats, engine.executor.dictionary)
+        rows = encoded(outcome, 0, FEW, formats, engine.executor.dictionary, engine.catalog.style)
         count = quick.tag_of(self._word, outcome)
         return self._head(outcome) + replies.data(rows) + completed(count)
 

@@ -18,6 +18,7 @@ from kpg.runtime.errors import DataError, InterfaceError
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 from kpg.runtime.values import codec_of
+from kpg.runtime.values.styles import PLAIN, Style
 from kpg.server import binary, quick
 from kpg.server.formats import rows_of, text_writer
 from kpg.server.subscribing import Subscribe
@@ -174,13 +175,14 @@ class Portal:
         """The columns of the rows that it gives, once it has run."""
         return None if self.outcome is None else shape_of_result(self.outcome)
 
-    def rows(self, most: int, dictionary: Dictionary) -> list[Row]:
+    def rows(self, most: int, dictionary: Dictionary, style: Style = PLAIN) -> list[Row]:
         """The next rows, up to ``most``, as they are sent."""
         outcome = self.outcome
         if outcome is None or shape_of_result(outcome) is None:
             return []
         start = self.position
-        rows = encoded(outcome, start, start + most, spread(self.formats, len(outcome.types)), dictionary)
+        formats = spread(self.formats, len(outcome.types))
+        rows = encoded(outcome, start, start + most, formats, dictionary, style)
         self.position += len(rows)
         return rows
 
@@ -198,14 +200,19 @@ def shape_of_result(outcome: Result | None) -> Shape | None:
 
 
 def encoded(
-    outcome: Result, start: int, stop: int, formats: Sequence[int], dictionary: Dictionary
+    outcome: Result,
+    start: int,
+    stop: int,
+    formats: Sequence[int],
+    dictionary: Dictionary,
+    style: Style = PLAIN,
 ) -> list[Row]:
     """Some rows of a result as they are sent."""
     contents = outcome.contents
     if isinstance(contents, Decoded):
-        return rows_of(contents.words[:, start:stop], contents.types, formats, dictionary)
+        return rows_of(contents.words[:, start:stop], contents.types, formats, dictionary, style)
     writers = [
-        (codec_of(type_).from_python, binary.writer_of(type_) if form else text_writer(type_))
+        (codec_of(type_).from_python, binary.writer_of(type_) if form else text_writer(type_, style))
         for type_, form in zip(outcome.types, formats, strict=True)
     ]
     return [

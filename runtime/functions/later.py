@@ -66,6 +66,7 @@ PRIMITIVES: Final[Mapping[str, str]] = {
     "assigned_parts": "$with_element $with_slice",
     "exact_sums": """$word $mod $wide_sum $wide_mean $mean $spread_samp_root $spread_samp_square
         $spread_pop_root $spread_pop_square""",
+    "in_style": "$in_style $read_in_style $by_template $east",
     "shapes": "$shape_part",
     "rows": "$row $whole_row $row_field $row_is_null $row_is_not_null",
 }

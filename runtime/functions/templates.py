@@ -96,6 +96,8 @@ class Parts:
     """Microseconds; of an interval perhaps more than a day's, or negative."""
     date: datetime.date | None
     zone: str = ""
+    east: int = 0
+    """Seconds that its zone is ahead of Greenwich."""
 
 
 @lru_cache(maxsize=512)
@@ -246,8 +248,24 @@ def _word(parts: Parts, token: Token) -> str:
         if parts.date is None:
             raise ValueError(f'invalid format specification for an interval value: "{token.text}"')
         return _cased(DAYS[parts.date.isoweekday() % 7], token, 9, lowered == "day")
-    known = {"TZ": parts.zone, "tz": parts.zone.lower(), "TZH": "+00", "TZM": "00", "OF": "+00"}
-    return known.get(pattern, "")
+    if pattern in ("TZ", "tz"):
+        return parts.zone if pattern == "TZ" else parts.zone.lower()
+    return _offset(parts.east, pattern)
+
+
+def _offset(east: int, pattern: str) -> str:
+    """How far a zone is from Greenwich: hours, minutes, or both, minutes if there are any."""
+    hours, minutes = divmod(abs(east) // 60, 60)
+    signed = f"{'-' if east < 0 else '+'}{hours:02d}"
+    match pattern:
+        case "TZH":
+            return signed
+        case "TZM":
+            return f"{minutes:02d}"
+        case "OF":
+            return f"{signed}:{minutes:02d}" if minutes else signed
+        case _:
+            return ""
 
 
 def _month(parts: Parts, token: Token) -> str:

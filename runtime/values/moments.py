@@ -60,7 +60,8 @@ class Moment(NamedTuple):
 class _Reader:
     """What was found so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: str) -> None:
+        self.order = order
         self.date: tuple[int, int, int] | None = None
         self.loose: list[str] = []
         self.month: int | None = None
@@ -74,6 +75,15 @@ class _Reader:
         if self.date is not None:
             raise ValueError("two dates")
         self.date = (_year(year), MONTHS[month.lower()] if month.isalpha() else int(month), int(day))
+
+    def set_numbers(self, first: str, second: str, third: str) -> None:
+        """Three numbers, of which the style says which is the year."""
+        if self.order == "YMD" and len(third) == 2:
+            self.set_date(first, second, third)
+        elif self.order == "DMY":
+            self.set_date(third, second, first)
+        else:
+            self.set_date(third, first, second)
 
     def set_time(self, hours: str, minutes: str, seconds: str | None, fraction: str | None) -> None:
         if self.time is not None:
@@ -147,7 +157,7 @@ NAME: Final = r"[A-Za-z]{3,9}"
 FORMS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (
     (r"(\d{3,})-(\d{1,2})-(\d{1,2})(?:T(?=\d))?", lambda f, y, m, d: f.set_date(y, m, d)),
     (r"(\d{4})/(\d{1,2})/(\d{1,2})", lambda f, y, m, d: f.set_date(y, m, d)),
-    (r"(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?!\d)", lambda f, m, d, y: f.set_date(y, m, d)),
+    (r"(\d{1,2})[/.-](\d{1,2})[/.-](\d{4}|\d{2})(?![\d:])", lambda f, *parts: f.set_numbers(*parts)),
     (rf"(\d{{4}})[-/ ]({NAME})[-/ ](\d{{1,2}})(?!\d|:)", lambda f, y, m, d: f.set_date(y, m, d)),
     (rf"(\d{{1,2}})[-/]({NAME})[-/](\d{{4}}|\d{{2}})(?!\d)", lambda f, d, m, y: f.set_date(y, m, d)),
     (rf"({NAME})[-/](\d{{1,2}})[-/](\d{{4}}|\d{{2}})(?!\d)", lambda f, m, d, y: f.set_date(y, m, d)),
@@ -169,9 +179,12 @@ def _of_year(year: int, number: int) -> int:
     return days_of(year, 1, 1) + number - 1
 
 
-def read(text: str) -> Moment:
-    """What a text says of a date and time; ValueError if it is not understood."""
-    found, place, text = _Reader(), 0, text.strip()
+def read(text: str, order: str = "MDY") -> Moment:
+    """What a text says of a date and time; ValueError if it is not understood.
+
+    ``order`` says what numbers without a sign of their own are: a month, a day, a year.
+    """
+    found, place, text = _Reader(order), 0, text.strip()
     if not text:
         raise ValueError("an empty text")
     while place < len(text):
@@ -192,32 +205,32 @@ def read(text: str) -> Moment:
     return found.result()
 
 
-def parse_date(text: str) -> int:
+def parse_date(text: str, order: str = "MDY") -> int:
     """The day that a text means; a time of day is left out."""
     if text.strip().lower() in ENDS:
         return ENDS[text.strip().lower()]
     short = SHORT.fullmatch(text.strip())
-    day = read("{1}/{2}/{0}".format(*short.groups()) if short else text).day
+    day = read("{1}/{2}/{0}".format(*short.groups()) if short else text, order).day
     if day is None:
         raise ValueError("no date")
     return day
 
 
-def parse_timestamp(text: str) -> int:
+def parse_timestamp(text: str, order: str = "MDY") -> int:
     """The date and time that a text means; a time zone is left out, as in Postgres."""
     if text.strip().lower() in ENDS:
         return ENDS[text.strip().lower()]
-    moment = read(text)
+    moment = read(text, order)
     if moment.day is None:
         raise ValueError("no date")
     return moment.day * DAY + (moment.time or 0)
 
 
-def parse_instant(text: str, default: datetime.tzinfo = datetime.UTC) -> int:
+def parse_instant(text: str, default: datetime.tzinfo = datetime.UTC, order: str = "MDY") -> int:
     """The instant that a text means, in a time zone unless it says one."""
     if text.strip().lower() in ENDS:
         return ENDS[text.strip().lower()]
-    moment = read(text)
+    moment = read(text, order)
     if moment.day is None:
         raise ValueError("no date")
     return from_local(moment.day * DAY + (moment.time or 0), moment.zone or default)

@@ -57,6 +57,13 @@ def codec(type_: Type) -> Codec:
     )
 
 
+def writer(type_: Type, bound: Callable[[Any], str]) -> Callable[[Any], str]:
+    """How ranges, or sets of them, are written whose bounds are written so."""
+    if type_.kind is Kind.RANGE:
+        return lambda value: _shown(value, bound)
+    return lambda value: "{" + ",".join(_shown((pair,), bound) for pair in value) + "}"
+
+
 def made(low: Any, high: Any, bounds: str, bound: Type) -> Ranges:
     """The range between two values, None for no bound; ValueError if they are the wrong way round."""
     if bounds not in ("[)", "(]", "[]", "()"):

@@ -1,6 +1,7 @@
 """Row values: fields of any types. A value is a tuple, None for NULL, which is after all others in order."""
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kpg.runtime.types import Type
@@ -45,6 +46,16 @@ def codec(type_: Type) -> Codec:
         from_python=from_python,
         expected=f"a tuple of {len(codecs)} values",
     )
+
+
+def writer(outputs: Sequence[Callable[[Any], str]]) -> Callable[[Any], str]:
+    """How rows are written whose fields are written so."""
+
+    def write(values: Any) -> str:
+        pairs = zip(outputs, values, strict=True)
+        return f"({','.join(_quoted(None if value is None else output(value)) for output, value in pairs)})"
+
+    return write
 
 
 def _quoted(text: str | None) -> str:

@@ -41,7 +41,7 @@ HOURS: Final = {
 }
 """Abbreviations, which stand for an offset whatever the season."""
 OFFSET: Final = re.compile(r"([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
-POSIX: Final = re.compile(r"<?[a-z]{3,}>?([+-]?)(\d{1,2})(?::(\d{2}))?", re.IGNORECASE)
+POSIX: Final = re.compile(r"(?:<[^<>]+>|[a-z]{3,})([+-]?)(\d{1,2})(?::(\d{2}))?", re.IGNORECASE)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -70,12 +70,23 @@ def zone(name: str) -> datetime.tzinfo:
         sign, hours, minutes = posix.groups()
         total = int(hours) * 3600 + int(minutes or 0) * 60
         return _fixed(total if sign == "-" else -total)
-    for known in (text, text.title(), text.upper()):
+    for known in (text, _cased(text), text.upper()):
         try:
             return zoneinfo.ZoneInfo(known)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
             continue
     raise ValueError(f"no time zone {name}")
+
+
+def _cased(text: str) -> str:
+    """``america/new_york`` with capitals where names have them."""
+    return re.sub(r"(?:^|(?<=[/_-]))[a-z]", lambda found: found[0].upper(), text.lower())
+
+
+def named(name: str) -> str:
+    """The name of a time zone as it is written in its list; ValueError if there is none."""
+    where = zone(name)
+    return where.key if isinstance(where, zoneinfo.ZoneInfo) else name
 
 
 def _fixed(seconds: int) -> datetime.tzinfo:
@@ -84,12 +95,35 @@ def _fixed(seconds: int) -> datetime.tzinfo:
     return datetime.timezone(datetime.timedelta(seconds=seconds))
 
 
+CYCLE: Final = 146_097 * 86_400_000_000
+"""Microseconds of 400 years, after which days come again."""
+FIRST, LAST = -62_000_000_000_000_000, 253_000_000_000_000_000
+"""Instants between which Python counts."""
+
+
+def _within(word: int) -> int:
+    """How many microseconds an instant is moved by, in cycles, to be one that Python counts."""
+    if word < FIRST:
+        return (FIRST - word) // CYCLE * CYCLE + CYCLE
+    return -((word - LAST) // CYCLE * CYCLE + CYCLE) if word > LAST else 0
+
+
+def at(word: int, where: datetime.tzinfo) -> datetime.datetime:
+    """An instant in a time zone, by another year if it is beyond those that Python has."""
+    return (EPOCH + (word + _within(word)) * MICROSECOND).replace(tzinfo=datetime.UTC).astimezone(where)
+
+
+def session_zone(name: str) -> datetime.tzinfo:
+    """The time zone of a session."""
+    return datetime.UTC if name == "UTC" else zone(name)
+
+
 def to_local(word: int, where: datetime.tzinfo) -> int:
     """What clocks show in a time zone at an instant: TIMESTAMPTZ to TIMESTAMP."""
     if where is datetime.UTC or is_infinite(word):
         return word
-    instant = (EPOCH + word * MICROSECOND).replace(tzinfo=datetime.UTC)
-    return (instant.astimezone(where).replace(tzinfo=None) - EPOCH) // MICROSECOND
+    moved = _within(word)
+    return (at(word, where).replace(tzinfo=None) - EPOCH) // MICROSECOND - moved
 
 
 def from_local(word: int, where: datetime.tzinfo) -> int:
@@ -99,10 +133,11 @@ def from_local(word: int, where: datetime.tzinfo) -> int:
     """
     if where is datetime.UTC or is_infinite(word):
         return word
-    local = EPOCH + word * MICROSECOND
+    moved = _within(word)
+    local = EPOCH + (word + moved) * MICROSECOND
     first, second = (local.replace(tzinfo=where, fold=fold) for fold in (0, 1))
     chosen = first if first.utcoffset() == second.utcoffset() or _is_gap(first) else second
-    return (chosen.astimezone(datetime.UTC).replace(tzinfo=None) - EPOCH) // MICROSECOND
+    return (chosen.astimezone(datetime.UTC).replace(tzinfo=None) - EPOCH) // MICROSECOND - moved
 
 
 def _is_gap(local: datetime.datetime) -> bool:

@@ -34,6 +34,7 @@ from kpg.runtime.types import (
     word_to_float,
 )
 from kpg.runtime.values import codec_of, intervals, numeric
+from kpg.runtime.values.styles import BINDING, PLAIN, read_otherwise, reader_of
 from kpg.runtime.values.text import parse_whole
 
 EPOCH: Final = date(1970, 1, 1)
@@ -106,6 +107,10 @@ def from_text(text: str, type_: Type) -> Literal | None:
 def _word_of(text: str, type_: Type) -> int | str | None:
     if type_.kind in RANGES:
         return _in_range(parse_whole(text), type_)
+    style = BINDING.get()
+    if style is not PLAIN and read_otherwise(type_):
+        value = reader_of(type_, style)(text)
+        return codec_of(type_).encode(value) if type_.kind in VALUE_KINDS else int(value)
     if type_.kind in VALUE_KINDS:
         codec = codec_of(type_)
         return codec.encode(codec.parse(text))

@@ -20,6 +20,7 @@ from kpg.compiler.sql.tree import Query, Resolved, Rows, SetOperation, SortKey, 
 from kpg.runtime.functions import shown_type
 from kpg.runtime.scalar import Column, Scalar
 from kpg.runtime.types import UNKNOWN
+from kpg.runtime.values.styles import BINDING
 
 SET_OPERATIONS = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}
 MODIFIERS = ("with_", "order", "limit", "offset")
@@ -28,6 +29,7 @@ MODIFIERS = ("with_", "order", "limit", "offset")
 def new_binding(source: str, catalog: Catalog) -> Binding:
     """The state for binding one statement of the text ``source``."""
     binding: Binding
+    BINDING.set(catalog.style)
 
     def expression(scope: Scope, node: exp.Expr) -> Scalar:
         return bind_expression(binding, scope, node)
@@ -50,7 +52,10 @@ def bind(node: exp.Expr, source: str, catalog: Catalog, *, kept: bool = False) -
 
 def resolved(binding: Binding, query: Query) -> Resolved:
     """The query with all that binding it has collected."""
-    return Resolved(query, binding.subqueries, binding.shared, binding.loops, binding.fresh(), binding.reads)
+    style = binding.catalog.style
+    return Resolved(
+        *(query, binding.subqueries, binding.shared, binding.loops, binding.fresh()), binding.reads, style
+    )
 
 
 def bind_query(binding: Binding, parent: Scope | None, node: exp.Expr) -> Query:

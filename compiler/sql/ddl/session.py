@@ -230,6 +230,8 @@ def _value(reader: Reader) -> str:
     reader.skip(1)
     if text.upper() == "INTERVAL":
         text = reader.string()
+        if reader.take("HOUR", "TO"):
+            reader.need("MINUTE")
     return sign + str(text)
 
 
