@@ -138,6 +138,11 @@ class Catalog:
         """How the session writes and reads moments and their like."""
         return PLAIN if NAMES.isdisjoint(self.settings) else of_settings(self.settings)
 
+    @property
+    def plans_anew(self) -> bool:
+        """Whether the session has each statement planned for itself."""
+        return self.settings.get("plan_cache_mode") == "force_custom_plan" or self.style is not PLAIN
+
     def __contains__(self, name: str) -> bool:
         return self.find(name) is not None
 

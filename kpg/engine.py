@@ -30,7 +30,6 @@ from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.local import local_executor
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
-from kpg.runtime.values.styles import PLAIN
 from kpg.table import Table
 from kpg.transaction import Transactions
 from kpg.view import Maintained
@@ -141,8 +140,7 @@ class Engine(Kept):
     @property
     def remembers(self) -> bool:
         """Whether plans may be used again: not where a setting, or a style, has each be made anew."""
-        plain = self.settings.get("plan_cache_mode") != "force_custom_plan"
-        return self.seen is None and plain and self.catalog.style is PLAIN
+        return self.seen is None and not self.catalog.plans_anew
 
     def table(self, name: str) -> Table:
         """A base table, by name in any case."""

@@ -329,7 +329,6 @@ ELSEWHERE: dict[str, str] = {
             "runtime/functions/in_style",
             "runtime/values/styled",
             "runtime/values/styles",
-            "compiler/sql/styling",
         )
     },
     "runtime/functions/addresses.py": FUNCTIONS,
