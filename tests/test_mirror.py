@@ -237,7 +237,6 @@ ELSEWHERE: dict[str, str] = {
     "runtime/operators/join.py": "properties/test_delta_join.py",
     "runtime/operators/reduce.py": WHOLE,
     "runtime/operators/source.py": WHOLE,
-    "runtime/operators/textorder.py": "properties/test_random_sql.py",
     "runtime/operators/topk.py": WHOLE,
     **{
         f"runtime/operators/windows/{name}.py": WINDOWS

@@ -12,15 +12,19 @@ import numpy as np
 
 from kpg.runtime.kernels import device, inlined, kernel, load_intrinsic
 from kpg.runtime.kernels.layout import DATA, DIFF, DIFF_STRIDE, ROWS, TIME, TIME_STRIDE
+from kpg.runtime.kernels.words import MAX_WORD, MIN_WORD
 
 START = 0  # the first task that is not done
 WRITTEN = 1  # columns of the output
 WALKED = 2  # updates looked at
 THERE = 3  # rows that were there
 SKIP, LIMIT = 4, 5  # the window: copies of a group's rows
-TIES = 6  # columns on which rows beyond the limit agree with the last one, if these are wanted
+TEXTS = 6  # how many texts are among the columns that rows are ordered by
 LAYERS_DEPTH = 7  # of the layers' times
 ROUNDS = 8  # the first of the rounds read at
+TEXT_ENDS = 7  # instead of these two: the column after the words of the first text, and so on
+
+TEXT_SIZE = 7  # the bits of a text's order word that say how many bytes it holds, seven at most
 
 load = load_intrinsic()
 
@@ -107,12 +111,27 @@ def copy_row(layers, layer, row, out, column, width):
 
 
 @device
-def tied(layers, layer, row, out, last, ties):
-    """Whether a row agrees with row ``last`` of the output on the first ``ties`` columns."""
-    for c in range(ties):
-        if load(layers[layer, DATA], c * layers[layer, ROWS] + row) != out[c, last]:
-            return False
-    return True
+def cut_short(word):
+    """Whether a text may go on after the last of its order words: all seven bytes of it are in use."""
+    return word > MIN_WORD and word < MAX_WORD and abs(word) & TEXT_SIZE == TEXT_SIZE
+
+
+@device
+def unsettled(layers, layer, row, out, last, reading):
+    """Whether a row after row ``last`` of the output may be before it by bytes that a text's words leave out.
+
+    It then agrees with that one up to the end of a text's words, and the text goes on.
+    """
+    column = 0
+    for text in range(reading[TEXTS]):
+        end = reading[TEXT_ENDS + text]
+        for c in range(column, end):
+            if load(layers[layer, DATA], c * layers[layer, ROWS] + row) != out[c, last]:
+                return False
+        if cut_short(out[end - 1, last]):
+            return True
+        column = end
+    return False
 
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1])")
@@ -121,10 +140,10 @@ def collect(layers, prefix, times, seen_layers, reading, out):
 
     ``prefix int64[group, tasks]``, ``times int64[depth, tasks]``; a task sees ``seen_layers`` layers. Into
     the columns of ``out int64[width + 2, capacity]``: a row, its multiplicity, clipped to the window, and the
-    task. With ``TIES`` rows beyond the limit follow while they agree with the last, and nothing is clipped.
+    task. With ``TEXTS`` rows beyond the limit follow while they may be before the last; nothing is clipped.
     """
     width, depth, group = out.shape[0] - 2, times.shape[0], prefix.shape[0]
-    skip, limit, ties = reading[SKIP], reading[LIMIT], reading[TIES]
+    skip, limit, texts = reading[SKIP], reading[LIMIT], reading[TEXTS] > 0
     positions = np.empty(layers.shape[0], np.int64)
     result = np.empty(3, np.int64)
     tasks = seen_layers.shape[0]
@@ -135,7 +154,7 @@ def collect(layers, prefix, times, seen_layers, reading, out):
         for layer in range(count):
             positions[layer] = first_not_below(layers, layer, prefix, task, group)
         seen = 0
-        while seen - skip < limit or ties > 0:
+        while seen - skip < limit or texts:
             reading[WALKED] += take_smallest(
                 layers, count, positions, width, depth, prefix, times, task, group, result
             )
@@ -143,11 +162,13 @@ def collect(layers, prefix, times, seen_layers, reading, out):
                 break
             if result[2] <= 0:
                 continue
-            if seen - skip >= limit and not tied(layers, result[0], result[1], out, written - 1, ties):
+            if seen - skip >= limit and not unsettled(
+                layers, result[0], result[1], out, written - 1, reading
+            ):
                 break
             first = max(seen, skip)
             seen += result[2]
-            last = seen if seen - skip <= limit or ties > 0 else skip + limit
+            last = seen if seen - skip <= limit or texts else skip + limit
             if last <= first:
                 continue
             if written == out.shape[1]:

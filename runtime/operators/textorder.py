@@ -1,8 +1,8 @@
 """Exact text order for top-k: strings that agree on the prefix in their order words are compared whole.
 
 Arrangements order text by words that hold its first bytes (``order_word``), so their order is exact
-but for strings that agree on these. A top-k with text in its order therefore reads on while rows
-tie on the words of the first text column, and puts such a run in order here before it cuts the window.
+but for strings that agree on these and are longer. A top-k with text in its order therefore reads on
+while a row may be before the last one, and puts such a run in order here before it cuts the window.
 """
 
 from functools import cmp_to_key
@@ -24,7 +24,7 @@ class ExactOrder:
     def __init__(self, texts: tuple[Text, ...], dictionary: Dictionary) -> None:
         self.texts = {first: (code, descending) for first, code, descending in texts}
         self.first = min(self.texts)
-        self.ties = self.first + TEXT_WORDS
+        self.ends = tuple(text + TEXT_WORDS for text in sorted(self.texts))
         self.dictionary = dictionary
 
     def window(

@@ -208,18 +208,20 @@ class TopK(GroupReader):
     dead: int = 0
 
     def read(self, layers: Layers, tasks: Tasks, seen: Words) -> tuple[Words, Words, Words]:
-        if self.exact is None:
-            skip, limit, ties = self.offset, self.limit, 0
-        else:
-            skip, ties = 0, self.exact.ties
-            limit = None if self.limit is None else self.offset + self.limit
+        skip, limit, texts = self._reading()
         rows, count, task, walked = collect(
-            layers, tasks.prefix, tasks.times, seen, self.width, skip, limit, ties
+            layers, tasks.prefix, tasks.times, seen, self.width, skip, limit, texts
         )
         self.dead += walked - rows.shape[1]
         if self.exact is None:
             return rows, count, task
         return self.exact.window(rows, count, task, self.offset, self.limit)
+
+    def _reading(self) -> tuple[int, int | None, Sequence[int]]:
+        """How many rows of a group are left out and how many are read, and where texts end in their order."""
+        if self.exact is None:
+            return self.offset, self.limit, ()
+        return 0, None if self.limit is None else self.offset + self.limit, self.exact.ends
 
     def mixed(
         self, layers: Layers, prefix: Words, groups: Words, epochs: Words

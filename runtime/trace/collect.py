@@ -1,5 +1,7 @@
 """Reading accumulated groups from a trace: what top-k, min, max and basic reduces are made of."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,17 +21,19 @@ def collect(
     width: int,
     skip: int = 0,
     limit: int | None = None,
-    ties: int = 0,
+    texts: Sequence[int] = (),
 ) -> tuple[Words, Words, Words, int]:
     """Live rows of many groups: (rows int64[width, m], multiplicities, task of each row, updates walked).
 
     Task i reads the group ``prefix[:, i]`` accumulated at ``times[:, i]`` over the first
     ``visible_layers[i]`` layers; rows come in the order of the trace, clipped to ``skip`` and ``limit``, or,
-    with ``ties``, followed by all that agree with the last on so many columns (then ``skip`` must be 0).
+    with ``texts``, followed by all that may be before the last (then ``skip`` must be 0). These are, for each
+    text that rows are ordered by, the column after its words: equal words of long texts do not tell which is
+    before which (``ExactOrder``).
     """
     tasks, description = visible_layers.shape[0], layers.descriptions
     bound = UNLIMITED if limit is None else limit
-    reading = np.array((0, 0, 0, 0, skip, bound, ties))
+    reading = np.array((0, 0, 0, 0, skip, bound, len(texts), *texts))
     out: Words = np.empty((width + 2, max(64, tasks * min(bound, 4))), np.int64)
     while kernels.collect(description, prefix, times, visible_layers, reading, out) < tasks:
         out = _doubled(out)

@@ -28,13 +28,14 @@ class Known:
 
 
 def some_layers(
-    random: Random, width: int, depth: int, least: int = 0, most: int = 4, large: bool = False
+    random: Random, width: int, depth: int, least: int = 0, most: int = 4, large: bool = False, step: int = 1
 ) -> Known:
-    """Batches of rows of small numbers, or of the words at the edges."""
+    """Batches of rows of a few numbers, ``step`` from one to the next, or of the words at the edges."""
     found = []
     for _ in range(int(random.integers(least, most))):
         n = int(random.choice([0, 1, 5, 40, 200] if large else [0, 1, 3, 8, 20]))
-        data = random.integers(0, 3, (width, n)) if random.random() < 0.7 else words(random, width, n)
+        few = step * random.integers(0, 3, (width, n))
+        data = few if random.random() < 0.7 else words(random, width, n)
         given = Updates(data, times(random, depth, n), diffs(random, n))
         batch = Batch.build(given, Antichain.minimum(depth), Antichain.of((9,) * depth))
         if large and width and len(batch) > 1 and random.random() < 0.5:

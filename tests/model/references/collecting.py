@@ -6,7 +6,8 @@ from itertools import product
 
 import numpy as np
 
-from kpg.runtime.kernels.collect import LAYERS_DEPTH, LIMIT, ROUNDS, SKIP, TIES, WRITTEN
+from kpg.runtime.kernels.collect import LAYERS_DEPTH, LIMIT, ROUNDS, SKIP, TEXT_ENDS, WRITTEN
+from kpg.runtime.types import MAX_WORD, MIN_WORD
 from tests.model.references import Arguments, Case, Random, reference
 from tests.model.references.batches import Known, Update, some_layers
 from tests.model.references.words import Row, columns, size, tuples, words
@@ -30,16 +31,25 @@ def visible(updates: list[list[Update]], prefix: Row, at: Row) -> list[tuple[Row
     return sorted(found.items())
 
 
-def window(rows: list[tuple[Row, int]], skip: int, limit: int, ties: int) -> list[tuple[Row, int]]:
-    """The copies from ``skip`` on, ``limit`` of them; with ``ties`` whole rows, and all like the last one."""
+def unsettled(row: Row, last: Row, ends: list[int]) -> bool:
+    """Whether the rows agree up to the end of a text whose last word is full."""
+    return any(
+        row[:end] == last[:end] and MIN_WORD < last[end - 1] < MAX_WORD and abs(last[end - 1]) % 8 == 7
+        for end in ends
+    )
+
+
+def window(rows: list[tuple[Row, int]], skip: int, limit: int, ends: list[int]) -> list[tuple[Row, int]]:
+    """The copies from ``skip`` on, ``limit`` of them; with texts whole rows, and all that may be before."""
     kept: list[tuple[Row, int]] = []
     seen = 0
     for row, count in rows:
         if count <= 0:
             continue
-        if ties:
-            if seen < limit or row[:ties] == kept[-1][0][:ties]:
-                kept.append((row, count))
+        if ends:
+            if seen >= limit and not unsettled(row, kept[-1][0], ends):
+                break
+            kept.append((row, count))
         else:
             copies = min(seen + count, skip + limit) - max(seen, skip)
             if copies > 0:
@@ -51,9 +61,10 @@ def window(rows: list[tuple[Row, int]], skip: int, limit: int, ties: int) -> lis
 def collect_cases(random: Random) -> Iterator[Case]:
     width, depth = int(random.integers(1, 4)), int(random.integers(1, 3))
     group = int(random.integers(0, width + 1))
-    known = some_layers(random, width, depth, least=1)
-    ties = int(random.integers(1, width + 1)) if random.random() < 0.4 else 0
-    skip = 0 if ties else int(random.integers(0, 3))
+    known = some_layers(random, width, depth, least=1, step=int(random.choice([1, 7])))
+    texts = int(random.integers(1, width + 1)) if random.random() < 0.4 else 0
+    ends = sorted(random.choice(range(1, width + 1), texts, replace=False).tolist())
+    skip = 0 if texts else int(random.integers(0, 3))
     limit = int(random.choice([1, 2, 5, UNLIMITED]))
     prefix = prefixes(random, known, group, int(random.integers(0, 5)))
     tasks = len(prefix)
@@ -61,7 +72,8 @@ def collect_cases(random: Random) -> Iterator[Case]:
     yield Case(
         (
             known.layers.descriptions, columns(prefix, group), random.integers(0, 5, (depth, tasks)),
-            random.integers(1, len(known.layers) + 1, tasks), np.array([0, 0, 0, 0, skip, limit, ties]),
+            random.integers(1, len(known.layers) + 1, tasks),
+            np.array([0, 0, 0, 0, skip, limit, texts, *ends]),
             np.empty((width + 2, capacity), np.int64),
         ),
         known,
@@ -77,12 +89,13 @@ def seen_rows(result, *arguments) -> object:
 
 @reference("collect.collect", collect_cases, seen_rows, knows=True)
 def collect(known, layers, prefix, at, seen, reading, out) -> object:
-    skip, limit, ties = reading[[SKIP, LIMIT, TIES]].tolist()
+    skip, limit = reading[[SKIP, LIMIT]].tolist()
+    ends = reading[TEXT_ENDS:].tolist()
     tasks = seen.shape[0]
     found = []
     for task, (one, when) in enumerate(zip(tuples(prefix, tasks), tuples(at, tasks), strict=True)):
         rows = visible(known.updates[: seen[task]], one, when)
-        found += [(row, count, task) for row, count in window(rows, skip, limit, ties)]
+        found += [(row, count, task) for row, count in window(rows, skip, limit, ends)]
     return tasks, found
 
 
@@ -128,7 +141,7 @@ def differences(known, layers, prefix, groups, epochs, offsets, signs, reading, 
         changes: dict[Row, int] = {}
         for offset, sign in zip(tuples(offsets), signs.tolist(), strict=True):
             at = tuple(a - b for a, b in zip((epoch, *rounds.tolist()), offset, strict=True))
-            for row, count in window(visible(known.updates, names[number], at), skip, limit, 0):
+            for row, count in window(visible(known.updates, names[number], at), skip, limit, []):
                 changes[row] = changes.get(row, 0) + sign * count
         found += [(row, change, task) for row, change in sorted(changes.items()) if change]
     return len(groups), found
