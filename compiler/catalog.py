@@ -6,7 +6,7 @@ Names are case-insensitive. The catalog is what the compiler knows; the rows are
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
@@ -112,6 +112,8 @@ class Catalog:
     routines: dict[str, tuple[Routine, ...]] = field(default_factory=dict)
     """The functions that users have written in SQL, by their names in lower case: those of one name differ
     in their arguments."""
+    others: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    """Triggers, rules and aggregates of users, by their kinds, relations and names in lower case."""
     moment: int = 0
     """The present time of the statement that is run, in microseconds since 1970."""
     consulted: Consulted = field(default_factory=Consulted)
@@ -119,6 +121,8 @@ class Catalog:
     asker: Asker = Asker()
     activity: Callable[[], list[tuple[object, ...]]] = list
     """The number, the user, the program, the state and the last text of each session."""
+    caller: "Callable[[Routine], Named[Own]] | None" = None
+    """Gives the function by which plans call a routine whose body is run."""
     version: int = 0
     """How often relations, or what anybody may do with them, have come, changed or gone."""
     rights: Rights = field(default_factory=Rights)
@@ -296,11 +300,13 @@ class Catalog:
             dict(self.indexes),
             dict(self.types),
             dict(self.routines),
+            dict(self.others),
             self.moment,
             self.consulted,
             asker=self.asker,
             activity=self.activity,
             rights=self.rights.copy(),
+            caller=self.caller,
         )
 
     def become(self, other: "Catalog") -> None:
@@ -313,6 +319,7 @@ class Catalog:
             (self.indexes, other.indexes),
             (self.types, other.types),
             (self.routines, other.routines),
+            (self.others, other.others),
         ):
             mine.clear()
             mine.update(theirs)  # type: ignore[arg-type]

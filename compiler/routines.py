@@ -40,11 +40,25 @@ class Routine:
     rows: bool
     body: str
     strict: bool
+    language: str = "sql"
+    kind: str = "function"
+    """``function`` or ``procedure``; a trigger's function gives a ``trigger``."""
+    outs: tuple[tuple[str, Type], ...] = ()
+    """The OUT parameters, and the columns of TABLE."""
+    runs: bool = False
+    """Whether the body is run for each call, and not put in its place."""
+    pure: bool = False
+    """Of one that is run: whether it neither reads nor changes anything."""
 
     @property
     def key(self) -> str:
         """By what views name it that use it: no relation has such a name."""
         return f"function {self.name}"
+
+    @property
+    def label(self) -> str:
+        """It with the types of its arguments: how plans that are kept name it."""
+        return f"{self.name}({', '.join(str(one.type) for one in self.parameters)})"
 
     def same_arguments(self, types: Sequence[Type]) -> bool:
         """Whether the parameters are of these types."""
@@ -124,11 +138,21 @@ def _fitting(routine: Routine, places: Sequence[Place], types: Sequence[Type]) -
     exact = 0
     for type_, parameter in given:
         target = settled(parameter.type, meant)
-        if not converts(type_, target):
+        if not converts(type_, target) and not _widens(type_, target):
             return None
         exact += 2 * (type_ == target) + (type_ == UNKNOWN and target == TEXT)
     parameters = tuple(replace(one, type=settled(one.type, meant)) for one in routine.parameters)
     return exact, replace(routine, parameters=parameters, result=settled(routine.result, meant))
+
+
+WIDER: Final = (Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.NUMERIC, Kind.REAL, Kind.DOUBLE)
+
+
+def _widens(source: Type, target: Type) -> bool:
+    """Whether a number is taken where another kind of number is wanted, without a cast."""
+    if source.kind not in WIDER or target.kind not in WIDER:
+        return False
+    return WIDER.index(source.kind) < WIDER.index(target.kind)
 
 
 def _element(type_: Type) -> Type:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.compiler.catalog import TableEntry
+from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.change import arbiters, lower_returning
 from kpg.compiler.sql.given import given_insert, insert_places
@@ -123,17 +123,36 @@ def prepared(engine: Engine, statement: ast.Change) -> Changes:
 
 def _insert(engine: Engine, table: Table, statement: ast.Insert) -> Changes:
     catalog = engine.reading_catalog
-    entry = catalog.table(statement.table, statement.span)
     statement = _numbered(engine, given_insert(statement, catalog))
+    if engine.catalog.routines:
+        words = engine.procedures.computed(lambda: _given_rows(engine, table, statement, catalog))
+    else:
+        words = _given_rows(engine, table, statement, catalog)
+    return insertion(engine, table, statement, words)
+
+
+def _given_rows(engine: Engine, table: Table, statement: ast.Insert, catalog: Catalog) -> Words:
+    """The rows that an INSERT gives."""
     bound = bind(statement, catalog)
     words = constant_words(bound.rel, table.dictionary)
-    if words is None:
-        planned = plan_bound(bound, catalog, engine.statistics)
-        words = expand(*engine.run(planned))
-        if planned.order:
-            words = words[:, permutation(words, planned.order, planned.types, table.dictionary)]
-            words = words[: len(entry.schema.columns)]
-    return insertion(engine, table, statement, words)
+    if words is not None:
+        return words
+    planned = plan_bound(bound, catalog, engine.statistics)
+    words = expand(*engine.run(planned))
+    if planned.order:
+        words = words[:, permutation(words, planned.order, planned.types, table.dictionary)]
+        words = words[: len(table.schema.columns)]
+    return words
+
+
+def found_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[Planned, Words]:
+    """What an UPDATE or a DELETE finds, with its plan."""
+
+    def found() -> tuple[Planned, Words]:
+        planned = plan(statement, engine.reading_catalog, engine.statistics)
+        return planned, engine.run(planned)[0]
+
+    return engine.procedures.computed(found) if engine.catalog.routines else found()
 
 
 def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words) -> Changes:
@@ -235,8 +254,7 @@ def _numbered(engine: Engine, statement: ast.Insert) -> ast.Insert:
 
 
 def _delete(engine: Engine, table: Table, statement: ast.Delete) -> Changes:
-    planned = plan(statement, engine.reading_catalog, engine.statistics)
-    data, _ = engine.run(planned)
+    planned, data = found_rows(engine, statement)
     return deletion(table, statement, planned, data)
 
 
@@ -250,8 +268,7 @@ def deletion(table: Table, statement: ast.Delete, planned: Planned, data: Words)
 
 
 def _update(engine: Engine, table: Table, statement: ast.Update) -> Changes:
-    planned = plan(statement, engine.reading_catalog, engine.statistics)
-    data, _ = engine.run(planned)
+    planned, data = found_rows(engine, statement)
     return updating(engine, table, statement, planned, data)
 
 

@@ -91,8 +91,19 @@ def _cursor(engine: Engine, statement: ast.Fetch | ast.Close) -> Cursor:
 
 
 def _fetch(cursor: Cursor, statement: ast.Fetch) -> Result:
-    count, at, last = statement.count, cursor.place, len(cursor.rows)
-    match statement.direction:
+    at = cursor.place
+    found = fetched(cursor, statement.direction, statement.count)
+    if not cursor.scrolls and cursor.place < at:
+        raise ProgrammingError(
+            f'cursor "{cursor.name}" goes forward only', span=statement.span, hint="declare it with SCROLL"
+        )
+    return found
+
+
+def fetched(cursor: Cursor, direction: str, count: int) -> Result:
+    """The rows of a FETCH."""
+    at, last = cursor.place, len(cursor.rows)
+    match direction:
         case "ABSOLUTE":
             target = count if count >= 0 else last + 1 + count
             places = _single(cursor, target)
@@ -106,10 +117,6 @@ def _fetch(cursor: Cursor, statement: ast.Fetch) -> Result:
         case _:
             cursor.place = max(at + count, 0)
             places = list(range(at - 1, max(at + count, 1) - 1, -1))
-    if not cursor.scrolls and cursor.place < at:
-        raise ProgrammingError(
-            f'cursor "{cursor.name}" goes forward only', span=statement.span, hint="declare it with SCROLL"
-        )
     rows = cursor.rows
     return Result(rows.columns, rows.types, Picked(rows, [place - 1 for place in places]))
 

@@ -103,6 +103,11 @@ class Database(Ingesting):
         """
         return map(self._handle, outcomes(self._engine, text, parameters))
 
+    @property
+    def notices(self) -> list[tuple[str, str]]:
+        """What statements have said lately, by RAISE too: levels and messages."""
+        return [(one.severity, one.message) for one in self._engine.notices]
+
     def advance_to(self, moment: "datetime | str") -> None:
         """Let the time of ``now()`` be a moment, in UTC where it has no time zone, until the next call.
 
@@ -377,8 +382,7 @@ class Database(Ingesting):
                 reading(self._engine, statement, execute)
 
     def _relations(self, tables: bool) -> Result:
-        listed = show_tables(self._engine)
-        rows = [row for row in listed if (row[1] == "table") is tables]
+        rows = [row for row in show_tables(self._engine) if (row[1] == "table") is tables]
         names, kinds, counts = ([row[i] for row in rows] for i in range(3))
         kind = {} if tables else {"kind": (TEXT, kinds)}
         return listing({"name": (TEXT, names), **kind, "rows": (BIGINT, counts)})

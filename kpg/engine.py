@@ -73,6 +73,7 @@ class Engine(Kept):
             else trunk.executor.fork(self._interrupt)
         )
         self.catalog = Catalog() if trunk is None else trunk.catalog.copy()
+        self.catalog.caller = lambda routine: self.procedures.named(routine)
         self.views: dict[str, Maintained] = {}
         self._plans: dict[str, Plan] = {}
         self.statistics = LiveStatistics(self.executor, self._plans)
@@ -93,7 +94,6 @@ class Engine(Kept):
         """The epoch of the last change of each table; None while nobody has to know (see sessions)."""
         self._closing: set[str] = set()
         self.functions_given = {}
-        self.keeping = set()
         self.prepared: dict[str, object] = {}
         self.goals: dict[str, int] = {}
         """The goals that are kept in a folder, by text, and how many have prepared each."""
@@ -101,7 +101,7 @@ class Engine(Kept):
         """Those that were there before the database was opened, and nobody has prepared again yet."""
         self.cursors: dict[str, Cursor] = {}
         self.remembered = Remembered()
-        self.followed, self.notices = set(), []
+        self.keeping, self.followed, self.notices = set(), set(), []
         self.attached: set[str] = set()
         """Tables of rows from outside."""
         self.extras: dict[str, object] = {}

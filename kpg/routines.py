@@ -10,13 +10,13 @@ from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import statements
 from kpg.compiler.sql.bind.inlined import check_body
 from kpg.compiler.sql.bind.query import new_binding
-from kpg.compiler.sql.bodies import body_of
+from kpg.compiler.sql.bodies import body_of, gives_rows, names_called, texts_of
 from kpg.compiler.sql.volatile import has_calls, is_chance
 from kpg.engine import Engine
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Kind, Type, record
 
-AS_THEY_ARE = frozenset((*POLYMORPHIC, "void", "record"))
+AS_THEY_ARE = frozenset((*POLYMORPHIC, "void", "record", "trigger", "procedure"))
 
 
 def run_routine(engine: Engine, statement: ast.CreateFunction | ast.DropFunction | ast.AlterFunction) -> None:
@@ -36,7 +36,7 @@ def run_routine(engine: Engine, statement: ast.CreateFunction | ast.DropFunction
 def _create(engine: Engine, statement: ast.CreateFunction) -> None:
     catalog = engine.catalog
     name = catalog.created(statement.name, span=statement.span).lower()
-    routine = _routine(catalog, statement, name)
+    routine = _routine(engine, statement, name)
     known = list(catalog.routines.get(name, ()))
     types = [one.type for one in routine.parameters]
     old = next((one for one in known if one.same_arguments(types)), None)
@@ -55,22 +55,56 @@ def _create(engine: Engine, statement: ast.CreateFunction) -> None:
     catalog.routines[name] = tuple(known)
 
 
-def _routine(catalog: Catalog, statement: ast.CreateFunction, name: str) -> Routine:
-    span = statement.span
+def _routine(engine: Engine, statement: ast.CreateFunction, name: str) -> Routine:
+    catalog, span = engine.catalog, statement.span
     parameters = tuple(replace(one, type=_known(catalog, one.type, span)) for one in statement.parameters)
     result, columns = _known(catalog, statement.result, span), statement.columns
     whole = statement.result.kind is Kind.ENUM and result.kind is Kind.RECORD
     if whole and not columns:
         columns = result.labels
-    made = Routine(name, parameters, result, columns, statement.rows, statement.body, statement.strict)
-    tree = body_of(statement.body)
-    if has_calls(tree) or any(is_chance(node) for node in tree.walk()):
-        raise NotSupportedError(
-            f"function {name}, which gives another value each time, is not supported", span=span
-        )
+    outs = tuple((one, _known(catalog, type_, span)) for one, type_ in statement.outs)
+    made = Routine(
+        name,
+        parameters,
+        result,
+        columns,
+        statement.rows,
+        statement.body,
+        statement.strict,
+        statement.language,
+        statement.kind,
+        outs,
+    )
+    if statement.kind == "procedure" or statement.language == "plpgsql" or _is_run(statement.body, name):
+        from kpg.blocks.procedures import settled
+
+        if statement.language == "sql":
+            _check_last(made, span)
+        return settled(engine, made)
     if any(_is_polymorphic(one.type) for one in parameters):
         return made
     return _checked(catalog, made, span)
+
+
+def _check_last(made: Routine, span: Span) -> None:
+    """ProgrammingError if the last statement of a body in SQL does not give what is declared."""
+    texts = texts_of(made.body)
+    if made.kind == "procedure" or made.result.name == "void" or (texts and gives_rows(texts[-1])):
+        return
+    raise ProgrammingError(
+        f"function {made.name} gives nothing: its last statement gives no rows",
+        span=span,
+        hint="end it with a query, or with RETURNING",
+    )
+
+
+def _is_run(body: str, name: str) -> bool:
+    """Whether a body in SQL is run for each call: it changes something, calls itself, or is of chance."""
+    try:
+        tree = body_of(body)
+    except NotSupportedError:
+        return True
+    return has_calls(tree) or any(is_chance(node) for node in tree.walk()) or name in names_called(tree)
 
 
 def _checked(catalog: Catalog, made: Routine, span: Span) -> Routine:
@@ -97,6 +131,13 @@ def _is_polymorphic(type_: Type) -> bool:
 
 def _known(catalog: Catalog, type_: Type, span: Span) -> Type:
     """A type with what its name stands for: a user's type, or the rows of a relation."""
+    if type_.name.endswith("%type"):
+        relation, _, field = type_.name.removesuffix("%type").strip().lower().rpartition(".")
+        schema = catalog.get(relation, span).schema
+        known = [one.lower() for one in schema.names]
+        if field not in known:
+            raise ProgrammingError(f'column "{field}" of "{relation}" does not exist', span=span)
+        return schema.types[known.index(field)]
     if type_.parts:
         return replace(type_, parts=tuple(_known(catalog, part, span) for part in type_.parts))
     if type_.kind is not Kind.ENUM or type_.labels or type_.name.lower() in AS_THEY_ARE:

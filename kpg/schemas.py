@@ -26,6 +26,7 @@ from kpg.transaction import Transactions
 from kpg.view import Maintained
 
 if TYPE_CHECKING:
+    from kpg.blocks.procedures import Procedures
     from kpg.past import Past
     from kpg.references import References
     from kpg.sequences import Sequences
@@ -84,6 +85,13 @@ class Schemas:
         from kpg.sequences import Sequences
 
         return Sequences(lambda: self.catalog)
+
+    @cached_property
+    def procedures(self) -> "Procedures":
+        """Functions whose bodies are run."""
+        from kpg.blocks.procedures import Procedures
+
+        return Procedures(self)  # type: ignore[arg-type]
 
     def _table_of(self, name: str) -> Table:
         return self._tables[name]

@@ -126,6 +126,14 @@ def run_session(engine: Engine, statement: ast.AnySession, execute: Run) -> "Res
         case ast.Savepoint(name=name):
             with engine.transactions.undoing():
                 engine.transactions.release(name)
+        case ast.Do():
+            from kpg.blocks.commands import do
+
+            do(engine, statement)
+        case ast.CallProcedure():
+            from kpg.blocks.commands import call
+
+            return call(engine, statement)
         case ast.Execute():
             return _execute(engine, statement, execute)
         case ast.SetPosition():
@@ -188,7 +196,7 @@ def _setting(engine: Engine, statement: ast.AnySession) -> Result | None:
             from kpg.cursors import run_cursor
 
             return run_cursor(engine, statement)
-        case ast.Savepoint() | ast.Execute() | ast.SetPosition():
+        case ast.Savepoint() | ast.Execute() | ast.SetPosition() | ast.Do() | ast.CallProcedure():
             raise AssertionError(statement)
         case _:
             assert_never(statement)

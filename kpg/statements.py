@@ -18,7 +18,7 @@ from kpg.compiler.sql.session import Session
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
 from kpg.owning import owning
-from kpg.planning import bind, explain, plan_bound, plan_view
+from kpg.planning import Planned, bind, explain, plan_bound, plan_view
 from kpg.reading import expand
 from kpg.result import Affected, Explanation, Result, listing
 from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError
@@ -32,6 +32,7 @@ Changing = ast.Insert | ast.Delete | ast.Update | ast.Merge | ast.Modifying | as
 Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | AnyDefinition
 
 
+Words = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 COMPUTED_BEFORE: Final = re.compile(
     r"\b(limit|offset|first|next)\s*\(|current_setting|set_config|pg_(notify|cancel|terminate)", re.IGNORECASE
 )
@@ -45,6 +46,10 @@ def execute(engine: Engine, statement: ast.Statement) -> Outcome:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, DEEPEST))
     try:
+        if engine.catalog.routines or engine.catalog.others:
+            from kpg.blocks.commands import within_transaction
+
+            return within_transaction(engine, statement, _execute)
         return _execute(engine, statement)
     except RecursionError:
         message = "a statement nested this deep is not supported"
@@ -209,6 +214,12 @@ def select(engine: Engine, statement: ast.Select) -> Result:
 
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
+    if engine.catalog.routines:
+        return engine.procedures.computed(lambda: _selected(engine, statement))
+    return _selected(engine, statement)
+
+
+def _selected(engine: Engine, statement: ast.Select) -> Result:
     if statement.then is not None:
         from kpg.past import select_then
 
@@ -267,10 +278,15 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
     name = engine.catalog.created(statement.name, temporary=statement.temporary, span=statement.span)
     if statement.if_not_exists and name in engine.catalog:
         return Affected(0)
-    planned = plan_view(statement, engine.reading_catalog, engine.statistics)
-    schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
     engine.check_defining("CREATE TABLE")
-    rows = expand(*engine.run(planned)) if statement.data else np.empty((len(planned.types), 0), np.int64)
+
+    def asked() -> tuple[Planned, Words]:
+        planned = plan_view(statement, engine.reading_catalog, engine.statistics)
+        nothing = np.empty((len(planned.types), 0), np.int64)
+        return planned, expand(*engine.run(planned)) if statement.data else nothing
+
+    planned, rows = engine.procedures.computed(asked) if engine.catalog.routines else asked()
+    schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
     _make_room(engine, statement, name)
     engine.create_table(name, schema)
     engine.table(name).insert(np.ascontiguousarray(rows[: len(schema.columns)]))

@@ -13,6 +13,8 @@ import kpg
 
 OPEN = {
     ("kpg.altering", "_alter_view"): "the others are of tables only",
+    ("kpg.blocks.purity", "_texts"): "loops and the like are told apart by _of_others",
+    ("kpg.blocks.running", "statement"): "the others are told apart by _simple",
     ("kpg.domains", "_following"): "what becomes of a table's column; other actions change the domain alone",
     ("kpg.domains", "alter_domain"): "the parser makes these actions only",
     ("kpg.domains", "with_domains"): "the others have no columns",

@@ -60,7 +60,19 @@ LISTENING = "unit/server/test_listening.py"
 JSON_PATHS = "unit/functions/test_json_paths.py"
 PAST = "unit/kpg/test_past.py"
 
+BODIES = "unit/blocks/test_running.py"
+
 ELSEWHERE: dict[str, str] = {
+    "kpg/blocks/assigning.py": BODIES,
+    "kpg/blocks/commands.py": BODIES,
+    "kpg/blocks/conditions.py": BODIES,
+    "kpg/blocks/cursors.py": BODIES,
+    "kpg/blocks/evaluating.py": BODIES,
+    "kpg/blocks/frame.py": BODIES,
+    "kpg/blocks/procedures.py": BODIES,
+    "kpg/blocks/purity.py": BODIES,
+    "kpg/blocks/raising.py": BODIES,
+    "kpg/blocks/returning.py": BODIES,
     "kpg/calls.py": LISTENING,
     "kpg/server/violations.py": "unit/server/test_activity.py",
     "kpg/server/copied.py": "unit/server/test_asyncpg.py",
@@ -141,7 +153,6 @@ ELSEWHERE: dict[str, str] = {
             "portal",
             "quick",
             "replies",
-            "states",
             "streams",
             "subscribing",
             "tags",

@@ -30,6 +30,12 @@ def body_of(text: str) -> exp.Expr:
     return tree
 
 
+@lru_cache(maxsize=512)
+def texts_of(text: str) -> tuple[str, ...]:
+    """The statements of a body as they are written."""
+    return tuple(text[part[0].start : part[-1].end + 1] for part in _statements(tokenize(text)))
+
+
 def _statements(tokens: list[Token]) -> list[list[Token]]:
     found: list[list[Token]] = [[]]
     for token in tokens:
@@ -38,6 +44,17 @@ def _statements(tokens: list[Token]) -> list[list[Token]]:
         else:
             found[-1].append(token)
     return [one for one in found if one]
+
+
+def gives_rows(text: str) -> bool:
+    """Whether a statement of a body is a query, or has RETURNING."""
+    tree = tree_of(tokenize(text), text)
+    return isinstance(tree, exp.Query | exp.Values) or tree.args.get("returning") is not None
+
+
+def names_called(tree: exp.Expr) -> frozenset[str]:
+    """The names of functions that a query calls, in lower case, of those that SQL does not have."""
+    return frozenset(str(node.this).lower() for node in tree.find_all(exp.Anonymous))
 
 
 def _named(node: exp.Expr) -> exp.Expr:

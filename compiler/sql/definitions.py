@@ -261,6 +261,9 @@ class CreateFunction(Definition):
     strict: bool
     or_replace: bool
     span: Span
+    language: str = "sql"
+    kind: str = "function"
+    outs: tuple[tuple[str, Type], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +274,7 @@ class DropFunction(Definition):
     if_exists: bool
     cascade: bool
     span: Span
+    kind: str = "function"
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,8 @@ def _routines(tree: exp.Expr, catalog: Catalog) -> frozenset[str]:
             for routine in (one for name in names for one in catalog.find_routines(name.lower(), schema)):
                 if routine.key not in found:
                     found.add(routine.key)
-                    pending.append(body_of(routine.body))
+                    if not routine.runs:
+                        pending.append(body_of(routine.body))
     return frozenset(found)
 
 

@@ -153,6 +153,22 @@ class Close(Session):
     span: Span
 
 
+@dataclass(frozen=True, slots=True)
+class Do(Session):
+    """DO: a body that is run once."""
+
+    body: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CallProcedure(Session):
+    """CALL: the procedure as it is called."""
+
+    call: exp.Expr
+    span: Span
+
+
 AnySession = (
     Savepoint
     | SetConstraints
@@ -169,4 +185,6 @@ AnySession = (
     | Declare
     | Fetch
     | Close
+    | Do
+    | CallProcedure
 )

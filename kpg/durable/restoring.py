@@ -46,7 +46,11 @@ class Restoring:
         """The name by which plans call a users' function; it carries the function once that is there."""
         if name not in self._functions:
             plain, _, number = name.partition("#")
-            self._functions[name] = Named(plain, int(number))
+            made: Named[Any] = Named(plain, int(number))
+            self._functions[name] = made
+            for routine in self._engine.catalog.routines.get(plain.partition("(")[0], ()):
+                if routine.pure and routine.label == plain:
+                    self._engine.procedures.adopt(routine, made)
         return self._functions[name]
 
     def begin(self, state: State) -> None:
@@ -63,6 +67,8 @@ class Restoring:
                     catalog.sequences[key[1]] = value
                 case "routine":
                     catalog.routines[key[1]] = value
+                case "other":
+                    catalog.others[key[1:]] = value
                 case "comment":
                     catalog.comments[key[1:]] = value
                 case "role":
@@ -224,7 +230,12 @@ class Restoring:
         catalog, flows = self._engine.catalog, self._engine.dataflows
         functions = set(catalog.functions.values())
         return all(
-            one in catalog or one in flows or one in functions or one == CLOCK or one.startswith("function ")
+            one in catalog
+            or one in flows
+            or one in functions
+            or one == CLOCK
+            or one.startswith("function ")
+            or hasattr(one, "definition")
             for one in uses
         )
 

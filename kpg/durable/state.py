@@ -60,6 +60,7 @@ class Watch:
         more = (
             catalog.entries,
             catalog.routines,
+            catalog.others,
             engine.views,
             engine.dataflows,
             engine.extras,
@@ -88,6 +89,7 @@ def state_of(engine: "Engine") -> State:
     state.update((("schema", key), name) for key, name in catalog.schemas.items() if key != TEMPORARY)
     state.update((("type", key), type_) for key, type_ in catalog.types.items())
     state.update((("routine", key), routine) for key, routine in catalog.routines.items())
+    state.update((("other", *key), one) for key, one in catalog.others.items())
     state.update((("function", name), given) for name, given in engine.functions_given.items())
     left_out = _left_out(engine)
     for entry in catalog:

@@ -13,6 +13,7 @@ from kpg.runtime.errors import (
     OperationalError,
     PrivilegeError,
     ProgrammingError,
+    RaisedError,
     SerializationError,
 )
 from kpg.sessions.cancel import CanceledError
@@ -75,6 +76,8 @@ def state_of(error: BaseException) -> str:
         return "42501"
     if isinstance(error, CanceledError):
         return "57014"
+    if isinstance(error, RaisedError):
+        return error.state
     if isinstance(error, Error):
         for kind, pattern, state in BY_MESSAGE:
             if isinstance(error, kind) and pattern.search(error.message):

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from kpg.compiler.algebra.rel import types as rel_types
 from kpg.compiler.catalog import ViewEntry, did_you_mean, get_of
-from kpg.compiler.sql.bind.calls import call, unified
+from kpg.compiler.sql.bind.calls import call, unified, user_type
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.predicate import bind_condition
@@ -252,7 +252,8 @@ def _function(
     if len(calls) == 1 and binding.catalog.routines:
         from kpg.compiler.sql.bind.inlined import bind_routine_rows
 
-        inlined = bind_routine_rows(binding, scope, calls[0], alias, numbered=numbered)
+        declared = {one.name: user_type(binding, one.args["kind"]) for one in _definitions(node)}
+        inlined = bind_routine_rows(binding, scope, calls[0], alias, numbered=numbered, declared=declared)
         if inlined is not None:
             _enter(binding, scope, inlined.name, inlined.names, inlined.columns, renamed, node)
             return inlined.node

@@ -3,7 +3,7 @@
 So a plan knows nothing of them, and a view follows what their bodies read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -63,11 +63,15 @@ def routines_of(binding: Binding, node: exp.Expr) -> tuple[tuple[Routine, ...], 
 
 def bind_routine(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
     """The value of a call; None if it means a function that SQL has."""
-    routine, values = _resolved(binding, scope, node) or (None, [])
+    routine, values = resolved_call(binding, scope, node) or (None, [])
     if routine is None:
         return None
     if routine.rows:
         return binding.expression(scope, _as_array(node, routine))
+    if routine.runs:
+        from kpg.compiler.sql.bind.run import called
+
+        return _strict(binding, routine, called(binding, routine, values, node), values, node)
     scalar = _simple(binding, routine, values) if not routine.columns else None
     if scalar is None:
         query = _one_row(binding, _bound(binding, routine, values, node, first=True), routine)
@@ -95,14 +99,27 @@ def _as_array(node: exp.Expr, routine: Routine) -> exp.Expr:
 
 
 def bind_routine_rows(
-    binding: Binding, scope: Scope, node: exp.Expr, alias: str, *, numbered: bool
+    binding: Binding,
+    scope: Scope,
+    node: exp.Expr,
+    alias: str,
+    *,
+    numbered: bool,
+    declared: Mapping[str, Type],
 ) -> Inlined | None:
     """The rows of a call in FROM; None if that is no such function. The node refers to what stands before."""
     scope = scope.without_aggregates("a function in FROM").without_rows("the argument of a function in FROM")
-    routine, values = _resolved(binding, scope, node) or (None, [])
-    if routine is None or not (routine.rows or routine.columns):
+    routine, values = resolved_call(binding, scope, node) or (None, [])
+    if routine is None or not (routine.rows or routine.columns or declared):
         return None
     name = routine.name.rpartition(".")[2]
+    if routine.runs:
+        from kpg.compiler.sql.bind.run import called_rows, types_of
+
+        types = tuple(declared.values()) if declared else types_of(routine)
+        made, columns = called_rows(binding, routine, values, node, None, types, numbered=numbered)
+        shown = tuple(declared) or routine.columns or (alias or name,)
+        return Inlined(made, alias or name, (*shown, "ordinality") if numbered else shown, columns)
     first = not routine.rows
     query = _bound(binding, routine, values, node, first=first, outer=first, numbered=numbered)
     names = routine.columns or (alias or name,)
@@ -114,7 +131,8 @@ def bind_routine_rows(
     return Inlined(result, alias or name, names, query.columns)
 
 
-def _resolved(binding: Binding, scope: Scope, node: exp.Expr) -> tuple[Routine, list[Scalar]] | None:
+def resolved_call(binding: Binding, scope: Scope, node: exp.Expr) -> tuple[Routine, list[Scalar]] | None:
+    """The function of users that a call means, and a value for each parameter; None for anything else."""
     found = routines_of(binding, node)
     if found is None:
         return None

@@ -29,6 +29,7 @@ from kpg.compiler.sql.bind.spelled import as_cast, bind_bits, bounded
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
 from kpg.compiler.sql.bind.whole_rows import bind_whole_row
 from kpg.compiler.sql.bind.window import bind_window
+from kpg.compiler.sql.known import Known, scalar_of
 from kpg.compiler.sql.slots import Beyond, Marker, opened, slot_of
 from kpg.compiler.sql.syntax import construct_name, only, span_of
 from kpg.runtime.errors import NotSupportedError
@@ -110,6 +111,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         case exp.Paren():
             only(node, source, "this")
             return binding.expression(scope, node.this)
+        case Known():
+            return scalar_of(node)
         case _ if (moment := moment_type(node)) is not None:
             return bind_moment(binding, scope, node, moment)
         case exp.Overlaps():

@@ -24,7 +24,6 @@ MODIFIERS: Final = (
 )
 """What may stand between CREATE and what it makes."""
 REFUSED: Final = {
-    "PROCEDURE": "a procedure",
     "TRIGGER": "a trigger",
     "EVENT TRIGGER": "a trigger",
     "CONSTRAINT TRIGGER": "a trigger",
@@ -108,10 +107,13 @@ def create(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.domains import create_domain
 
         return create_domain(reader)
-    if reader.take("FUNCTION"):
+    if reader.at("FUNCTION") or reader.at("PROCEDURE"):
         from kpg.compiler.sql.ddl.functions import create_function
 
-        return create_function(reader, or_replace="REPLACE" in words)
+        kind = "function" if reader.take("FUNCTION") else "procedure"
+        if kind == "procedure":
+            reader.need("PROCEDURE")
+        return create_function(reader, or_replace="REPLACE" in words, kind=kind)
     return _refuse(reader, "CREATE")
 
 
@@ -207,7 +209,7 @@ def alter_any(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.domains import alter_domain
 
         return alter_domain(reader)
-    if reader.take("FUNCTION") or reader.take("ROUTINE"):
+    if reader.take("FUNCTION") or reader.take("ROUTINE") or reader.take("PROCEDURE"):
         from kpg.compiler.sql.ddl.functions import alter_function
 
         return alter_function(reader)
@@ -241,6 +243,10 @@ def drop(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.functions import drop_function
 
         return drop_function(reader)
+    if reader.take("PROCEDURE"):
+        from kpg.compiler.sql.ddl.functions import drop_function
+
+        return drop_function(reader, "procedure")
     nothing = _refuse(reader, "DROP")
     if nothing is not None:
         return nothing

@@ -9,7 +9,7 @@ from kpg.compiler.routines import Parameter
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.reader import Reader
 from kpg.compiler.sql.escapes import escaped
-from kpg.runtime.types import Kind, Type
+from kpg.runtime.types import TEXT, Kind, Type
 
 TEXTS: Final = (
     TokenType.STRING,
@@ -38,13 +38,18 @@ class _Parts:
         self.language = ""
         self.body = ""
         self.strict = False
+        self.keeps_outs = False
+        """Whether OUT parameters are arguments too: those of a procedure."""
 
 
-def create_function(reader: Reader, *, or_replace: bool) -> ast.CreateFunction:
-    """What follows CREATE FUNCTION."""
+def create_function(reader: Reader, *, or_replace: bool, kind: str = "function") -> ast.CreateFunction:
+    """What follows CREATE FUNCTION, or CREATE PROCEDURE."""
     name = reader.relation()
     parts = _Parts()
+    parts.keeps_outs = kind == "procedure"
     _parameters(reader, parts)
+    if kind == "procedure":
+        parts.result = Type(Kind.ENUM, name="procedure")
     if reader.take("RETURNS", "TABLE"):
         parts.rows = True
         reader.need("(")
@@ -59,28 +64,49 @@ def create_function(reader: Reader, *, or_replace: bool) -> ast.CreateFunction:
     while not reader.done:
         _option(reader, parts)
     if parts.language == "plpgsql":
-        parts.body = _of_plpgsql(reader, parts.body)
+        parts.body, parts.language = _of_plpgsql(reader, parts)
     elif parts.language not in ("", "sql"):
         reader.skip(-1)
         hint = "write it in SQL, or in Python: db.create_function"
         reader.refuse(f"a function in {parts.language}", hint)
     if not parts.body:
         reader.unexpected("AS and the body of the function")
-    return _built(reader, name, parts, or_replace)
+    return _built(reader, name, parts, (or_replace, kind))
 
 
-def _of_plpgsql(reader: Reader, body: str) -> str:
+def _of_plpgsql(reader: Reader, parts: _Parts) -> tuple[str, str]:
+    """The body and its language: of one that only returns, the query that it is."""
+    from kpg.compiler.sql.blocks.parser import block_of
     from kpg.compiler.sql.ddl.plpgsql import query_of
 
-    query = query_of(body)
-    if query is None:
-        reader.skip(-1)
-        hint = "write it in SQL, or in Python: db.create_function"
-        reader.refuse("a function in plpgsql with more than RETURN and IF", hint)
-    return query
+    body = parts.body
+    if body == "-":
+        reader.unexpected("AS and the body of the function")
+    plain = parts.result is not None and not parts.outs and parts.result.name not in ("trigger", "procedure")
+    query = query_of(body) if plain else None
+    if query is not None:
+        return query, "sql"
+    block_of(body)
+    return body, "plpgsql"
 
 
-def _built(reader: Reader, name: str, parts: _Parts, or_replace: bool) -> ast.CreateFunction:
+def _built(reader: Reader, name: str, parts: _Parts, how: tuple[bool, str]) -> ast.CreateFunction:
+    or_replace, kind = how
+    if kind == "procedure":
+        return ast.CreateFunction(
+            name,
+            tuple(parts.parameters),
+            Type(Kind.ENUM, name="procedure"),
+            (),
+            False,
+            parts.body,
+            False,
+            or_replace,
+            reader.span,
+            parts.language or "sql",
+            kind,
+            tuple(parts.outs),
+        )
     result, columns = parts.result, tuple(one for one, _ in parts.outs)
     if len(parts.outs) == 1 and result in (None, parts.outs[0][1]) and not parts.rows:
         result, columns = parts.outs[0][1], ()
@@ -94,7 +120,18 @@ def _built(reader: Reader, name: str, parts: _Parts, or_replace: bool) -> ast.Cr
         reader.wrong(f"function {name} needs RETURNS and a type")
     parameters = tuple(parts.parameters)
     return ast.CreateFunction(
-        name, parameters, result, columns, parts.rows, parts.body, parts.strict, or_replace, reader.span
+        name,
+        parameters,
+        result,
+        columns,
+        parts.rows,
+        parts.body,
+        parts.strict,
+        or_replace,
+        reader.span,
+        parts.language or "sql",
+        kind,
+        tuple(parts.outs),
     )
 
 
@@ -106,7 +143,7 @@ def _parameters(reader: Reader, parts: _Parts) -> None:
         mode = mode or _mode(reader) or "IN"
         type_ = type_name(reader)
         default = reader.value() if reader.take("DEFAULT") or reader.take("=") or reader.take(":=") else ""
-        if mode != "OUT":
+        if mode != "OUT" or parts.keeps_outs:
             parts.parameters.append(Parameter(name, type_, default, mode == "VARIADIC"))
         if mode in ("OUT", "INOUT", "IN OUT"):
             parts.outs.append((name or f"column{len(parts.outs) + 1}", type_))
@@ -135,15 +172,29 @@ def _is_type(reader: Reader) -> bool:
 
 def type_name(reader: Reader) -> Type:
     """A type; what only functions have, or the rows of a relation, is an ENUM without labels."""
-    for word in ("RECORD", "VOID"):
+    for word in ("RECORD", "VOID", "TRIGGER", "REFCURSOR"):
         if reader.take(word):
-            return Type(Kind.ENUM, name=word.lower())
+            return Type(Kind.ENUM, name=word.lower()) if word != "REFCURSOR" else TEXT
     start = reader.place
-    type_ = reader.type()
-    if reader.take("%", "TYPE") or reader.take("%TYPE"):
-        reader.skip(start - reader.place)
-        reader.refuse("%TYPE", "write the type")
-    return type_
+    if (named := _of_column(reader)) is not None:
+        return named
+    reader.skip(start - reader.place)
+    return reader.type()
+
+
+def _of_column(reader: Reader) -> Type | None:
+    """``relation.column%TYPE``, as a type of that name."""
+    words = reader.rest()
+    place = 1
+    while place + 1 < len(words) and words[place].text == ".":
+        place += 2
+    if place >= len(words) or words[place].text != "%":
+        return None
+    if not place or len(words) < place + 2 or words[place + 1].text.upper() != "TYPE":
+        return None
+    text = reader.text[words[0].start : words[place - 1].end + 1]
+    reader.skip(place + 2)
+    return Type(Kind.ENUM, name=f"{text}%type")
 
 
 def _option(reader: Reader, parts: _Parts) -> None:
@@ -154,7 +205,7 @@ def _option(reader: Reader, parts: _Parts) -> None:
             skip = [one for one in reader.rest() if one.token_type in TEXTS]
             parts.body = parts.body or (skip[0].text if skip else "-")
     elif reader.take("AS"):
-        parts.body = _text(reader)
+        parts.body = text_of(reader)
     elif reader.take("RETURN"):
         parts.body = f"SELECT {reader.condition()}"
     elif reader.take("BEGIN", "ATOMIC"):
@@ -166,12 +217,26 @@ def _option(reader: Reader, parts: _Parts) -> None:
     elif reader.take("COST") or reader.take("ROWS") or reader.take("SUPPORT"):
         reader.skip(1)
     elif reader.take("SET"):
-        reader.refuse("SET in a function")
+        _setting(reader)
     elif not any(reader.take(*words.split()) for words in NOTHING):
         reader.unexpected("LANGUAGE, AS or RETURN")
 
 
-def _text(reader: Reader) -> str:
+def _setting(reader: Reader) -> None:
+    """A setting that holds within the function, of which none changes what bodies mean here."""
+    reader.name()
+    while reader.take("."):
+        reader.name()
+    if reader.take("FROM", "CURRENT"):
+        return
+    if not reader.take("TO"):
+        reader.need("=")
+    reader.skip(1)
+    while reader.take(","):
+        reader.skip(1)
+
+
+def text_of(reader: Reader) -> str:
     """A body in quotes."""
     if reader.done or reader.tokens[reader.place].token_type not in TEXTS:
         reader.unexpected("the body in quotes")
@@ -210,15 +275,15 @@ def signatures(reader: Reader) -> tuple[tuple[str, tuple[Type, ...] | None], ...
             return tuple(found)
 
 
-def drop_function(reader: Reader) -> ast.DropFunction:
-    """What follows DROP FUNCTION."""
+def drop_function(reader: Reader, kind: str = "function") -> ast.DropFunction:
+    """What follows DROP FUNCTION, or DROP PROCEDURE."""
     exists = reader.take("IF", "EXISTS")
     names = signatures(reader)
     cascade = reader.take("CASCADE")
     if not cascade:
         reader.take("RESTRICT")
     reader.end()
-    return ast.DropFunction(names, exists, cascade, reader.span)
+    return ast.DropFunction(names, exists, cascade, reader.span, kind)
 
 
 def alter_function(reader: Reader) -> ast.AlterFunction:

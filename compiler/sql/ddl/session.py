@@ -14,8 +14,6 @@ from kpg.runtime.errors import ProgrammingError, Span
 Part = TypeVar("Part")
 
 REFUSED: Final = {
-    "DO": "DO (a block of a procedural language)",
-    "CALL": "CALL (a procedure)",
     "SECURITY": "SECURITY LABEL",
     "IMPORT": "IMPORT FOREIGN SCHEMA",
     "LOAD": "LOAD",
@@ -54,6 +52,10 @@ def read(word: str, reader: Reader) -> statements.Statement | None:
         return roles.owned(reader, word) if reader.take("REASSIGN", "OWNED", "BY") else roles.grant(reader)
     if word in REFUSED:
         reader.refuse(REFUSED[word])
+    if word in ("DO", "CALL"):
+        from kpg.compiler.sql.ddl.bodies import run
+
+        return run(word, reader)
     if word in ("LISTEN", "UNLISTEN", "NOTIFY"):
         return _channel(word, reader)
     if word in ("SET", "RESET", "SHOW"):

@@ -1,0 +1,1 @@
+"""PL/pgSQL: the bodies of functions, procedures and DO, as trees whose expressions and queries stay text."""
