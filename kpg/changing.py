@@ -124,10 +124,7 @@ def prepared(engine: Engine, statement: ast.Change) -> Changes:
 def _insert(engine: Engine, table: Table, statement: ast.Insert) -> Changes:
     catalog = engine.reading_catalog
     statement = _numbered(engine, given_insert(statement, catalog))
-    if engine.catalog.routines:
-        words = engine.procedures.computed(lambda: _given_rows(engine, table, statement, catalog))
-    else:
-        words = _given_rows(engine, table, statement, catalog)
+    words = engine.computed(lambda: _given_rows(engine, table, statement, catalog))
     return insertion(engine, table, statement, words)
 
 
@@ -152,7 +149,7 @@ def found_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[Plan
         planned = plan(statement, engine.reading_catalog, engine.statistics)
         return planned, engine.run(planned)[0]
 
-    return engine.procedures.computed(found) if engine.catalog.routines else found()
+    return engine.computed(found)
 
 
 def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words) -> Changes:

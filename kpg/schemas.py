@@ -1,10 +1,11 @@
 """The engine's part that defines and drops tables and views."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from kpg.sequences import Sequences
 
 Words = NDArray[np.int64]
+T = TypeVar("T")
+NOTICES = 1000
+"""So many are remembered."""
 
 
 def is_guarded(constraints: Constraints) -> bool:
@@ -87,11 +91,20 @@ class Schemas:
         return Sequences(lambda: self.catalog)
 
     @cached_property
+    def notices(self) -> deque[tuple[str, str]]:
+        """What RAISE has said lately: levels and messages."""
+        return deque(maxlen=NOTICES)
+
+    @cached_property
     def procedures(self) -> "Procedures":
         """Functions whose bodies are run."""
         from kpg.blocks.procedures import Procedures
 
         return Procedures(self)  # type: ignore[arg-type]
+
+    def computed(self, run: Callable[[], T]) -> T:
+        """What something gives that may call functions whose bodies are run."""
+        return self.procedures.computed(run) if self.catalog.routines else run()
 
     def _table_of(self, name: str) -> Table:
         return self._tables[name]

@@ -214,9 +214,7 @@ def select(engine: Engine, statement: ast.Select) -> Result:
 
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
-    if engine.catalog.routines:
-        return engine.procedures.computed(lambda: _selected(engine, statement))
-    return _selected(engine, statement)
+    return engine.computed(lambda: _selected(engine, statement))
 
 
 def _selected(engine: Engine, statement: ast.Select) -> Result:
@@ -285,7 +283,7 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
         nothing = np.empty((len(planned.types), 0), np.int64)
         return planned, expand(*engine.run(planned)) if statement.data else nothing
 
-    planned, rows = engine.procedures.computed(asked) if engine.catalog.routines else asked()
+    planned, rows = engine.computed(asked)
     schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
     _make_room(engine, statement, name)
     engine.create_table(name, schema)

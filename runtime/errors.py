@@ -181,8 +181,8 @@ class RaisedError(DatabaseError):
         self, message: str, *, state: str = "P0001", detail: str = "", hint: str | None = None
     ) -> None:
         super().__init__(message, hint=hint)
-        self.state = state
-        self.detail = detail
+        self.sqlstate = state
+        self.detail = detail or None
 
 
 class NotSupportedError(DatabaseError):

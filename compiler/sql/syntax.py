@@ -1,15 +1,33 @@
 """Places in the text, and the refusal of what is not supported, for sqlglot's syntax trees."""
 
-from typing import Final, NoReturn
+from typing import ClassVar, Final, NoReturn
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token
 
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
+from kpg.runtime.scalar import Scalar
 
 ANNOTATIONS: Final = frozenset({"typed", "safe", "dialect", "big_int", "coalesce", "_type", "nested"})
 """What sqlglot notes about the dialect that it parsed; nothing that the user wrote."""
+
+
+class Known(exp.Expression):
+    """A scalar in the place of a name."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"scalar": True}
+
+
+def scalar_of(node: Known) -> Scalar:
+    """What a node stands for."""
+    found: Scalar = node.args["scalar"]
+    return found
+
+
+def known(scalar: Scalar) -> Known:
+    """The node of a scalar."""
+    return Known(scalar=scalar)
 
 
 NAMES: Final[dict[type[exp.Expr], str]] = {

@@ -6,7 +6,7 @@ from typing import Final
 
 from kpg.blocks.evaluating import Evaluator, Given
 from kpg.blocks.frame import Frame, Record, Value, Variable, row_word, row_words
-from kpg.compiler.sql.blocks import variables
+from kpg.compiler.sql import variables
 from kpg.compiler.sql.blocks.tree import Declared
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 from kpg.runtime.types import INTEGER, NULL, TEXT, Kind, Type, array

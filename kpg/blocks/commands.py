@@ -11,7 +11,7 @@ from kpg.blocks.returning import Returned
 from kpg.compiler.routines import Routine
 from kpg.compiler.sql import session as ast
 from kpg.compiler.sql import statements
-from kpg.compiler.sql.blocks.calling import called_procedure
+from kpg.compiler.sql.calling import called_procedure
 from kpg.engine import Engine
 from kpg.reading import Decoded
 from kpg.result import Result

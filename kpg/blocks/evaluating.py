@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from kpg.blocks.frame import Frame, Record, Value, row_words, word_of
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.blocks import variables
+from kpg.compiler.sql import variables
 from kpg.compiler.sql.blocks.tree import Dynamic
-from kpg.compiler.sql.blocks.variables import Name
+from kpg.compiler.sql.variables import Name
 from kpg.compiler.sql.volatile import MENTIONS
 from kpg.engine import Engine
 from kpg.reading import Decoded

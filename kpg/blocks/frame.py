@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kpg.compiler.sql.blocks.variables import Name
+from kpg.compiler.sql.variables import Name
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, ProgrammingError
 from kpg.runtime.records import dataclass

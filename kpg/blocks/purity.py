@@ -7,8 +7,8 @@ from kpg.compiler.catalog import Catalog
 from kpg.compiler.routines import Routine
 from kpg.compiler.sql.blocks import tree as ast
 from kpg.compiler.sql.blocks.parser import block_of
-from kpg.compiler.sql.blocks.variables import calls_in, expression_of
 from kpg.compiler.sql.bodies import texts_of
+from kpg.compiler.sql.variables import calls_in, expression_of
 from kpg.compiler.sql.volatile import MENTIONS
 from kpg.runtime.errors import Error
 

@@ -68,7 +68,7 @@ def formatted(evaluator: Evaluator, frame: Frame, form: str, arguments: tuple[st
 
 def told(error: Error, item: str) -> str:
     """What GET STACKED DIAGNOSTICS gives of an error."""
-    from kpg.server.states import state_of
+    from kpg.states import state_of
 
     match item:
         case "RETURNED_SQLSTATE":
@@ -76,11 +76,11 @@ def told(error: Error, item: str) -> str:
         case "MESSAGE_TEXT":
             return error.message
         case "PG_EXCEPTION_DETAIL":
-            return error.detail if isinstance(error, RaisedError) else ""
+            return error.detail or ""
         case "PG_EXCEPTION_HINT":
             return error.hint or ""
         case "CONSTRAINT_NAME" | "TABLE_NAME" | "COLUMN_NAME" | "SCHEMA_NAME":
-            from kpg.server.violations import fields_of
+            from kpg.violations import fields_of
 
             fields = fields_of(error) if isinstance(error, IntegrityError) else {}
             return fields.get({"CON": "n", "TAB": "t", "SCH": "s", "COL": "c"}[item[:3]], "")

@@ -178,7 +178,7 @@ class Running:
         return left
 
     def _handled(self, block: ast.Block, error: Error) -> Leaving | None:
-        from kpg.server.states import state_of
+        from kpg.states import state_of
 
         state = state_of(error)
         for handler in block.handlers:

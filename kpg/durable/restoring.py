@@ -46,11 +46,7 @@ class Restoring:
         """The name by which plans call a users' function; it carries the function once that is there."""
         if name not in self._functions:
             plain, _, number = name.partition("#")
-            made: Named[Any] = Named(plain, int(number))
-            self._functions[name] = made
-            for routine in self._engine.catalog.routines.get(plain.partition("(")[0], ()):
-                if routine.pure and routine.label == plain:
-                    self._engine.procedures.adopt(routine, made)
+            self._functions[name] = Named(plain, int(number))
         return self._functions[name]
 
     def begin(self, state: State) -> None:
@@ -164,6 +160,11 @@ class Restoring:
             if key[0] == "function" and key not in self._done and self._whole:
                 self._function(key[1], value)
                 self._done.add(key)
+        for name, made in self._functions.items():
+            plain = name.partition("#")[0]
+            for routine in self._engine.catalog.routines.get(plain.partition("(")[0], ()):
+                if routine.pure and routine.label == plain:
+                    self._engine.procedures.adopt(routine, made)
 
     def _goals_again(self) -> None:
         texts = [key[1] for key in self._state if key[0] == "goal"]

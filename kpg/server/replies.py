@@ -11,8 +11,8 @@ from kpg.compiler.system.naming import modifier, type_facts
 from kpg.notices import Notice
 from kpg.runtime.errors import Error, IntegrityError
 from kpg.runtime.types import Type
-from kpg.server.states import state_of
-from kpg.server.violations import fields_of
+from kpg.states import state_of
+from kpg.violations import fields_of
 
 NULL_FIELD: Final = b"\xff\xff\xff\xff"
 PARSED: Final = wire.ParseComplete().to_wire()

@@ -22,6 +22,8 @@ def seconds_of(text: str) -> float:
 class CanceledError(OperationalError):
     """A statement was cancelled, by its user or by its time limit; nothing of it has happened."""
 
+    sqlstate = "57014"
+
 
 class Token:
     """What another thread cancels the present statement of a session by."""

@@ -29,9 +29,8 @@ from kpg.compiler.sql.bind.spelled import as_cast, bind_bits, bounded
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
 from kpg.compiler.sql.bind.whole_rows import bind_whole_row
 from kpg.compiler.sql.bind.window import bind_window
-from kpg.compiler.sql.known import Known, scalar_of
 from kpg.compiler.sql.slots import Beyond, Marker, opened, slot_of
-from kpg.compiler.sql.syntax import construct_name, only, span_of
+from kpg.compiler.sql.syntax import Known, construct_name, only, scalar_of, span_of
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, is_function, window_function
 from kpg.runtime.functions.tables import RowFunction

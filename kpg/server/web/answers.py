@@ -14,8 +14,8 @@ from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DatalogError, Error, IntegrityError
 from kpg.runtime.types import Kind, Type
 from kpg.server.portal import encoded
-from kpg.server.states import state_of
-from kpg.server.violations import fields_of
+from kpg.states import state_of
+from kpg.violations import fields_of
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
 VIOLATED: Final = {"s": "schema_name", "t": "table_name", "c": "column_name", "n": "constraint_name"}

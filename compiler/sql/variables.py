@@ -13,9 +13,9 @@ from kpg.compiler.sql.bind.calls import brought, settled
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.scope import Scope
 from kpg.compiler.sql.ddl.reader import Reader, tree_of
-from kpg.compiler.sql.known import known
 from kpg.compiler.sql.parameters import rewritten
 from kpg.compiler.sql.parse import parse
+from kpg.compiler.sql.syntax import known
 from kpg.compiler.sql.tokens import tokenize
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.functions import castable

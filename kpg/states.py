@@ -13,10 +13,8 @@ from kpg.runtime.errors import (
     OperationalError,
     PrivilegeError,
     ProgrammingError,
-    RaisedError,
     SerializationError,
 )
-from kpg.sessions.cancel import CanceledError
 
 BY_MESSAGE: Final = tuple(
     (kind, re.compile(pattern), state)
@@ -74,10 +72,6 @@ def state_of(error: BaseException) -> str:
         return "40001"
     if isinstance(error, PrivilegeError):
         return "42501"
-    if isinstance(error, CanceledError):
-        return "57014"
-    if isinstance(error, RaisedError):
-        return error.state
     if isinstance(error, Error):
         for kind, pattern, state in BY_MESSAGE:
             if isinstance(error, kind) and pattern.search(error.message):
