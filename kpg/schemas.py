@@ -1,6 +1,5 @@
 """The engine's part that defines and drops tables and views."""
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 Words = NDArray[np.int64]
 T = TypeVar("T")
-NOTICES = 1000
-"""So many are remembered."""
 
 
 def is_guarded(constraints: Constraints) -> bool:
@@ -89,11 +86,6 @@ class Schemas:
         from kpg.sequences import Sequences
 
         return Sequences(lambda: self.catalog)
-
-    @cached_property
-    def notices(self) -> deque[tuple[str, str]]:
-        """What RAISE has said lately: levels and messages."""
-        return deque(maxlen=NOTICES)
 
     @cached_property
     def procedures(self) -> "Procedures":
