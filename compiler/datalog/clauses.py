@@ -64,6 +64,7 @@ class Clauses:
     used: dict[str, Span] = field(default_factory=dict)
     subsumed: set[str] = field(default_factory=set)
     limits: dict[str, int] = field(default_factory=dict)
+    rounds: list[ast.Rounds] = field(default_factory=list)
     _aggregating: dict[str, tuple[tuple[str | None, ...], Span]] = field(default_factory=dict)
 
     def statement(self, statement: ast.Statement) -> None:
@@ -79,6 +80,8 @@ class Clauses:
                 self._directive(statement)
             case ast.Query():
                 self._query(statement)
+            case ast.Rounds():
+                self.rounds.append(statement)
             case ast.Subsumption():
                 self._subsumption(statement)
             case ast.Declaration(names=names, qualifiers=qualifiers):

@@ -12,6 +12,7 @@ from typing import Final
 
 from kpg.compiler.datalog.clauses import DOMINATED, Clauses
 from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.syntax.ast import Rounds
 from kpg.compiler.rules.core import (
     Atom,
     Choice,
@@ -62,6 +63,20 @@ class Selections:
         for name, most in self.clauses.limits.items():
             if name in self.relations and self._recursive(name):
                 self._limit(name, most)
+        for one in self.clauses.rounds:
+            counter = self.relations[one.counter.text]
+            together = tuple(name.text for name in one.names)
+            limit = Limit(one.ends, together, one.is_ahead)
+            self.relations[counter.name] = replace(counter, selection=limit)
+            self._check_rounds(one, together)
+
+    def _check_rounds(self, one: Rounds, together: Sequence[str]) -> None:
+        """Of each relation of a loop all is known that is derived."""
+        for name in together:
+            relation = self.relations[name]
+            if name != one.counter.text and (relation.selection is not None or any(relation.aggregates)):
+                message = f"{name} keeps less than is derived: in a loop like this that is not supported"
+                self.diagnostics.error("unsupported", message, one.span)
 
     def _refuse_aggregates(self, name: str, what: str, span: Span | None) -> None:
         if any(one is not None for one in self.relations[name].aggregates):
@@ -86,7 +101,7 @@ class Selections:
                 message = f".limitsize of {name} is not supported: {member} keeps less than is derived"
                 self.diagnostics.error("unsupported", message, relation.span)
                 return
-        self.relations[name] = replace(self.relations[name], selection=Limit(most))
+        self.relations[name] = replace(self.relations[name], selection=Limit((((name, most),),)))
 
     # Subsumption
 

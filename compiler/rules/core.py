@@ -152,11 +152,23 @@ class Choice:
     keys: tuple[tuple[int, ...], ...]
 
 
+End = tuple[tuple[str, int], ...]
+"""Relations, each with a number of tuples that it has when a recursion is to end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """In recursion, those of the rounds up to the first after which there are ``most`` or more."""
+    """In recursion, those of the rounds up to the first after which one of the ``ends`` has come: each of its
+    relations has so many tuples.
 
-    most: int
+    ``together`` are relations that are computed in the same rounds, whether they depend on each other or not:
+    each round is what the rules make of the one before, by negations too, and nothing stays by itself.
+    ``is_ahead``: an end counts the tuples of a round that is to come, which then does not.
+    """
+
+    ends: tuple[End, ...]
+    together: tuple[str, ...] = ()
+    is_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,12 +53,22 @@ def dependencies(rules: Sequence[Rule]) -> list[Dependency]:
     ]
 
 
-def successors(relations: Iterable[str], edges: Iterable[Dependency]) -> dict[str, list[str]]:
-    """What each relation depends on directly, with repetitions; every relation is a key."""
+def successors(
+    relations: Iterable[str] | Mapping[str, Relation], edges: Iterable[Dependency]
+) -> dict[str, list[str]]:
+    """What each relation depends on directly, with repetitions; every relation is a key.
+
+    Given the relations, and not only their names, those of the same rounds depend on each other.
+    """
     successors: dict[str, list[str]] = {name: [] for name in relations}
     for edge in edges:
         successors.setdefault(edge.head, []).append(edge.body)
         successors.setdefault(edge.body, [])
+    for name, relation in relations.items() if isinstance(relations, Mapping) else ():
+        if isinstance(relation.selection, Limit):
+            for other in relation.selection.together:
+                successors[name].append(other)
+                successors[other].append(name)
     return successors
 
 
@@ -122,7 +132,9 @@ def needs_rounds(selection: Selection | None) -> bool:
     match selection:
         case Choice(keys=keys):
             return len(keys) > 1
-        case Subsumption() | Limit() | Numbered() | None:
+        case Limit(together=together):
+            return bool(together)
+        case Subsumption() | Numbered() | None:
             return False
         case _:
             assert_never(selection)

@@ -1,13 +1,14 @@
 """Whether negation and aggregation are stratified.
 
-A relation may not depend on itself through a negation or an aggregate, head aggregates min and max excepted.
+A relation may not depend on itself through a negation or an aggregate, head aggregates min and max excepted;
+in FlowLog's loops, whose rounds are what they mean, it may.
 """
 
 from collections.abc import Mapping, Sequence
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.rules.aggregates import in_recursion
-from kpg.compiler.rules.core import Relation, Rule
+from kpg.compiler.rules.core import Limit, Relation, Rule
 from kpg.compiler.rules.strata import Dependency, dependencies, strongly_connected, successors
 
 USES = {"negation": "negates", "aggregation": "aggregates over"}
@@ -23,7 +24,17 @@ def check_stratified(
         for position, component in enumerate(strongly_connected(successors(relations, edges)))
         for name in component
     }
-    inner = [edge for edge in edges if component_of.get(edge.head) == component_of.get(edge.body)]
+    by_rounds = {
+        component_of[name]
+        for name, relation in relations.items()
+        if isinstance(relation.selection, Limit) and relation.selection.together
+    }
+    inner = [
+        edge
+        for edge in edges
+        if component_of.get(edge.head) == component_of.get(edge.body)
+        and component_of.get(edge.head) not in by_rounds
+    ]
     reported: set[int] = set()
     for edge in inner:
         component = component_of[edge.head]

@@ -217,6 +217,17 @@ class Directive:
 
 
 @dataclass(frozen=True, slots=True)
+class Rounds:
+    """Relations that are computed together by rounds, as ``core.Limit`` says; ``counter`` is one of them."""
+
+    counter: Name
+    names: tuple[Name, ...]
+    ends: tuple[tuple[tuple[str, int], ...], ...]
+    is_ahead: bool
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """``.plan 0:(1, 2)``: of each version, the 1-based positions of the body's atoms in the order to use.
 
@@ -336,6 +347,7 @@ Statement = (
     | RecordType
     | AdtType
     | Directive
+    | Rounds
     | Clause
     | Subsumption
     | Component

@@ -1,13 +1,15 @@
 """Lark's tree to the tree of ``ast``: one method for each rule of the grammar."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from lark import Token, Tree
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.flowlog import Block, is_flowlog, translate
+from kpg.compiler.datalog.syntax.flowlog import is_flowlog, translate
+from kpg.compiler.datalog.syntax.flowlog_loops import Block, last_round, ways
 from kpg.compiler.datalog.syntax.literals import integer, unescape
 from kpg.compiler.datalog.syntax.source import Source
 from kpg.compiler.datalog.syntax.underscores import same_underscores
@@ -26,6 +28,11 @@ def _level(operator: str) -> int:
 
 def _is(node: Any, rule: str) -> bool:
     return isinstance(node, Tree) and node.data == rule
+
+
+def _words(node: Any) -> list[str]:
+    """A word, or those of a test."""
+    return [str(node)] if isinstance(node, Token) else list(map(str, node.children))
 
 
 def _chain(node: Any) -> Iterator[Any]:
@@ -141,7 +148,11 @@ class Builder:
         heads, *rest = node.children
         plan = self._plan(rest.pop()) if rest and rest[-1].data == "plan" else None
         body = self._disjunction(rest[0]) if rest else None
-        return ast.Clause(tuple(self._atom(head) for head in heads.children), body, plan, self._span(node))
+        parts = [part for part in heads.children if not isinstance(part, Token)]
+        if len(parts) < len(heads.children) and not self.is_flowlog:
+            mark = next(part for part in heads.children if isinstance(part, Token))
+            self.diagnostics.error("syntax", 'heads are separated by ","', self._span(mark))
+        return ast.Clause(tuple(self._atom(head) for head in parts), body, plan, self._span(node))
 
     def _plan(self, node: Any) -> ast.Plan:
         orders = []
@@ -213,29 +224,27 @@ class Builder:
     def block(self, node: Any) -> Block:
         """FlowLog's block of rules; other than a statement, it does not outlive the program's tree."""
         clauses = tuple(self.clause(part) for part in node.children if _is(part, "clause"))
-        conditions = [part for part in node.children if _is(part, "loop_condition")]
-        most, other = self._condition(conditions[0]) if conditions else (None, None)
-        until = self._until(conditions[0]) if other == "until" else None
-        other = None if until is not None else other
-        if any(isinstance(part, Token) and part.type == "ITERATIVE" for part in node.children):
-            other = ".iterative"
-        return Block(clauses, most, other, until, self._span(node.children[0]))
-
-    def _until(self, node: Any) -> str | None:
-        """The one relation that a loop goes on until it has a row; None if there are several."""
-        names = [part for part in node.children[0].children if part.type in ("IDENT", "QUALIFIED")]
-        return str(names[0]) if len(names) == 1 else None
-
-    def _condition(self, node: Any) -> tuple[int | None, str | None]:
-        """The last round of a loop, counted from 0; or what its condition has that nothing here does."""
-        clauses = node.children
-        tests = [part for clause in clauses for part in clause.children if _is(part, "loop_test")]
-        if len(clauses) > 1 or not tests:
-            return None, "until" if len(clauses) == 1 else "a loop with several conditions"
-        counter, sign, number = map(str, tests[0].children)
-        if len(tests) > 1 or counter != "@it" or sign not in ("<", "<="):
-            return None, "a loop over other rounds than the first"
-        return integer(number)[0] - (sign == "<"), None
+        parts = list(node.children)
+        iterative = [
+            self._name(name)
+            for mark, name in pairwise(parts)
+            if isinstance(mark, Token) and mark.type == "ITERATIVE"
+        ]
+        most, until, both = None, (), False
+        for condition in node.find_data("loop_condition"):
+            tests = [part for part in condition.children if not isinstance(part, Token)]
+            both = len(tests) < len(condition.children)
+            if len({part.data for part in tests}) < len(tests):
+                self._unsupported("a loop with two conditions of a kind", condition)
+            for part in tests:
+                if part.data == "loop_until":
+                    until = ways(list(map(str, part.children[1:])))
+                    continue
+                for test in part.find_data("loop_test"):
+                    if test.children[0] != "@it":
+                        self._unsupported(f"{test.children[0]}, other than @it,", test)
+                most = last_round([_words(one) for one in part.children[1:]])
+        return Block(clauses, tuple(iterative), most, until, both, self._span(node.children[0]))
 
     # Bodies
 

@@ -100,7 +100,7 @@ class _Instantiation:
                     scope.components.setdefault(name.text, statement)
                 case ast.Directive() | ast.Clause() | ast.Subsumption() | ast.Override() | ast.Pragma():
                     pass
-                case ast.Goal() | ast.Query() | ast.Update() | ast.Functor():
+                case ast.Goal() | ast.Query() | ast.Update() | ast.Functor() | ast.Rounds():
                     pass
                 case _:
                     assert_never(statement)

@@ -120,16 +120,19 @@ def _limited(
     own: Sequence[core.Relation], values: tuple[Rel, ...], types: tuple[tuple[Type, ...], ...]
 ) -> tuple[Rel, ...]:
     """What the relations of a loop are, with the limits of any of them."""
-    limits = [
-        (algebra.LocalGet(relation.name, kinds), relation.selection.most)
-        for relation, kinds in zip(own, types, strict=True)
-        if isinstance(relation.selection, Limit)
-    ]
-    if not limits:
+    limits = [one.selection for one in own if isinstance(one.selection, Limit)]
+    ends = [end for limit in limits for end in limit.ends]
+    if not ends:
         return values
+    before = {one.name: algebra.LocalGet(one.name, kinds) for one, kinds in zip(own, types, strict=True)}
+    ahead = dict(zip(before, values, strict=True))
+    is_ahead = any(limit.is_ahead for limit in limits)
+    counters = {one.name for one in own if isinstance(one.selection, Limit)}
+    read = {name: ahead[name] if is_ahead and name not in counters else before[name] for name in before}
+    grows = not any(limit.together for limit in limits)
     return tuple(
-        below_limit(value, relation.name, kinds, limits)
-        for relation, value, kinds in zip(own, values, types, strict=True)
+        below_limit(value, before[relation.name], ends, read, grows=grows)
+        for relation, value in zip(own, values, strict=True)
     )
 
 

@@ -1,6 +1,6 @@
 """What a relation keeps of what its rules derive, as algebra: see ``rules.selection``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kpg.compiler.algebra import rel as algebra
@@ -12,8 +12,8 @@ from kpg.compiler.rules.lowering.atom import Context
 from kpg.compiler.rules.lowering.bindings import Bindings, joined, without
 from kpg.compiler.rules.lowering.body import lower_body
 from kpg.runtime.plan.windows import WindowCall
-from kpg.runtime.scalar import Call, Column, Literal
-from kpg.runtime.types import BIGINT, BOOLEAN, Type
+from kpg.runtime.scalar import Call, Column, Literal, Scalar
+from kpg.runtime.types import BIGINT, BOOLEAN
 
 
 def _columns(count: int) -> list[str]:
@@ -91,11 +91,35 @@ def _first(rows: Rel, key: Sequence[int]) -> Rel:
     return algebra.TopK(rows, tuple(key), order, 1)
 
 
-def below_limit(rows: Rel, name: str, types: tuple[Type, ...], limits: Sequence[tuple[Rel, int]]) -> Rel:
-    """The rows of the rounds before, and the rows if no relation that is limited has come to its limit."""
-    width = len(types)
-    for limited, most in limits:
-        count = reduced(limited, (), (("count", None, BIGINT),))
-        small = Call("lt", (Column(0, BIGINT), Literal(most, BIGINT)), BOOLEAN)
-        rows = algebra.Project(algebra.Join((rows, algebra.Filter(count, (small,))), ()), tuple(range(width)))
-    return algebra.Distinct(algebra.Union((algebra.LocalGet(name, types), rows)))
+def below_limit(
+    rows: Rel, before: Rel, ends: Sequence[core.End], read: Mapping[str, Rel], *, grows: bool
+) -> Rel:
+    """The rows, or those of the round ``before`` once one of the ends has come; they stay, if it ``grows``.
+
+    ``read``: the relations that the ends count.
+    """
+    width = len(algebra.types(before))
+    names = list(dict.fromkeys(name for end in ends for name, _ in end))
+    counts = tuple(reduced(read[name], (), (("count", None, BIGINT),)) for name in names)
+    row = counts[0] if len(counts) == 1 else algebra.Join(counts, ())
+
+    def compared(function: str, name: str, most: int) -> Scalar:
+        return Call(function, (Column(names.index(name), BIGINT), Literal(most, BIGINT)), BOOLEAN)
+
+    def kept(rel: Rel, *tests: Scalar) -> Rel:
+        joined = algebra.Join((rel, algebra.Filter(row, tests)), ())
+        return algebra.Project(joined, tuple(range(width)))
+
+    made = kept(rows, *(_any([compared("lt", *part) for part in end]) for end in ends))
+    if grows:
+        return algebra.Distinct(algebra.Union((before, made)))
+    stays = kept(before, _any([_all([compared("ge", *part) for part in end]) for end in ends]))
+    return algebra.Distinct(algebra.Union((made, stays)))
+
+
+def _any(tests: Sequence[Scalar]) -> Scalar:
+    return tests[0] if len(tests) == 1 else Call("or", tuple(tests), BOOLEAN)
+
+
+def _all(tests: Sequence[Scalar]) -> Scalar:
+    return tests[0] if len(tests) == 1 else Call("and", tuple(tests), BOOLEAN)
