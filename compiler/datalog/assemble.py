@@ -8,6 +8,7 @@ from kpg.compiler.datalog.clauses import DOMINATED, Clauses, NormalGoal
 from kpg.compiler.datalog.desugaring import substitute
 from kpg.compiler.datalog.desugaring.desugar import Desugar
 from kpg.compiler.datalog.desugaring.ground import ground
+from kpg.compiler.datalog.desugaring.iterations import iterate
 from kpg.compiler.datalog.desugaring.normal import NormalLiteral, NormalRule
 from kpg.compiler.datalog.desugaring.numbering import number
 from kpg.compiler.datalog.diagnostics import Diagnostics
@@ -141,6 +142,7 @@ class Assembly:
             self._relation(info, relations, facts)
         relations.update(self.desugar.relations)
         number(relations, self.desugar.rules)
+        iterate(relations, self.desugar.rules, self.diagnostics)
         Selections(clauses, relations, self.desugar.rules, self.diagnostics).run(self.dominated)
         self._warn_empty(relations)
         return Program(

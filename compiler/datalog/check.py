@@ -18,6 +18,7 @@ from kpg.compiler.datalog.desugaring.plans import MADE_UP, check_versions
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.components import instantiate
+from kpg.compiler.datalog.syntax.lattices import without_lattices
 from kpg.compiler.datalog.syntax.parse import parse
 from kpg.compiler.datalog.syntax.preprocess import Read, Setting, preprocess
 from kpg.compiler.datalog.syntax.source import File
@@ -120,6 +121,7 @@ def _check(
     old = () if after is None else after.statements
     own = frozenset[str]() if after is None else frozenset(after.program.relations)
     statements = instantiate(ast.Module((*old, *new)), diagnostics).statements
+    statements = without_lattices(statements, diagnostics)
     types = (one for one in statements if isinstance(one, TYPES))
     table = declare_types(types, diagnostics)
     declared = (one for one in statements if isinstance(one, ast.Functor))

@@ -92,7 +92,7 @@ class Clauses:
                 pass  # taken in with the declarations
             case ast.Pragma() | ast.Functor():
                 pass  # as well
-            case ast.Component() | ast.Init() | ast.Override():
+            case ast.Component() | ast.Init() | ast.Override() | ast.Lattice():
                 pass  # expanded before
             case _:
                 assert_never(statement)
@@ -216,8 +216,8 @@ class Clauses:
             case ast.Aggregate(body=body):
                 for literal in literals(body):
                     self._names(literal)
-            case ast.Call(function="autoinc") if is_fact:
-                self.diagnostics.error("fact", "autoinc in a fact", part.span, hint=FACT_HINT)
+            case ast.Call(function="autoinc" | "__ITERATION__" as function) if is_fact:
+                self.diagnostics.error("fact", f"{function} in a fact", part.span, hint=FACT_HINT)
             case ast.Variable() | ast.Integer() | ast.Float() | ast.Boolean() | ast.String() | ast.Nil():
                 pass
             case ast.Record() | ast.Dollar() | ast.Call() | ast.Cast():

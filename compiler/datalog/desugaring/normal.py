@@ -12,14 +12,16 @@ from typing import assert_never
 from kpg.compiler.datalog.desugaring import structures
 from kpg.compiler.datalog.desugaring.constants import NIL, Literals, OutOfRange, literal
 from kpg.compiler.datalog.desugaring.counters import AUTOINC
+from kpg.compiler.datalog.desugaring.iterations import ITERATION
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flatten import FlatRule
 from kpg.compiler.datalog.syntax.walk import FlatLiteral, alternatives
 from kpg.compiler.datalog.typing.aggregates import Result, head_aggregate, result_of, takes_value
 from kpg.compiler.datalog.typing.constraints import Typing
-from kpg.compiler.datalog.typing.functors import CONSTRAINTS, SQL_NAMES, build, cast
+from kpg.compiler.datalog.typing.functors import CONSTRAINTS, SQL_NAMES, build, cast, reinterpreted
 from kpg.compiler.datalog.typing.relations import RelationInfo
+from kpg.compiler.datalog.typing.solve import is_number_of
 from kpg.compiler.datalog.typing.types import TypeKind, TypeTable
 from kpg.compiler.rules.aggregates import is_total
 from kpg.compiler.rules.core import (
@@ -278,7 +280,9 @@ class Normalizer:
                     return structures.branch(name, self._parts(arguments or (), in_equality))
                 return Parameter(name, kind.type)
             case ast.Cast(value=value):
-                return self.expression(value, in_equality=in_equality)
+                made = self.expression(value, in_equality=in_equality)
+                source = self.typing.kind(value)
+                return reinterpreted(made, source, kind, self.size) if is_number_of(source, kind) else made
             case ast.Aggregate():
                 return self._aggregate(expression, kind)
             case ast.Call(function="neg", args=(ast.Integer() | ast.Float() as number,)):
@@ -309,6 +313,11 @@ class Normalizer:
             if self.in_aggregate:
                 self.diagnostics.error("unsupported", "autoinc in an aggregate is not supported", call.span)
             return Call(AUTOINC, (Constant(next(self.numbers), BIGINT),), BIGINT)
+        if call.function == "__ITERATION__":
+            if self.in_aggregate:
+                message = "__ITERATION__() in an aggregate is not supported"
+                self.diagnostics.error("unsupported", message, call.span)
+            return Call(ITERATION, (), BIGINT)
         if call.function == "range":
             args = tuple(self.expression(arg) for arg in call.args)
             variable = self.fresh(kind.type, call.span)

@@ -134,10 +134,11 @@ Body = Atom | Comparison | Truth | Not | And | Or
 
 @dataclass(frozen=True, slots=True)
 class TypeRef:
-    """A type's name; ``arguments`` are those of ``decimal(15, 2)``."""
+    """A type's name; ``arguments`` are those of ``decimal(15, 2)``; a column of its lattice is ``Name<>``."""
 
     name: Name
     arguments: tuple[int, ...] = ()
+    is_lattice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,15 @@ class AdtType:
 
     name: Name
     branches: tuple[Branch, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """``.lattice Name<> { Lub -> @lub(_, _), ... }``: how values of a type meet."""
+
+    name: Name
+    operators: tuple[tuple[Name, Expression], ...]
     span: Span = field(compare=False, repr=False)
 
 
@@ -346,6 +356,7 @@ Statement = (
     | UnionType
     | RecordType
     | AdtType
+    | Lattice
     | Directive
     | Rounds
     | Clause

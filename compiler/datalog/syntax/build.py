@@ -99,9 +99,9 @@ class Builder:
 
     def _type_ref(self, node: Any) -> ast.TypeRef:
         name, *arguments = node.children
-        if arguments and _is(arguments[-1], "lattice_mark"):
-            arguments.pop()
-        return ast.TypeRef(self._name(name), tuple(integer(str(part))[0] for part in arguments))
+        is_lattice = bool(arguments) and _is(arguments[-1], "lattice_mark")
+        numbers = tuple(integer(str(part))[0] for part in arguments[: len(arguments) - is_lattice])
+        return ast.TypeRef(self._name(name), numbers, is_lattice)
 
     def subtype(self, node: Any) -> ast.Subtype:
         _, name, base = node.children
@@ -213,8 +213,11 @@ class Builder:
     def debug_delta(self, node: Any) -> None:
         self._unsupported("debug_delta", node, "db.explain_row says in which round a row came")
 
-    def lattice(self, node: Any) -> None:
-        self._unsupported(".lattice", node, "min and max as head aggregates may be used in recursion")
+    def lattice(self, node: Any) -> ast.Lattice:
+        _, name, *parts = node.children
+        pairs = (part.children for part in parts)
+        operators = tuple((self._name(key), self._expression(value)) for key, value in pairs)
+        return ast.Lattice(self._name(name), operators, self._span(node))
 
     def subsumption(self, node: Any) -> ast.Subsumption:
         less, _, greater, body, *_ = node.children
@@ -230,7 +233,8 @@ class Builder:
             for mark, name in pairwise(parts)
             if isinstance(mark, Token) and mark.type == "ITERATIVE"
         ]
-        most, until, both = None, (), False
+        most, both = None, False
+        until: tuple[tuple[str, ...], ...] = ()
         for condition in node.find_data("loop_condition"):
             tests = [part for part in condition.children if not isinstance(part, Token)]
             both = len(tests) < len(condition.children)
@@ -322,9 +326,6 @@ class Builder:
             case "prefix", (operator, operand):
                 function = "neg" if operator == "-" else str(operator)
                 return ast.Call(function, (self._expression(operand),), span)
-            case "call", (name, _) if name == "__ITERATION__":
-                self._unsupported("__ITERATION__(), the number of a round,", node)
-                return ast.Underscore(span)
             case "call" | "extremum", (name, arguments):
                 return ast.Call(str(name), self._tuple(arguments), span)
             case "cast", (_, value, name) | (value, name):

@@ -100,7 +100,9 @@ class _Instantiation:
                     scope.components.setdefault(name.text, statement)
                 case ast.Directive() | ast.Clause() | ast.Subsumption() | ast.Override() | ast.Pragma():
                     pass
-                case ast.Goal() | ast.Query() | ast.Update() | ast.Functor() | ast.Rounds():
+                case ast.Goal() | ast.Query() | ast.Update() | ast.Functor():
+                    pass
+                case ast.Rounds() | ast.Lattice():
                     pass
                 case _:
                     assert_never(statement)

@@ -285,7 +285,7 @@ def _marked(atom: ast.Atom, mark: str) -> ast.Atom:
     return replace(atom, name=replace(atom.name, text=atom.name.text + mark))
 
 
-T = TypeVar("T", ast.Clause, ast.Rounds)
+T = TypeVar("T", bound=ast.Clause | ast.Rounds)
 
 
 def _renamed(statement: T, names: Collection[str], mark: str) -> T:

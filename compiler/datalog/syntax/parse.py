@@ -113,7 +113,8 @@ def _expected(error: UnexpectedInput) -> str | None:
     """A hint that names what may stand there, if that is few things."""
     names: Any = getattr(error, "accepts", None) or getattr(error, "expected", None)
     names = names or getattr(error, "allowed", None) or ()
-    shown = sorted({_spelling(name) for name in names})
+    found = {_spelling(name) for name in names}
+    shown = sorted(found - {'";"'} if '":-"' in found else found)  # between heads only FlowLog has it
     if not shown or len(shown) > 8:
         return None
     return f"expected {' or '.join(shown)}"

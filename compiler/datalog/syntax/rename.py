@@ -38,6 +38,7 @@ ROLES = {
     (ast.UnionType, "name"): "type",
     (ast.RecordType, "name"): "type",
     (ast.AdtType, "name"): "type",
+    (ast.Lattice, "name"): "type",
     (ast.Branch, "name"): "branch",
     (ast.Dollar, "name"): "branch",
     (ast.ComponentRef, "name"): "component",

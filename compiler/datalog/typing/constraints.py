@@ -60,7 +60,15 @@ class Stored:
     reason: Reason
 
 
-Pending = Same | Registered | Compared | Structured | Stored
+@dataclass(slots=True)
+class Casted:
+    """A value that is taken for one of another kind."""
+
+    cast: ast.Cast
+    reason: Reason
+
+
+Pending = Same | Registered | Compared | Structured | Stored | Casted
 
 
 LONGEST = 40

@@ -13,7 +13,7 @@ from kpg.compiler.datalog.typing.types import FLOAT, NUMBER, SYMBOL, UNSIGNED, T
 from kpg.compiler.rules.core import Call, Constant, Domain, Expression
 from kpg.compiler.rules.primitives import WRAPS
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import BIGINT, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Type
+from kpg.runtime.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TEXT, TIMESTAMP, Type
 
 ANY_NUMBER: Final = 1000
 """The most arguments of a functor that takes any number: more than a rule has."""
@@ -171,6 +171,19 @@ def convert(value: Expression, source: TypeKind, target: TypeKind, size: int) ->
     if target.domain in WHOLE and size == 32:
         return Call(WRAPS[target.domain], (made,), BIGINT)
     return Call("$unsigned", (made,), BIGINT) if target.domain is Domain.UNSIGNED else made
+
+
+def reinterpreted(value: Expression, source: TypeKind, target: TypeKind, size: int) -> Expression:
+    """The number that stands for a value of another kind, ``as(x, number)``; for nil that is 0."""
+    if source.domain in WHOLE:
+        if size == 32:
+            return Call(WRAPS[target.domain], (value,), BIGINT)
+        return Call("$unsigned", (value,), BIGINT) if target.domain is Domain.UNSIGNED else value
+    number = Call("$ord", (value,), BIGINT)
+    if source.domain is Domain.SYMBOL:
+        return number
+    is_there = cast(Call("ne", (value, Constant("nil", TEXT)), BOOLEAN), BIGINT)
+    return Call("mul", (Call("add", (number, Constant(1, BIGINT)), BIGINT), is_there), BIGINT)
 
 
 def cast(value: Expression, type_: Type) -> Expression:

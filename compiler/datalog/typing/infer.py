@@ -14,7 +14,15 @@ from kpg.compiler.datalog.typing.aggregates import (
     result_of,
     takes_value,
 )
-from kpg.compiler.datalog.typing.constraints import Compared, Registered, Same, Stored, Structured, Typing
+from kpg.compiler.datalog.typing.constraints import (
+    Casted,
+    Compared,
+    Registered,
+    Same,
+    Stored,
+    Structured,
+    Typing,
+)
 from kpg.compiler.datalog.typing.functors import CONSTRAINTS, FUNCTORS, NUMERIC, WHOLE, Scheme
 from kpg.compiler.datalog.typing.kinds import Reason
 from kpg.compiler.datalog.typing.relations import RelationInfo
@@ -200,7 +208,10 @@ class _Inference:
             return
         reason = Reason(kind, f"as {expression.type}", expression.span)
         self.typing.kinds.learn(node, reason)
-        self.expect(expression.value, reason)
+        if isinstance(expression.value, (*LITERALS, ast.Nil, ast.Record)):
+            self.typing.learn(expression.value, reason)
+        else:
+            self.typing.pending.append(Casted(expression, reason))
 
     def _aggregate(
         self, expression: ast.Aggregate, function: str, value: ast.Expression | None, node: int
@@ -237,6 +248,9 @@ class _Inference:
             self.visit(arg)
         table = self.typing.table
         functor = table.functors.get(call.function) or FUNCTORS.get(call.function)
+        if call.function == "__ITERATION__" and not call.args:
+            self.typing.checks.append((call, WHOLE, "the number of a round"))
+            return
         if call.function.startswith("@") and functor is None:
             hint = did_you_mean(call.function, table.functors) or f".functor {call.function[1:]}(...)"
             self.typing.error("undefined", f"functor {call.function} is not declared", call.span, hint)

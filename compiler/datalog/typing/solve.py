@@ -6,6 +6,7 @@ from typing import assert_never
 from kpg.compiler.catalog import did_you_mean
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.typing.constraints import (
+    Casted,
     Compared,
     Pending,
     Registered,
@@ -15,7 +16,7 @@ from kpg.compiler.datalog.typing.constraints import (
     Typing,
     describe,
 )
-from kpg.compiler.datalog.typing.functors import EXTREMES, FUNCTORS, SQL_NAMES
+from kpg.compiler.datalog.typing.functors import EXTREMES, FUNCTORS, SQL_NAMES, WHOLE
 from kpg.compiler.datalog.typing.kinds import Reason
 from kpg.compiler.datalog.typing.types import NUMBER, TypeKind, kind_of_stored
 from kpg.compiler.rules.core import Domain
@@ -27,6 +28,8 @@ from kpg.runtime.types import UNKNOWN, Type
 Fields = Callable[[str, tuple[tuple[str, str], ...], tuple[ast.Expression, ...], Span], None]
 """Says that arguments are the fields of something."""
 WITH_SQL = frozenset((*"+-*/%", "neg", *EXTREMES))
+TEXTS = (Domain.SYMBOL, Domain.RECORD, Domain.ADT)
+"""Kinds whose values have numbers in the database."""
 LITERALS = (ast.Integer, ast.Float, ast.Boolean, ast.String)
 
 
@@ -55,6 +58,8 @@ class _Solver:
                 pass
             case Compared(comparison=comparison):
                 parts = (comparison.left, comparison.right)
+            case Casted(cast=one):
+                parts = (one.value,)
             case Structured() | Stored():
                 return 2
             case _:
@@ -74,6 +79,8 @@ class _Solver:
                 return self._structure(expression, force)
             case Stored(expression=expression, reason=reason):
                 return self._stored(expression, reason, force)
+            case Casted(cast=cast, reason=reason):
+                return self._cast(cast, reason, force)
             case _:
                 assert_never(item)
 
@@ -175,6 +182,14 @@ class _Solver:
             self.fields(f"record {record.structure}", record.fields, expression.args, expression.span)
         return True
 
+    def _cast(self, cast: ast.Cast, reason: Reason, force: bool) -> bool:
+        kind = self.typing.known(cast.value)
+        if kind is None and not force:
+            return False
+        if kind is None or not is_number_of(kind, reason.kind):
+            self.typing.learn(cast.value, reason)
+        return True
+
     def _stored(self, expression: ast.Expression, reason: Reason, force: bool) -> bool:
         kind = self.typing.known(expression)
         if kind is None and not force:
@@ -182,6 +197,11 @@ class _Solver:
         if kind is None or not (kind.type.is_numeric and reason.kind.type.is_numeric):
             self.typing.learn(expression, reason)
         return True
+
+
+def is_number_of(source: TypeKind, target: TypeKind) -> bool:
+    """Whether ``as`` makes of a symbol, a record or another number the number that stands for it."""
+    return target.domain in WHOLE and source.domain in (*WHOLE, *TEXTS) and source.domain != target.domain
 
 
 def _is_sql(kind: TypeKind) -> bool:

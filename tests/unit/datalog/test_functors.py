@@ -109,3 +109,33 @@ def test_the_command_line(
         main()
     assert not left.value.code
     assert capsys.readouterr().out == f"{'-' * 15}\nb\n{'=' * 15}\n5\n{'=' * 15}\n"
+
+
+def test_as_makes_numbers_of_other_values() -> None:
+    program = kpg.connect().datalog("""
+        .type L = [h: number, t: L]
+        .decl s(x: symbol) s("a"). s("b").
+        .decl l(x: L) l(nil). l([1, nil]). l([2, [1, nil]]).
+        .decl n(x: symbol, y: number) n(x, as(x, number)) :- s(x).
+        .decl same(x: symbol) same(x) :- n(x, y), y = ord(x).
+        .decl before(x: L, y: L) before(x, y) :- l(x), l(y), as(x, number) < as(y, number).
+        .decl empty(x: L) empty(x) :- l(x), as(x, number) = 0.
+        .decl u(x: unsigned) u(as(y, unsigned)) :- n(_, y). u(as(7, unsigned)).
+        .decl back(x: number) back(as(x, number)) :- u(x).
+    """)
+    assert set(program["same"]) == {("a",), ("b",)} and list(program["empty"]) == [("nil",)]
+    assert len(program["before"]) == 3 and len(program["u"]) == 3 == len(program["back"])
+    small = kpg.connect().datalog("""
+        .pragma "number-size" "32"
+        .decl a(x: number) a(-1).
+        .decl u(x: unsigned) u(as(x, unsigned)) :- a(x).
+        .decl back(x: number) back(as(x, number)) :- u(x).
+    """)
+    assert list(small["u"]) == [(4294967295,)] and list(small["back"]) == [(-1,)]
+
+
+@pytest.mark.parametrize(("target", "kind"), [("symbol", "number"), ("float", "number"), ("L", "number")])
+def test_as_makes_nothing_else(target: str, kind: str) -> None:
+    text = f".type L = [h: number, t: L] .decl a(x: {kind}) .decl b(x: {target}) b(as(x, {target})) :- a(x)."
+    with pytest.raises(kpg.errors.DatalogError, match=f"variable x is {kind} .* and {target}"):
+        kpg.connect().datalog(text)

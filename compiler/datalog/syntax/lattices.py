@@ -1,0 +1,207 @@
+"""Relations with lattice columns, ``x: Sign<>``: of a key one tuple, with the least bound above its values.
+
+All values that are derived, and their bounds, are in a relation ``@all``; the relation itself keeps the
+greatest. A rule that depends on the relation reads ``@all``, so that nothing it derives is taken back. A
+variable that stands for a lattice's value several times has the greatest bound below what it is in each
+place, and not the bottom; a value that is no variable has such a bound with what is there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, Final
+
+from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.flatten import FlatRule, flatten
+from kpg.compiler.datalog.syntax.rewriting import nodes, rewritten
+from kpg.compiler.rules.strata import strongly_connected
+from kpg.runtime.records import dataclass
+
+ALL: Final = "@all"
+OPERATORS: Final = ("Bottom", "Top", "Lub", "Glb")
+
+
+def without_lattices(
+    statements: tuple[ast.Statement, ...], diagnostics: Diagnostics
+) -> tuple[ast.Statement, ...]:
+    """The statements with lattices' relations as what computes them."""
+    lattices = {one.name.text: one for one in statements if isinstance(one, ast.Lattice)}
+    for one in lattices.values():
+        _check(one, diagnostics)
+    rest = tuple(one for one in statements if not isinstance(one, ast.Lattice))
+    relations: dict[str, tuple[str | None, ...]] = {}
+    for one in rest:
+        if isinstance(one, ast.Declaration) and any(part.type.is_lattice for part in one.attributes):
+            columns = tuple(part.type.name.text if part.type.is_lattice else None for part in one.attributes)
+            relations |= {name.text: columns for name in one.names}
+            for part in one.attributes:
+                if part.type.is_lattice and part.type.name.text not in lattices:
+                    message = f"type {part.type.name} has no .lattice"
+                    diagnostics.error("undefined", message, part.type.name.span)
+    if not relations or diagnostics.failed:
+        return rest
+    return tuple(_Lattices(lattices, relations, rest, diagnostics).statements())
+
+
+def _check(one: ast.Lattice, diagnostics: Diagnostics) -> None:
+    names = [name.text for name, _ in one.operators]
+    for name, value in one.operators:
+        if name.text not in OPERATORS:
+            hint = f"it has {', '.join(OPERATORS)}"
+            diagnostics.error("option", f"a lattice has no {name}", name.span, hint=hint)
+        elif names.count(name.text) > 1:
+            diagnostics.error("redefinition", f"{name} is given twice", name.span)
+        blanks = sum(isinstance(part, ast.Underscore) for part in nodes(value))
+        if blanks != (2 if name.text in ("Lub", "Glb") else 0):
+            takes = "two underscores for its arguments" if name.text in ("Lub", "Glb") else "a constant"
+            diagnostics.error("functor", f"{name} is written with {takes}", value.span)
+    if "Lub" not in names:
+        message = f"lattice {one.name} has no Lub"
+        diagnostics.error("undefined", message, one.span, hint="Lub -> @lub(_, _)")
+
+
+@dataclass(slots=True)
+class _Lattices:
+    lattices: Mapping[str, ast.Lattice]
+    relations: Mapping[str, tuple[str | None, ...]]
+    given: tuple[ast.Statement, ...]
+    diagnostics: Diagnostics
+    component: dict[str, int] = field(default_factory=dict)
+
+    def statements(self) -> Iterator[ast.Statement]:
+        reads: dict[str, list[str]] = {}
+        for one in self.given:
+            if isinstance(one, ast.Clause):
+                for head in one.heads:
+                    atoms = (part.name.text for part in nodes(one.body) if isinstance(part, ast.Atom))
+                    reads.setdefault(head.name.text, []).extend(atoms)
+        for name in [name for found in reads.values() for name in found]:
+            reads.setdefault(name, [])
+        self.component = {name: at for at, found in enumerate(strongly_connected(reads)) for name in found}
+        for one in self.given:
+            match one:
+                case ast.Declaration(names=names) if names[0].text in self.relations:
+                    yield from self._declared(one)
+                case ast.Clause() if any(self._has(part) for part in nodes(one)):
+                    for rule in flatten(one, self.diagnostics):
+                        yield self._rule(rule, one)
+                case ast.Subsumption() if self._has(one.less):
+                    message = f"{one.less.name} has a lattice, subsumption beside it is not supported"
+                    self.diagnostics.error("unsupported", message, one.span)
+                case ast.Directive(kind="input") if any(name.text in self.relations for name in one.names):
+                    message = ".input of a relation with a lattice is not supported"
+                    hint = "read another relation, and copy it by a rule"
+                    self.diagnostics.error("unsupported", message, one.span, hint=hint)
+                case _:
+                    yield one
+
+    def _has(self, node: Any) -> bool:
+        return isinstance(node, ast.Atom) and node.name.text in self.relations
+
+    def _call(self, lattice: str, operator: str, left: ast.Expression, right: ast.Expression) -> Any:
+        """The bound of two values; None if the lattice has no such operator."""
+        found = {name.text: value for name, value in self.lattices[lattice].operators}.get(operator)
+        args = iter((left, right))
+        return rewritten(found, lambda part: next(args) if isinstance(part, ast.Underscore) else part)
+
+    # Relations
+
+    def _declared(self, one: ast.Declaration) -> Iterator[ast.Statement]:
+        yield one
+        for name in one.names:
+            span = name.span
+            every = ast.Name(name.text + ALL, span)
+            yield replace(one, names=(every,), qualifiers=(), keys=())
+            lattices = self.relations[name.text]
+            left, right, bounds = self._terms(lattices, name)
+            both = ast.And((ast.Atom(every, left, span), ast.Atom(every, right, span)), span)
+            yield ast.Clause((ast.Atom(every, bounds, span),), both, None, span)
+            copied = ast.Atom(every, left, span)
+            yield ast.Clause((ast.Atom(name, left, span),), copied, None, span)
+            above = [
+                ast.Comparison("=", bound, greater, span)
+                for bound, greater, lattice in zip(bounds, right, lattices, strict=True)
+                if lattice is not None
+            ]
+            yield ast.Subsumption(
+                ast.Atom(name, left, span), ast.Atom(name, right, span), ast.And(tuple(above), span), span
+            )
+
+    def _terms(self, lattices: Sequence[str | None], name: ast.Name) -> Any:
+        """The terms of two tuples of a key, and those of the tuple with their bounds."""
+        span = name.span
+        left = tuple(ast.Variable(f"v{at}", span) for at in range(len(lattices)))
+        right = tuple(
+            one if lattice is None else ast.Variable(f"w{at}", span)
+            for at, (one, lattice) in enumerate(zip(left, lattices, strict=True))
+        )
+        bounds = tuple(
+            one if lattice is None else self._call(lattice, "Lub", one, other)
+            for one, other, lattice in zip(left, right, lattices, strict=True)
+        )
+        return left, right, bounds
+
+    # Rules
+
+    def _rule(self, rule: FlatRule, clause: ast.Clause) -> ast.Clause:
+        assert rule.head is not None
+        body: tuple[ast.Body, ...] = tuple(self._met(rule))
+        own = self.component.get(rule.head.name.text)
+
+        def named(part: Any) -> Any:
+            if self._has(part) and self.component.get(part.name.text) == own:
+                return replace(part, name=replace(part.name, text=part.name.text + ALL))
+            return part
+
+        head = rule.head
+        if self._has(head):
+            head = replace(head, name=replace(head.name, text=head.name.text + ALL))
+        if rule.is_fact:
+            return replace(clause, heads=(head,), body=None)
+        return replace(clause, heads=(head,), body=ast.And(rewritten(body, named), clause.span))
+
+    def _met(self, rule: FlatRule) -> Iterator[ast.Body]:
+        """The body, with bounds where lattices' values meet."""
+        counts: dict[str, int] = {}
+        for part in (*nodes(rule.head), *nodes(rule.body)):
+            if isinstance(part, ast.Variable):
+                counts[part.name] = counts.get(part.name, 0) + 1
+        atoms = [one for one in rule.body if isinstance(one, ast.Atom)]
+        lattice_of = {
+            arg.name: lattice
+            for one in atoms
+            for arg, lattice in zip(one.args, self.relations.get(one.name.text, ()), strict=False)
+            if lattice is not None and isinstance(arg, ast.Variable) and counts[arg.name] > 1
+            and self._call(lattice, "Glb", arg, arg) is not None
+        }  # fmt: skip
+        met: dict[str, list[ast.Variable]] = {}
+        tests: list[ast.Body] = []
+        for number, one in enumerate(rule.body):
+            if not isinstance(one, ast.Atom):
+                yield one
+                continue
+            lattices = self.relations.get(one.name.text, (None,) * len(one.args))
+            args: list[ast.Expression] = []
+            for at, (arg, lattice) in enumerate(zip(one.args, lattices, strict=False)):
+                made = ast.Variable(f"@{number}.{at}", arg.span)
+                if isinstance(arg, ast.Variable) and arg.name in lattice_of:
+                    met.setdefault(arg.name, []).append(made)
+                    args.append(made)
+                elif lattice is None or isinstance(arg, ast.Variable | ast.Underscore):
+                    args.append(arg)
+                else:
+                    tests += self._not_bottom(lattice, self._call(lattice, "Glb", made, arg) or made)
+                    args.append(made)
+            yield replace(one, args=(*args, *one.args[len(args) :]))
+        for name, parts in met.items():
+            value: ast.Expression = parts[0]
+            for part in parts[1:]:
+                value = self._call(lattice_of[name], "Glb", part, value)
+            variable = ast.Variable(name, parts[0].span)
+            yield ast.Comparison("=", variable, value, parts[0].span)
+            yield from self._not_bottom(lattice_of[name], variable)
+        yield from tests
+
+    def _not_bottom(self, lattice: str, value: ast.Expression) -> list[ast.Body]:
+        bottom = [value for name, value in self.lattices[lattice].operators if name.text == "Bottom"]
+        return [ast.Comparison("!=", value, one, value.span) for one in bottom]
