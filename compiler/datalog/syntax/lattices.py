@@ -26,8 +26,8 @@ def without_lattices(
 ) -> tuple[ast.Statement, ...]:
     """The statements with lattices' relations as what computes them."""
     lattices = {one.name.text: one for one in statements if isinstance(one, ast.Lattice)}
-    for one in lattices.values():
-        _check(one, diagnostics)
+    for lattice in lattices.values():
+        _check(lattice, diagnostics)
     rest = tuple(one for one in statements if not isinstance(one, ast.Lattice))
     relations: dict[str, tuple[str | None, ...]] = {}
     for one in rest:
@@ -79,21 +79,23 @@ class _Lattices:
             reads.setdefault(name, [])
         self.component = {name: at for at, found in enumerate(strongly_connected(reads)) for name in found}
         for one in self.given:
-            match one:
-                case ast.Declaration(names=names) if names[0].text in self.relations:
-                    yield from self._declared(one)
-                case ast.Clause() if any(self._has(part) for part in nodes(one)):
-                    for rule in flatten(one, self.diagnostics):
-                        yield self._rule(rule, one)
-                case ast.Subsumption() if self._has(one.less):
-                    message = f"{one.less.name} has a lattice, subsumption beside it is not supported"
-                    self.diagnostics.error("unsupported", message, one.span)
-                case ast.Directive(kind="input") if any(name.text in self.relations for name in one.names):
-                    message = ".input of a relation with a lattice is not supported"
-                    hint = "read another relation, and copy it by a rule"
-                    self.diagnostics.error("unsupported", message, one.span, hint=hint)
-                case _:
-                    yield one
+            if isinstance(one, ast.Declaration) and one.names[0].text in self.relations:
+                yield from self._declared(one)
+            elif isinstance(one, ast.Clause) and any(self._has(part) for part in nodes(one)):
+                yield from (self._rule(rule, one) for rule in flatten(one, self.diagnostics))
+            else:
+                self._refuse(one)
+                yield one
+
+    def _refuse(self, one: ast.Statement) -> None:
+        if isinstance(one, ast.Subsumption) and self._has(one.less):
+            message = f"{one.less.name} has a lattice, subsumption beside it is not supported"
+            self.diagnostics.error("unsupported", message, one.span)
+        inputs = one.names if isinstance(one, ast.Directive) and one.kind == "input" else ()
+        if any(name.text in self.relations for name in inputs):
+            message = ".input of a relation with a lattice is not supported"
+            hint = "read another relation, and copy it by a rule"
+            self.diagnostics.error("unsupported", message, one.span, hint=hint)
 
     def _has(self, node: Any) -> bool:
         return isinstance(node, ast.Atom) and node.name.text in self.relations

@@ -268,9 +268,3 @@ def test_annotations_say_nothing() -> None:
     assert isinstance(declaration, ast.Declaration)
     assert isinstance(fact, ast.Clause)
     assert [one.name.text for one in declaration.attributes] == ["from", "to"]
-
-
-def test_rounds_have_no_numbers() -> None:
-    _, diagnostics = read("p(x, __ITERATION__()) :- p(x, _).")
-    (found,) = diagnostics.found
-    assert found.message == "__ITERATION__(), the number of a round, is not supported"
