@@ -17,6 +17,7 @@ from kpg.compiler.sql.definitions import AnyDefinition
 from kpg.compiler.sql.session import Session
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
+from kpg.notices import warn
 from kpg.owning import owning
 from kpg.planning import Planned, bind, explain, plan_bound, plan_view
 from kpg.reading import expand
@@ -69,8 +70,12 @@ def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
     begin(engine)
     match statement:
         case ast.Begin():
-            if engine.transactions.state is not State.OPEN:
-                engine.transactions.begin()
+            transactions = engine.transactions
+            if transactions.state is not State.OPEN:
+                transactions.begin()
+            elif not transactions.implicit:
+                warn(engine, "there is already a transaction in progress", "25001")
+            transactions.implicit = False
         case ast.Commit():
             end(engine, commit=True, chain=statement.chain)
         case ast.Rollback():
@@ -100,9 +105,11 @@ def end(engine: Engine, *, commit: bool, chain: bool = False) -> None:
 
     With ``chain`` another one begins.
     """
-    if chain and engine.transactions.state is State.NONE:
+    if chain and (engine.transactions.state is State.NONE or engine.transactions.implicit):
         raise InterfaceError("AND CHAIN needs a transaction", hint="start one with BEGIN")
     transactions = engine.transactions
+    if transactions.implicit or transactions.state is State.NONE:
+        warn(engine, "there is no transaction in progress", "25P01")
     if transactions.state is State.OPEN and commit:
         transactions.commit()
     elif transactions.state is not State.NONE:

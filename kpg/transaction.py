@@ -59,6 +59,8 @@ class Transactions:
         self._points: list[tuple[str, Any]] = []
         self.mailbox: Mailbox | None = None
         """What is to be said at the commit; None as long as nobody has said or listened to anything."""
+        self.implicit = False
+        """Whether the open transaction is one only because its statements came together."""
         self._local: list[Callable[[], object]] = []
         self._undoing = Undoing(self)
         self._reading = Statement(self, changes=False)
@@ -107,12 +109,14 @@ class Transactions:
             self.check()
             self._engine.settle(committing=True)
             self.state = State.NONE
+            self.implicit = False
             self._points.clear()
             self.end_local()
             self.close()
             self.say()
         except BaseException:
             before, self.state = self.state, State.NONE
+            self.implicit = False
             if self._points:
                 self._points.clear()
                 self._engine.rollback()
@@ -133,6 +137,7 @@ class Transactions:
         if self.state is State.OPEN:
             self.fail()
         self.state = State.NONE
+        self.implicit = False
         self.end_local()
         if self.mailbox:
             self.mailbox.forget(0)

@@ -45,6 +45,7 @@ ROWS_AT_ONCE: Final = 2_000
 """Rows that are made into messages in one go, so that others have their turn in between."""
 PATIENCE: Final = 0.5
 """Seconds that a statement may go on whose client has gone."""
+CONTROL: Final = (ast.Begin, ast.Commit, ast.Rollback)
 STATUS: Final = {State.NONE: "I", State.OPEN: "T", State.FAILED: "E"}
 
 
@@ -200,14 +201,14 @@ class Client(Connection):
                 await self._handle(message)
             except Error as error:
                 await self._fail()
-                self._failed(message, replies.failure(error))
+                await self._failed(message, replies.failure(error))
             except (Gone, ConnectionError):
                 raise
             except Exception as error:
                 # A fault of ours must not take the connection, or the server, with it.
                 log.exception("client %d: %s", self.number, type(message).__name__)
                 await self._fail()
-                self._failed(message, replies.failure(error))
+                await self._failed(message, replies.failure(error))
 
     async def _fail(self) -> None:
         """Have the transaction be one that has failed, where an error came before the engine."""
@@ -215,9 +216,17 @@ class Client(Connection):
         if session is not None and session.transactions.state is State.OPEN:
             await self.engine(lambda engine: engine.transactions.fail())
 
-    def _failed(self, message: object, reply: bytes) -> None:
+    async def part(self) -> None:
+        """End the transaction of statements that came together."""
+        session = self.session
+        if session is not None and session.transactions.implicit:
+            commits = session.transactions.state is State.OPEN
+            await self.engine(lambda _: session.part(), commits=commits, rolls_back=not commits)
+
+    async def _failed(self, message: object, reply: bytes) -> None:
         self.send(reply)
         if isinstance(message, wire.Query):
+            await self.part()
             self._ready()
         else:
             self._skipping = True
@@ -233,6 +242,10 @@ class Client(Connection):
             case wire.Sync():
                 self._skipping = False
                 assert self.session is not None
+                try:
+                    await self.part()
+                except Error as error:
+                    self.send(replies.failure(error))
                 if self.session.transactions.state is not State.OPEN:
                     self._extended.end_portals()
                 self._ready()
@@ -294,7 +307,7 @@ class Client(Connection):
             self.send(replies.EMPTY)
         for statement in statements:
             portal = Portal(statement, ())
-            await self.perform(portal)
+            await self.perform(portal, joins=len(statements) > 1)
             if await self.copied_out(portal):
                 continue
             if portal.shape is not None:
@@ -302,6 +315,7 @@ class Client(Connection):
                 self.send(replies.description(names, types, [0] * len(types)))
                 await self.send_rows(portal, 0)
             self.send(replies.complete(tag_of(statement, portal.outcome)))
+        await self.part()
         self._ready()
 
     async def _query_quickly(self, word: str, text: str) -> None:
@@ -314,16 +328,18 @@ class Client(Connection):
         self.send(replies.complete(quick.tag_of(word, portal.outcome)))
         self._ready()
 
-    async def perform(self, portal: Portal) -> None:
-        """Run a portal's statement, if it has not run."""
+    async def perform(self, portal: Portal, *, joins: bool = False) -> None:
+        """Run a portal's statement, if it has not run; ``joins``: in one transaction with what comes next."""
         statement, session = portal.statement, self.session
         assert session is not None
+        joins = joins and session.transactions.state is State.NONE and not isinstance(statement, CONTROL)
         if portal.quick is not None and not portal.ran:
             text, values = portal.quick
             portal.ran = True
             begun = time.monotonic()
+            flags = {} if joins else how_of(text)
             portal.outcome = await self.engine(
-                lambda engine: session.answer(engine, text, values), **how_of(text)
+                lambda engine: session.answer(engine, text, values, joins=joins), **flags
             )
             self.took(text, time.monotonic() - begun)
         if portal.ran or statement is None:
@@ -340,7 +356,10 @@ class Client(Connection):
         if isinstance(statement, ast.CopyTo) and statement.format == BINARY:
             asked = statement.query
         begun = time.monotonic()
-        portal.outcome = await self.engine(lambda engine: session.perform(engine, asked), **how(asked))
+        flags = {} if joins else how(asked)
+        portal.outcome = await self.engine(
+            lambda engine: session.perform(engine, asked, joins=joins), **flags
+        )
         span = statement.span
         self.took(span.source[span.start : span.end], time.monotonic() - begun)
 

@@ -1,10 +1,12 @@
 """The bytes of one connection: messages that come, and replies that go."""
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from pygwire import ConnectionPhase as Phase
 from pygwire import FrontendMessageDecoder, PygwireError
+from pygwire import messages as wire
 
 from kpg.server import replies
 from kpg.server.lane import Lane
@@ -12,6 +14,8 @@ from kpg.server.lane import Lane
 if TYPE_CHECKING:
     from kpg.server.listen import Server
 
+FEW_AHEAD: Final = 4
+"""So many messages are looked at before their turn."""
 CHUNK: Final = 1 << 16
 """Bytes that are read at once."""
 MOST_BEFORE_LOGIN: Final = 10_000
@@ -41,12 +45,38 @@ class Connection:
         self._decoder = FrontendMessageDecoder()
         self.between = False
         """Whether the next message may be the first of any request."""
+        self._ahead: deque[Any] = deque()
+        """Messages that have been looked at before their turn, or the error in the place of one."""
+
+    def ends_here(self) -> bool:
+        """Whether nothing but the end of a request, Sync, is known to come behind its last Execute."""
+        executed = False
+        for place in range(FEW_AHEAD):
+            if len(self._ahead) <= place:
+                try:
+                    self._ahead.append(next(self._decoder))
+                except StopIteration:
+                    return False
+                except PygwireError as error:
+                    self._ahead.append(error)
+            match self._ahead[place]:
+                case wire.Sync():
+                    return True
+                case wire.Execute() if not executed:
+                    executed = True
+                case wire.Describe() | wire.Close() | wire.Flush():
+                    pass
+                case _:
+                    return False
+        return False
 
     async def receive(self) -> Any:
         """The next message; Gone if there is none."""
         while True:
             try:
-                message = next(self._decoder, None)
+                message = self._ahead.popleft() if self._ahead else next(self._decoder, None)
+                if isinstance(message, PygwireError):
+                    raise message
             except PygwireError as error:
                 self.send(replies.refusal("08P01", f"invalid message: {error}"))
                 raise Gone from None

@@ -144,7 +144,7 @@ class Extended:
         statement = portal.statement
         reads = portal.quick is not None and isinstance(statement, ast.Select)
         if reads or gives_rows(statement):
-            await self._client.perform(portal)
+            await self._client.perform(portal, joins=self._goes_on(statement))
         if isinstance(statement, Subscribe):
             return await self._client.engine(lambda engine: subscribing.shape_of(engine, statement))
         if portal.ran:
@@ -157,6 +157,10 @@ class Extended:
         else:
             names, types = shape
             self._client.send(replies.description(names, types, spread(formats, len(types))))
+
+    def _goes_on(self, statement: ast.Statement | Subscribe | None) -> bool:
+        """Whether more statements may come before the Sync that ends their transaction."""
+        return isinstance(statement, ast.CopyFrom) or not self._client.ends_here()
 
     def _portal(self, name: str) -> Portal:
         found = self._portals.get(name)
@@ -174,7 +178,7 @@ class Extended:
             form = portal.formats[0] if portal.formats else 0
             await streams.subscribe(self._client, statement, form, describe=False)
             return
-        await self._client.perform(portal)
+        await self._client.perform(portal, joins=self._goes_on(statement))
         if await self._client.copied_out(portal):
             return
         sent = await self._client.send_rows(portal, message.max_rows)

@@ -13,7 +13,7 @@ from kpg.inserting import alone
 from kpg.notices import Notice
 from kpg.recipes import row_of
 from kpg.result import Affected, Result
-from kpg.runtime.errors import InterfaceError
+from kpg.runtime.errors import InterfaceError, Span
 from kpg.scripts import bound_script, outcomes, reading
 from kpg.sessions.cancel import Token
 from kpg.sessions.hub import Hub
@@ -134,8 +134,15 @@ class Session:
         engine = self.hub.engine
         return self.hub.submit(self, lambda: self.perform(engine, statement), **how(statement))
 
-    def answer(self, engine: "Engine", text: str, parameters: Parameters | None = None) -> Result | None:
-        """Run a text now, by plans that there are already: the engine is this session's."""
+    def answer(
+        self, engine: "Engine", text: str, parameters: Parameters | None = None, *, joins: bool = False
+    ) -> Result | None:
+        """Run a text now, by plans that there are already: the engine is this session's.
+
+        ``joins``: in one transaction with what comes next.
+        """
+        if joins:
+            self.join()
         if not self.transactions.sees_latest:
             result: Result | None = None
             for statement in self.parsed(text, parameters):
@@ -146,8 +153,25 @@ class Session:
             last = outcome
         return last if isinstance(last, Result) else None
 
-    def perform(self, engine: "Engine", statement: ast.Statement) -> Result | None:
-        """Run one statement now: the engine is this session's."""
+    def join(self) -> None:
+        """Begin a transaction of statements that came together, unless one is open: the engine is here."""
+        if self.transactions.state is State.NONE:
+            noted(self.transactions, ast.Begin(Span("", 0, 0)), self.settings)
+            self.transactions.begin()
+            self.transactions.implicit = True
+
+    def part(self) -> None:
+        """End such a transaction: the engine is here."""
+        transactions = self.transactions
+        if transactions.implicit and transactions.state is State.OPEN:
+            transactions.commit()
+        elif transactions.implicit:
+            transactions.rollback()
+
+    def perform(self, engine: "Engine", statement: ast.Statement, *, joins: bool = False) -> Result | None:
+        """Run one statement now, as :meth:`answer`."""
+        if joins:
+            self.join()
         noted(self.transactions, statement, self.settings)
         engine.seen = self.transactions.seen_by(engine, statement)
         try:

@@ -63,6 +63,7 @@ class SessionTransactions(Transactions):
         self.parked = None
         self._points.clear()
         self.state = State.NONE
+        self.implicit = False
         if self._engine.transactions is self:  # type: ignore[attr-defined]
             self.end_local()
         if self.mailbox:
