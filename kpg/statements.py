@@ -3,6 +3,7 @@
 import re
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import Final, assert_never
 
 import numpy as np
@@ -22,7 +23,7 @@ from kpg.owning import owning
 from kpg.planning import Planned, bind, explain, plan_bound, plan_view
 from kpg.reading import expand
 from kpg.result import Affected, Explanation, Result, listing
-from kpg.runtime.errors import InterfaceError, NotSupportedError, ProgrammingError
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Schema
 from kpg.transaction import State
 from kpg.user_types import with_known_types
@@ -70,16 +71,11 @@ def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
     begin(engine)
     match statement:
         case ast.Begin():
-            transactions = engine.transactions
-            if transactions.state is not State.OPEN:
-                transactions.begin()
-            elif not transactions.implicit:
-                warn(engine, "there is already a transaction in progress", "25001")
-            transactions.implicit = False
+            engine.transactions.open(partial(warn, engine))
         case ast.Commit():
-            end(engine, commit=True, chain=statement.chain)
+            engine.transactions.end(partial(warn, engine), commit=True, chain=statement.chain)
         case ast.Rollback():
-            end(engine, commit=False, chain=statement.chain)
+            engine.transactions.end(partial(warn, engine), commit=False, chain=statement.chain)
         case ast.Insert() | ast.Delete() | ast.Update() | ast.Merge() | ast.Modifying() | ast.CopyFrom():
             with engine.transactions.statement(changes=True):
                 return _change(engine, statement)
@@ -98,24 +94,6 @@ def _execute(engine: Engine, statement: ast.Statement) -> Outcome:
             with engine.transactions.statement(changes=False):
                 return _other(engine, statement)
     return None
-
-
-def end(engine: Engine, *, commit: bool, chain: bool = False) -> None:
-    """End a transaction as Postgres does: without one nothing is done, a failed one is rolled back.
-
-    With ``chain`` another one begins.
-    """
-    if chain and (engine.transactions.state is State.NONE or engine.transactions.implicit):
-        raise InterfaceError("AND CHAIN needs a transaction", hint="start one with BEGIN")
-    transactions = engine.transactions
-    if transactions.implicit or transactions.state is State.NONE:
-        warn(engine, "there is no transaction in progress", "25P01")
-    if transactions.state is State.OPEN and commit:
-        transactions.commit()
-    elif transactions.state is not State.NONE:
-        transactions.rollback()
-    if chain:
-        transactions.begin()
 
 
 def _define(engine: Engine, statement: Defining) -> Outcome:

@@ -151,6 +151,31 @@ class Transactions:
         while self._local:
             self._local.pop()()
 
+    def open(self, warn: "Callable[[str, str], object]") -> None:
+        """BEGIN: what has come together with it so far is a part of the transaction."""
+        if self.state is not State.OPEN:
+            self.begin()
+        elif not self.implicit:
+            warn("there is already a transaction in progress", "25001")
+        self.implicit = False
+
+    def end(self, warn: "Callable[[str, str], object]", *, commit: bool, chain: bool = False) -> None:
+        """COMMIT and ROLLBACK as in Postgres: without a transaction nothing is done, a failed one is undone.
+
+        With ``chain`` another one begins.
+        """
+        alone = self.implicit or self.state is State.NONE
+        if chain and alone:
+            raise InterfaceError("AND CHAIN needs a transaction", hint="start one with BEGIN")
+        if alone:
+            warn("there is no transaction in progress", "25P01")
+        if self.state is State.OPEN and commit:
+            self.commit()
+        elif self.state is not State.NONE:
+            self.rollback()
+        if chain:
+            self.begin()
+
     def box(self, channels: "Channels") -> "Mailbox":
         """The end of all channels of those whose transactions these are."""
         if self.mailbox is None:
