@@ -14,6 +14,7 @@ import numpy as np
 from kpg.runtime.errors import DataError, InternalError
 from kpg.runtime.kernels import text as kernels
 from kpg.runtime.types import NULL
+from kpg.runtime.versions import replaced
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -206,11 +207,13 @@ class Dictionary:
             arena = np.empty(max(used + size, _growth(self.arena) * len(self.arena)), dtype=np.uint8)
             arena[:used] = self.arena[:used]
             self.arena = arena
+            replaced()
         wanted = self._count + strings
         if wanted + 1 > len(self.offsets):
             offsets = np.zeros(max(wanted + 1, _growth(self.offsets) * len(self.offsets)), dtype=np.int64)
             offsets[: self._count + 1] = self.offsets[: self._count + 1]
             self.offsets = offsets
+            replaced()
         size_now = len(self._slots)
         if 4 * wanted > size_now:
             slots = np.full(1 << (4 * wanted - 1).bit_length(), -1, dtype=np.int64)

@@ -1,7 +1,8 @@
 """Numbers for what somebody knows the address of: a new one each time that an array is replaced.
 
 Whoever keeps addresses of many things looks at :data:`latest` first: if that is what it was, nothing has
-been replaced anywhere, and nothing else needs to be looked at.
+been replaced anywhere, and nothing else needs to be looked at. So all say it that replace what the links of
+chains read or write: traces, group tables, directories of rows, memos, the dictionary.
 """
 
 from itertools import count

@@ -146,14 +146,15 @@ class Chain:
     def _renew(self) -> None:
         """Bring templates up to date with arrays that were replaced since the last call."""
         latest = versions.latest
-        if latest != self._seen:
-            for traced in self._traced:
-                if traced.version != traced.spine.version:
-                    traced.renew(self._table)
-            for refreshed in self._links.refreshed:
-                if refreshed.version != refreshed.table.version:
-                    refreshed.renew()
-            self._seen = latest
+        if latest == self._seen:
+            return
+        self._seen = latest
+        for traced in self._traced:
+            if traced.version != traced.spine.version:
+                traced.renew(self._table)
+        for refreshed in self._links.refreshed:
+            if refreshed.version != refreshed.table.version:
+                refreshed.renew()
         if self._read.replaced():
             for machine, template in self._links.machines.values():
                 dictionary = machine.sources.context.dictionary

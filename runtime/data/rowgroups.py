@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.kernels import rowgroups as kernels
 from kpg.runtime.records import dataclass
+from kpg.runtime.versions import replaced
 
 Words = NDArray[np.int64]
 
@@ -225,6 +226,7 @@ class RowGroups:
             directory = np.zeros((2 * self.directory.shape[0], kernels.FIELDS), np.int64)
             directory[: self.directory.shape[0]] = self.directory
             self.directory = directory
+            replaced()
 
     def _describe_nothing(self, number: int) -> None:
         if self._nothing is None:

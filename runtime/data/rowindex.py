@@ -66,8 +66,9 @@ class KeyIndex:
     def catch_up(self, count: int, live: int, more: int = 0) -> None:
         """Index the live rows below ``count``, ``live`` in all, that are not yet, with room for ``more``."""
         if is_full(self._slots.shape[0], int(self._tally[0]), count - self.indexed + more):
+            # For as many rows again: where few come at a time, they are indexed anew a third as often.
             self.indexed = 0
-            self._slots = np.zeros(slots_for(live + more), np.int64)
+            self._slots = np.zeros(slots_for(live + max(live, more)), np.int64)
             self._tally[0] = 0
         if self.indexed < count:
             rowids = self._groups.live(self.indexed, count, live)

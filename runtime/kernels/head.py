@@ -77,22 +77,30 @@ def append(data: Words, time: Words, diff: Words, head: Words) -> int:
         for i in range(n):
             rows[c, start + i] = data[c, i]
     times = view(head[TIME], depth, stride)
-    step = 0 if time.shape[1] == 1 else 1
     for d in range(depth):
         latest = head[LATEST + d]
-        for i in range(n):
-            t = time[d, i * step]
-            times[d, start + i] = t
+        if time.shape[1] == 1:
+            t = time[d, 0]
+            for i in range(n):
+                times[d, start + i] = t
             latest = max(latest, t)
+        else:
+            for i in range(n):
+                t = time[d, i]
+                times[d, start + i] = t
+                latest = max(latest, t)
         head[LATEST + d] = latest
     diffs = view(head[DIFF], 1, stride)[0]
-    step = 0 if diff.shape[0] == 1 else 1
-    other = 0
-    for i in range(n):
-        change = diff[i * step]
-        diffs[start + i] = change
-        other += int(change != 1)
-    head[COUNTS] += other
+    if diff.shape[0] == 1:
+        change = diff[0]
+        for i in range(n):
+            diffs[start + i] = change
+        head[COUNTS] += n if change != 1 else 0
+    else:
+        for i in range(n):
+            change = diff[i]
+            diffs[start + i] = change
+            head[COUNTS] += int(change != 1)
     slots = small_view(head[SLOTS], head[MASK] + 1)
     links = small_view(head[LINKS], stride)
     columns, mask = head[HASHED], head[MASK]

@@ -18,6 +18,7 @@ from kpg.runtime.types import ERROR, MIN_WORD, NULL, Kind, Type, float_to_word, 
 from kpg.runtime.values import codec_of
 from kpg.runtime.values.calendars import is_infinite
 from kpg.runtime.values.text import limits
+from kpg.runtime.versions import replaced
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 MOMENTS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
@@ -55,6 +56,7 @@ class Memo:
             words = np.zeros(1 << (highest + 1).bit_length(), dtype=np.int64)
             kernels.widen(self.words, words)
             self.words = words
+            replaced()
         results = self._compute(codes)
         results[results == MIN_WORD] = ERROR
         self.words[codes] = results ^ MIN_WORD

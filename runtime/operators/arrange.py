@@ -45,10 +45,13 @@ class Arrange(Operator):
         self.run_limit = RUN
         if not pending:
             return
-        if self.mark is None:
-            self.mark = self.spine.mark()
-        updates = Updates.concat(pending)
         spine, step = self.spine, self.place.scope.step
+        if self.mark is None:
+            self.mark = spine.mark()
+            if spine.depth == 1 and not step.hydrating:
+                # Small steps leave it behind; a head that is sealed now is to have one time.
+                self.handle.advance_logical(Antichain.known(((step.lower - 1,),)))
+        updates = Updates.concat(pending)
         self.bound = bound_with(self.bound, spine.parts, updates)
         updates = spine.append(updates, step.after, alone=step.single_time)
         if updates.data.shape[1]:

@@ -15,6 +15,7 @@ from kpg.runtime.saved.dormant import lull, state_of
 from kpg.runtime.saved.form import Read, State, changing, fixed, growing
 from kpg.runtime.saved.pasts import capture_table_past
 from kpg.runtime.saved.rowgroups import capture_groups, restore_groups
+from kpg.runtime.versions import replaced
 
 
 def capture_table(table: Table) -> State:
@@ -150,3 +151,4 @@ def restore_dictionary(dictionary: Dictionary, state: Any, read: Read) -> None:
 def _fill_dictionary(dictionary: Dictionary, state: Any, read: Read) -> None:
     dictionary.arena, dictionary.offsets = read(state["arena"]), read(state["offsets"])
     dictionary._slots = read(state["slots"])
+    replaced()
