@@ -101,7 +101,7 @@ def _rename_view(engine: Engine, entry: ViewEntry, name: str, span: Span) -> str
         raise ProgrammingError(f'relation "{new}" already exists', span=span)
     if entry.name in engine.dataflows or entry.definition is None or callable(entry.definition):
         raise NotSupportedError(f'renaming "{entry.name}" is not supported: a program made it', span=span)
-    users = engine.dependents(entry.name)
+    users = engine.users(entry.name)
     if users:
         raise NotSupportedError(
             f'renaming "{entry.name}" is not supported while view "{users[0]}" uses it',

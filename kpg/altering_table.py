@@ -55,7 +55,7 @@ class TableChange:
         return list(self.entry.constraints.rules or (NO_RULE,) * len(self.entry.schema.columns))
 
     def _refuse_users(self, what: str) -> None:
-        users = self.engine.dependents(self.entry.name)
+        users = self.engine.users(self.entry.name)
         if users:
             raise NotSupportedError(
                 f'{what} "{self.entry.name}" is not supported while '

@@ -97,7 +97,7 @@ class Engine(Kept):
         self.prepared: dict[str, object] = {}
         self.goals: dict[str, int] = {}
         """The goals that are kept in a folder, by text, and how many have prepared each."""
-        self.waiting_goals: dict[str, object] = {}
+        self.waiting_goals = {}
         """Those that were there before the database was opened, and nobody has prepared again yet."""
         self.cursors: dict[str, Cursor] = {}
         self.remembered = Remembered()

@@ -92,7 +92,7 @@ def drop(engine: Engine, name: str) -> None:
     if made is None:
         hint = did_you_mean(name, engine.catalog.functions)
         raise ProgrammingError(f'there is no function "{name}" of your own', hint=hint)
-    users = engine.dependents(made)
+    users = engine.users(made)
     if users:
         raise ProgrammingError(f'function "{name}" cannot be dropped: view "{users[0]}" uses it')
     del engine.catalog.functions[name.lower()]

@@ -1,4 +1,7 @@
-"""The memory limit of a database: a step that goes beyond it is undone, and the database is as it was."""
+"""The memory limit of a database: a step that goes beyond it is undone, and the database is as it was.
+
+What is in memory of files, a database's own above all, does not count: the system drops it when it has to.
+"""
 
 import re
 import time
@@ -26,6 +29,12 @@ def bytes_of(limit: int | str) -> int:
     return limit
 
 
+def used_bytes() -> int:
+    """Memory of this process that is no file's."""
+    resident, of_files = STATUS.read_bytes().split()[1:3]
+    return (int(resident) - int(of_files)) * PAGE
+
+
 class MemoryWatch:
     """Called at safe points of a step: OperationalError once the process has more than ``limit`` bytes."""
 
@@ -46,7 +55,7 @@ class MemoryWatch:
         if now < self._next:
             return
         self._next = now + INTERVAL
-        used = int(STATUS.read_bytes().split()[1]) * PAGE
+        used = used_bytes()
         self._before = min(self._before or used, used)
         if used > self._limit and used - self._before >= GROWTH:
             raise OperationalError(

@@ -202,7 +202,7 @@ def _remove(catalog: Catalog, old: Routine) -> None:
 
 
 def _refuse_used(engine: Engine, routine: Routine, what: str, span: Span) -> None:
-    users = engine.dependents(routine.key)
+    users = engine.users(routine.key)
     if users:
         raise ProgrammingError(
             f'function {routine.name} cannot be {what}: view "{users[0]}" uses it',

@@ -27,6 +27,7 @@ from kpg.view import Maintained
 
 if TYPE_CHECKING:
     from kpg.blocks.procedures import Procedures
+    from kpg.datalog.goal import Goal
     from kpg.past import Past
     from kpg.references import References
     from kpg.sequences import Sequences
@@ -50,6 +51,7 @@ class Schemas:
     transactions: Transactions
     journal: Journal
     attached: set[str]
+    waiting_goals: "dict[str, Goal]"
     closed: bool
     past: "Past | None"
     _interrupt: DeferredInterrupt
@@ -326,6 +328,16 @@ class Schemas:
             pending += users
         return [view for view in self._uses if view in found]
 
+    def users(self, name: str) -> list[str]:
+        """As :meth:`dependents`, without goals of earlier lives that nobody prepared: they are given up."""
+        found = self.dependents(name)
+        for text, goal in list(self.waiting_goals.items()):
+            if goal.label in found:
+                del self.waiting_goals[text]
+                goal.drop()
+                found = self.dependents(name)
+        return found
+
     def _replaced(self, name: str, uses: frozenset[str], replace_old: bool) -> ViewEntry | None:
         """The view that a new one of this name takes the place of; nobody may use it."""
         old = self.catalog.find(name)
@@ -333,7 +345,7 @@ class Schemas:
             return None
         if old.name in uses:
             raise ProgrammingError(f'view "{old.name}" cannot be replaced by a query over itself')
-        users = self.dependents(old.name)
+        users = self.users(old.name)
         if users:
             raise ProgrammingError(
                 f'view "{old.name}" cannot be replaced: "{users[0]}" uses it', hint=f'drop "{users[0]}" first'

@@ -306,7 +306,7 @@ def drop_relations(engine: Engine, statement: ast.Drop) -> None:
         doomed.append(entry.name)
     for name in doomed:
         _release(engine, name, statement)
-    everything = set(doomed).union(*(engine.dependents(name) for name in doomed))
+    everything = set(doomed).union(*(engine.users(name) for name in doomed))
     for user in sorted(everything.difference(doomed)):
         if not statement.cascade:
             used = next(name for name in doomed if user in engine.dependents(name))

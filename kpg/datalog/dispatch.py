@@ -159,7 +159,7 @@ def prepare(engine: Engine, check_database: Callable[[], None], text: str) -> Go
     In a folder it is there again when that is opened, for who prepares it then.
     """
     waiting = engine.waiting_goals.pop(text, None)
-    if isinstance(waiting, Goal):
+    if waiting is not None:
         return waiting
     goal = home(engine, check_database, text).prepare(text)
     if engine.keeper is not None:

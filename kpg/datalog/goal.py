@@ -61,6 +61,11 @@ class Goal:
         """Their types."""
         return self._reading.reader.visible_types
 
+    @property
+    def label(self) -> str | None:
+        """Its name among dataflows, which goals of the same form share; None once it is dropped."""
+        return None if self._form is None else self._form.name
+
     def __call__(self, **values: Any) -> Result:
         """The answer now. In a transaction, with its changes, computed for this call.
 

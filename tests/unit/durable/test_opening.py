@@ -528,8 +528,31 @@ def test_goals_come_back_for_who_prepares_them_again() -> None:
         again = db.prepare(text)
         assert program._made == made  # type: ignore[attr-defined]
         assert sorted(again(a=1).fetchall()) == [(2,), (3,)]
-    db.sql("drop table words cascade")
+    db.sql("drop table words")  # nobody has prepared the goal about it in this life
     again.drop()
     db = opened(sim.after_kill())
     assert not db._engine.goals
     third.drop()
+
+
+@pytest.mark.parametrize(
+    "change", ["drop table words", "alter table words alter column n type bigint", "drop table words cascade"]
+)
+def test_goals_that_nobody_has_prepared_again_are_in_nobodys_way(change: str) -> None:
+    sim = Sim()
+    db = opened(sim)
+    db.sql("create table words (w text, n int)")
+    db.prepare('?- words("a", n).')
+    with pytest.raises(kpg.Error, match="use"):
+        db.sql("drop table words")
+    sim = sim.after_kill()
+    db = opened(sim)
+    db.sql(change)
+    assert not db._engine.goals and not db._engine.waiting_goals
+    with opened(sim.after_kill()) as again:
+        assert not again._engine.goals
+    db = opened(sim.after_kill())
+    db.sql("create table if not exists words (w text, n int)")
+    db.prepare('?- words("a", n).')
+    with pytest.raises(kpg.Error, match="use"):
+        db.sql("drop table words")

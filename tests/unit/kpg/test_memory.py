@@ -7,19 +7,15 @@ import pytest
 
 import kpg
 from kpg.database import Database
-from kpg.memory import bytes_of
+from kpg.memory import bytes_of, used_bytes
 from kpg.result import Rows
 
 TRIPLES = "select x.a, y.a as b, z.a as c from t x, t y, t z"
 
 
-def used() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
 @pytest.fixture
 def db() -> Iterator[Database]:
-    with kpg.connect(memory_limit=used() + (150 << 20)) as database:
+    with kpg.connect(memory_limit=used_bytes() + (150 << 20)) as database:
         database.sql("create table t (a int)")
         database.sql("insert into t select * from generate_series(1, 2000)")
         yield database
@@ -76,3 +72,26 @@ def test_limits_are_numbers_or_texts(limit: int | str, expected: int) -> None:
 def test_what_is_no_limit_is_refused(limit: int | str) -> None:
     with pytest.raises(kpg.InterfaceError, match="the memory limit is a number of bytes"):
         kpg.connect(memory_limit=limit)
+
+
+def test_a_database_larger_than_its_memory_is_read_and_changed(tmp_path: Path) -> None:
+    """What is mapped does not count: twice as much as is allowed comes to be in memory, and may go again."""
+    rows = 2_200_000
+    with kpg.connect(tmp_path / "db") as db:
+        db.sql("create table t (k bigint primary key, a bigint, b bigint, c bigint, d bigint, e bigint)")
+        db.sql(f"insert into t select i, i % 7, i % 11, i, i, i from generate_series(1, {rows}) s(i)")
+        db.sql("update t set e = e where k = 1")  # which has keys be indexed
+        db.sql("create materialized view sums as select a, count(*) n, sum(e) s from t group by a")
+    limit = 60 << 20
+    size = sum(file.stat().st_size for file in (tmp_path / "db").iterdir())
+    assert size > 2 * limit
+    allowed = used_bytes() + limit
+    with kpg.connect(tmp_path / "db", memory_limit=allowed) as db:
+        assert db.query("select e from t where k = 777777").fetchall() == [(777777,)]
+        for k in (1, 1_000_000, 2_000_000):
+            db.sql(f"update t set e = e + 1 where k = {k}")
+        db.sql(f"delete from t where k > {rows - 10}; insert into t values ({rows}, 1, 1, 1, 1, 1)")
+        total = (rows - 10) * (rows - 9) // 2 + 3 + 1
+        assert db.query("select sum(n), sum(s) from sums").fetchall() == [(rows - 9, total)]
+        assert used_bytes() < allowed
+        db.verify("sums")
