@@ -19,6 +19,11 @@ def capture_groups(groups: RowGroups, count: int) -> State:
     if asleep is not None:
         return asleep
     full = count >> groups.bits
+    if full < len(groups.held_groups) and (begun := groups.held_groups[full]) is not None:
+        # What memory held before, nobody's rows yet, is not to be written anywhere.
+        room = begun.columns[:, count - (full << groups.bits) :]
+        if room.any():
+            room[:] = 0
     return {
         "bits": groups.bits,
         "capacity": groups.capacity,

@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -228,3 +229,19 @@ def test_a_process_that_has_compiled_nothing_opens_it(tmp_path: Path) -> None:
     assert found.returncode == 0, found.stderr
     rows = [int(one) for one in found.stdout.split()]
     assert rows[1:] == [3, 50, 50, 3, 50] and rows[0] > 0
+
+
+def test_what_memory_held_before_is_written_nowhere() -> None:
+    """A group of rows has room, in which there may be anything."""
+    sim = Sim()
+    db = opened(sim)
+    db.sql("create table t (a int); insert into t values (1), (2), (3)")
+    mark = 0x5EC2E75EC2E7
+    worker: Any = db._engine.executor
+    (group,) = worker.tables["t"].groups.held_groups
+    group.columns[:, 3:] = mark
+    db.sql("checkpoint")
+    assert not [name for name, node in sim.names.items() if mark.to_bytes(8, "little") in node.now]
+    db.sql("insert into t values (4)")
+    db.close()
+    assert again_of(sim).query("select a from t").fetchall() == [(1,), (2,), (3,), (4,)]
