@@ -74,17 +74,25 @@ class Copying:
             for file, size in self._files:
                 made.append(file.name)
                 self._copy(file, size)
-            made += [NEW, NAME]
+            made.append(NEW)
             write_beside(self._target, self._manifest)
             self._target.sync()
             swap(self._target)
         except BaseException:
-            for name in reversed(made):  # the manifest first: without it, this is no database
-                with suppress(OSError):
-                    self._target.remove(name)
+            with suppress(OSError):
+                self._undo(made)
             raise
         finally:
             self._close()
+
+    def _undo(self, made: Sequence[str]) -> None:
+        """Leave nothing behind. As long as there may be a manifest, all that it names stays."""
+        if NAME in self._target.list():
+            self._target.remove(NAME)
+            self._target.sync()
+        for name in made:
+            with suppress(OSError):
+                self._target.remove(name)
 
     def _copy(self, file: File, size: int) -> None:
         copy = self._target.create(file.name)

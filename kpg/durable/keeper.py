@@ -19,7 +19,7 @@ from kpg.durable.rows import Rows, numbers
 from kpg.durable.state import Changes, State, Watch, changes, state_of
 from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.lasting import Changed
-from kpg.runtime.storage.ahead import Ahead
+from kpg.runtime.storage.ahead import Hand, Task
 from kpg.runtime.storage.codec import Codec
 from kpg.runtime.storage.files import Disk, Files, Lock
 from kpg.runtime.storage.lazy import Lazy
@@ -65,7 +65,8 @@ class Keeper:
         self._epoch = 0
         self._lazy = Lazy(self._sync_late, SECONDS)
         self._held: list[Any] | None = None
-        self._ahead: Ahead | None = None
+        self._hand = Hand()
+        self._ahead: Task | None = None
         self._mark: Mark | None = None
         self._database = 0
         self._process = os.getpid()
@@ -125,10 +126,14 @@ class Keeper:
         if rows >= BULK and ready and self._process == os.getpid():
             assert self._log is not None
             self._mark = self._log.mark()
-            self._ahead = Ahead(partial(self._write_ahead, self._log, list(changed)))
+            self._ahead = self._hand.do(partial(self._write_ahead, self._log, list(changed)))
 
     def _write_ahead(self, log: Log, changed: list[Changed]) -> None:
-        log.write(ROWS, self.codec.encode(self._rows.of(0, changed, None)))
+        for some in self._rows.portions(changed):
+            begun = log.mark()
+            log.write(ROWS, self.codec.encode(some))
+            if self.mode == "full":
+                log.hasten(begun)
         if self.mode == "full":
             log.sync()
 

@@ -5,7 +5,7 @@ into a pack that the record names, and that the next checkpoint keeps. Groups th
 to the record, which packs words more tightly.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +26,8 @@ Words = NDArray[np.int64]
 NO_ROWS: Words = np.empty(0, np.int64)
 FEW: Final = 64
 """So few rows are in the record without a look at where they are."""
+PORTION: Final = 4
+"""Groups of rows that are written together while views take them: the disk has some as others are packed."""
 STRAIGHT = 1 << 24
 """Bytes of rows from which those of a commit go straight into a pack."""
 STRINGS = 1 << 24
@@ -51,14 +53,28 @@ class Rows:
 
         OSError if rows cannot be written; nothing is left of them then.
         """
-        straight = _Straight(self.checkpoints)
+        now = self.tables if state is None else numbers(state)
+        return [one for some in self._portions(epoch, changed, now) for one in some]
+
+    def portions(self, changed: Iterable[Changed]) -> Iterator[list[Any]]:
+        """As :meth:`of`, of tables that are known, some at a time as they come."""
+        return self._portions(0, changed, self.tables)
+
+    def _portions(
+        self, epoch: int, changed: Iterable[Changed], now: Mapping[int, str]
+    ) -> Iterator[list[Any]]:
+        straight, found = _Straight(self.checkpoints), list[Any]()
         try:
-            found = self._of(straight, epoch, changed, self.tables if state is None else numbers(state))
+            for one in self._of(straight, epoch, changed, now):
+                found.append(one)
+                if len(found) == PORTION:
+                    yield found
+                    found = []
             self._written += straight.finish()
+            yield found
         except BaseException:
             straight.abandon()
             raise
-        return found
 
     def strings(self, first: int) -> tuple[Any, ...] | None:
         """The strings from a code on: it, where each begins, and their bytes; or the pack that has all.
@@ -86,22 +102,20 @@ class Rows:
 
     def _of(
         self, straight: "_Straight", epoch: int, changed: Iterable[Changed], now: Mapping[int, str]
-    ) -> list[Any]:
+    ) -> Iterator[Any]:
         executor = self._engine.executor
-        found: list[Any] = []
         for number, name in now.items():
             if number not in self.tables:
-                found += self._came(straight, epoch, number, name, executor.rowids(name))
+                yield from self._came(straight, epoch, number, name, executor.rowids(name))
         for one in changed:
             number = executor.table_number(one.table)
             if number in self.tables and number in now:
                 for rowids, diff in one.changes:
                     if diff < 0 and rowids.shape[0]:
-                        found.append((one.epoch, number, told(rowids), None, None))
+                        yield one.epoch, number, told(rowids), None, None
                 for rowids, diff in one.changes:
                     if diff > 0:
-                        found += self._came(straight, one.epoch, number, one.table, rowids)
-        return found
+                        yield from self._came(straight, one.epoch, number, one.table, rowids)
 
     def _came(
         self, straight: "_Straight", epoch: int, number: int, name: str, came: Words

@@ -8,8 +8,8 @@ name is once :meth:`Files.sync` has.
 
 import contextlib
 import os
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +20,7 @@ Bytes = NDArray[np.uint8]
 Piece = bytes | bytearray | memoryview
 MOST_PIECES = 512
 """What one call of the operating system takes (IOV_MAX is 1024)."""
+SYNC_FILE_RANGE_WRITE = 2
 
 
 class File(Protocol):
@@ -40,6 +41,9 @@ class File(Protocol):
 
     def sync(self) -> None:
         """Have everything written before be there whatever happens."""
+
+    def hasten(self, offset: int, size: int) -> None:
+        """Have what was written there be on its way: a sync that is to come waits for less."""
 
     def truncate(self, size: int) -> None:
         """Have the file end there."""
@@ -126,6 +130,12 @@ class DiskFile:
         """The file's bytes, and its length."""
         os.fdatasync(self._descriptor)
 
+    def hasten(self, offset: int, size: int) -> None:
+        """Have the system begin to write its pages; what fails is told by the sync."""
+        call = _sync_file_range()
+        if call is not None:
+            call(self._descriptor, offset, size, SYNC_FILE_RANGE_WRITE)
+
     def truncate(self, size: int) -> None:
         """Have the file end there."""
         os.ftruncate(self._descriptor, size)
@@ -135,6 +145,18 @@ class DiskFile:
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
+
+
+@cache
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """A call of Linux, which Python does not have."""
+    import ctypes
+
+    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if call is not None:
+        call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    found: Callable[[int, int, int, int], int] | None = call
+    return found
 
 
 class DiskLock:

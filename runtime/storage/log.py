@@ -40,6 +40,11 @@ SECTOR: Final = 512
 ROOM: Final = 1 << 20
 """Zeros are written so many at a time, behind a small record."""
 SMALL: Final = 1 << 16
+TAIL: Final = 1 << 12
+"""Zeros behind a large one: what follows is the record of its commit, which is small."""
+KEPT: Final = 1 << 24
+"""Bytes of memory up to which that of a large record is kept for the next one."""
+PAGE: Final = 4096
 LENGTH_BITS: Final = 48
 
 
@@ -198,6 +203,7 @@ class Log:
         self.segment = segment
         self.synced = number - 1
         """The last record that is there whatever happens."""
+        self._memory = bytearray()
 
     @classmethod
     def create(cls, files: Files, segment: int, database: int, first: int, *, room: int = 0) -> "Log":
@@ -235,11 +241,13 @@ class Log:
 
     def write(self, kind: int, pieces: Sequence[Piece]) -> int:
         """Add a record of pieces, each a multiple of eight bytes long; its number."""
-        whole = bytearray(8 * RECORD_WORDS)
+        length = sum(map(len, pieces))
+        whole = self._memory_for(length + 8 * RECORD_WORDS + 8)
+        at = 8 * RECORD_WORDS
         for piece in pieces:
-            whole += piece
-        length = len(whole) - 8 * RECORD_WORDS
-        whole += WORD.pack(~RECORD ^ self._salt)
+            whole[at : at + len(piece)] = piece
+            at += len(piece)
+        whole[at:] = WORD.pack(~RECORD ^ self._salt)
         words = np.frombuffer(whole, np.int64)
         contents = int(checksum(words[RECORD_WORDS:-1], 0)) if length else 0
         kind_and_length = kind << LENGTH_BITS | length
@@ -248,12 +256,26 @@ class Log:
         end = self.end + len(whole)
         zeros = b""
         if end > self._room:
-            zeros = bytes(ROOM) if length <= SMALL else b""
+            zeros = bytes(ROOM if length <= SMALL else TAIL)
             self._room = end + len(zeros)
         self._file.write(self.end, [whole, zeros])
         self.end = end
         self.number += 1
         return self.number - 1
+
+    def _memory_for(self, size: int) -> memoryview:
+        """Memory for a record, that of the last large one if there was one."""
+        if size <= SMALL:
+            return memoryview(bytearray(size))
+        memory = self._memory if len(self._memory) >= size else bytearray(size)
+        self._memory = memory if size <= KEPT else bytearray()
+        return memoryview(memory)[:size]
+
+    def hasten(self, mark: "Mark") -> None:
+        """Have what was written since a mark be on its way to the disk: the next sync waits for less."""
+        start, end = mark.end & -PAGE, self.end & -PAGE
+        if end > start:
+            self._file.hasten(start, end - start)
 
     def sync(self) -> None:
         """Have all records be there whatever happens."""

@@ -118,6 +118,9 @@ class SimFile:
                 put(self.node.kept, offset, part)
         self.node.waiting.clear()
 
+    def hasten(self, offset: int, size: int) -> None:
+        pass
+
     @alone
     def truncate(self, size: int) -> None:
         self.sim.settle(self.sim.operation(f"truncate {self.name}"))

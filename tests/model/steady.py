@@ -29,8 +29,8 @@ def steady(random: Generator) -> Iterator[Turns]:
     """Databases in this block do the same again if ``random`` does; who has their threads take turns."""
     turns = Turns(random)
     with ExitStack() as stack:
-        for place in ("kpg.durable.keeper", "kpg.runtime.saved.background"):
-            stack.enter_context(patch(f"{place}.Ahead", turns.ahead))
+        stack.enter_context(patch("kpg.durable.keeper.Hand.do", lambda hand, work: turns.ahead(work)))
+        stack.enter_context(patch("kpg.runtime.saved.background.Ahead", turns.ahead))
         stack.enter_context(patch("kpg.clock.time", Clock()))
         stack.enter_context(patch.object(os, "urandom", random.bytes))
         try:

@@ -122,6 +122,16 @@ def test_a_copy_that_failed_at_its_last_sync_is_no_database() -> None:
     with pytest.raises(OSError, match="EIO"):
         copying.run()
     assert "manifest" in target.names  # nothing could be removed either
+    target.fails = lambda count, what: 0
+    assert contents(opened(target.after_kill())) == contents(db)
+    target, syncs = Sim(), iter((0, errno.EIO, 0, 0))
+    copying = Copying(keeper.files, _contents(keeper), target)
+    target.fails = lambda count, what: (
+        next(syncs, 0) if what == "sync folder" else errno.EIO if what == "remove manifest" else 0
+    )
+    with pytest.raises(OSError, match="EIO"):
+        copying.run()
+    assert contents(opened(target.after_kill())) == contents(db)
     target = Sim()
     copying = Copying(keeper.files, _contents(keeper), target)
     syncs = iter((0, errno.EIO))
