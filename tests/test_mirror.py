@@ -87,7 +87,6 @@ ELSEWHERE: dict[str, str] = {
     "runtime/versions.py": CHAIN,
     "runtime/past.py": PAST,
     "runtime/saved/loose.py": "unit/durable/test_rows.py",
-    "runtime/storage/ahead.py": DURABLE,
     "runtime/storage/placed.py": "unit/durable/test_rows.py",
     "runtime/data/checking.py": "unit/durable/test_inspecting.py",
     "kpg/durable/checking.py": "unit/durable/test_inspecting.py",
