@@ -53,6 +53,8 @@ def cost(node: plan.AnyNode) -> str:
             return "O(change)"
         case plan.Delta() | plan.Reduce() | plan.Fold() | plan.Distinct() | plan.Threshold() | plan.Single():
             return "O(change)"
+        case plan.Ego():
+            return "O(change x what is pushed)"
         case plan.Enter() | plan.Variable() | plan.Leave():
             return "O(change)"
         case user.Input() | user.Apply() | user.Custom() | user.Sink() | user.EnterAt():
@@ -155,6 +157,9 @@ class _Printer:
                 return f"{name} {made}{' numbered' if numbered else ''}{' or NULLs' if outer else ''}"
             case plan.Reduce() | plan.BasicReduce() | plan.Fold() | plan.TopK() | plan.Single():
                 return f"{name} by {_of_groups(node)}"
+            case plan.Ego(calls=aggregated, construction=built, mode=mode):
+                shown = ", ".join(f"{call.function}({_columns(call.arguments)})" for call in aggregated)
+                return f"{name}: {shown}; overlay by {built}, {mode}"
             case plan.Window(partition=partition, calls=calls):
                 return f"{name} by {partition}: {', '.join(map(_call, calls))}"
             case plan.Enter(input=source):

@@ -72,6 +72,13 @@ class Reader:
         contents = Decoded(self.names, types, self._visible(expanded), self.dictionary)
         return Result(self.names, types, contents)
 
+    def values(self, data: Words, column: int) -> list[Any]:
+        """A column's values, of rows in their order."""
+        words = self._visible(data)[column : column + 1]
+        return [
+            value for (value,) in _rows(np.ascontiguousarray(words), (self.types[column],), self.dictionary)
+        ]
+
     def changes(self, updates: Sequence[Updates]) -> list[tuple[Row, Any, int]]:
         """Updates as (row, time, diff), in order of time; changes of hidden columns only cancel out.
 

@@ -60,6 +60,37 @@ class OperatorInfo:
     """What it took in the last step; 0 if it had nothing to do."""
 
 
+@dataclass(frozen=True, slots=True)
+class OverlayInfo:
+    """The overlay of an ego view: its sizes, how it was built, what is pushed, and what that is to cost."""
+
+    construction: str
+    writers: int
+    readers: int
+    partials: int
+    edges: int
+    direct: int
+    """Edges there would be without partial aggregates."""
+    sharing: float
+    depth: float
+    """The mean over readers of the longest path from a writer."""
+    levels: tuple[tuple[int, int, int], ...]
+    """Of each level, how many nodes are pushed, how many pulled, and how many edges they have."""
+    pushed: int
+    pulled: int
+    decided: str
+    left: int
+    """Nodes that pruning has not decided."""
+    write: float
+    read: float
+    """Expected microseconds."""
+    build_seconds: float
+    bytes: int
+    patches: int
+    flips: int
+    rebuilt: int
+
+
 class RankLookup(Protocol):
     """In which round of a recursion rows came: its state, to be asked between steps.
 
@@ -108,6 +139,15 @@ class Installation(Protocol):
 
     def matching(self, prefix: Sequence[int]) -> tuple[Words, Words]:
         """The rows that begin with these words, and their multiplicities; the output must be arranged."""
+
+    def rows_of(self, keys: Words) -> tuple[NDArray[np.bool_], Words]:
+        """Of an ego view, which of some readers have a row, and rows for all of them."""
+
+    def overlay(self) -> "OverlayInfo | None":
+        """What an ego view is computed by; None of others."""
+
+    def decide(self) -> None:
+        """Have an ego view's labels be decided anew, by what was observed."""
 
     def drain(self) -> list[Updates]:
         """The consolidated changes of each step since the last call; it must be watched."""

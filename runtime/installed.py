@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kpg.runtime.dataflow.operator import Operator, Place
 from kpg.runtime.dataflow.scope import LoopScope
 from kpg.runtime.errors import InternalError
-from kpg.runtime.handles import OperatorInfo, Stats
+from kpg.runtime.handles import OperatorInfo, OverlayInfo, Stats
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.input import Sink
 from kpg.runtime.operators.linear import Late
@@ -157,6 +157,10 @@ class Installed:
         The output must be an arrangement; O(log n + rows). Between steps only.
         """
         output = self.output
+        if not isinstance(output, Arrange) and len(prefix) == 1:
+            there, rows = self.rows_of(np.array(prefix, np.int64))
+            rows = np.ascontiguousarray(rows[:, there])
+            return rows, np.ones(rows.shape[1], np.int64)
         if not isinstance(output, Arrange):
             raise InternalError(f"the output of {self.name} is not arranged")
         layers = output.layers
@@ -167,6 +171,26 @@ class Installed:
         visible = np.array([len(layers)], np.int64)
         data, counts, _, _ = collect(layers, words, times, visible, output.width)
         return data, counts
+
+    def rows_of(self, keys: Words) -> tuple[NDArray[np.bool_], Words]:
+        """Of an ego view, which of some readers have a row, and rows for all of them."""
+        from kpg.runtime.operators.ego import found
+
+        return found(self.output, keys)
+
+    def overlay(self) -> "OverlayInfo | None":
+        """What an ego view is computed by; None of others."""
+        from kpg.runtime.operators.ego import overlay_info
+
+        return overlay_info(self.output)
+
+    def decide(self) -> None:
+        """Have an ego view's labels be decided anew."""
+        from kpg.runtime.operators.ego import ego_under
+
+        ego = ego_under(self.output)
+        assert ego is not None
+        ego.engine.relabel()
 
     def drain(self) -> list[Updates]:
         """The consolidated changes of each step since the last call; capture must be on."""

@@ -19,6 +19,7 @@ OPEN = {
     ("kpg.domains", "alter_domain"): "the parser makes these actions only",
     ("kpg.domains", "with_domains"): "the others have no columns",
     ("kpg.settings", "run_session"): "the others are told apart by _setting",
+    ("kpg.compiler.ego", "_compiled"): "an aggregate by anything else is kept by its algorithm",
     ("kpg.compiler.datalog.syntax.components", "expand"): "every other statement is taken over as it is",
     ("kpg.runtime.plan.columns", "_of"): "the others are told apart by column_types",
     ("kpg.runtime.render.identity", "_add"): "any other node is named by all of its fields",

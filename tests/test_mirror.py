@@ -123,6 +123,32 @@ ELSEWHERE: dict[str, str] = {
             ]
         )
     },
+    **{
+        f"runtime/ego/{name}.py": "unit/ego/test_engine.py"
+        for name in (
+            "bags",
+            "counts",
+            "extremes",
+            "families",
+            "family",
+            "ids",
+            "overlay",
+            "patching",
+            "reaching",
+            "states",
+            "sums",
+        )
+    },
+    **{
+        f"runtime/kernels/{name}.py": "unit/ego/test_building.py"
+        for name in ("bags", "bicliques", "covering", "deciding", "overlays")
+    },
+    "runtime/operators/ego.py": "unit/kpg/test_egos.py",
+    "runtime/render/egos.py": "unit/kpg/test_egos.py",
+    "runtime/plan/ego.py": "unit/plan/test_facts.py",
+    "runtime/functions/tallies.py": AGGREGATES,
+    "kpg/ego_view.py": "unit/kpg/test_egos.py",
+    "kpg/ego_functions.py": "unit/kpg/test_egos.py",
     "runtime/kernels/rows.py": ROW_STORE,
     **{
         f"kpg/sessions/{name}.py": SESSIONS

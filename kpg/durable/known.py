@@ -13,7 +13,7 @@ from kpg.runtime.errors import Span
 from kpg.runtime.functions import Direction
 from kpg.runtime.functions.named import Named
 from kpg.runtime.functions.tables import Expansion
-from kpg.runtime.plan import nodes, windows
+from kpg.runtime.plan import ego, nodes, windows
 from kpg.runtime.storage.codec import Codec, Custom
 from kpg.runtime.storage.placed import Placed, PlacedStrings
 
@@ -26,6 +26,7 @@ MODULES: Final = {
     "scalar": scalar,
     "type": types,
     "plan": nodes,
+    "ego": ego,
     "window": windows,
 }
 MORE: Final[dict[str, type]] = {

@@ -180,6 +180,8 @@ class AggregateFunction:
     in the order of their operands, ascending.
     """
     form: Form = Form.PLAIN
+    tallied: bool = False
+    """Whether its states are tallies (``tallies.py``): all it minds is how often each value is there."""
     keeps_nulls: bool = False
     """Whether rows count in which the operand is NULL: there is a first operand then, true or, of a row that
     does not count, NULL.

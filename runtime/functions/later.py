@@ -92,6 +92,7 @@ AGGREGATES: Final[Mapping[str, str]] = {
         cume_dist""",
     "exact_sums": """$exact_sum $exact_avg $wide_avg $exact_stddev_samp $exact_stddev_pop $exact_var_samp
         $exact_var_pop""",
+    "tallies": "top_k distinct_values distinct_count",
     "range_sets": "range_agg range_intersect_agg $bits_and $bits_or $bits_xor $amount",
     "numeric_spreads": "$stddev_samp $stddev_pop $var_samp $var_pop",
     "statistics": """$comoment stddev stddev_samp stddev_pop variance var_samp var_pop corr covar_pop

@@ -5,6 +5,7 @@
 """
 
 from kpg.runtime.plan.columns import Columns, Types, column_types, mapped
+from kpg.runtime.plan.ego import Ego, EgoCall, EgoFamily
 from kpg.runtime.plan.facts import Kept, holds_rows, inputs, kept, moved, parameters, streams, written
 from kpg.runtime.plan.nodes import (
     Aggregate,
@@ -69,6 +70,9 @@ __all__ = [
     "DeltaJoin",
     "Distinct",
     "Edge",
+    "Ego",
+    "EgoCall",
+    "EgoFamily",
     "Enter",
     "Exclude",
     "Expand",

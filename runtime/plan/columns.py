@@ -11,6 +11,7 @@ from typing import assert_never
 from kpg.runtime.errors import InternalError
 from kpg.runtime.functions import aggregate_named, resolve_aggregate
 from kpg.runtime.plan import user
+from kpg.runtime.plan.ego import Ego
 from kpg.runtime.plan.nodes import (
     Aggregate,
     AnyNode,
@@ -111,6 +112,8 @@ def column_types(node: AnyNode, of: Callable[[Ref], Types]) -> Types:
             return (*of(ref)[:key], *(basic.type for basic in basics))
         case Window(input=ref, calls=calls):
             return (*of(ref), *(call.type for call in calls))
+        case Ego(pairs=ref, calls=aggregated):
+            return (of(ref)[0], *(call.type for call in aggregated))
         case user.Apply(result=result) | user.Custom(result=result):
             return result.types
         case user.UserReduce(input=ref, key=key, result=result):

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from kpg.runtime.plan import user
+from kpg.runtime.plan.ego import Ego
 from kpg.runtime.plan.nodes import (
     AnyNode,
     Arrange,
@@ -68,7 +69,7 @@ def streams(node: AnyNode) -> tuple[Ref, ...]:
             return (ref,)
         case Concat(inputs=refs) | user.Custom(inputs=refs) | DeltaJoin(paths=refs):
             return refs
-        case RangeJoin(left=left, right=right):
+        case RangeJoin(left=left, right=right) | Ego(pairs=left, writes=right):
             return (left, right)
         case Enter():
             return ()  # what it names is a node of the enclosing list
@@ -115,6 +116,8 @@ def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
             return DeltaJoin(tuple(map(place, refs)))
         case RangeJoin(left=left, right=right):
             return replace(node, left=place(left), right=place(right))
+        case Ego(pairs=pairs, writes=writes):
+            return replace(node, pairs=place(pairs), writes=place(writes))
         case Variable(initial=initial):
             return node if initial is None else replace(node, initial=place(initial))
         case Loop(body=body):
@@ -141,6 +144,8 @@ class Kept(enum.Enum):
     """The rows of partitions that have changed, in order, as leaves of a tree of partial aggregates."""
     OUTPUT = "its output"
     """The rows that it gave for each group."""
+    OVERLAY = "an overlay"
+    """Partial aggregates that readers share, and those of writers."""
     OWN = "its own state"
     """What a user's operator keeps, or an input or a listener until it is taken."""
 
@@ -157,6 +162,8 @@ def kept(node: AnyNode) -> Kept:
             return Kept.GROUPS
         case user.UserReduce():
             return Kept.OUTPUT
+        case Ego():
+            return Kept.OVERLAY
         case Fold() | user.Custom() | user.Sink() | user.Input():
             return Kept.OWN
         case Source() | Import() | Constant() | Linear() | Concat() | Negate() | Expand():
@@ -176,7 +183,7 @@ def holds_rows(node: AnyNode) -> bool:
     match node:
         case Arrange() | Reduce() | Distinct() | Threshold() | TopK() | BasicReduce() | user.UserReduce():
             return True
-        case Constant() | Leave() | Window() | Fold():
+        case Constant() | Leave() | Window() | Fold() | Ego():
             return True
         case Source() | Import() | Linear() | Concat() | Negate() | Single() | Expand():
             return False

@@ -21,6 +21,7 @@ from dataclasses import field
 from kpg.runtime.functions.aggregation import Direction
 from kpg.runtime.functions.tables import Expansion
 from kpg.runtime.plan import user
+from kpg.runtime.plan.ego import Ego
 from kpg.runtime.plan.windows import WindowCall
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Scalar
@@ -363,6 +364,7 @@ Node = (
     | Window
     | Fold
     | Single
+    | Ego
     | Enter
     | Variable
     | Loop

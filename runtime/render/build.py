@@ -68,6 +68,10 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
             return _basic_reduce(node, site, built)
         case plan.Window():
             return _window(node, site, built)
+        case plan.Ego():
+            from kpg.runtime.render.egos import ego
+
+            return ego(node, site, built)
         case plan.Fold(input=ref):
             from kpg.runtime.operators.fold import Fold, folders
 

@@ -161,8 +161,8 @@ def describe(node: plan.AnyNode, nodes: Sequence[plan.AnyNode], context: Context
             return type(node).__name__
         case plan.Expand(calls=calls):
             return f"Expand {', '.join(call.function for call in calls)}"
-        case plan.Window():
-            return "Window"
+        case plan.Window() | plan.Ego():
+            return type(node).__name__
         case plan.BasicReduce() | plan.Fold() | plan.Single() | plan.Enter() | plan.Loop() | plan.Leave():
             return type(node).__name__
         case _:

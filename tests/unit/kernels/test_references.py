@@ -18,6 +18,33 @@ ELSEWHERE = {
     ),
     **dict.fromkeys(
         [
+            *(f"bags.{name}" for name in ("add", "compact", "frequent", "least", "listed")),
+            *(f"bicliques.{name}" for name in ("drop_odd", "mine", "shingles")),
+            "covering.cover_all",
+            *(f"deciding.{name}" for name in ("add_up", "frontier", "greedy", "prune")),
+            *(
+                f"overlays.{name}"
+                for name in (
+                    "arrange",
+                    "bucket",
+                    "count_sources",
+                    "deepen",
+                    "fill_least",
+                    "fill_sums",
+                    "pull_least",
+                    "pull_sums",
+                    "push_least",
+                    "push_sums",
+                    "reach",
+                    "sources",
+                    "transpose",
+                )
+            ),
+        ],
+        "parts of overlays, whose model is in model/overlays.py, and of brute force in unit/ego",
+    ),
+    **dict.fromkeys(
+        [
             "rows.key_insert",
             "rows.key_remove",
             "rows.key_find",

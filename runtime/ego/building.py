@@ -1,0 +1,194 @@
+"""How overlays are built: what readers' input lists have in common becomes partial aggregates.
+
+``VNM`` and its kin mine bicliques from chunks of similar lists, ``IOB`` covers one list after the other by
+sets that are there. All of them begin with an edge from each writer to each reader of it.
+"""
+
+import enum
+import time
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.ego.overlay import Edges, Overlay
+from kpg.runtime.kernels import bicliques, covering
+from kpg.runtime.records import dataclass
+
+Words = NDArray[np.int64]
+Items = NDArray[np.int32]
+
+
+class Construction(enum.Enum):
+    """Which way an overlay is built."""
+
+    NONE = "none"
+    VNM = "vnm"
+    VNM_A = "vnm_a"
+    VNM_N = "vnm_n"
+    VNM_D = "vnm_d"
+    IOB = "iob"
+
+
+CHUNK: Final = 100
+"""Readers that are mined together, at first."""
+KEPT: Final = 0.9
+"""The chunk gets as small as this share of the savings allows (VNM_A)."""
+LACKS: Final = 5
+"""Items that a list may lack of a path (VNM_N)."""
+OVERLAP: Final = 0.2
+"""The share of a chunk that is in the next one, too (VNM_D)."""
+HASHES: Final = 3
+MOST_ROUNDS: Final = 10
+LEAST_SAVED: Final = 0.005
+"""Of all edges: a round that saves less is the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How an overlay was built: the sharing index and the chunk size after each round, and the seconds."""
+
+    construction: Construction
+    sharing: tuple[float, ...]
+    chunks: tuple[int, ...]
+    seconds: float
+
+
+def build(
+    construction: Construction, writers: int, readers: int, lists: Edges, *, chunk: int = CHUNK
+) -> tuple[Overlay, Report]:
+    """An overlay for readers' lists of writers, each writer once; ``lists`` is used up."""
+    begun = time.perf_counter()
+    edges = int(lists.size.sum())
+    sharing: tuple[float, ...] = ()
+    chunks: tuple[int, ...] = ()
+    match construction:
+        case Construction.NONE:
+            made = _nothing()
+        case Construction.IOB:
+            lists, made, sharing = _covered(writers, lists, edges)
+        case _:
+            made, sharing, chunks = _mined(construction, writers, lists, edges, chunk)
+    overlay = Overlay(writers, readers, _joined(writers, readers, lists, made), edges)
+    return overlay, Report(construction, sharing, chunks, time.perf_counter() - begun)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Partial aggregates: where the items of each end. Item ``2 * (writers + i)`` stands for the i-th."""
+
+    ends: Words
+    items: Items
+
+
+def _nothing() -> Made:
+    return Made(np.empty(0, np.int64), np.empty(0, np.int32))
+
+
+def _mined(
+    construction: Construction, writers: int, lists: Edges, edges: int, chunk: int
+) -> tuple[Made, tuple[float, ...], tuple[int, ...]]:
+    variant = {Construction.VNM_N: bicliques.NEGATIVE, Construction.VNM_D: bicliques.AGAIN}.get(
+        construction, bicliques.PLAIN
+    )
+    ends = np.empty(max(edges // 4, 16), np.int64)
+    items = np.empty(max(edges, 16), np.int32)
+    seen = np.zeros(2 * (writers + ends.shape[0]), np.int32)
+    account = np.zeros(bicliques.FIELDS, np.int64)
+    sharing: list[float] = []
+    chunks: list[int] = []
+    for number in range(MOST_ROUNDS if edges else 0):
+        before = int(account[bicliques.SAVED])
+        by_size = np.zeros(chunk + 1, np.int64)
+        step = max(1, int(chunk * (1 - OVERLAP))) if variant == bicliques.AGAIN else chunk
+        bicliques.mine(
+            _similar(lists, number), chunk, step, lists.start, lists.size, lists.items, variant, LACKS,
+            writers, seen, ends, items, by_size, account,
+        )  # fmt: skip
+        if variant == bicliques.AGAIN:
+            bicliques.drop_odd(lists.start, lists.size, lists.items)
+        chunks.append(chunk)
+        sharing.append(int(account[bicliques.SAVED]) / edges)
+        if construction is not Construction.VNM:
+            chunk = _smaller(by_size, chunk)
+        if account[bicliques.SAVED] - before < LEAST_SAVED * edges:
+            break
+    nodes, members = int(account[bicliques.NODES]), int(account[bicliques.MEMBERS])
+    return Made(ends[:nodes].copy(), items[:members].copy()), tuple(sharing), tuple(chunks)
+
+
+def _smaller(by_size: Words, chunk: int) -> int:
+    """The least number of readers, up to which nearly as much was saved as up to this chunk."""
+    total = np.cumsum(by_size)
+    return max(2, min(chunk, int(np.searchsorted(total, KEPT * total[-1], side="right")))) if total[-1] else 2
+
+
+def _similar(lists: Edges, seed: int) -> Words:
+    """Lists of two items or more, those that are alike near each other."""
+    found = np.empty((HASHES, lists.size.shape[0]), np.int64)
+    bicliques.shingles(lists.start, lists.size, lists.items, seed, found)
+    long = np.flatnonzero(lists.size > 1)
+    return long[np.lexsort(found[::-1, long])]
+
+
+def _covered(writers: int, lists: Edges, edges: int) -> tuple[Edges, Made, tuple[float, ...]]:
+    """Rounds of covering: first the readers' lists, then theirs and those of the sets that were made."""
+    made = _nothing()
+    sharing: list[float] = []
+    left = edges
+    readers = lists.size.shape[0]
+    for number in range(4 if edges else 0):
+        lists, made = _cover_once(writers + made.ends.shape[0], readers, lists, made, number, writers)
+        now = int(lists.size.sum()) + made.items.shape[0]
+        sharing.append(1 - now / edges)
+        if left - now < LEAST_SAVED * edges:
+            break
+        left = now
+    return lists, made, tuple(sharing)
+
+
+def _cover_once(
+    items: int, readers: int, lists: Edges, made: Made, seed: int, writers: int
+) -> tuple[Edges, Made]:
+    """Cover all rows, readers' lists and sets; the new sets come after the old ones."""
+    old = made.ends.shape[0]
+    size = np.concatenate((lists.size, np.diff(made.ends, prepend=0)))
+    packed = np.concatenate([_packed(lists), made.items])
+    start = np.cumsum(size) - size
+    rows, total = size.shape[0], packed.shape[0]
+    room = rows + max(total // 3, 16)
+    at, count, cover, covers = (np.zeros(room, np.int64) for _ in range(4))
+    at[:rows], count[:rows], cover[:rows], covers[:rows] = start, size, start, size
+    inputs = np.concatenate((packed, np.empty(total // 2 + 16, np.int32)))
+    covered = np.concatenate((packed >> 1, np.empty(total // 2 + 16, np.int32)))
+    recent = np.full((items, covering.RECENT), -1, np.int32)
+    account = np.array([rows, total, total], np.int64)
+    order = _similar(Edges(start, size, packed), seed)
+    covering.cover_all(
+        order, rows, at, count, cover, covers, inputs, covered, recent, np.zeros(items, np.int64), account
+    )
+    nodes = int(account[covering.NODES])
+    del covered, recent
+    sets = inputs & 1
+    inputs -= sets
+    inputs[sets == 1] += 2 * (writers + old - rows)
+    fresh = Edges(at[:readers], count[:readers], inputs)
+    rest = np.arange(readers, nodes)
+    sizes = count[rest]
+    places = np.repeat(at[rest] - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
+    return fresh, Made(np.cumsum(sizes), inputs[places])
+
+
+def _packed(lists: Edges) -> Items:
+    """The items of all lists, one list after the other."""
+    size = lists.size
+    places = np.repeat(lists.start - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
+    return lists.items[places]
+
+
+def _joined(writers: int, readers: int, lists: Edges, made: Made) -> Edges:
+    """The inputs of all nodes: writers have none; partial aggregates come after readers."""
+    size = np.concatenate((np.zeros(writers, np.int64), lists.size, np.diff(made.ends, prepend=0)))
+    items = np.concatenate((_packed(lists), made.items))
+    items[items >= 2 * writers] += 2 * readers
+    return Edges(np.cumsum(size) - size, size.astype(np.int64), items)

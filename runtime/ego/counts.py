@@ -1,0 +1,119 @@
+"""How often each word is there: what the most frequent, and the distinct, values are told of.
+
+A pushed node keeps a bag of words. Bags are added and taken away like sums, so negative edges are right.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.ego.bags import Bags
+from kpg.runtime.ego.overlay import WRITER, Overlay
+from kpg.runtime.ego.reaching import reached
+from kpg.runtime.functions import aggregate_named
+from kpg.runtime.functions.tallies import Tally
+from kpg.runtime.kernels import bags as kernels
+from kpg.runtime.mfp.memo import values_of, word_of
+from kpg.runtime.plan.ego import EgoCall
+from kpg.runtime.records import dataclass
+from kpg.runtime.types import NULL
+
+Words = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write has added to writers."""
+
+    overlay: Overlay
+    nodes: Words
+    words: Words
+    diffs: Words
+
+
+class Counts:
+    """Of each writer and each pushed node a bag of the words of one column."""
+
+    subtracts = True
+    repeats = False
+
+    def __init__(self, calls: tuple[EgoCall, ...], few: int, dictionary: Dictionary) -> None:
+        (self._call,) = calls
+        self._few = few
+        self._dictionary = dictionary
+        self._finish = aggregate_named(self._call.function).algorithm(self._call.argument_types).finish
+        self._bags = Bags()
+        self._written: list[Written] = []
+
+    def grow(self, room: int) -> None:
+        self._bags.grow(room)
+
+    def moved(self, writers: Words, room: int) -> None:
+        self._bags.moved(writers, room)
+
+    def write(self, overlay: Overlay, nodes: Words, rows: Words, diffs: Words) -> None:
+        words = rows[self._call.arguments[0]]
+        known = words != NULL
+        if not known.all():
+            nodes, words, diffs = nodes[known], np.ascontiguousarray(words[known]), diffs[known]
+        one = Written(overlay, nodes, words, diffs)
+        self._written.append(one)
+        self._change(one, diffs)
+
+    def _change(self, one: Written, diffs: Words) -> None:
+        for nodes, origin, sign in reached(one.overlay, one.nodes):
+            self._bags.add(nodes, one.words[origin], diffs[origin] * sign)
+
+    def fill(self, overlay: Overlay, order: Words) -> None:
+        chosen = order[(overlay.pushed[order] == 1) & (overlay.kinds[order] != WRITER)]
+        self._bags.clear(chosen)
+        for node in chosen.tolist():
+            for item in overlay.inputs.of(node).tolist():
+                words, counts = self._bags.of(item >> 1)
+                sign = 1 - 2 * (item & 1)
+                self._bags.add(np.full(words.shape[0], node, np.int64), words, counts * sign)
+
+    def drop(self, nodes: Words) -> None:
+        self._bags.clear(nodes)
+
+    def read(self, overlay: Overlay, nodes: Words) -> tuple[NDArray[np.bool_], Words]:
+        there = np.zeros(nodes.shape[0], np.bool_)
+        words = np.full((1, nodes.shape[0]), NULL, np.int64)
+        first, room = 0, max(1024, 4 * self._few * nodes.shape[0])
+        while first < nodes.shape[0]:
+            rest = np.ascontiguousarray(nodes[first:])
+            found, size, done = self._frequent(overlay, rest, room)
+            values = values_of(found[0], self._call.argument_types[0], self._dictionary)
+            counts = found[1].tolist()
+            at = 0
+            for place, length in enumerate(size.tolist(), first):
+                if length:
+                    there[place] = True
+                    tally = dict(zip(values[at : at + length], counts[at : at + length], strict=True))
+                    value = self._finish(Tally(tally, self._few))
+                    words[0, place] = word_of(value, self._call.type, self._dictionary)
+                at += length
+            first += done
+            room *= 4
+        return there, words
+
+    def _frequent(self, overlay: Overlay, nodes: Words, room: int) -> tuple[Words, Words, int]:
+        bags, edges = self._bags, overlay.inputs
+        found, size = np.empty((2, room), np.int64), np.zeros(nodes.shape[0], np.int64)
+        done = kernels.frequent(
+            nodes, edges.start, edges.size, edges.items, overlay.pushed, overlay.asked, bags.start, bags.room,
+            bags.live, bags.words, bags.counts, self._few, found, size,
+        )  # fmt: skip
+        return found[:, : int(size[:done].sum())], size[:done], int(done)
+
+    def commit(self) -> None:
+        self._written.clear()
+
+    def rollback(self) -> None:
+        for one in reversed(self._written):
+            self._change(one, -one.diffs)
+        self._written.clear()
+
+    @property
+    def bytes(self) -> int:
+        return self._bags.bytes

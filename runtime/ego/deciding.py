@@ -1,0 +1,214 @@
+"""What of an overlay is pushed and what is pulled: the labelling of least expected cost, or nearly.
+
+Pushing a node costs its push frequency times H(k), pulling it its pull frequency times L(k), where k is its
+number of inputs; whatever feeds a pushed node is pushed. With a node's weight what pulling costs more than
+pushing, the best labels are the sides of a minimum cut; most nodes need no cut to be decided (P1 and P2 of
+the paper).
+"""
+
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.ego.overlay import PARTIAL, READER, WRITER, Overlay
+from kpg.runtime.kernels import deciding
+from kpg.runtime.records import dataclass
+
+Words = NDArray[np.int64]
+Floats = NDArray[np.float64]
+SCALE: Final = 2**30
+"""What all weights of a cut add up to: capacities are whole numbers of 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The cost of an update at a node with k inputs, and that of reading it, in microseconds."""
+
+    push: float
+    push_log: float
+    pull: float
+    pull_each: float
+
+    def pushing(self, inputs: Words) -> Floats:
+        """H(k)."""
+        costs: Floats = self.push + self.push_log * np.log2(np.maximum(inputs, 1)).astype(np.float64)
+        return costs
+
+    def pulling(self, inputs: Words) -> Floats:
+        """L(k)."""
+        costs: Floats = (self.pull + self.pull_each * inputs).astype(np.float64)
+        return costs
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided, by which way, of how many nodes that needed more than pruning, and what it costs.
+
+    ``write`` and ``read`` are expected microseconds for a write, and for a read.
+    """
+
+    method: str
+    left: int
+    write: float
+    read: float
+
+
+@dataclass(frozen=True, slots=True)
+class Frequencies:
+    """How often each node would be told of a write if all were pushed, and asked if all were pulled."""
+
+    push: Floats
+    pull: Floats
+
+
+def frequencies(overlay: Overlay, order: Words) -> Frequencies:
+    """As observed at writers and readers, of which each is taken to have had one more write, or read."""
+    inputs, outputs = overlay.inputs, overlay.outputs
+    push = np.where(overlay.kinds == WRITER, overlay.arrivals + 1.0, 0.0)
+    pull = np.where(overlay.kinds == READER, overlay.asked + 1.0, 0.0)
+    deciding.add_up(order, inputs.start, inputs.size, inputs.items, push)
+    backwards = np.ascontiguousarray(order[::-1])
+    deciding.add_up(backwards, outputs.start, outputs.size, outputs.items, pull)
+    return Frequencies(push, pull)
+
+
+def decide(overlay: Overlay, mode: str, costs: Costs) -> Decision:
+    """Label all nodes: in mode ``auto`` by cost, else ``push`` or ``pull`` all but writers."""
+    order = overlay.order()
+    often = frequencies(overlay, order)
+    left, method = 0, mode
+    if mode == "auto":
+        weight = often.pull * costs.pulling(overlay.inputs.size) - often.push * costs.pushing(
+            overlay.inputs.size
+        )
+        decided, left, method = labels(overlay, order, weight)
+        overlay.pushed[:] = decided == deciding.PUSH
+    else:
+        overlay.pushed[:] = mode == "push"
+    overlay.pushed[overlay.kinds == WRITER] = 1
+    return Decision(method, left, *expected(overlay, often, costs))
+
+
+def labels(overlay: Overlay, order: Words, weight: Floats) -> tuple[NDArray[np.uint8], int, str]:
+    """The label of each node, how many pruning left over, and how these were decided."""
+    decided = np.where(overlay.kinds == WRITER, deciding.PUSH, deciding.UNDECIDED).astype(np.uint8)
+    inputs, outputs = overlay.inputs, overlay.outputs
+    left = deciding.prune(
+        weight, inputs.start, inputs.size, inputs.items, outputs.start, outputs.size, outputs.items, decided
+    )
+    if not left:
+        return decided, 0, "pruning"
+    if find_spec("scipy") is not None:
+        _cut(overlay, weight, decided)
+        return decided, left, "minimum cut"
+    deciding.greedy(order, weight, inputs.start, inputs.size, inputs.items, decided)
+    return decided, left, "greedy"
+
+
+def _cut(overlay: Overlay, weight: Floats, decided: NDArray[np.uint8]) -> None:
+    """Decide the rest by a minimum cut: what the source still reaches is pulled."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+    rest = np.flatnonzero(decided == deciding.UNDECIDED)
+    number = np.full(overlay.room, -1, np.int64)
+    number[rest] = np.arange(rest.shape[0])
+    source, sink = rest.shape[0], rest.shape[0] + 1
+    size = overlay.outputs.size[rest]
+    start = overlay.outputs.start[rest]
+    places = np.repeat(start - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
+    target = number[overlay.outputs.items[places] >> 1]
+    origin = np.repeat(np.arange(rest.shape[0]), size)
+    inside = target >= 0
+    total = float(np.abs(weight[rest]).sum()) or 1.0
+    capacity = np.rint(np.abs(weight[rest]) * (SCALE / total)).astype(np.int64)
+    negative = weight[rest] < 0
+    here = np.arange(rest.shape[0])
+    froms = np.concatenate((origin[inside], np.full(int(negative.sum()), source), here[~negative]))
+    tos = np.concatenate((target[inside], here[negative], np.full(int((~negative).sum()), sink)))
+    unbounded = np.full(int(inside.sum()), 2 * SCALE - 1, np.int64)
+    amounts = np.concatenate((unbounded, capacity[negative], capacity[~negative]))
+    key = np.unique(froms * np.int64(sink + 1) + tos, return_index=True)[1]
+    graph = coo_array(
+        (amounts[key].astype(np.int32), (froms[key].astype(np.int32), tos[key].astype(np.int32))),
+        shape=(sink + 1, sink + 1),
+    ).tocsr()
+    residual = graph - maximum_flow(graph, source, sink).flow
+    residual.data[residual.data < 0] = 0
+    residual.eliminate_zeros()
+    reached = breadth_first_order(residual, source, return_predecessors=False)
+    decided[rest] = deciding.PUSH
+    decided[rest[reached[reached < source]]] = deciding.PULL
+
+
+def expected(overlay: Overlay, often: Frequencies, costs: Costs) -> tuple[float, float]:
+    """Microseconds that a write, and a read, is expected to take."""
+    inputs = overlay.inputs.size
+    others = overlay.kinds != WRITER
+    pushed = others & (overlay.pushed == 1)
+    pulled = others & (overlay.pushed == 0)
+    pushing = float((often.push * costs.pushing(inputs))[pushed].sum())
+    pulling = float((often.pull * costs.pulling(inputs))[pulled].sum())
+    pulling += costs.pull * float(often.pull[(overlay.kinds == READER) & pushed].sum())
+    writes = float(often.push[overlay.kinds == WRITER].sum()) or 1.0
+    reads = float(often.pull[overlay.kinds == READER].sum()) or 1.0
+    return pushing / writes, pulling / reads
+
+
+def split_at(push: Floats, pull: float, costs: Costs) -> tuple[int, float]:
+    """How many of a pulled node's inputs, by ascending push frequency, a pushed node of their own pays for.
+
+    The sum of the first l frequencies times H(l), and the pull frequency times L(k - l + 1), for 0 < l < k;
+    0 if not to split is as good. And what that costs.
+    """
+    inputs = push.shape[0]
+    best, least = 0, pull * float(costs.pulling(np.array([inputs]))[0])
+    sizes = np.arange(1, inputs)
+    if not sizes.shape[0]:
+        return 0, least
+    cost = np.cumsum(push)[:-1] * costs.pushing(sizes) + pull * costs.pulling(inputs - sizes + 1)
+    place = int(np.argmin(cost))
+    return (place + 1, float(cost[place])) if cost[place] < least else (best, least)
+
+
+def split(overlay: Overlay, costs: Costs, *, least: int = 4) -> int:
+    """Give pulled nodes pushed ones for those of their inputs that seldom change; how many were made."""
+    often = frequencies(overlay, overlay.order())
+    pulled = np.flatnonzero((overlay.pushed == 0) & (overlay.inputs.size >= least))
+    made = 0
+    for node in pulled.tolist():
+        items = overlay.inputs.of(node)
+        kept = items[overlay.pushed[items >> 1] == 1]
+        ranked = kept[np.argsort(often.push[kept >> 1], kind="stable")]
+        count, _ = split_at(often.push[ranked >> 1], float(often.pull[node]), costs)
+        if count > 1:
+            fresh = overlay.add(PARTIAL)
+            overlay.pushed[fresh] = 1
+            for item in ranked[:count].tolist():
+                overlay.disconnect(node, item)
+                overlay.connect(fresh, item)
+            overlay.connect(node, 2 * fresh)
+            made += 1
+    return made
+
+
+def adapt(overlay: Overlay, costs: Costs) -> Words:
+    """The nodes between what is pushed and what is not that cost less the other way, as was observed."""
+    found = np.empty(overlay.room, np.int64)
+    inputs, outputs = overlay.inputs, overlay.outputs
+    pushing = overlay.arrivals * costs.pushing(inputs.size)
+    pulling = overlay.asked * costs.pulling(inputs.size)
+    count = deciding.frontier(
+        inputs.start, inputs.size, inputs.items, outputs.start, outputs.size, outputs.items, overlay.pushed,
+        pushing, pulling, found,
+    )  # fmt: skip
+    return found[:count].copy()
+
+
+@lru_cache(maxsize=1)
+def default_costs() -> Costs:
+    """Costs for partial aggregates that were not timed."""
+    return Costs(push=0.01, push_log=0.0, pull=0.01, pull_each=0.01)

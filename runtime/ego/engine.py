@@ -1,0 +1,280 @@
+"""An overlay with its partial aggregates, kept right while pairs and writes come and go.
+
+All that it answers is a function of the pairs and of what writers have in their windows, whatever the overlay
+and its labels are. So a change is undone by its opposite.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.ego import deciding, patching
+from kpg.runtime.ego.building import Construction, Report, build
+from kpg.runtime.ego.deciding import Costs, Decision
+from kpg.runtime.ego.family import Family
+from kpg.runtime.ego.ids import Ids
+from kpg.runtime.ego.overlay import READER, WRITER, Overlay, grouped
+from kpg.runtime.ego.reaching import reached
+from kpg.runtime.errors import DataError
+from kpg.runtime.records import dataclass
+
+Words = NDArray[np.int64]
+FEW: Final = 64
+"""So many changes of pairs are always taken one by one."""
+MANY: Final = 0.2
+"""A larger share of all pairs that changes at once has the overlay built anew."""
+DECAYED: Final = 0.25
+"""An overlay of which this share of edges was patched is built anew, in time."""
+WATCHED: Final = 1 << 14
+"""After so many writes and reads labels are compared with what was observed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Rows (reader, writer) and (writer, columns...) that came or went."""
+
+    pairs: Words
+    pair_diffs: Words
+    writes: Words
+    write_diffs: Words
+
+    def opposite(self) -> "Change":
+        """What undoes it."""
+        return Change(self.pairs, -self.pair_diffs, self.writes, -self.write_diffs)
+
+
+class Engine:
+    """Readers' aggregates; nodes are told by words."""
+
+    def __init__(self, family: Family, construction: Construction, mode: str, costs: Costs) -> None:
+        self.family = family
+        self.construction = construction
+        self.mode = mode
+        self.costs = costs
+        self.heard = False
+        """Whether all changes of readers are asked for: then all is pushed."""
+        self.report: Report | None = None
+        self.decision: Decision | None = None
+        self.flips = 0
+        self.rebuilt = 0
+        nothing = np.empty(0, np.int64)
+        self._writers, self._readers = Ids(nothing, nothing), Ids(nothing, nothing)
+        self.overlay = Overlay(0, 0, grouped(nothing, nothing, 0), 0)
+        self._seen = 0
+
+    # What changes
+
+    def apply(self, change: Change) -> None:
+        """Take changes; if it raises, nothing has changed."""
+        large = change.pairs.shape[1] > (max(FEW, MANY * self.overlay.direct) if self.overlay.direct else 0)
+        if large:
+            self._rebuild(change.pairs, change.pair_diffs, change.writes[0], label=False)
+        if change.writes.shape[1]:
+            try:
+                self._write(change.writes, change.write_diffs)
+            except DataError:
+                self.family.rollback()
+                if large:
+                    opposite = change.opposite()
+                    self._rebuild(opposite.pairs, opposite.pair_diffs, change.writes[0], label=True)
+                raise
+            self.family.commit()
+        if large:
+            self._label()
+        else:
+            self._patch(change.pairs, change.pair_diffs)
+
+    def _write(self, rows: Words, diffs: Words) -> None:
+        nodes = self._writers.find(rows[0])
+        for word in np.unique(rows[0][nodes < 0]).tolist():
+            self._new_writer(word)
+        if (nodes < 0).any():
+            nodes = self._writers.find(rows[0])
+        np.add.at(self.overlay.arrivals, nodes, 1)
+        self._seen += nodes.shape[0]
+        self.family.write(self.overlay, nodes, rows[1:], diffs)
+
+    def _new_writer(self, word: int) -> int:
+        node = self.overlay.add(WRITER)
+        self._writers.put(word, node)
+        self.family.grow(self.overlay.room)
+        return node
+
+    def _new_reader(self, word: int) -> int:
+        node = self.overlay.add(READER)
+        self._readers.put(word, node)
+        self.family.grow(self.overlay.room)
+        self.overlay.pushed[node] = self.heard or self.mode == "push"
+        return node
+
+    def _patch(self, pairs: Words, diffs: Words) -> None:
+        """Take changes of pairs one by one: those that go first."""
+        touched: dict[int, None] = {}
+        for place in np.argsort(diffs, kind="stable").tolist():
+            reader_word, writer_word = pairs[:, place].tolist()
+            (reader,) = self._readers.find(pairs[:1, place]).tolist()
+            (writer,) = self._writers.find(pairs[1:, place]).tolist()
+            reader = self._new_reader(reader_word) if reader < 0 else reader
+            writer = self._new_writer(writer_word) if writer < 0 else writer
+            if diffs[place] > 0:
+                patching.add(self.overlay, reader, writer, subtracts=self.family.subtracts)
+            else:
+                patching.remove(self.overlay, reader, writer, subtracts=self.family.subtracts)
+            self.overlay.direct += int(diffs[place])
+            touched[reader] = None
+        kept = [node for node in touched if self.overlay.pushed[node]]
+        for node in kept:
+            if not patching.may_be_pushed(self.overlay, node):
+                self.overlay.pushed[node] = 0
+                self.family.drop(np.array([node]))
+            else:
+                self._fill(np.array([node]))
+
+    def _fill(self, nodes: Words) -> None:
+        """Compute pushed nodes; what cannot be computed is pulled, and says so when it is read."""
+        try:
+            self.family.fill(self.overlay, nodes)
+        except DataError:
+            self.family.rollback()
+            self.overlay.pushed[nodes] = self.overlay.kinds[nodes] == WRITER
+        self.family.commit()
+
+    # The overlay
+
+    def _pairs(self) -> tuple[Words, Words]:
+        """All pairs, as words."""
+        words, nodes = self._readers.every()
+        place, writers = self.overlay.writers_of(nodes)
+        known, of = self._writers.every()
+        word_of = np.zeros(self.overlay.room, np.int64)
+        word_of[of] = known
+        return words[place], word_of[writers]
+
+    def _rebuild(self, pairs: Words, diffs: Words, more: Words, *, label: bool) -> None:
+        """Build an overlay for the pairs there are and these changes; ``more`` are words of writers."""
+        readers, writers = self._pairs()
+        if pairs.shape[1]:
+            readers, writers = _merged(readers, writers, pairs, diffs)
+        old_words, _ = self._writers.every()
+        words = np.unique(np.concatenate((old_words, writers, more)))
+        reader_words, reader_places = np.unique(readers, return_inverse=True)
+        writer_places = np.searchsorted(words, writers)
+        before, old_readers = self.overlay, self._readers.find(reader_words)
+        lists = grouped(reader_places, writer_places, reader_words.shape[0])
+        del readers, writers, reader_places, writer_places
+        overlay, self.report = build(self.construction, words.shape[0], reader_words.shape[0], lists)
+        count = words.shape[0]
+        self._readers = Ids(reader_words, np.arange(count, count + reader_words.shape[0]))
+        moved = self._writers.find(words)
+        known = moved >= 0
+        overlay.arrivals[:count][known] = before.arrivals[moved[known]]
+        asked = overlay.asked[count : count + reader_words.shape[0]]
+        asked[old_readers >= 0] = before.asked[old_readers[old_readers >= 0]]
+        fresh = before.room
+        if not known.all():  # those that are new have what an unused node has: nothing
+            self.family.grow(fresh + 1)
+            moved[~known] = fresh
+        self.family.moved(moved, overlay.room)
+        self._writers = Ids(words, np.arange(count))
+        self.overlay = overlay
+        self.rebuilt += 1
+        if label:
+            self._label()
+
+    def _label(self) -> None:
+        mode = "push" if self.heard else self.mode
+        self.decision = deciding.decide(self.overlay, mode, self.costs)
+        if mode == "auto" and deciding.split(self.overlay, self.costs):
+            self.family.grow(self.overlay.room)
+        self.overlay.patches = 0
+        self._fill(self.overlay.order())
+
+    def hear(self, *, all_of_them: bool) -> None:
+        """Have all be pushed, or what pays."""
+        if self.heard != all_of_them:
+            self.heard = all_of_them
+            self._label()
+
+    def relabel(self) -> None:
+        """Decide anew, by what was observed."""
+        self.family.drop(np.flatnonzero((self.overlay.kinds != WRITER) & (self.overlay.pushed == 1)))
+        self._label()
+
+    def maintain(self) -> None:
+        """Between steps: follow what is observed, and build the overlay anew when it has decayed."""
+        if self.overlay.patches > FEW and self.overlay.patches > DECAYED * self.overlay.edges:
+            nothing = np.empty((2, 0), np.int64)
+            self._rebuild(nothing, nothing[0], nothing[0], label=True)
+        elif self._seen > max(WATCHED, self.overlay.count // 4) and self.mode == "auto" and not self.heard:
+            self._seen = 0
+            self.adapt()
+
+    def adapt(self) -> None:
+        """Flip the nodes at the frontier that cost less the other way, and half forget what was observed."""
+        nodes = deciding.adapt(self.overlay, self.costs)
+        pushed = self.overlay.pushed[nodes] == 1
+        self.overlay.pushed[nodes[pushed]] = 0
+        self.family.drop(nodes[pushed])
+        rising = patching.all_pushed(self.overlay, np.ascontiguousarray(nodes[~pushed]))
+        self.overlay.pushed[rising] = 1
+        self._fill(rising)
+        self.flips += nodes.shape[0]
+        self.overlay.arrivals >>= 1
+        self.overlay.asked >>= 1
+
+    # What is read
+
+    def read(self, words: Words) -> tuple[NDArray[np.bool_], Words]:
+        """Of each node, by its word, whether it has an answer; and the answers' words ``int64[calls, n]``."""
+        nodes = self._readers.find(words)
+        known = nodes >= 0
+        if known.all():
+            self._seen += nodes.shape[0]
+            return self.family.read(self.overlay, nodes)
+        there, found = self.family.read(self.overlay, np.ascontiguousarray(nodes[known]))
+        result = np.zeros((found.shape[0], words.shape[0]), np.int64)
+        result[:, known] = found
+        every = np.zeros(words.shape[0], np.bool_)
+        every[known] = there
+        return every, result
+
+    def rows(self) -> Words:
+        """All answers, ``int64[1 + calls, n]``: readers, and what they read."""
+        words, nodes = self._readers.every()
+        there, found = self.family.read(self.overlay, nodes)
+        return np.concatenate((words[there].reshape(1, -1), found[:, there]))
+
+    def affected(self, change: Change) -> Words:
+        """The readers whose answers a change may change, as words, as pairs are now."""
+        writers = np.unique(self._writers.find(np.unique(change.writes[0])))
+        every = np.ones(self.overlay.room, np.uint8)
+        nodes = [np.empty(0, np.int64)]
+        for found, _, _ in reached(self.overlay, writers[writers >= 0], every):
+            nodes.append(np.unique(found[self.overlay.kinds[found] == READER]))
+        words, known = self._readers.every()
+        word_of = np.zeros(self.overlay.room, np.int64)
+        word_of[known] = words
+        return np.unique(np.concatenate((word_of[np.concatenate(nodes)], change.pairs[0])))
+
+    @property
+    def size(self) -> int:
+        """How many readers there are."""
+        return int((self.overlay.kinds[: self.overlay.count] == READER).sum())
+
+    @property
+    def bytes(self) -> int:
+        """What is kept."""
+        return self.overlay.bytes + self.family.bytes + self._writers.bytes + self._readers.bytes
+
+
+def _merged(readers: Words, writers: Words, pairs: Words, diffs: Words) -> tuple[Words, Words]:
+    """Pairs after changes."""
+    both = np.concatenate((np.stack((readers, writers)), pairs), axis=1)
+    counts = np.concatenate((np.ones(readers.shape[0], np.int64), diffs))
+    order = np.lexsort(both[::-1])
+    both, counts = both[:, order], counts[order]
+    heads = np.flatnonzero(np.append(True, (both[:, 1:] != both[:, :-1]).any(axis=0)))
+    net = np.add.reduceat(counts, heads) if counts.shape[0] else counts
+    kept = heads[net > 0]
+    return np.ascontiguousarray(both[0, kept]), np.ascontiguousarray(both[1, kept])

@@ -1,0 +1,220 @@
+"""An overlay: writers, readers and partial aggregates, and signed edges between them, in flat arrays.
+
+A node is a number: writers first, then readers, then partial aggregates, as they were built; what comes later
+has the next number. An edge's *item* is ``2 * node``, and one more if what the node brings is taken away.
+
+The invariant (digest, E17): over all paths from a writer to a reader, the products of signs add up to 1 if
+the writer is one of the reader's neighbours, and to 0 if not. Where repetition does not matter there is at
+least one path instead, and there are no negative edges.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.kernels import overlays
+
+Words = NDArray[np.int64]
+Items = NDArray[np.int32]
+Flags = NDArray[np.uint8]
+
+WRITER: Final = 0
+READER: Final = 1
+PARTIAL: Final = 2
+
+
+def stretched(array: Words, length: int) -> Words:
+    """The array with zeros behind it."""
+    grown: Words = np.zeros((length, *array.shape[1:]), np.int64)
+    grown[: array.shape[0]] = array
+    return grown
+
+
+class Edges:
+    """For each node a list of items, in one array: ``items[start[node]:start[node] + size[node]]``."""
+
+    def __init__(self, start: Words, size: Words, items: Items) -> None:
+        self.start, self.size, self.items = start, size, items
+        self._room = size.copy()
+        self._end = items.shape[0]
+
+    def of(self, node: int) -> Items:
+        """The items of a node."""
+        first = self.start[node]
+        return self.items[first : first + self.size[node]]
+
+    def replace(self, node: int, items: list[int]) -> None:
+        """Have a node's items be these."""
+        if len(items) > self._room[node]:
+            self._move(node, max(len(items), 4))
+        first = self.start[node]
+        self.items[first : first + len(items)] = items
+        self.size[node] = len(items)
+
+    def append(self, node: int, item: int) -> None:
+        """One item more."""
+        if self.size[node] == self._room[node]:
+            self._move(node, max(4, 2 * int(self.size[node])))
+        self.items[self.start[node] + self.size[node]] = item
+        self.size[node] += 1
+
+    def remove(self, node: int, item: int) -> bool:
+        """One item less; whether it was there."""
+        found = np.flatnonzero(self.of(node) == item)
+        if not found.shape[0]:
+            return False
+        last = self.start[node] + self.size[node] - 1
+        self.items[self.start[node] + found[0]] = self.items[last]
+        self.size[node] -= 1
+        return True
+
+    def _move(self, node: int, room: int) -> None:
+        if self._end + room > self.items.shape[0]:
+            self.items = np.concatenate((self.items[: self._end], np.empty(self._end + room, np.int32)))
+        first = self.start[node]
+        self.items[self._end : self._end + self.size[node]] = self.items[first : first + self.size[node]]
+        self.start[node], self._room[node] = self._end, room
+        self._end += room
+
+    def grow(self, nodes: int) -> None:
+        """Have room for so many nodes, the new ones without items."""
+        fresh = np.zeros(nodes, np.int64)
+        self.start, self.size, self._room = (
+            np.concatenate((old, fresh[old.shape[0] :])) for old in (self.start, self.size, self._room)
+        )
+
+    @property
+    def bytes(self) -> int:
+        """What the arrays take."""
+        return self.items.nbytes + 3 * self.start.nbytes
+
+
+class Overlay:
+    """The nodes and edges. ``inputs`` are what feeds each node, ``outputs`` whom it feeds.
+
+    ``pushed`` is 1 where the partial aggregate is kept: at writers always, and above whatever is kept.
+    """
+
+    def __init__(self, writers: int, readers: int, inputs: Edges, edges: int) -> None:
+        """``edges`` is how many there would be without partial aggregates."""
+        self.count = inputs.start.shape[0]
+        self.kinds: Flags = np.full(self.count, PARTIAL, np.uint8)
+        self.kinds[:writers] = WRITER
+        self.kinds[writers : writers + readers] = READER
+        self.inputs = inputs
+        self.outputs = _turned(inputs)
+        self.pushed: Flags = (self.kinds == WRITER).astype(np.uint8)
+        self.arrivals: Words = np.zeros(self.count, np.int64)
+        self.asked: Words = np.zeros(self.count, np.int64)
+        self.direct = edges
+        """Pairs of a reader and one of its writers."""
+        self.patches = 0
+        """Edges that were changed since it was built."""
+
+    @property
+    def room(self) -> int:
+        """How many nodes the arrays have places for."""
+        return self.kinds.shape[0]
+
+    def add(self, kind: int) -> int:
+        """A new node without edges; its number."""
+        node = self.count
+        if node == self.room:
+            room = max(16, 2 * node)
+            self.inputs.grow(room)
+            self.outputs.grow(room)
+            self.kinds = np.concatenate((self.kinds, np.full(room - node, PARTIAL, np.uint8)))
+            self.pushed = np.concatenate((self.pushed, np.zeros(room - node, np.uint8)))
+            self.arrivals = np.concatenate((self.arrivals, np.zeros(room - node, np.int64)))
+            self.asked = np.concatenate((self.asked, np.zeros(room - node, np.int64)))
+        self.count += 1
+        self.kinds[node] = kind
+        self.pushed[node] = kind == WRITER
+        return node
+
+    def connect(self, target: int, item: int) -> None:
+        """An edge more into a node."""
+        self.inputs.append(target, item)
+        self.outputs.append(item >> 1, 2 * target + (item & 1))
+        self.patches += 1
+
+    def disconnect(self, target: int, item: int) -> bool:
+        """An edge less; whether it was there."""
+        if not self.inputs.remove(target, item):
+            return False
+        self.outputs.remove(item >> 1, 2 * target + (item & 1))
+        self.patches += 1
+        return True
+
+    def order(self) -> Words:
+        """All nodes, each after what feeds it."""
+        order = np.empty(self.room, np.int64)
+        outputs = self.outputs
+        found = overlays.arrange(outputs.start, outputs.size, outputs.items, self.inputs.size.copy(), order)
+        assert found == self.room, "an overlay has a circle"
+        return order
+
+    def writers_of(self, nodes: Words) -> tuple[Words, Words]:
+        """What reaches nodes from writers, a place of ``nodes`` and a writer for each, in order."""
+        inputs = self.inputs
+        ends = np.zeros(nodes.shape[0], np.int64)
+        found = np.empty(max(1024, 4 * int(inputs.size[nodes].sum())), np.int64)
+        total = overlays.sources(nodes, inputs.start, inputs.size, inputs.items, found, ends)
+        if total > found.shape[0]:
+            found = np.empty(total, np.int64)
+            overlays.sources(nodes, inputs.start, inputs.size, inputs.items, found, ends)
+        found = found[:total]
+        owner = np.repeat(np.arange(nodes.shape[0]), np.diff(ends, prepend=0))
+        key = owner * np.int64(2**32) + (found >> 1)
+        distinct, place = np.unique(key, return_inverse=True)
+        net = np.zeros(distinct.shape[0], np.int64)
+        np.add.at(net, place, 1 - 2 * (found & 1))
+        kept = distinct[net > 0]
+        return kept >> 32, kept & np.int64(2**32 - 1)
+
+    def levels(self) -> Words:
+        """Of each node, how many edges the longest path from a writer to it has."""
+        level = np.zeros(self.room, np.int64)
+        inputs = self.inputs
+        overlays.deepen(self.order(), inputs.start, inputs.size, inputs.items, level)
+        return level
+
+    @property
+    def edges(self) -> int:
+        """How many edges there are."""
+        return int(self.inputs.size[: self.count].sum())
+
+    @property
+    def sharing(self) -> float:
+        """The sharing index: the share of edges that partial aggregates save."""
+        return 1 - self.edges / self.direct if self.direct else 0.0
+
+    @property
+    def bytes(self) -> int:
+        """What the arrays take."""
+        return self.inputs.bytes + self.outputs.bytes + 2 * self.kinds.nbytes + 2 * self.arrivals.nbytes
+
+
+def _turned(inputs: Edges) -> Edges:
+    """The same edges by what they come from."""
+    nodes = inputs.start.shape[0]
+    size = np.zeros(nodes, np.int64)
+    overlays.count_sources(inputs.start, inputs.size, inputs.items, size)
+    start = np.zeros(nodes, np.int64)
+    np.cumsum(size[:-1], out=start[1:])
+    items = np.empty(int(size.sum()), np.int32)
+    filled = np.zeros(nodes, np.int64)
+    overlays.transpose(inputs.start, inputs.size, inputs.items, 0, start, filled, items)
+    return Edges(start, size, items)
+
+
+def grouped(keys: Words, values: Words, count: int) -> Edges:
+    """For each of ``count`` keys the items of its values."""
+    size = np.bincount(keys, minlength=count).astype(np.int64)
+    start = np.zeros(count, np.int64)
+    np.cumsum(size[:-1], out=start[1:])
+    items = np.empty(keys.shape[0], np.int32)
+    keys = np.ascontiguousarray(keys)
+    overlays.bucket(keys, 2 * values, start, np.zeros(count, np.int64), items)
+    return Edges(start, size, items)

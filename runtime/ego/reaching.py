@@ -1,0 +1,36 @@
+"""Which pushed nodes writers reach."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.ego.overlay import Overlay
+from kpg.runtime.kernels import overlays
+
+Words = NDArray[np.int64]
+
+
+def reached(
+    overlay: Overlay, writers: Words, pushed: NDArray[np.uint8] | None = None
+) -> Iterator[tuple[Words, Words, Words]]:
+    """The pushed nodes that writers reach, these too, in parts.
+
+    Of each path the node, the place of its writer among ``writers``, and the sign. ``pushed`` may say that
+    other nodes count.
+    """
+    edges = overlay.outputs
+    arrivals = overlay.arrivals if pushed is None else np.empty(overlay.room, np.int64)
+    pushed = overlay.pushed if pushed is None else pushed
+    room, first = 1 << 14, 0
+    while first < writers.shape[0]:
+        found, origin, sign = (np.empty(room, np.int64) for _ in range(3))
+        count = overlays.reach(
+            writers, first, edges.start, edges.size, edges.items, pushed, arrivals, found,
+            origin, sign,
+        )  # fmt: skip
+        if count:
+            yield found[:count], origin[:count], sign[:count]
+            first = int(origin[count - 1]) + 1
+        else:
+            room *= 4

@@ -1,0 +1,211 @@
+"""Multisets of words, many in one pool: what holistic aggregates keep of a node.
+
+A bag is a table with open addressing, ``room[bag]`` places from ``start[bag]`` on in ``words`` and
+``counts``. A place with count 0 is free, or was: ``used[bag]`` places have had a word since the table was
+made anew. ``live[bag]`` is how many words it has. A bag without a table has room 0. ``state`` says how many
+places of the pool are taken.
+"""
+
+import numpy as np
+
+from kpg.runtime.kernels import device, kernel
+
+FREE = -(2**63) + 1  # the word of a place that never had one; no value has it
+LEAST = 2  # places of a table
+
+
+@device
+def place_of(word, first, room, words):
+    """Where a word is, or the free place for it; -1 if there is none."""
+    h = np.uint64(word) * np.uint64(0x9E3779B97F4A7C15)
+    h ^= h >> np.uint64(29)
+    at = np.int64(h & np.uint64(room - 1))
+    for _ in range(room):
+        held = words[first + at]
+        if held in (word, FREE):
+            return first + at
+        at = (at + 1) & (room - 1)
+    return -1
+
+
+@device
+def rebuild(bag, room, start, rooms, used, words, counts, end):
+    """Give a bag a table of so many places at the pool's end."""
+    for at in range(end, end + room):
+        words[at] = FREE
+        counts[at] = 0
+    used[bag] = 0
+    for at in range(start[bag], start[bag] + rooms[bag]):
+        if counts[at] != 0:
+            place = place_of(words[at], end, room, words)
+            words[place] = words[at]
+            counts[place] = counts[at]
+            used[bag] += 1
+    start[bag] = end
+    rooms[bag] = room
+
+
+@kernel(
+    "int64(int64[::1], int64[::1], int64[::1], int64, int64[::1], int64[::1], int64[::1], int64[::1],"
+    " int64[::1], int64[::1], int64[::1])"
+)
+def add(bags, given, diffs, first, start, room, used, live, words, counts, state):
+    """Add words to bags, so often, from entry ``first`` on; at which entry the pool was full, else all."""
+    for i in range(first, bags.shape[0]):
+        bag = bags[i]
+        if diffs[i] == 0:
+            continue
+        place = -1
+        if room[bag] > 0:
+            place = place_of(given[i], start[bag], room[bag], words)
+        full = place < 0 or (words[place] == FREE and room[bag] > 4 and 4 * used[bag] >= 3 * room[bag])
+        if full:
+            wanted = LEAST
+            while wanted < 2 * live[bag] or (wanted <= 4 and wanted <= live[bag]):
+                wanted *= 2
+            if state[0] + wanted > words.shape[0]:
+                return i
+            rebuild(bag, wanted, start, room, used, words, counts, state[0])
+            state[0] += wanted
+            place = place_of(given[i], start[bag], room[bag], words)
+        if words[place] == FREE:
+            words[place] = given[i]
+            used[bag] += 1
+        before = counts[place]
+        counts[place] = before + diffs[i]
+        if before == 0:
+            live[bag] += 1
+        elif counts[place] == 0:
+            live[bag] -= 1
+    return bags.shape[0]
+
+
+@kernel("int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
+def compact(start, room, used, words, counts, order):
+    """Move tables to the pool's beginning, those that begin first first; how many places are taken then."""
+    end = 0
+    for i in range(order.shape[0]):
+        bag = order[i]
+        at = start[bag]
+        if at != end:
+            for k in range(room[bag]):
+                words[end + k] = words[at + k]
+                counts[end + k] = counts[at + k]
+            start[bag] = end
+        end += room[bag]
+    return end
+
+
+@kernel("int64(int64, int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
+def listed(bag, start, room, words, counts, found, times):
+    """The words of a bag and how often it has each; how many there are."""
+    count = 0
+    for at in range(start[bag], start[bag] + room[bag]):
+        if counts[at] != 0:
+            found[count] = words[at]
+            times[count] = counts[at]
+            count += 1
+    return count
+
+
+@kernel("void(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
+def least(bags, start, room, words, counts, out):
+    """The least word of each bag; the largest word there is of an empty one."""
+    for i in range(bags.shape[0]):
+        found = 2**63 - 1
+        for at in range(start[bags[i]], start[bags[i]] + room[bags[i]]):
+            if counts[at] > 0 and words[at] < found:
+                found = words[at]
+        out[i] = found
+
+
+@device
+def most(first, room, words, counts, few, best):
+    """The count of the word that comes ``few``-th by how often it is there; 0 if there are not so many."""
+    known = 0
+    for at in range(first, first + room):
+        count = counts[at]
+        if count <= 0 or (known == few and count <= best[known - 1]):
+            continue
+        if known < few:
+            known += 1
+        place = known - 1
+        while place > 0 and best[place - 1] < count:
+            best[place] = best[place - 1]
+            place -= 1
+        best[place] = count
+    return best[few - 1] if known == few else 0
+
+
+@kernel(
+    "int64(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1], int64[::1], int64[::1],"
+    " int64[::1], int64[::1], int64[::1], int64, int64[:, ::1], int64[::1])"
+)
+def frequent(
+    nodes, at_start, at_size, at_items, pushed, asked, start, room, live, words, counts, few, out, size
+):
+    """Of each node's bag the words that come as often as the ``few``-th most frequent one, or oftener.
+
+    Bags of nodes that are not kept are those of what feeds them, added up. ``out`` gets words and counts, one
+    node after the other, ``size`` how many of each. Returns the nodes that there was room for.
+    """
+    stack = np.empty(1 << 10, np.int64)
+    best = np.empty(max(few, 1), np.int64)
+    heap_words = np.empty(1 << 6, np.int64)
+    heap_counts = np.empty(1 << 6, np.int64)
+    written = 0
+    for i in range(nodes.shape[0]):
+        node = nodes[i]
+        first, places, table, times = start[node], room[node], words, counts
+        asked[node] += 1
+        if pushed[node] == 0:
+            stack[0] = 2 * node
+            top, expected, seen = 1, 0, 0
+            # First all nodes above, in a list: how many words there may be.
+            while seen < top:
+                item = stack[seen]
+                seen += 1
+                source = item >> 1
+                if pushed[source]:
+                    expected += live[source]
+                    continue
+                while top + at_size[source] > stack.shape[0]:
+                    grown = np.empty(2 * stack.shape[0], np.int64)
+                    grown[: stack.shape[0]] = stack
+                    stack = grown
+                for at in range(at_start[source], at_start[source] + at_size[source]):
+                    stack[top] = at_items[at] ^ (item & 1)
+                    top += 1
+            places = 4
+            while places < 2 * expected:
+                places *= 2
+            if places > heap_words.shape[0]:
+                heap_words = np.empty(places, np.int64)
+                heap_counts = np.empty(places, np.int64)
+            for at in range(places):
+                heap_words[at] = FREE
+                heap_counts[at] = 0
+            for k in range(top):
+                source = stack[k] >> 1
+                if k > 0:
+                    asked[source] += 1
+                if pushed[source] == 0:
+                    continue
+                for at in range(start[source], start[source] + room[source]):
+                    if counts[at] != 0:
+                        place = place_of(words[at], 0, places, heap_words)
+                        heap_words[place] = words[at]
+                        heap_counts[place] += -counts[at] if stack[k] & 1 else counts[at]
+            first, table, times = 0, heap_words, heap_counts
+        enough = most(first, places, table, times, few, best) if few > 0 else 0
+        count = 0
+        for at in range(first, first + places):
+            if times[at] > 0 and times[at] >= enough:
+                if written + count == out.shape[1]:
+                    return i
+                out[0, written + count] = table[at]
+                out[1, written + count] = times[at]
+                count += 1
+        size[i] = count
+        written += count
+    return nodes.shape[0]

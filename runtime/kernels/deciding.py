@@ -1,0 +1,139 @@
+"""How often an overlay's nodes are pushed and pulled; labels that need no cut; a greedy choice."""
+
+import numpy as np
+
+from kpg.runtime.kernels import kernel
+
+UNDECIDED = 0
+PUSH = 1
+PULL = 2
+
+
+@kernel("void(int64[::1], int64[::1], int64[::1], int32[::1], float64[::1])")
+def add_up(order, start, size, items, frequency):
+    """To each node's frequency those of the nodes that its edges name, which come before it in ``order``."""
+    for i in range(order.shape[0]):
+        node = order[i]
+        for at in range(start[node], start[node] + size[node]):
+            frequency[node] += frequency[items[at] >> 1]
+
+
+@kernel(
+    "int64(float64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1], uint8[::1])"
+)
+def prune(weight, in_start, in_size, in_items, out_start, out_size, out_items, decided):
+    """Decide what needs no cut: push where all inputs are, and it pays; pull where all consumers are.
+
+    ``weight`` is what pulling costs less what pushing costs. Writers are decided before. Returns how many
+    nodes are left.
+    """
+    nodes = weight.shape[0]
+    above = in_size.copy()
+    below = out_size.copy()
+    queue = np.empty(nodes, np.int64)
+    tail = 0
+    for node in range(nodes):
+        if decided[node] == PUSH:
+            queue[tail] = node
+            tail += 1
+    left = nodes - tail
+    head = 0
+    for node in range(nodes):
+        if decided[node] == UNDECIDED and in_size[node] == 0 and weight[node] >= 0:
+            decided[node] = PUSH
+            left -= 1
+            queue[tail] = node
+            tail += 1
+    while head < tail:
+        node = queue[head]
+        head += 1
+        for at in range(out_start[node], out_start[node] + out_size[node]):
+            target = out_items[at] >> 1
+            above[target] -= 1
+            if above[target] == 0 and decided[target] == UNDECIDED and weight[target] >= 0:
+                decided[target] = PUSH
+                left -= 1
+                queue[tail] = target
+                tail += 1
+    head, tail = 0, 0
+    for node in range(nodes):
+        if decided[node] == UNDECIDED and out_size[node] == 0 and weight[node] < 0:
+            decided[node] = PULL
+            left -= 1
+            queue[tail] = node
+            tail += 1
+    while head < tail:
+        node = queue[head]
+        head += 1
+        for at in range(in_start[node], in_start[node] + in_size[node]):
+            source = in_items[at] >> 1
+            below[source] -= 1
+            if below[source] == 0 and decided[source] == UNDECIDED and weight[source] < 0:
+                decided[source] = PULL
+                left -= 1
+                queue[tail] = source
+                tail += 1
+    return left
+
+
+@kernel("void(int64[::1], float64[::1], int64[::1], int64[::1], int32[::1], uint8[::1])")
+def greedy(order, weight, in_start, in_size, in_items, decided):
+    """In order from the writers: push what pays and whose inputs can all be pushed, pull the rest.
+
+    A node that only hinders others, and whose pull would be dearer for them together, is pushed with them:
+    where what pushing it costs more is less than what the node above it saves.
+    """
+    for i in range(order.shape[0]):
+        node = order[i]
+        if decided[node] != UNDECIDED:
+            continue
+        lost, possible = 0.0, True
+        for at in range(in_start[node], in_start[node] + in_size[node]):
+            source = in_items[at] >> 1
+            if decided[source] == PULL:
+                possible = False
+            elif decided[source] == UNDECIDED:
+                lost += weight[source]
+                for k in range(in_start[source], in_start[source] + in_size[source]):
+                    if decided[in_items[k] >> 1] != PUSH:
+                        possible = False
+        if possible and weight[node] + lost >= 0:
+            decided[node] = PUSH
+            for at in range(in_start[node], in_start[node] + in_size[node]):
+                decided[in_items[at] >> 1] = PUSH
+        elif not possible:
+            decided[node] = PULL
+    for node in range(decided.shape[0]):
+        if decided[node] == UNDECIDED:
+            decided[node] = PULL
+
+
+@kernel(
+    "int64(int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1], uint8[::1], float64[::1],"
+    " float64[::1], int64[::1])"
+)
+def frontier(in_start, in_size, in_items, out_start, out_size, out_items, pushed, pushing, pulling, flips):
+    """The nodes between what is kept and what is not that would cost less the other way; how many.
+
+    ``pushing`` is what it costs to keep each, ``pulling`` what it costs not to, as was observed.
+    """
+    count = 0
+    for node in range(pushed.shape[0]):
+        if in_size[node] == 0:
+            continue
+        if pushed[node] == 0:
+            if pushing[node] >= pulling[node]:
+                continue
+            fits = True
+            for at in range(in_start[node], in_start[node] + in_size[node]):
+                fits = fits and pushed[in_items[at] >> 1] == 1
+        else:
+            if pulling[node] >= pushing[node]:
+                continue
+            fits = True
+            for at in range(out_start[node], out_start[node] + out_size[node]):
+                fits = fits and pushed[out_items[at] >> 1] == 0
+        if fits:
+            flips[count] = node
+            count += 1
+    return count

@@ -1,0 +1,324 @@
+"""Overlays of partial aggregates: writes that flow down to what is pushed, reads that gather from it.
+
+A node's edges are a stretch of ``items``: ``start[node]`` and ``size[node]``. An item is a node and a sign,
+``2 * node + 1`` if what it brings is taken away. ``pushed[node]`` is 1 where the partial aggregate is kept;
+whatever feeds such a node is kept, too. ``arrivals`` and ``asked`` count what came to a node from above, and
+who asked it from below, whether it is kept or not.
+"""
+
+import numpy as np
+
+from kpg.runtime.kernels import device, kernel
+
+EMPTY = 2**63 - 1  # the word of an extreme of nothing: after all others
+ROOM = 1 << 10  # of a stack, at first
+
+
+@device
+def larger(stack):
+    grown = np.empty(2 * stack.shape[0], np.int64)
+    grown[: stack.shape[0]] = stack
+    return grown
+
+
+@kernel("void(int64[::1], int64[::1], int64[::1], int64[::1], int32[::1])")
+def bucket(keys, values, start, filled, items):
+    """Put each value among those of its key: ``start`` says where these begin, ``filled`` is zeros."""
+    for i in range(keys.shape[0]):
+        key = keys[i]
+        items[start[key] + filled[key]] = values[i]
+        filled[key] += 1
+
+
+@kernel("void(int64[::1], int64[::1], int32[::1], int64, int64[::1], int64[::1], int32[::1])")
+def transpose(start, size, items, first, start_of, filled, sources):
+    """The edges the other way: of each source, whom it feeds. ``first`` is the first node that has inputs."""
+    for node in range(first, start.shape[0]):
+        for at in range(start[node], start[node] + size[node]):
+            source = items[at] >> 1
+            sources[start_of[source] + filled[source]] = 2 * node + (items[at] & 1)
+            filled[source] += 1
+
+
+@kernel("int64(int64[::1], int64[::1], int32[::1], int64[::1], int64[::1])")
+def arrange(start, size, items, waiting, order):
+    """Nodes in an order in which each comes after what feeds it: ``waiting`` is how many inputs each has.
+
+    Edges are those to the nodes that a node feeds. Returns how many there are: fewer than all in a circle.
+    """
+    count = 0
+    for node in range(start.shape[0]):
+        if waiting[node] == 0:
+            order[count] = node
+            count += 1
+    done = 0
+    while done < count:
+        node = order[done]
+        done += 1
+        for at in range(start[node], start[node] + size[node]):
+            target = items[at] >> 1
+            waiting[target] -= 1
+            if waiting[target] == 0:
+                order[count] = target
+                count += 1
+    return count
+
+
+@kernel(
+    "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[:, ::1],"
+    " int64[::1])"
+)
+def push_sums(nodes, deltas, start, size, items, pushed, state, arrivals):
+    """Add what writers' sums change by to them and to all that is pushed below; whether one overflows."""
+    width = state.shape[1]
+    stack = np.empty(ROOM, np.int64)
+    overflow = 0
+    for i in range(nodes.shape[0]):
+        for c in range(width):
+            state[nodes[i], c] += deltas[i, c]
+        stack[0] = 2 * nodes[i]
+        top = 1
+        while top > 0:
+            top -= 1
+            node = stack[top] >> 1
+            sign = stack[top] & 1
+            for at in range(start[node], start[node] + size[node]):
+                target = items[at] >> 1
+                arrivals[target] += 1
+                if pushed[target] == 0:
+                    continue
+                negative = (items[at] & 1) ^ sign
+                for c in range(width):
+                    before = state[target, c]
+                    change = -deltas[i, c] if negative else deltas[i, c]
+                    after = before + change
+                    state[target, c] = after
+                    if ((before ^ after) & (change ^ after)) < 0:
+                        overflow = 1
+                if size[target] > 0:
+                    if top == stack.shape[0]:
+                        stack = larger(stack)
+                    stack[top] = 2 * target + negative
+                    top += 1
+    return overflow
+
+
+@kernel(
+    "int64(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[:, ::1], int64[::1],"
+    " int64[:, ::1])"
+)
+def pull_sums(nodes, start, size, items, pushed, state, asked, out):
+    """The sums of nodes: kept ones as they are, others of what feeds them; whether one overflows."""
+    width = state.shape[1]
+    stack = np.empty(ROOM, np.int64)
+    overflow = 0
+    for i in range(nodes.shape[0]):
+        for c in range(width):
+            out[i, c] = 0
+        stack[0] = 2 * nodes[i]
+        top = 1
+        while top > 0:
+            top -= 1
+            node = stack[top] >> 1
+            sign = stack[top] & 1
+            asked[node] += 1
+            if pushed[node]:
+                for c in range(width):
+                    before = out[i, c]
+                    change = -state[node, c] if sign else state[node, c]
+                    after = before + change
+                    out[i, c] = after
+                    if ((before ^ after) & (change ^ after)) < 0:
+                        overflow = 1
+                continue
+            while top + size[node] > stack.shape[0]:
+                stack = larger(stack)
+            for at in range(start[node], start[node] + size[node]):
+                stack[top] = items[at] ^ sign
+                top += 1
+    return overflow
+
+
+@kernel("void(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[:, ::1])")
+def fill_sums(order, start, size, items, pushed, state):
+    """The sums of all kept nodes in ``order`` but writers, of what feeds them."""
+    for i in range(order.shape[0]):
+        node = order[i]
+        if pushed[node] == 0 or size[node] == 0:
+            continue
+        for c in range(state.shape[1]):
+            state[node, c] = 0
+        for at in range(start[node], start[node] + size[node]):
+            source = items[at] >> 1
+            for c in range(state.shape[1]):
+                state[node, c] += -state[source, c] if items[at] & 1 else state[source, c]
+
+
+@device
+def least(node, start, size, items, best):
+    found = EMPTY
+    for at in range(start[node], start[node] + size[node]):
+        if best[items[at] >> 1] < found:
+            found = best[items[at] >> 1]
+    return found
+
+
+@kernel(
+    "void(int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1],"
+    " uint8[::1], int64[::1], int64[::1])"
+)
+def push_least(nodes, words, start, size, items, in_start, in_size, in_items, pushed, best, arrivals):
+    """Have writers' least words be these, and those of all that is pushed below what they are then.
+
+    A node hears that an input was one word, and looks what it is now: so it does not matter in which order
+    it hears of them, nor how often.
+    """
+    stack = np.empty((2, ROOM), np.int64)
+    for i in range(nodes.shape[0]):
+        if best[nodes[i]] == words[i]:
+            continue
+        stack[0, 0] = nodes[i]
+        stack[1, 0] = best[nodes[i]]
+        best[nodes[i]] = words[i]
+        top = 1
+        while top > 0:
+            top -= 1
+            node = stack[0, top]
+            old = stack[1, top]
+            for at in range(start[node], start[node] + size[node]):
+                target = items[at] >> 1
+                arrivals[target] += 1
+                if pushed[target] == 0:
+                    continue
+                before = best[target]
+                if best[node] < before:
+                    best[target] = best[node]
+                elif old == before and best[node] > before:
+                    best[target] = least(target, in_start, in_size, in_items, best)
+                if best[target] != before and size[target] > 0:
+                    if top == stack.shape[1]:
+                        grown = np.empty((2, 2 * top), np.int64)
+                        grown[:, :top] = stack
+                        stack = grown
+                    stack[0, top] = target
+                    stack[1, top] = before
+                    top += 1
+
+
+@kernel(
+    "void(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1], int64[::1], int64[::1])"
+)
+def pull_least(nodes, start, size, items, pushed, best, asked, out):
+    """The least words of nodes."""
+    stack = np.empty(ROOM, np.int64)
+    for i in range(nodes.shape[0]):
+        found = EMPTY
+        stack[0] = nodes[i]
+        top = 1
+        while top > 0:
+            top -= 1
+            node = stack[top]
+            asked[node] += 1
+            if pushed[node]:
+                if best[node] < found:
+                    found = best[node]
+                continue
+            while top + size[node] > stack.shape[0]:
+                stack = larger(stack)
+            for at in range(start[node], start[node] + size[node]):
+                stack[top] = items[at] >> 1
+                top += 1
+        out[i] = found
+
+
+@kernel("void(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1])")
+def fill_least(order, start, size, items, pushed, best):
+    """The least words of all kept nodes but writers."""
+    for i in range(order.shape[0]):
+        node = order[i]
+        if pushed[node] and size[node] > 0:
+            best[node] = least(node, start, size, items, best)
+
+
+@kernel(
+    "int64(int64[::1], int64, int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1], int64[::1],"
+    " int64[::1], int64[::1])"
+)
+def reach(nodes, first, start, size, items, pushed, arrivals, found, origin, sign):
+    """The kept nodes that the writers ``nodes[first:]`` reach, these themselves too, a sign for each path.
+
+    What one writer reaches is there whole, so some may have no room. Returns how many entries there are; of
+    which writer each is says ``origin``.
+    """
+    stack = np.empty(ROOM, np.int64)
+    count = 0
+    for i in range(first, nodes.shape[0]):
+        begun = count
+        stack[0] = 2 * nodes[i]
+        top = 1
+        while top > 0:
+            top -= 1
+            node = stack[top] >> 1
+            negative = stack[top] & 1
+            if count == found.shape[0]:
+                return begun
+            found[count] = node
+            origin[count] = i
+            sign[count] = -1 if negative else 1
+            count += 1
+            while top + size[node] > stack.shape[0]:
+                stack = larger(stack)
+            for at in range(start[node], start[node] + size[node]):
+                target = items[at] >> 1
+                arrivals[target] += 1
+                if pushed[target]:
+                    stack[top] = items[at] ^ negative
+                    top += 1
+    return count
+
+
+@kernel("int64(int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1])")
+def sources(nodes, start, size, items, found, ends):
+    """The writers that nodes lead back to, as items, one for each path; how many, room or not.
+
+    ``ends`` is where each node's end.
+    """
+    stack = np.empty(ROOM, np.int64)
+    count = 0
+    for i in range(nodes.shape[0]):
+        stack[0] = 2 * nodes[i]
+        top = 1
+        while top > 0:
+            top -= 1
+            item = stack[top]
+            node = item >> 1
+            if size[node] == 0:
+                if node != nodes[i]:
+                    if count < found.shape[0]:
+                        found[count] = item
+                    count += 1
+                continue
+            while top + size[node] > stack.shape[0]:
+                stack = larger(stack)
+            for at in range(start[node], start[node] + size[node]):
+                stack[top] = items[at] ^ (item & 1)
+                top += 1
+        ends[i] = count
+    return count
+
+
+@kernel("void(int64[::1], int64[::1], int64[::1], int32[::1], int64[::1])")
+def deepen(order, start, size, items, level):
+    """One more than the greatest level of what feeds a node."""
+    for i in range(order.shape[0]):
+        node = order[i]
+        for at in range(start[node], start[node] + size[node]):
+            level[node] = max(level[node], level[items[at] >> 1] + 1)
+
+
+@kernel("void(int64[::1], int64[::1], int32[::1], int64[::1])")
+def count_sources(start, size, items, counts):
+    """How often each node stands in lists."""
+    for node in range(start.shape[0]):
+        for at in range(start[node], start[node] + size[node]):
+            counts[items[at] >> 1] += 1

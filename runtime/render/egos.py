@@ -1,0 +1,18 @@
+"""The operator of an ``Ego`` node."""
+
+from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.ego.building import Construction
+from kpg.runtime.ego.engine import Engine
+from kpg.runtime.ego.families import calibrated, family_of
+from kpg.runtime.operators.ego import Ego
+from kpg.runtime.plan import Ego as Node
+from kpg.runtime.render.context import Built, Site
+
+
+def ego(node: Node, site: Site, built: Built) -> Operator:
+    """An operator with an empty overlay."""
+    family = family_of(node.family, node.calls, node.few, site.context.dictionary)
+    costs = calibrated(node.family)
+    engine = Engine(family, Construction(node.construction), node.mode, costs)
+    pairs, writes = built[node.pairs], built[node.writes]
+    return Ego(site.over(pairs, writes), engine=engine, widths=(pairs.width, writes.width))

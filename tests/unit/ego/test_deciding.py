@@ -1,0 +1,114 @@
+"""Labels: the minimum cut is the best there is, and splits pay as the mended formula says."""
+
+import numpy as np
+
+from kpg.runtime.ego import deciding
+from kpg.runtime.ego.deciding import Costs
+from kpg.runtime.ego.overlay import Edges, Overlay
+from kpg.runtime.kernels import deciding as kernels
+from tests.model.overlays import least_cost
+
+COSTS = Costs(push=1.0, push_log=0.0, pull=0.0, pull_each=1.0)
+
+
+def layered(random: np.random.Generator) -> tuple[Overlay, list[list[int]], int]:
+    """A random overlay of writers, partial aggregates and readers."""
+    writers, others = int(random.integers(1, 5)), int(random.integers(1, 9))
+    inputs: list[list[int]] = [[] for _ in range(writers)]
+    readers = int(random.integers(1, others + 1))
+    for node in range(writers, writers + others):
+        below = min(node, writers + others - readers)
+        count = int(random.integers(1, min(below, 4) + 1))
+        inputs.append(sorted(random.choice(below, count, replace=False).tolist()))
+    order = [*range(writers), *range(writers + others - readers, writers + others)]
+    order += range(writers, writers + others - readers)
+    place = {old: new for new, old in enumerate(order)}
+    renamed = [[place[one] for one in inputs[old]] for old in order]
+    size = np.array([len(one) for one in renamed], np.int64)
+    items = np.array([2 * one for of in renamed for one in of], np.int32)
+    overlay = Overlay(writers, readers, Edges(np.cumsum(size) - size, size, items), int(size.sum()))
+    return overlay, inputs, writers
+
+
+def cost(overlay: Overlay, weight: np.ndarray, decided: np.ndarray) -> float:
+    return float(weight[(decided == kernels.PULL) & (overlay.kinds != 0)].sum())
+
+
+def test_a_cut_is_the_best_labelling() -> None:
+    cuts = 0
+    for seed in range(150):
+        random = np.random.default_rng(seed)
+        overlay, inputs, writers = layered(random)
+        order = overlay.order()
+        weight = random.integers(-20, 21, overlay.room).astype(np.float64)
+        decided, left, _ = deciding.labels(overlay, order, weight)
+        cuts += left > 0
+        for node in range(overlay.count):
+            if decided[node] == kernels.PUSH:
+                assert (decided[overlay.inputs.of(node) >> 1] == kernels.PUSH).all()
+        old = [*range(writers)]
+        readers = int((overlay.kinds == 1).sum())
+        old += range(overlay.count - readers, overlay.count)
+        old += range(writers, overlay.count - readers)
+        by_old = np.zeros(overlay.count)
+        by_old[old] = weight
+        assert cost(overlay, weight, decided) == least_cost(inputs, writers, by_old)
+        greedy = np.where(overlay.kinds == 0, kernels.PUSH, kernels.UNDECIDED).astype(np.uint8)
+        edges = overlay.inputs
+        kernels.greedy(order, weight, edges.start, edges.size, edges.items, greedy)
+        assert set(greedy.tolist()) <= {kernels.PUSH, kernels.PULL}
+        for node in np.flatnonzero(greedy == kernels.PUSH).tolist():
+            assert (greedy[overlay.inputs.of(node) >> 1] == kernels.PUSH).all()
+        assert cost(overlay, weight, greedy) >= cost(overlay, weight, decided)
+    assert cuts > 20
+
+
+def test_the_papers_cut() -> None:
+    """A node that is cheaper to pull by 4 feeds a reader that is cheaper to push by 50: both are pushed."""
+    size = np.array([0, 1, 1], np.int64)
+    overlay = Overlay(1, 1, Edges(np.cumsum(size) - size, size, np.array([4, 0], np.int32)), 2)
+    decided, left, method = deciding.labels(overlay, overlay.order(), np.array([0.0, 50.0, -4.0]))
+    assert decided.tolist() == [kernels.PUSH, kernels.PUSH, kernels.PUSH]
+    assert (left, method) == (2, "minimum cut")
+
+
+def test_where_to_split() -> None:
+    """The digest's example: 50 without, 51, 42, 33, and 24 at four."""
+    often = np.array([1.0, 1.0, 1.0, 1.0, 100.0])
+    assert deciding.split_at(often, 10.0, COSTS) == (4, 24.0)
+    assert deciding.split_at(often, 0.5, COSTS) == (0, 2.5)
+    assert deciding.split_at(np.array([5.0]), 10.0, COSTS) == (0, 10.0)
+
+
+def test_a_split_is_made() -> None:
+    size = np.array([0, 0, 0, 0, 0, 5], np.int64)
+    overlay = Overlay(5, 1, Edges(np.zeros(6, np.int64), size, np.arange(0, 10, 2, dtype=np.int32)), 5)
+    overlay.arrivals[:5] = [0, 0, 0, 0, 99]
+    overlay.asked[5] = 9
+    assert deciding.split(overlay, COSTS) == 1
+    assert sorted(overlay.inputs.of(6).tolist()) == [0, 2, 4, 6]
+    assert sorted(overlay.inputs.of(5).tolist()) == [8, 12]
+    assert overlay.pushed[6] == 1 and overlay.pushed[5] == 0
+
+
+def test_frequencies_flow_both_ways() -> None:
+    """Two writers, a node over both, and two readers of it."""
+    size = np.array([0, 0, 1, 1, 2], np.int64)
+    items = np.array([8, 8, 0, 2], np.int32)
+    overlay = Overlay(2, 2, Edges(np.cumsum(size) - size, size, items), 4)
+    overlay.arrivals[:2] = [4, 9]
+    overlay.asked[2:4] = [1, 2]
+    often = deciding.frequencies(overlay, overlay.order())
+    assert often.push.tolist() == [5, 10, 15, 15, 15]
+    assert often.pull.tolist() == [5, 5, 2, 3, 5]
+
+
+def test_what_was_observed_flips_the_frontier() -> None:
+    size = np.array([0, 0, 2], np.int64)
+    overlay = Overlay(2, 1, Edges(np.zeros(3, np.int64), size, np.array([0, 2], np.int32)), 2)
+    overlay.arrivals[2], overlay.asked[2] = 1, 5
+    assert deciding.adapt(overlay, COSTS).tolist() == [2]  # it would be told once, and is asked five times
+    overlay.pushed[2] = 1
+    assert deciding.adapt(overlay, COSTS).tolist() == []
+    overlay.arrivals[2] = 100
+    assert deciding.adapt(overlay, COSTS).tolist() == [2]
