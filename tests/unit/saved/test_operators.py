@@ -46,8 +46,8 @@ from kpg.runtime.worker import Worker
 SAVED = (
     Arrange, ArrangedLeave, Reduce, Distinct, Single, LoopReduce, LoopDistinct, UserReduce, Fold, Loop,
 )  # fmt: skip
-COMPUTED_ANEW = (Custom, Input, Sink, installed.Capture, installed.Memory)
-"""Operators of users' programs in Python, which no durable database takes; listeners; pasts of views."""
+COMPUTED_ANEW = (Custom, Ego, Input, Sink, installed.Capture, installed.Memory)
+"""Operators of users' programs in Python, which no durable database takes; overlays; listeners; pasts of views."""
 
 OF_EVERY_OPERATOR = {"place", "consumers", "owners", "pending", "scheduled", "hydrated", "counters"}
 KEPT = {
