@@ -23,6 +23,7 @@ from kpg.runtime.dataflow.operator import Operator
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.custom import Custom
+from kpg.runtime.operators.ego import Ego
 from kpg.runtime.operators.fold import Fold
 from kpg.runtime.operators.history import LoopDistinct, LoopReduce
 from kpg.runtime.operators.input import Input, Sink
@@ -47,7 +48,7 @@ SAVED = (
     Arrange, ArrangedLeave, Reduce, Distinct, Single, LoopReduce, LoopDistinct, UserReduce, Fold, Loop,
 )  # fmt: skip
 COMPUTED_ANEW = (Custom, Ego, Input, Sink, installed.Capture, installed.Memory)
-"""Operators of users' programs in Python, which no durable database takes; overlays; listeners; pasts of views."""
+"""What no durable database takes: operators in Python; overlays; listeners; pasts of views."""
 
 OF_EVERY_OPERATOR = {"place", "consumers", "owners", "pending", "scheduled", "hydrated", "counters"}
 KEPT = {
