@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import Parameters
 from kpg.compiler.sql.parse import parse
-from kpg.egos import Egos
 from kpg.engine import Engine
 from kpg.ingesting import Ingesting
 from kpg.planning import explain_export
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 Outcome = Result | View | None
 
 
-class Database(Egos, Ingesting):
+class Database(Ingesting):
     """Tables in memory, and views over them that are kept up to date.
 
     Outside a transaction every call, and every statement of a script, is a transaction of its own. A

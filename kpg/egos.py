@@ -47,51 +47,22 @@ class Asked:
     replace: bool = False
 
 
-class Egos:
-    """The part of a database that makes ego views."""
-
-    @property
-    def _engine(self) -> Engine:
-        raise NotImplementedError
-
-    def ego(
-        self,
-        name: str,
-        *,
-        edges: str,
-        writes: str,
-        aggregate: Any = "sum",
-        window: Window = None,
-        neighbourhood: str = "out",
-        where: str | None = None,
-        readers: "str | Iterable[Any] | None" = None,
-        mode: str = "auto",
-        overlay: str = DEFAULT,
-        returns: Any = None,
-    ) -> "EgoView":
-        """Keep, for each node of a graph, an aggregate over what its neighbours wrote lately, as a view.
-
-        ``edges`` is a table, a view or a query; its first two columns are source and target. ``writes`` has
-        the order of a write (a number or a moment), its node and its value. ``aggregate`` is the name of an
-        aggregate, a call on ``value``, or an object with EAGr's methods. ``window``: the last so many writes
-        of each node, or those of the last ``timedelta`` (or SQL interval), or ``("range", t)`` of orders
-        above the greatest less t. ``neighbourhood`` is ``out`` (targets of a node's edges), ``in``,
-        ``both``, ``out 2`` (within two steps) and so on, or a relation (reader, writer). ``where`` is a
-        condition on edges, ``readers`` one on ``node``, a query or values. ``mode`` is ``auto``, ``push``,
-        ``pull`` or ``continuous``, ``overlay`` a way to build one. See docs/ego.md.
-        """
-        engine = self._engine
-        if not isinstance(aggregate, str):
-            aggregate = _own(engine, name, writes, aggregate, returns)
-        chosen = _values(readers) if readers is not None and not isinstance(readers, str) else readers
-        asked = Asked(name, edges, writes, aggregate, window, neighbourhood, where, chosen, mode, overlay)
-        return handle(engine, create(engine, asked), lambda: self._engine)
-
-
-def handle(engine: Engine, maintained: Maintained, check: Callable[[], object]) -> "EgoView":
-    """What the user holds of an ego view."""
+def make(
+    engine: Engine,
+    check: Callable[[], object],
+    name: str,
+    aggregate: Any,
+    readers: "str | Iterable[Any] | None",
+    returns: Any,
+    **given: Any,
+) -> "EgoView":
+    """As :meth:`kpg.database.Database.ego`."""
     from kpg.ego_view import EgoView
 
+    if not isinstance(aggregate, str):
+        aggregate = _own(engine, name, given["writes"], aggregate, returns)
+    chosen = _values(readers) if readers is not None and not isinstance(readers, str) else readers
+    maintained = create(engine, Asked(name=name, aggregate=aggregate, readers=chosen, **given))
     return EgoView(engine, maintained, check)
 
 

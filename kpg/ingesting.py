@@ -4,12 +4,14 @@ A position says how far a source has been read, such as the offset of a topic. I
 of a call or a transaction, and rolled back with them: who goes on from it after a crash reads each row once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kpg.engine import Engine
 
 if TYPE_CHECKING:
+    from kpg.ego_view import EgoView
+    from kpg.egos import Window
     from kpg.loading import Progress
     from kpg.positions import Position, Positions
     from kpg.result import Result
@@ -134,3 +136,36 @@ class Ingesting:
             from kpg.positions import keep
 
             keep(self._engine, position)
+
+    def ego(
+        self,
+        name: str,
+        *,
+        edges: str,
+        writes: str,
+        aggregate: Any = "sum",
+        window: "Window" = None,
+        neighbourhood: str = "out",
+        where: str | None = None,
+        readers: "str | Iterable[Any] | None" = None,
+        mode: str = "auto",
+        overlay: str = "vnm_a",
+        returns: Any = None,
+    ) -> "EgoView":
+        """Keep, for each node of a graph, an aggregate over what its neighbours wrote lately, as a view.
+
+        ``edges`` is a table, a view or a query; its first two columns are source and target. ``writes`` has
+        the order of a write (a number or a moment), its node and its value. ``aggregate`` is the name of an
+        aggregate, a call on ``value``, or an object with EAGr's methods. ``window``: the last so many writes
+        of each node, or those of the last ``timedelta`` (or SQL interval), or ``("range", t)`` of orders
+        above the greatest less t. ``neighbourhood`` is ``out`` (targets of a node's edges), ``in``,
+        ``both``, ``out 2`` (within two steps) and so on, or a relation (reader, writer). ``where`` is a
+        condition on edges, ``readers`` one on ``node``, a query or values. ``mode`` is ``auto``, ``push``,
+        ``pull`` or ``continuous``, ``overlay`` a way to build one. See docs/ego.md.
+        """
+        from kpg import egos
+
+        return egos.make(
+            self._engine, lambda: self._engine, name, aggregate, readers, returns, edges=edges, writes=writes,
+            window=window, neighbourhood=neighbourhood, where=where, mode=mode, overlay=overlay,
+        )  # fmt: skip
