@@ -135,7 +135,13 @@ class Catalog:
     @property
     def outlook(self) -> tuple[str, ...]:
         """What the meaning of a text depends on: the path, and who asks if that may be refused."""
-        return (*self.path, "", self.asker.user) if self.is_limited else self.path
+        own = (self.temporary,) if self.temporary in self.schemas else ()
+        return (*own, *self.path, "", self.asker.user) if self.is_limited else (*own, *self.path)
+
+    @property
+    def temporary(self) -> str:
+        """The schema of the temporary tables of the session that asks."""
+        return f"{TEMPORARY}_{self.asker.number}" if self.asker.number else TEMPORARY
 
     @property
     def style(self) -> Style:
@@ -169,9 +175,12 @@ class Catalog:
         """What a name without schema means, given what it means in ``public``."""
         if "." in name:
             schema, _, rest = name.partition(".")
+            if schema == TEMPORARY:
+                return known.get(f"{self.temporary}.{rest}")
             return known.get(rest) if schema == PUBLIC else None
-        if TEMPORARY in self.schemas and f"{TEMPORARY}.{name}" in known:
-            return known[f"{TEMPORARY}.{name}"]
+        own = self.temporary
+        if own in self.schemas and f"{own}.{name}" in known:
+            return known[f"{own}.{name}"]
         if self.path == (PUBLIC,):
             return public
         for schema in self.path:
@@ -210,7 +219,7 @@ class Catalog:
     @property
     def has_one_schema(self) -> bool:
         """Whether a name means what is in ``public``."""
-        return self.path == (PUBLIC,) and TEMPORARY not in self.schemas
+        return self.path == (PUBLIC,) and self.temporary not in self.schemas
 
     def plain(self, name: str) -> str:
         """A whole name without its schema."""
@@ -220,11 +229,12 @@ class Catalog:
     def created(self, name: str, *, temporary: bool = False, span: Span | None = None) -> str:
         """The whole name of what is to be created under a name; ProgrammingError without its schema."""
         schema, _, rest = name.rpartition(".")
-        if temporary:
-            if schema and schema.lower() != TEMPORARY:
+        if temporary or schema.lower() == TEMPORARY:
+            own = self.temporary
+            if schema and schema.lower() not in (TEMPORARY, own):
                 raise ProgrammingError("a temporary table is in no schema that has a name", span=span)
-            self.schemas[TEMPORARY] = TEMPORARY
-            return f"{TEMPORARY}.{rest}"
+            self.schemas[own] = own
+            return f"{own}.{rest}"
         if not schema:
             schema = next((one for one in self.path if one in self.schemas), PUBLIC)
         if schema.lower() not in self.schemas:

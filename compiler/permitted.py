@@ -69,7 +69,7 @@ def need_owner(catalog: "Catalog", key: Key, span: Span | None = None) -> None:
 def need_schema(catalog: "Catalog", name: str, letter: str, span: Span | None = None) -> None:
     """PrivilegeError unless who asks may use, or make something in, the schema of a whole name."""
     schema = schema_of(catalog, name)
-    if catalog.is_limited and schema != "pg_temp":
+    if catalog.is_limited and not schema.startswith("pg_temp"):
         need(catalog, ("SCHEMA", schema), letter, span)
 
 

@@ -101,7 +101,7 @@ class Engine(Kept):
         """Those that were there before the database was opened, and nobody has prepared again yet."""
         self.cursors: dict[str, Cursor] = {}
         self.remembered = Remembered()
-        self.keeping, self.followed, self.notices = set(), set(), []
+        self.keeping, self.followed, self.notices, self.at_commit = set(), set(), [], {}
         self.attached: set[str] = set()
         """Tables of rows from outside."""
         self.extras: dict[str, object] = {}
@@ -168,13 +168,6 @@ class Engine(Kept):
         return maintained
 
     # Steps: what has been committed is told, also where Ctrl-C comes in between
-
-    def settle(self, *, committing: bool) -> None:
-        """Have foreign keys hold after changes: all of them when committing, else those not deferred."""
-        if "references" in self.__dict__:
-            self.references.settle(committing=committing)
-            if committing:
-                self.references.defer(set(), deferred=False)
 
     def step(self) -> None:
         """Take all pending changes through everything, and queue whom to tell of it; all or nothing."""

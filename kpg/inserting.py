@@ -145,7 +145,12 @@ def alone(engine: Engine, text: str, parameters: Parameters) -> Changes | None:
     if found is None or len(found) != 1 or found[0].statement.conflict is not None:
         return None
     changes = _changes(engine, found[0])
-    if changes is None or changes.table.guard is not None or changes.updated is not None:
+    if (
+        changes is None
+        or changes.table.name in engine.at_commit
+        or changes.table.guard is not None
+        or changes.updated is not None
+    ):
         return None
     return changes
 

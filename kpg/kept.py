@@ -55,7 +55,21 @@ class Kept(Following):
     keeper: Keeper | None
     notices: "list[Notice]"
     """What statements have to say beside their results, until somebody takes it."""
+    at_commit: dict[str, str]
+    """DROP, or DELETE ROWS, by the names of temporary tables."""
+
     _closing: set[str]
+
+    def settle(self, *, committing: bool) -> None:
+        """Have foreign keys hold after changes: all of them when committing, else those not deferred."""
+        if committing and self.at_commit:
+            from kpg.temporary import tidy
+
+            tidy(self)  # type: ignore[arg-type]
+        if "references" in self.__dict__:
+            self.references.settle(committing=committing)
+            if committing:
+                self.references.defer(set(), deferred=False)
 
     def step(self) -> None:
         """Take all pending changes through everything."""

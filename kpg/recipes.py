@@ -89,7 +89,12 @@ def recipe_of(engine: Engine, text: str) -> Recipe | None:
 def _recipe(engine: Engine, made: Inserting) -> Recipe | None:
     entry = engine.catalog.table(made.statement.table)
     shape = shape_of(engine, made)
-    if shape is None or entry.constraints.rules or engine.table(entry.name).guard is not None:
+    if (
+        shape is None
+        or entry.name in engine.at_commit
+        or entry.constraints.rules
+        or engine.table(entry.name).guard is not None
+    ):
         return None
     dictionary, types = engine.executor.dictionary, entry.schema.types
     first = [NULL] * len(types)

@@ -253,6 +253,10 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
 
 def _make_room(engine: Engine, statement: ast.CreateTable | ast.CreateTableAs, name: str) -> None:
     """Drop the table that CREATE OR REPLACE takes the place of."""
+    if statement.on_commit or engine.at_commit:
+        from kpg.temporary import made
+
+        made(engine, name, statement)
     if statement.or_replace and name in engine.catalog:
         drop_relations(engine, ast.Drop("TABLE", (name,), False, False, statement.span))
 

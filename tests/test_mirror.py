@@ -514,6 +514,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/granting.py": ROLES,
     "kpg/permitted.py": ROLES,
     "kpg/owning.py": ROLES,
+    "kpg/temporary.py": "unit/sessions/test_temporary.py",
     "kpg/notices.py": PEOPLE,
     "kpg/datalog/permitted.py": PEOPLE,
 }

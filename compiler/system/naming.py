@@ -200,6 +200,11 @@ def split(catalog: Catalog, name: str) -> tuple[str, str]:
     return (schema, rest) if schema.lower() in catalog.schemas else (PUBLIC, name)
 
 
+def is_shown(catalog: Catalog, schema: str) -> bool:
+    """Whether catalogs list a schema."""
+    return not schema.startswith(TEMPORARY) or (schema == catalog.temporary and schema != TEMPORARY)
+
+
 def schemas(catalog: Catalog) -> list[str]:
-    """All schemas but that of temporary tables."""
-    return [*SYSTEM_SCHEMAS, *(name for name in catalog.schemas if name != TEMPORARY)]
+    """All schemas; of those of temporary tables, that of the session if it has a number."""
+    return [*SYSTEM_SCHEMAS, *(name for name in catalog.schemas if is_shown(catalog, name))]

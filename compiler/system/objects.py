@@ -24,7 +24,7 @@ def _classes(catalog: Catalog) -> Iterator[Row]:
         number = number_of("relation", entry.name)
         checks = len(entry.constraints.checks) if isinstance(entry, TableEntry) else 0
         indexed = isinstance(entry, TableEntry) and bool(entry.constraints.uniques)
-        kept = "t" if schema == "pg_temp" else "p"
+        kept = "t" if schema.startswith("pg_temp") else "p"
         method = 0 if kind == "v" else HEAP
         # Postgres keeps foreign keys by triggers on both sides, and psql looks for keys where there are some.
         linked = int(entry.name in keyed)

@@ -74,13 +74,14 @@ def _shown(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
     from kpg.compiler.system.ownership import visible
 
     for schema, name, entry in entries(catalog):
-        if visible(catalog, ("RELATION", entry.name.lower())):
+        others = schema.startswith("pg_temp") and schema != catalog.temporary
+        if not others and visible(catalog, ("RELATION", entry.name.lower())):
             yield schema, name, entry
 
 
 def _tables(catalog: Catalog) -> Iterator[Row]:
     for schema, name, entry in _shown(catalog):
-        temporary = schema == "pg_temp"
+        temporary = schema.startswith("pg_temp")
         kind = "LOCAL TEMPORARY" if temporary else "BASE TABLE"
         if isinstance(entry, ViewEntry):
             if entry.materialized:

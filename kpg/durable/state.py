@@ -86,7 +86,9 @@ def state_of(engine: "Engine") -> State:
     catalog = engine.catalog
     made = (catalog.functions_made, engine.dataflows_made, engine.executor.tables_made)
     state: State = {("made",): made}
-    state.update((("schema", key), name) for key, name in catalog.schemas.items() if key != TEMPORARY)
+    state.update(
+        (("schema", key), name) for key, name in catalog.schemas.items() if not key.startswith(TEMPORARY)
+    )
     state.update((("type", key), type_) for key, type_ in catalog.types.items())
     state.update((("routine", key), routine) for key, routine in catalog.routines.items())
     state.update((("other", *key), one) for key, one in catalog.others.items())
@@ -111,11 +113,11 @@ def state_of(engine: "Engine") -> State:
 def _small(engine: "Engine", left_out: set[str]) -> Iterator[tuple[Key, Any]]:
     catalog = engine.catalog
     for key, sequence in catalog.sequences.items():
-        if not key.startswith(f"{TEMPORARY}."):
+        if not key.startswith(TEMPORARY):
             yield ("sequence", key), sequence
     if "sequences" in engine.__dict__:
         for name, number in engine.sequences.next.items():
-            if not name.startswith(f"{TEMPORARY}.") and name.lower() in catalog.sequences:
+            if not name.startswith(TEMPORARY) and name.lower() in catalog.sequences:
                 yield ("number", name.lower()), number
     for key, index in catalog.indexes.items():
         if index.table not in left_out:
@@ -158,6 +160,11 @@ def programs(engine: "Engine") -> "list[Program]":
     return [one for one in engine.dataflows.values() if isinstance(one, Program) and one.texts]
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a relation is one of a session's."""
+    return name.startswith(TEMPORARY) and "." in name
+
+
 def _left_out(engine: "Engine") -> set[str]:
     """Relations that end with the statement or the session, or that a program makes again."""
     used = engine.used()
@@ -168,9 +175,9 @@ def _left_out(engine: "Engine") -> set[str]:
             and not entry.of_system
             and (entry.definition is None or callable(entry.definition))
         )
-        if made or entry.name.startswith(f"{TEMPORARY}."):
+        if made or is_temporary(entry.name):
             found.add(entry.name)
-    temporary = [name for name in found if name.startswith(f"{TEMPORARY}.")]
+    temporary = [name for name in found if is_temporary(name)]
     for name in temporary:
         found.update(engine.dependents(name))
     return found

@@ -212,6 +212,10 @@ class Hub:
         if self.current is session:
             if session.transactions.state is not State.NONE:
                 session.transactions.rollback()
+            if self.engine.catalog.temporary in self.engine.catalog.schemas:
+                from kpg.temporary import end
+
+                end(self.engine)
             self.current = None
         session.transactions.abandon()
         session.mailbox.close()
