@@ -93,8 +93,25 @@ class Hierarchical:
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """What looks at the rows at a few places in order, counted from 0, and at no others.
+
+    ``at`` says which, of the second operand, which all rows share (None if there is none), and of how many
+    rows there are, one or more; ``finish`` takes the first operands there, and these two again.
+    """
+
+    at: Callable[[Value, int], list[int]]
+    finish: Callable[[list[Value], Value, int], Value]
+
+
+@dataclass(frozen=True, slots=True)
 class Basic:
-    """The algorithm over the whole group again, whenever it changes: O(group)."""
+    """The algorithm over the whole group again, whenever it changes: O(group).
+
+    ``places`` of the operands' types: how to do with the values of a few rows, where that is all it wants.
+    """
+
+    places: Callable[[Types], Places] | None = None
 
 
 @dataclass(frozen=True, slots=True)

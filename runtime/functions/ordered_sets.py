@@ -69,6 +69,7 @@ def _one(types: Types) -> Signature | None:
     return Signature(types, types[0]) if len(types) == 1 else None
 
 
+_CONTINUOUS, _DISCRETE = map(sequences.at_places, (sequences.continuous, sequences.discrete))
 for _name, _accepts, _form in (
     ("percentile_cont", "a fraction, and a number to order by", Form.ORDERED_SET),
     ("quantile_cont", "a number and a fraction", Form.PLAIN),
@@ -80,9 +81,9 @@ for _name, _accepts, _form in (
             "The number at a fraction of the way through the numbers in order, between two if it is there.",
             {"(7, 0.5), (1, 0.5), (2, 0.5), (NULL, 0.5)": "2", "(10, 0.25), (20, 0.25), (40, 0.25)": "15"},
             _continuous,
-            sequences.natural(sequences.continuous),
-            Basic(),
-            in_order=sequences.continuous if _form is Form.ORDERED_SET else None,
+            sequences.natural(_CONTINUOUS),
+            Basic(sequences.continuous),
+            in_order=_CONTINUOUS if _form is Form.ORDERED_SET else None,
             form=_form,
         )
     )
@@ -93,8 +94,8 @@ register(
         "The value in the middle, or the mean of the two that are.",
         {"(7), (1), (2), (NULL)": "2", "(1), (10), (4), (2)": "3"},
         _double_only,
-        sequences.natural(sequences.median),
-        Basic(),
+        sequences.natural(sequences.at_places(sequences.median)),
+        Basic(sequences.median),
     )
 )
 register(
@@ -104,9 +105,9 @@ register(
         "The first value in order at or after a fraction of all.",
         {"(7, 0.5), (1, 0.5), (2, 0.5), (NULL, 0.5)": "2", "('a', 0.9), ('c', 0.9), ('b', 0.9)": "'c'"},
         _discrete,
-        sequences.natural(sequences.discrete),
-        Basic(),
-        in_order=sequences.discrete,
+        sequences.natural(_DISCRETE),
+        Basic(sequences.discrete),
+        in_order=_DISCRETE,
         form=Form.ORDERED_SET,
     )
 )
@@ -173,19 +174,19 @@ def _cume_dist(args: tuple[Scalar, ...]) -> tuple[tuple[Part, ...], Scalar]:
 
 
 @dataclass(slots=True)
-class Places:
+class Placings:
     """How many rows there are with each place and keys."""
 
     rows: dict[tuple[Value, ...], int]
 
-    def add(self, operands: tuple[Value, ...], times: int) -> "Places":
+    def add(self, operands: tuple[Value, ...], times: int) -> "Placings":
         """This one with rows more; negative ``times`` takes them away."""
         self.rows[operands] = self.rows.get(operands, 0) + times
         if not self.rows[operands]:
             del self.rows[operands]
         return self
 
-    def merge(self, other: "Places") -> "Places":
+    def merge(self, other: "Placings") -> "Placings":
         """This one with all of the other."""
         for operands, times in other.rows.items():
             self.add(operands, times)
@@ -196,12 +197,12 @@ class Places:
         return sum(times for operands, times in self.rows.items() if operands[0] in places)
 
 
-def _over_places(finish: Callable[[Places], Value]) -> Callable[[Types], Algorithm]:
+def _over_places(finish: Callable[[Placings], Value]) -> Callable[[Types], Algorithm]:
     algorithm = Algorithm(
-        initialize=lambda: Places({}),
-        add=Places.add,
+        initialize=lambda: Placings({}),
+        add=Placings.add,
         subtract=lambda state, operands, times: state.add(operands, -times),
-        merge=Places.merge,
+        merge=Placings.merge,
         finish=finish,
     )
     return lambda types: algorithm
@@ -213,7 +214,7 @@ def _share(part: int, whole: int) -> float:
 
 _EVERY = (-1, 0, 1)
 _RANKS: tuple[
-    tuple[str, str, Type, Composed, int, dict[str, str], Callable[[Places], Value]],
+    tuple[str, str, Type, Composed, int, dict[str, str], Callable[[Placings], Value]],
     ...,
 ] = (
     (

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Final
 
-from kpg.runtime.functions.aggregation import Algorithm, Direction, Rows, Types, Value
+from kpg.runtime.functions.aggregation import Algorithm, Direction, Places, Rows, Types, Value
 from kpg.runtime.functions.algorithms import rank
 from kpg.runtime.types import Kind
 
@@ -97,28 +97,47 @@ def joining(types: Types) -> InOrder:
     return finish
 
 
-def median(types: Types) -> InOrder:
+def at_places(places: Callable[[Types], Places]) -> Callable[[Types], InOrder]:
+    """The aggregate that looks at some places, over rows in order."""
+
+    def of_types(types: Types) -> InOrder:
+        wanted = places(types)
+
+        def finish(rows: Rows) -> Value:
+            ends = list(accumulate(times for _, times in rows))
+            direct = rows[0][0][1] if len(types) > 1 else None
+            found = [rows[bisect_right(ends, place)][0][0] for place in wanted.at(direct, ends[-1])]
+            return wanted.finish(found, direct, ends[-1])
+
+        return finish
+
+    return of_types
+
+
+def median(types: Types) -> Places:
     """The value in the middle of doubles in order, or the mean of the two that are."""
 
-    def finish(rows: Rows) -> float:
-        ends = _ends(rows)
-        left, right = (_at(rows, ends, place) for place in ((ends[-1] - 1) // 2, ends[-1] // 2))
+    def finish(values: list[Value], direct: Value, rows: int) -> Value:
+        left, right = values
         return left if left == right else left / 2 + right / 2
 
-    return finish
+    return Places(lambda direct, rows: [(rows - 1) // 2, rows // 2], finish)
 
 
-def continuous(types: Types) -> InOrder:
+def continuous(types: Types) -> Places:
     """The value at a fraction of the way from the first to the last, between two if it is there."""
     between = _between_intervals if types[0].kind is Kind.INTERVAL else _between
 
-    def at(rows: Rows, ends: list[int], fraction: float) -> Value:
-        place = fraction * (ends[-1] - 1)
-        low = math.floor(place)
-        left, right = _at(rows, ends, low), _at(rows, ends, math.ceil(place))
-        return left if left == right else between(left, right, place - low)
+    def at(fraction: float, rows: int) -> list[int]:
+        place = fraction * (rows - 1)
+        return [math.floor(place), math.ceil(place)]
 
-    return _at_fractions(types, at)
+    def finish(values: list[Value], fraction: float, rows: int) -> Value:
+        left, right = values
+        place = fraction * (rows - 1)
+        return left if left == right else between(left, right, place - math.floor(place))
+
+    return _at_fractions(types, Places(at, finish))
 
 
 def _between(left: float, right: float, share: float) -> float:
@@ -133,30 +152,41 @@ def _between_intervals(left: Value, right: Value, share: float) -> Value:
     return intervals.made(*(Fraction(a + b) for a, b in zip(left, step, strict=True)))
 
 
-def discrete(types: Types) -> InOrder:
+def discrete(types: Types) -> Places:
     """The first value at or after a fraction of all."""
     return _at_fractions(
-        types, lambda rows, ends, fraction: _at(rows, ends, max(math.ceil(fraction * ends[-1]), 1) - 1)
+        types,
+        Places(
+            lambda fraction, rows: [max(math.ceil(fraction * rows), 1) - 1],
+            lambda values, fraction, rows: values[0],
+        ),
     )
 
 
-def _at_fractions(types: Types, at: Callable[[Rows, list[int], float], Value]) -> InOrder:
-    """What is at the direct argument, which is the same in all rows: a fraction or an array of fractions."""
+def _at_fractions(types: Types, one: Places) -> Places:
+    """The same for the second operand: a fraction or an array of fractions, NULL for what is NULL."""
+    several = types[1].kind is Kind.ARRAY
 
-    def one(rows: Rows, ends: list[int], fraction: float | None) -> Value:
-        if fraction is None:
-            return None
-        if not 0 <= fraction <= 1:
-            raise ValueError(f"percentile value {fraction:g} is not between 0 and 1")
-        return at(rows, ends, fraction)
+    def fractions(direct: Value) -> list[float | None]:
+        return list(direct.items) if several and direct is not None else [direct]
 
-    def finish(rows: Rows) -> Value:
-        direct, ends = rows[0][0][1], _ends(rows)
-        if types[1].kind is not Kind.ARRAY or direct is None:
-            return one(rows, ends, direct)
-        return direct._replace(items=tuple(one(rows, ends, fraction) for fraction in direct.items))
+    def at(direct: Value, rows: int) -> list[int]:
+        found: list[int] = []
+        for fraction in fractions(direct):
+            if fraction is not None:
+                if not 0 <= fraction <= 1:
+                    raise ValueError(f"percentile value {fraction:g} is not between 0 and 1")
+                found += one.at(fraction, rows)
+        return found
 
-    return finish
+    def finish(values: list[Value], direct: Value, rows: int) -> Value:
+        rest, results = iter(values), list[Value]()
+        for fraction in fractions(direct):
+            known = [] if fraction is None else list(islice(rest, len(one.at(fraction, rows))))
+            results.append(one.finish(known, fraction, rows) if known else None)
+        return direct._replace(items=tuple(results)) if several and direct is not None else results[0]
+
+    return Places(at, finish)
 
 
 def most_frequent(types: Types) -> InOrder:
@@ -172,11 +202,3 @@ def most_frequent(types: Types) -> InOrder:
         return values[max(counts, key=counts.__getitem__)]
 
     return finish
-
-
-def _ends(rows: Rows) -> list[int]:
-    return list(accumulate(times for _, times in rows))
-
-
-def _at(rows: Rows, ends: list[int], place: int) -> Value:
-    return rows[bisect_right(ends, place)][0][0]
