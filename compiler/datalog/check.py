@@ -76,7 +76,8 @@ def check(
     checked = None
     try:
         source = preprocess(File(file, text), read or read_file, diagnostics, setting)
-        tree = parse(source, diagnostics)
+        structures = () if after is None else after.program.structures
+        tree = parse(source, diagnostics, takes_tuples=any(name.startswith("(") for name in structures))
         if not diagnostics.failed:
             mark = mark if after is None else after.mark
             checked = _check(tree.statements, catalog, after, functors or {}, diagnostics, mark)

@@ -101,6 +101,8 @@ class Clauses:
 
     def _clause(self, clause: ast.Clause) -> None:
         errors = self.diagnostics.errors
+        if clause.body is None and clause.plan is not None:
+            self.diagnostics.error("plan", "a fact has no plan", clause.plan.span)
         flat = flatten(clause, self.diagnostics)
         if errors != self.diagnostics.errors:
             return
@@ -273,6 +275,9 @@ class Clauses:
             for name, number in counts.items():
                 most[name] = max(most[name], number)
         for name, number in most.items():
+            if number > 1 and name.startswith("_") and not any(rule.is_fact for rule in rules):
+                message = f"variable {name} occurs more than once, though its name says that it does not"
+                self.diagnostics.warning("unused-variable", message, places[name])
             if number == 1 and not name.startswith("_") and not any(rule.is_fact for rule in rules):
                 message = f"variable {name} only occurs once"
                 hint = f"write _ or _{name} if it is meant"

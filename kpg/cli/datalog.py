@@ -134,7 +134,20 @@ def run(
         ),
     ] = None,
     no_warn: Annotated[bool, typer.Option("--no-warn", "-w", help="Print no warnings.")] = False,
+    magic: Annotated[
+        str | None,
+        typer.Option(
+            "--magic-transform",
+            "-m",
+            metavar="RELATIONS",
+            help="As the pragma: for these, or * for all.",
+            show_default=False,
+        ),
+    ] = None,
     jobs: Annotated[str, typer.Option("--jobs", "-j", hidden=True)] = "1",
+    compiled: Annotated[bool, typer.Option("--compile", "-c", hidden=True)] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", hidden=True)] = False,
+    legacy: Annotated[bool, typer.Option("--legacy", hidden=True)] = False,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
 ) -> None:
     from kpg.cli.explain import read_script
@@ -143,7 +156,8 @@ def run(
     from kpg.datalog.writing import write as write_outputs
 
     with _opened(schema) as db:
-        text = read_script(str(program)) + _pragmas(pragma)
+        transforms = [f"magic-transform:{magic}"] if magic else []
+        text = read_script(str(program)) + _pragmas([*(pragma or ()), *transforms])
         installed = db.datalog(
             text,
             filename=str(program),

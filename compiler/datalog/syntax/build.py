@@ -1,6 +1,5 @@
 """Lark's tree to the tree of ``ast``: one method for each rule of the grammar."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -8,10 +7,11 @@ from lark import Token, Tree
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.flowlog import is_flowlog, translate
+from kpg.compiler.datalog.syntax.flowlog import is_flowlog, translate, tuple_type
 from kpg.compiler.datalog.syntax.flowlog_loops import Block, last_round, ways
 from kpg.compiler.datalog.syntax.literals import integer, unescape
 from kpg.compiler.datalog.syntax.source import Source
+from kpg.compiler.datalog.syntax.trees import LEFT_TO_RIGHT, chain, is_rule, level, words
 from kpg.compiler.datalog.syntax.underscores import same_underscores
 from kpg.runtime.errors import Span
 
@@ -19,44 +19,19 @@ Node = Tree[Token]
 NO_USER_AGGREGATES = "use the built-in ones, or aggregate in SQL with a function of db.create_function()"
 
 
-LEFT_TO_RIGHT = ("+", "-", "*", "/", "%", "cat")
-
-
-def _level(operator: str) -> int:
-    return 2 if operator in "*/%" else 1
-
-
-def _is(node: Any, rule: str) -> bool:
-    return isinstance(node, Tree) and node.data == rule
-
-
-def _words(node: Any) -> list[str]:
-    """A word, or those of a test."""
-    return [str(node)] if isinstance(node, Token) else list(map(str, node.children))
-
-
-def _chain(node: Any) -> Iterator[Any]:
-    """Operands and operators in the order in which they stand."""
-    if not (_is(node, "binary") and str(node.children[1]) in LEFT_TO_RIGHT):
-        yield node
-        return
-    left, operator, right = node.children
-    yield from _chain(left)
-    yield operator
-    yield from _chain(right)
-
-
 class Builder:
     """Makes ``ast`` nodes; what the grammar takes and the dialect does not have is noted as an error."""
 
-    def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
+    def __init__(self, source: Source, diagnostics: Diagnostics, *, takes_tuples: bool = False) -> None:
         self.source = source
         self.diagnostics = diagnostics
         self.is_flowlog = is_flowlog(source.text)
+        self.takes_tuples = takes_tuples
+        self.tuples: dict[str, ast.RecordType] = {}
 
     def program(self, tree: Node) -> ast.Module:
         """The whole tree."""
-        found = self._statements(tree.children)
+        found = (*self._statements(tree.children), *self.tuples.values())
         return ast.Module(translate(found, self.diagnostics) if self.is_flowlog else found)
 
     def _statements(self, nodes: Any) -> tuple[ast.Statement, ...]:
@@ -98,8 +73,10 @@ class Builder:
         )
 
     def _type_ref(self, node: Any) -> ast.TypeRef:
+        if node.data == "tuple_type":
+            return tuple_type(self._attributes(node), self._span(node), self.tuples)
         name, *arguments = node.children
-        is_lattice = bool(arguments) and _is(arguments[-1], "lattice_mark")
+        is_lattice = bool(arguments) and is_rule(arguments[-1], "lattice_mark")
         numbers = tuple(integer(str(part))[0] for part in arguments[: len(arguments) - is_lattice])
         return ast.TypeRef(self._name(name), numbers, is_lattice)
 
@@ -226,7 +203,7 @@ class Builder:
 
     def block(self, node: Any) -> Block:
         """FlowLog's block of rules; other than a statement, it does not outlive the program's tree."""
-        clauses = tuple(self.clause(part) for part in node.children if _is(part, "clause"))
+        clauses = tuple(self.clause(part) for part in node.children if is_rule(part, "clause"))
         parts = list(node.children)
         iterative = [
             self._name(name)
@@ -247,7 +224,7 @@ class Builder:
                 for test in part.find_data("loop_test"):
                     if test.children[0] != "@it":
                         self._unsupported(f"{test.children[0]}, other than @it,", test)
-                most = last_round([_words(one) for one in part.children[1:]])
+                most = last_round([words(one) for one in part.children[1:]])
         return Block(clauses, tuple(iterative), most, until, both, self._span(node.children[0]))
 
     # Bodies
@@ -337,13 +314,13 @@ class Builder:
 
     def _left_to_right(self, node: Any) -> ast.Expression:
         """The operation as FlowLog reads it, in which operators bind equally."""
-        parts = list(_chain(node))
+        parts = list(chain(node))
         found = self._expression(parts[0])
         for operator, operand in zip(parts[1::2], parts[2::2], strict=True):
             right = self._expression(operand)
             span = self.source.span(node.meta.start_pos, operand.meta.end_pos)
             found = ast.Call(str(operator), (found, right), span)
-        levels = [_level(str(one)) for one in parts[1::2]]
+        levels = [level(str(one)) for one in parts[1::2]]
         if levels != sorted(levels, reverse=True):
             hint = "write parentheses"
             message = "FlowLog's operators are read from left to right"
@@ -371,6 +348,8 @@ class Builder:
         parts = self._tuple(node)
         if len(parts) == 1:
             return parts[0]
+        if parts and (self.tuples or self.takes_tuples):
+            return ast.Record(parts, self._span(node))
         hint = "a record is written [a, b]" if parts else None
         self.diagnostics.error(
             "syntax", "expected one expression in the parentheses", self._span(node), hint=hint

@@ -13,6 +13,7 @@ from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flowlog_loops import Block, without_blocks
 from kpg.compiler.datalog.syntax.heads import head_aggregate
 from kpg.compiler.datalog.syntax.rewriting import nodes, rewritten
+from kpg.runtime.errors import Span
 from kpg.runtime.functions import aggregate_named
 from kpg.runtime.types import BIGINT, DOUBLE
 
@@ -167,6 +168,22 @@ def _combined(
 def _other(name: ast.Variable, places: Sequence[int], place: int) -> ast.Expression:
     """A key of the rows, or any of the values that another aggregate is of."""
     return ast.Underscore(name.span) if place in places else name
+
+
+# Tuples: records whose type is known by its fields
+
+
+def tuple_type(
+    fields: tuple[ast.Attribute, ...], span: Span, known: dict[str, ast.RecordType]
+) -> ast.TypeRef:
+    """The type ``(a: int32, b: string)``, entered into the known ones."""
+    name = ast.Name(f"({', '.join(one.type.name.text for one in fields)})", span)
+    if name.text not in known:
+        named = tuple(
+            replace(one, name=replace(one.name, text=f"{place}")) for place, one in enumerate(fields)
+        )
+        known[name.text] = ast.RecordType(name, named, span)
+    return ast.TypeRef(name)
 
 
 # Predicates of the user's

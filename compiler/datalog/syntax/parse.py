@@ -44,8 +44,8 @@ def _parser() -> Lark:
     return Lark(_grammar(), parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
-def parse(source: Source, diagnostics: Diagnostics) -> ast.Module:
-    """The statements of the text that have no syntax error."""
+def parse(source: Source, diagnostics: Diagnostics, *, takes_tuples: bool = False) -> ast.Module:
+    """The statements of the text that have no syntax error; ``takes_tuples``: ``(1, 2)`` is a value."""
     text = source.text
     for _ in range(MOST_ERRORS):
         try:
@@ -59,7 +59,7 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.Module:
             begin, finish = _statement(text, start, end)
             text = text[:begin] + re.sub(r"[^\n]", " ", text[begin:finish]) + text[finish:]
         else:
-            return Builder(source, diagnostics).program(tree)
+            return Builder(source, diagnostics, takes_tuples=takes_tuples).program(tree)
     return ast.Module(())
 
 

@@ -195,7 +195,8 @@ class _Preprocessor:
             return evaluate("".join(text for text, _, _ in expand(known, self.macros))) != 0
         except (ValueError, TooLong):
             hint = "#if takes numbers, names, defined(NAME) and the operators of C"
-            self.diagnostics.error("directive", f"#if {content} is not supported", span, hint=hint)
+            message = f"#if {content} is not supported" if content else "#if without a condition"
+            self.diagnostics.error("directive", message, span, hint=hint)
             return False
 
     def _directive(self, name: str, content: str, span: Span, file: File, depth: int) -> None:

@@ -101,4 +101,6 @@ def blank_comments(text: str) -> tuple[str, int | None]:
     if text.startswith(BYTE_ORDER_MARK):
         text = " " + text[1:]
     text = SKIPPED.sub(blank, text)
+    if unclosed is not None:
+        text = text[:unclosed] + re.sub(r"[^\n]", " ", text[unclosed:])
     return blank_hash_comments(text) if "#" in text and is_flowlog(text) else text, unclosed

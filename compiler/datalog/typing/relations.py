@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import field
 
 from kpg.compiler.catalog import Catalog, did_you_mean
-from kpg.compiler.datalog.diagnostics import Diagnostics
+from kpg.compiler.datalog.diagnostics import Diagnostics, plural
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.typing.types import TypeTable, kind_of_stored, type_name
 from kpg.compiler.rules.core import Column, Kind
@@ -65,6 +65,9 @@ class Relations:
             columns = self._columns(declaration)
             qualifiers = self._qualifiers(declaration, len(columns))
             keys = self._keys(declaration, columns, qualifiers)
+            if "eqrel" in qualifiers and len({column.type.name for column in columns}) == 2 == len(columns):
+                message = f"the columns of equivalence relation {declaration.names[0]} are of different types"
+                self.diagnostics.error("type", message, declaration.attributes[1].type.name.span)
             for name in declaration.names:
                 old = self.known.get(name.text)
                 if old is not None:
@@ -100,8 +103,12 @@ class Relations:
                 message = f"deprecated qualifier {name}"
                 self.diagnostics.warning("deprecated", message, name.span, hint=hint)
             if name.text == "eqrel" and arity != 2:
-                message = f"equivalence relation {declaration.names[0]} has {arity} columns, not 2"
+                message = f"equivalence relation {declaration.names[0]} has {plural(arity, 'column')}, not 2"
                 self.diagnostics.error("arity", message, name.span)
+        stored = [name for name in declaration.qualifiers if name.text in (*STORAGE, "eqrel")]
+        if len({name.text for name in stored} & {"brie", "btree", "btree_delete", "eqrel"}) > 1:
+            shown = " and ".join(name.text for name in stored)
+            self.diagnostics.error("inline", f"qualifiers {shown} contradict each other", stored[1].span)
         for one, other in (("inline", "no_inline"), ("magic", "no_magic"), ("inline", "eqrel")):
             if {one, other} <= found:
                 message = f"qualifiers {one} and {other} contradict each other"

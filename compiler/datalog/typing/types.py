@@ -194,6 +194,11 @@ class _Declaring:
                     message = f"{name} cannot be a subtype of {base.name}, a type of {what}s"
                     hint = f"another name for it is .type {name} = {base.name}"
                     self.diagnostics.error("type", message, base.name.span, hint=hint)
+                of = self.declared.get(base.name.text)
+                if isinstance(of, ast.UnionType) and len(of.members) > 1:
+                    message = f"{name} cannot be a subtype of {base.name}, a union"
+                    hint = f"of which kind? .type {name} <: {kind}"
+                    self.diagnostics.error("type", message, base.name.span, hint=hint)
                 self.table.bases[name] = self.spelled(base)
             case ast.UnionType(members=members):
                 kind = self._union(declaration, members, (*through, name))

@@ -1,10 +1,13 @@
 """What FlowLog's programs mean: how operators bind, what aggregates range over, blocks, comments."""
 
+import io
+
 import pytest
 
 import kpg
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.datalog.check import check
+from kpg.datalog.writing import write
 from kpg.runtime.errors import DatalogError
 
 EDGES = """
@@ -161,6 +164,25 @@ def test_iterative_relations_are_replaced_in_each_round() -> None:
 def test_facts_behind_a_loop_are_there_before_it() -> None:
     text = f"{ROUNDS} loop while {{ @it < 1 }} {{ s(y) :- s(x), e(x, y). }} s(4)."
     assert set(kpg.connect().datalog(text).rows("s")) == {(1,), (2,), (4,), (5,)}
+
+
+def test_tuples() -> None:
+    program = kpg.connect().datalog("""
+        .decl t(id: int32, p: (a: int32, b: string))
+        t(1, (2, "x")). t(2, (0, "y")).
+        .decl names(b: string) names(y) :- t(_, p), p = (x, y), x > 1.
+        .decl made(p: (a: int32, q: (c: int32, d: string))) made((i, p)) :- t(i, p), p != (0, "y").
+        .decl inner(d: string) inner(d) :- made(p), p = (_, (_, d)).
+        .output made, inner
+    """)
+    assert set(program["names"]) == {("x",)} == set(program["inner"])
+    out = io.StringIO()
+    write(program, "-", out)
+    assert "\n(1, (2, x))\n" in out.getvalue()
+    program.update('+t(7, (3, "(z]")).')
+    assert set(program["inner"]) == {("x",), ("(z]",)}
+    with pytest.raises(DatalogError, match="expected one expression in the parentheses"):
+        check(".decl t(x: int32) t(x) :- t(y), y = (x, 1).", Catalog())
 
 
 def test_functions_are_predicates() -> None:
