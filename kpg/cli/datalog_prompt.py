@@ -164,11 +164,12 @@ class DatalogPrompt:
 
 def is_complete(text: str) -> bool:
     """Whether an entry can be run: nothing, a command, or statements that have come to their end."""
-    stripped = blank_comments(text)[0].strip()
+    blanked, unclosed = blank_comments(text)
+    if unclosed is not None:
+        return False
+    stripped = blanked.strip()
     if not stripped or COMMAND.fullmatch(stripped) or UNKNOWN.match(stripped) or stripped.lower() in WORDS:
         return True
-    if blank_comments(text)[1] is not None:
-        return False
     plain = QUOTED.sub('""', stripped)
     if plain.count("{") > plain.count("}") or plain.count("(") > plain.count(")"):
         return False
