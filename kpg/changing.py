@@ -5,14 +5,14 @@ In between nothing has changed, so that the parts of a statement all see the tab
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.change import arbiters, lower_returning
+from kpg.compiler.sql.change import arbiters, lower_returning, nothing
 from kpg.compiler.sql.given import given_insert, insert_places
 from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
 from kpg.engine import Engine
@@ -27,6 +27,7 @@ from kpg.runtime.types import Type
 from kpg.table import Table
 
 if TYPE_CHECKING:
+    from kpg.blocks.triggers import Actions
     from kpg.compiler.sql.conflict import OverPairs
 
 Words = NDArray[np.int64]
@@ -50,6 +51,8 @@ class Changes:
     updated: tuple[Words, Words] | None = None
     inserted: Words | None = None
     returned: Returned | None = None
+    actions: Any = None
+    """What triggers and rules do beside them."""
 
     @property
     def count(self) -> int:
@@ -60,6 +63,9 @@ class Changes:
 
     def apply(self) -> None:
         """Make the changes."""
+        if self.actions is not None:
+            self.actions.apply(self)
+            return
         if self.deleted is not None:
             self.table.delete(self.deleted)
         if self.updated is not None:
@@ -101,6 +107,19 @@ def prepared(engine: Engine, statement: ast.Change) -> Changes:
         from kpg.compiler.sql.alternatives import with_conflict
 
         statement = with_conflict(statement, engine.catalog)
+    if engine.catalog.others:
+        from kpg.blocks.triggers import actions_of, through_actions
+
+        changes = through_actions(engine, statement)
+        if changes is not None:
+            return changes
+        actions = actions_of(engine, statement)
+        if actions is not None:
+            return replace(_prepared(engine, statement, actions), actions=actions)
+    return _prepared(engine, statement, None)
+
+
+def _prepared(engine: Engine, statement: ast.Change, actions: "Actions | None") -> Changes:
     if not isinstance(engine.catalog.find(statement.table), TableEntry):
         from kpg.compiler.sql.through import through_view
 
@@ -108,11 +127,11 @@ def prepared(engine: Engine, statement: ast.Change) -> Changes:
     table = engine.table(statement.table)
     match statement:
         case ast.Insert():
-            return _insert(engine, table, statement)
+            return _insert(engine, table, statement, actions)
         case ast.Delete():
-            return _delete(engine, table, statement)
+            return _delete(engine, table, statement, actions)
         case ast.Update():
-            return _update(engine, table, statement)
+            return _update(engine, table, statement, actions)
         case ast.Merge():
             from kpg.merging import merge_changes
 
@@ -121,11 +140,13 @@ def prepared(engine: Engine, statement: ast.Change) -> Changes:
             assert_never(statement)
 
 
-def _insert(engine: Engine, table: Table, statement: ast.Insert) -> Changes:
+def _insert(engine: Engine, table: Table, statement: ast.Insert, actions: "Actions | None") -> Changes:
     catalog = engine.reading_catalog
+    if actions is not None:
+        actions.before_statement("INSERT")
     statement = _numbered(engine, given_insert(statement, catalog))
     words = engine.computed(lambda: _given_rows(engine, table, statement, catalog))
-    return insertion(engine, table, statement, words)
+    return insertion(engine, table, statement, words, actions)
 
 
 def _given_rows(engine: Engine, table: Table, statement: ast.Insert, catalog: Catalog) -> Words:
@@ -152,7 +173,9 @@ def found_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[Plan
     return engine.computed(found)
 
 
-def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words) -> Changes:
+def insertion(
+    engine: Engine, table: Table, statement: ast.Insert, words: Words, actions: "Actions | None" = None
+) -> Changes:
     """What inserting rows changes, numbers of sequences still to be filled in."""
     catalog = engine.reading_catalog
     entry = catalog.table(statement.table, statement.span)
@@ -168,6 +191,8 @@ def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words)
         make = partial(numbered, entry, catalog, places)
         found = engine.remembered.made(("numbered", *places), entry, engine.catalog, make)
         words = filled(engine.executor, engine.sequences, found, words)
+    if actions is not None:
+        words = actions.before_insert(words)
     words = checked(words, table)
     if table.guard is not None:
         words = table.guard.fitting(words)
@@ -184,6 +209,9 @@ def insertion(engine: Engine, table: Table, statement: ast.Insert, words: Words)
             words = missing(table, words, keys)
         else:
             words, updated = merged(table, words, keys[0], _evaluation(engine, table, update))
+            if actions is not None:
+                rowids, changed = actions.before_update(*updated)
+                updated = rowids, checked(changed, table)
             if table.guard is not None:
                 updated = updated[0], table.guard.fitting(updated[1])
             _check_shown(engine, statement, updated[1])
@@ -250,8 +278,13 @@ def _numbered(engine: Engine, statement: ast.Insert) -> ast.Insert:
     return replace(statement, query=replace(statement.query, query=query))
 
 
-def _delete(engine: Engine, table: Table, statement: ast.Delete) -> Changes:
+def _delete(engine: Engine, table: Table, statement: ast.Delete, actions: "Actions | None") -> Changes:
+    if actions is not None:
+        actions.before_statement("DELETE")
     planned, data = found_rows(engine, statement)
+    if actions is not None:
+        kept = actions.before_delete(np.unique(data[0]))
+        data = np.ascontiguousarray(data[:, np.isin(data[0], kept)])
     return deletion(table, statement, planned, data)
 
 
@@ -264,9 +297,25 @@ def deletion(table: Table, statement: ast.Delete, planned: Planned, data: Words)
     return Changes(table, deleted=rowids, returned=Returned(names, types, data[1:, first]))
 
 
-def _update(engine: Engine, table: Table, statement: ast.Update) -> Changes:
+def _update(engine: Engine, table: Table, statement: ast.Update, actions: "Actions | None") -> Changes:
+    if actions is not None:
+        actions.before_statement("UPDATE")
     planned, data = found_rows(engine, statement)
-    return updating(engine, table, statement, planned, data)
+    changes = updating(engine, table, statement, planned, data)
+    if actions is None or changes.updated is None:
+        return changes
+    rowids, words = actions.before_update(*changes.updated)
+    words = checked(np.ascontiguousarray(words), table)
+    if table.guard is not None:
+        words = table.guard.fitting(words)
+    changes = replace(changes, updated=(rowids, words))
+    if not statement.returning or statement.sources:
+        return changes
+    given = ast.Select(nothing(), statement.span)
+    shown = ast.Insert(
+        statement.table, statement.alias, (), given, None, statement.span, returning=statement.returning
+    )
+    return replace(changes, returned=_returned(engine, table, shown, words))
 
 
 def updating(engine: Engine, table: Table, statement: ast.Update, planned: Planned, data: Words) -> Changes:

@@ -1,8 +1,9 @@
 """Statements that define what is neither table nor view, or change what is: sequences, schemas, ALTER."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from kpg.compiler.catalog import PUBLIC, TableEntry
 from kpg.compiler.constraints import Sequence
@@ -12,6 +13,9 @@ from kpg.compiler.sql.ddl.sequences import created, settled
 from kpg.engine import Engine
 from kpg.result import Affected, Result
 from kpg.runtime.errors import ProgrammingError
+
+if TYPE_CHECKING:
+    from kpg.blocks.triggers import Actions
 
 
 def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
@@ -51,6 +55,10 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             from kpg.altering import alter
 
             alter(engine, statement)
+        case ast.CreateTrigger() | ast.DropTrigger():
+            from kpg.blocks.triggers import define_trigger
+
+            define_trigger(engine, statement)
         case ast.CreateFunction() | ast.DropFunction() | ast.AlterFunction():
             from kpg.routines import run_routine
 
@@ -263,6 +271,9 @@ def _truncate(engine: Engine, statement: ast.Truncate) -> int:
             chosen.add(link.table)
             pending.append(link.table)
     rows = 0
+    actions = truncating(engine, chosen) if catalog.others else []
+    for one in actions:
+        one.before_statement("TRUNCATE")
     for name in chosen:
         table = engine.table(name)
         rowids = engine.executor.rowids(name)
@@ -276,7 +287,16 @@ def _truncate(engine: Engine, statement: ast.Truncate) -> int:
                     at = engine.sequences.next.get(rule.sequence)
                     engine.sequences.restart(rule.sequence)
                     engine.journal.note(undo=partial(engine.sequences.restart, rule.sequence, at))
+    for one in actions:
+        one.after_statement("TRUNCATE")
     return rows
+
+
+def truncating(engine: Engine, names: Iterable[str]) -> list["Actions"]:
+    """What triggers of tables do."""
+    from kpg.blocks.triggers import Actions
+
+    return [Actions(engine, engine.catalog.get(name), None) for name in names]
 
 
 def _comment(engine: Engine, statement: ast.Comment) -> None:

@@ -162,6 +162,7 @@ class Schemas:
         """Forget a table that nothing uses, with its sequences."""
         name = entry.name
         self.catalog.remove(name)
+        self._forget_others(name)
         self.attached.discard(name)
         for index in [one for one in self.catalog.indexes.values() if one.table == name]:
             del self.catalog.indexes[index.name.lower()]
@@ -175,6 +176,12 @@ class Schemas:
             "references" in self.__dict__ and self.references.concerns(name)
         ):
             self.refresh_rules()
+
+    def _forget_others(self, name: str) -> None:
+        """The triggers and rules of a relation go with it."""
+        others = self.catalog.others
+        for key in [key for key in others if len(key) > 1 and key[1] == name.lower()]:
+            del others[key]
 
     def set_aside(self, name: str) -> None:
         """Take a table's rows out of the way, to be given up when the transaction is over."""

@@ -73,6 +73,7 @@ ELSEWHERE: dict[str, str] = {
     "kpg/blocks/purity.py": BODIES,
     "kpg/blocks/raising.py": BODIES,
     "kpg/blocks/returning.py": BODIES,
+    "kpg/blocks/triggers.py": BODIES,
     "kpg/calls.py": LISTENING,
     "kpg/states.py": "unit/server/test_activity.py",
     "kpg/violations.py": "unit/server/test_activity.py",

@@ -243,6 +243,11 @@ def _returned(
     return Map(node, ids, scalars), columns, tuple(item.name for item in items)
 
 
+def nothing() -> exp.Expr:
+    """A query of no meaning, where a statement has to have one."""
+    return exp.Select()
+
+
 def lower_returning(
     statement: ast.Insert, catalog: Catalog
 ) -> tuple[Mfp | None, tuple[str, ...], tuple[Type, ...]]:

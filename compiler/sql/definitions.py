@@ -1,5 +1,7 @@
 """Statements that change what there is besides tables' rows: sequences, schemas, indexes, ALTER, comments."""
 
+from typing import TYPE_CHECKING
+
 from kpg.compiler.constraints import Constraint, Domain, Rule, Sequence
 from kpg.compiler.routines import Parameter
 from kpg.compiler.sql.definition import Definition
@@ -7,6 +9,9 @@ from kpg.compiler.sql.roles import AnyRole
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ColumnDef, Type
+
+if TYPE_CHECKING:
+    from kpg.compiler.triggers import Deed, Trigger
 
 Options = tuple[tuple[str, object], ...]
 """Options of a sequence, as they were written."""
@@ -288,6 +293,26 @@ class AlterFunction(Definition):
     span: Span
 
 
+@dataclass(frozen=True, slots=True)
+class CreateTrigger(Definition):
+    """CREATE TRIGGER, or CREATE RULE."""
+
+    made: "Trigger | Deed"
+    or_replace: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class DropTrigger(Definition):
+    """DROP TRIGGER or RULE, which ``kind`` says in lower case."""
+
+    kind: str
+    name: str
+    table: str
+    if_exists: bool
+    span: Span
+
+
 AnyDefinition = (
     CreateSequence
     | AlterSequence
@@ -303,5 +328,7 @@ AnyDefinition = (
     | CreateFunction
     | DropFunction
     | AlterFunction
+    | CreateTrigger
+    | DropTrigger
     | AnyRole
 )

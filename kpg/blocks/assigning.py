@@ -7,7 +7,11 @@ from typing import Final
 from kpg.blocks.evaluating import Evaluator, Given
 from kpg.blocks.frame import Frame, Record, Value, Variable, row_word, row_words
 from kpg.compiler.sql import variables
+from kpg.compiler.sql.blocks.cursor import Cursor
+from kpg.compiler.sql.blocks.headers import target
+from kpg.compiler.sql.blocks.simple import arguments
 from kpg.compiler.sql.blocks.tree import Declared
+from kpg.engine import Engine
 from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 from kpg.runtime.types import INTEGER, NULL, TEXT, Kind, Type, array
 
@@ -207,8 +211,8 @@ def fill(evaluator: Evaluator, frame: Frame, targets: Sequence[str], given: Give
             return
         fill_record(evaluator, record, given.names, given.types, [one.word for one in values])
         return
-    for target in targets:
-        if variables.target_of(target).subscripts:
+    for one in targets:
+        if variables.target_of(one).subscripts:
             raise NotSupportedError("INTO an element of an array is not supported", hint="use a variable")
     for position, (variable, fields) in enumerate(found):
         if position < len(values):
@@ -216,6 +220,26 @@ def fill(evaluator: Evaluator, frame: Frame, targets: Sequence[str], given: Give
         else:
             part = _part(evaluator, variable, fields)
             put(evaluator, variable, fields, Value(part.type, NULL))
+
+
+def out_targets(engine: Engine, text: str, outs: Sequence[str]) -> list[str]:
+    """The variables in a CALL that its OUT parameters are assigned to."""
+    cursor = Cursor(text)
+    cursor.need("CALL")
+    name = target(cursor)
+    given = arguments(cursor)
+    schema, _, plain = name.lower().rpartition(".")
+    found = []
+    for routine in engine.catalog.find_routines(plain, schema):
+        places = {one.name.lower(): place for place, one in enumerate(routine.parameters)}
+        named = {key.lower(): value for key, value in given if key}
+        if len(routine.parameters) < len(given) or any(out.lower() not in places for out in outs):
+            continue
+        for out in outs:
+            place = places[out.lower()]
+            found.append(named.get(out.lower()) or (given[place][1] if place < len(given) else ""))
+        return found
+    return found
 
 
 def number(value: Value, what: str) -> int:

@@ -12,6 +12,7 @@ from kpg.compiler.routines import Routine
 from kpg.compiler.sql import session as ast
 from kpg.compiler.sql import statements
 from kpg.compiler.sql.calling import called_procedure
+from kpg.compiler.sql.definitions import Truncate
 from kpg.engine import Engine
 from kpg.reading import Decoded
 from kpg.result import Result
@@ -19,12 +20,8 @@ from kpg.runtime.types import Kind, Type
 from kpg.transaction import State
 
 T = TypeVar("T")
-CHANGES: Final = (
-    statements.Insert | statements.Update | statements.Delete | statements.Merge | statements.Modifying
-)
-MAY_CALL: Final = (
-    CHANGES | statements.Select | statements.CreateTableAs | statements.CopyFrom | statements.CopyTo
-)
+CHANGES: Final = statements.Change | statements.Modifying | statements.CopyFrom | Truncate
+MAY_CALL: Final = CHANGES | statements.Select | statements.CreateTableAs | statements.CopyTo
 
 
 def needs_transaction(engine: Engine, statement: statements.Statement) -> bool:
@@ -33,7 +30,7 @@ def needs_transaction(engine: Engine, statement: statements.Statement) -> bool:
     if transactions.state is not State.NONE or transactions.in_batch or not isinstance(statement, MAY_CALL):
         return False
     catalog = engine.catalog
-    if isinstance(statement, CHANGES) and any(key[0] == "trigger" for key in catalog.others):
+    if isinstance(statement, CHANGES) and catalog.others:
         return True
     place = statement.span
     text = place.source[place.start : place.end].lower()

@@ -93,7 +93,7 @@ def _declared(
 def declared_rows(evaluator: Evaluator, frame: Frame, query: ast.Dynamic) -> Given | None:
     """The rows of FOR ... IN cursor; None if it is no cursor."""
     from kpg.compiler.sql.blocks.cursor import Cursor as Words
-    from kpg.compiler.sql.blocks.simple import _arguments
+    from kpg.compiler.sql.blocks.simple import arguments
 
     if query.using is not None or not frame.cursors:
         return None
@@ -102,7 +102,7 @@ def declared_rows(evaluator: Evaluator, frame: Frame, query: ast.Dynamic) -> Giv
         return None
     words = Words(query.text)
     words.place = 1
-    return evaluator.given(_declared(evaluator, frame, name, _arguments(words)))
+    return evaluator.given(_declared(evaluator, frame, name, arguments(words)))
 
 
 def _fetch(evaluator: Evaluator, frame: Frame, statement: ast.FetchCursor) -> int:

@@ -315,6 +315,11 @@ class Running:
     def _sql(self, statement: ast.Sql) -> None:
         given = self.evaluator.run(self.frame, statement.statement)
         found = given.words.shape[1]
+        if statement.statement.using is None and statement.statement.text[:4].lower() == "call":
+            if found:
+                targets = assigning.out_targets(self.engine, statement.statement.text, given.names)
+                assigning.fill(self.evaluator, self.frame, targets, given, 0)
+            return
         if statement.into:
             if statement.strict and found != 1:
                 state, words = ("P0002", "no rows") if not found else ("P0003", "more than one row")

@@ -175,9 +175,20 @@ class Beside:
 
 
 def statements(text: str) -> list[str]:
-    """A script's statements: each ends with a semicolon at the end of a line; ``--`` lines are left out."""
+    """A script's statements: each ends with a semicolon at the end of a line; ``--`` lines are left out.
+
+    Bodies between ``$$`` are whole.
+    """
     lines = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
-    return [part.strip() for part in re.split(r";\s*\n", lines + "\n") if part.strip()]
+    found = [""]
+    for place, part in enumerate(re.split(r"(\$\$)", lines + "\n")):
+        if place % 4 == 0:
+            first, *others = re.split(r";\s*\n", part)
+            found[-1] += first
+            found += others
+        else:
+            found[-1] += part
+    return [part.strip() for part in found if part.strip()]
 
 
 def asked_once(beside: Beside, text: str) -> None:

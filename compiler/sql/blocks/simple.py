@@ -194,7 +194,7 @@ def _cursor(cursor: Cursor) -> ast.OpenCursor | ast.FetchCursor | ast.CloseCurso
             if scroll:
                 cursor.need("FOR")
             return ast.OpenCursor(name, headers.query(cursor, ";"))
-        return ast.OpenCursor(name, None, _arguments(cursor))
+        return ast.OpenCursor(name, None, arguments(cursor))
     start = cursor.place
     while not cursor.done and not cursor.at("INTO") and not cursor.at(";"):
         cursor.place += 1
@@ -206,7 +206,8 @@ def _cursor(cursor: Cursor) -> ast.OpenCursor | ast.FetchCursor | ast.CloseCurso
     return ast.FetchCursor(words[-1].name, direction, targets)
 
 
-def _arguments(cursor: Cursor) -> tuple[tuple[str, str], ...]:
+def arguments(cursor: Cursor) -> tuple[tuple[str, str], ...]:
+    """Arguments in parentheses, each with its name, "" without one."""
     found: list[tuple[str, str]] = []
     if cursor.take("("):
         while not cursor.take(")"):

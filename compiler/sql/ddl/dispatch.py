@@ -24,10 +24,7 @@ MODIFIERS: Final = (
 )
 """What may stand between CREATE and what it makes."""
 REFUSED: Final = {
-    "TRIGGER": "a trigger",
     "EVENT TRIGGER": "a trigger",
-    "CONSTRAINT TRIGGER": "a trigger",
-    "RULE": "a rule",
     "POLICY": "a policy",
     "FOREIGN": "a foreign table",
     "AGGREGATE": "an aggregate of the user's",
@@ -114,6 +111,15 @@ def create(reader: Reader) -> statements.Statement | None:
         if kind == "procedure":
             reader.need("PROCEDURE")
         return create_function(reader, or_replace="REPLACE" in words, kind=kind)
+    constraint = reader.take("CONSTRAINT", "TRIGGER")
+    if constraint or reader.take("TRIGGER"):
+        from kpg.compiler.sql.ddl.triggers import create_trigger
+
+        return create_trigger(reader, or_replace="REPLACE" in words, constraint=constraint)
+    if reader.take("RULE"):
+        from kpg.compiler.sql.ddl.triggers import create_rule
+
+        return create_rule(reader, or_replace="REPLACE" in words)
     return _refuse(reader, "CREATE")
 
 
@@ -247,6 +253,10 @@ def drop(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.functions import drop_function
 
         return drop_function(reader, "procedure")
+    if reader.at("TRIGGER") or reader.at("RULE"):
+        from kpg.compiler.sql.ddl.triggers import drop_trigger
+
+        return drop_trigger(reader, reader.choice("TRIGGER", "RULE").lower())
     nothing = _refuse(reader, "DROP")
     if nothing is not None:
         return nothing

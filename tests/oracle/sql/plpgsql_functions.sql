@@ -66,11 +66,11 @@ begin
 end $$;
 select * from evens(1, 9) e;
 select t.a, e from t, lateral evens(1, t.a) e where t.a < 5;
-create function both(n int) returns table (x int, y text) language plpgsql as $$
+create function pair_of(n int) returns table (x int, y text) language plpgsql as $$
 begin
   for i in 1..n loop x := i; y := repeat('*', i); return next; end loop;
 end $$;
-select * from both(3) order by x desc;
+select * from pair_of(3) order by x desc;
 insert into t values (4, 'four'), (-1, null);
 update t set a = a + 1 where b = 'y';
 delete from t where a > 70;

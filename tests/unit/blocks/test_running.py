@@ -111,3 +111,35 @@ def test_a_procedure_may_commit(db: Database) -> None:
         db.sql("select p()")
     with pytest.raises(kpg.ProgrammingError, match="procedure q does not exist"):
         db.sql("call q()")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("create trigger a before insert on t for each row execute function none()", "none.. does not exist"),
+        ("create trigger a instead of insert on t for each row execute function g()", '"t" is a table'),
+        ("create trigger a before insert on v for each row execute function g()", '"v" is a view'),
+        ("create trigger a before insert on t for each row execute function h()", "must return type trigger"),
+        ("drop trigger a on t", 'trigger "a" for table "t" does not exist'),
+        ("create rule a as on select to t do instead select 1", "a rule ON SELECT"),
+        ("select g()", "can only be called as triggers"),
+    ],
+)
+def test_what_is_no_trigger_is_refused(db: Database, text: str, message: str) -> None:
+    db.sql("create view v as select a from t where a > 1 limit 1")
+    db.sql("create function g() returns trigger language plpgsql as $$ begin return new; end $$")
+    db.sql("create function h() returns int language plpgsql as $$ begin null; return 1; end $$")
+    with pytest.raises(kpg.Error, match=message):
+        db.sql(text)
+
+
+def test_triggers_are_there_when_a_folder_is_opened_again(tmp_path: Path) -> None:
+    with kpg.connect(tmp_path / "db") as kept:
+        kept.sql("create table t (a int)")
+        kept.sql(
+            "create function g() returns trigger language plpgsql as $$ begin new.a := 5; return new; end $$"
+        )
+        kept.sql("create trigger g before insert on t for each row execute function g()")
+    with kpg.connect(tmp_path / "db") as kept:
+        kept.sql("insert into t values (1)")
+        assert kept.query("select a from t").fetchall() == [(5,)]

@@ -1,0 +1,134 @@
+"""CREATE and DROP of TRIGGER and RULE."""
+
+from sqlglot.tokenizer_core import TokenType
+
+from kpg.compiler.sql import definitions as ast
+from kpg.compiler.sql.ddl.reader import Reader
+from kpg.compiler.triggers import Deed, Trigger
+
+EVENTS = ("INSERT", "UPDATE", "DELETE", "TRUNCATE")
+
+
+def create_trigger(reader: Reader, *, or_replace: bool, constraint: bool) -> ast.CreateTrigger:
+    """What follows CREATE TRIGGER."""
+    name = reader.name()
+    timing = reader.choice("BEFORE", "AFTER", "INSTEAD OF").partition(" ")[0]
+    events, columns = [reader.choice(*EVENTS)], list[str]()
+    while True:
+        if reader.take("OF"):
+            columns.append(reader.name())
+            while reader.take(","):
+                columns.append(reader.name())
+        if not reader.take("OR"):
+            break
+        events.append(reader.choice(*EVENTS))
+    reader.need("ON")
+    table = reader.relation()
+    if reader.take("FROM"):
+        reader.relation()
+    if reader.take("NOT", "DEFERRABLE") or reader.take("DEFERRABLE"):
+        pass
+    if reader.take("INITIALLY", "DEFERRED"):
+        reader.refuse("a trigger INITIALLY DEFERRED", "it is run when the statement is over")
+    reader.take("INITIALLY", "IMMEDIATE")
+    names = _transition(reader)
+    for_rows = constraint
+    if reader.take("FOR"):
+        reader.take("EACH")
+        for_rows = reader.choice("ROW", "STATEMENT") == "ROW"
+    condition = reader.enclosed() if reader.take("WHEN") else ""
+    reader.need("EXECUTE")
+    reader.choice("FUNCTION", "PROCEDURE")
+    function = reader.relation()
+    arguments = _arguments(reader)
+    reader.end()
+    made = Trigger(
+        name, table, timing, tuple(events), tuple(columns), for_rows, condition, function, arguments, *names
+    )
+    return ast.CreateTrigger(made, or_replace, reader.span)
+
+
+def _transition(reader: Reader) -> tuple[str, str]:
+    old, new = "", ""
+    if reader.take("REFERENCING"):
+        while reader.at("OLD") or reader.at("NEW"):
+            which = reader.choice("OLD TABLE", "NEW TABLE", "OLD ROW", "NEW ROW")
+            reader.take("AS")
+            if which == "OLD TABLE":
+                old = reader.name()
+            elif which == "NEW TABLE":
+                new = reader.name()
+            else:
+                reader.refuse("REFERENCING of a ROW")
+    return old, new
+
+
+def _arguments(reader: Reader) -> tuple[str, ...]:
+    found: list[str] = []
+    reader.need("(")
+    while not reader.take(")"):
+        token = reader.tokens[reader.place] if not reader.done else None
+        if token is None:
+            reader.unexpected(")")
+        found.append(str(token.text))
+        reader.skip(1)
+        reader.take(",")
+    return tuple(found)
+
+
+def create_rule(reader: Reader, *, or_replace: bool) -> ast.CreateTrigger:
+    """What follows CREATE RULE."""
+    name = reader.name()
+    reader.need("AS", "ON")
+    event = reader.choice("SELECT", "INSERT", "UPDATE", "DELETE")
+    reader.need("TO")
+    table = reader.relation()
+    if event == "SELECT":
+        reader.refuse("a rule ON SELECT", "write CREATE VIEW")
+    condition = ""
+    if reader.take("WHERE"):
+        condition = reader.condition()
+    reader.need("DO")
+    instead = reader.take("INSTEAD")
+    if not instead:
+        reader.take("ALSO")
+    statements: list[str] = []
+    if not reader.take("NOTHING"):
+        statements = _statements(reader)
+    reader.end()
+    return ast.CreateTrigger(
+        Deed(name, table, event, condition, instead, tuple(statements)), or_replace, reader.span
+    )
+
+
+def _statements(reader: Reader) -> list[str]:
+    """The statements of a rule, in parentheses if they are several."""
+    tokens = list(reader.rest())
+    several = tokens[0].text == "(" and tokens[-1].text == ")" and tokens[1].text.upper() != "SELECT"
+    if several:
+        tokens = tokens[1:-1]
+    found: list[str] = []
+    part: list[int] = []
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            if part:
+                found.append(reader.text[part[0] : part[-1]])
+            part = []
+        else:
+            part += [token.start, token.end + 1]
+    if part:
+        found.append(reader.text[part[0] : part[-1]])
+    reader.skip(len(reader.rest()))
+    return found
+
+
+def drop_trigger(reader: Reader, kind: str) -> ast.DropTrigger:
+    """What follows DROP TRIGGER, or DROP RULE."""
+    exists = reader.take("IF", "EXISTS")
+    name = reader.name()
+    reader.need("ON")
+    table = reader.relation()
+    if not reader.take("CASCADE"):
+        reader.take("RESTRICT")
+    reader.end()
+    return ast.DropTrigger(kind, name, table, exists, reader.span)
