@@ -70,6 +70,10 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
         case ddl.Truncate():
             for name in statement.tables:
                 need(catalog, key_of(catalog.table(name, span).name), "D", span)
+        case ddl.CreateTrigger(made=made):
+            _need_relation(catalog, made.table, span)
+        case ddl.DropTrigger():
+            _need_relation(catalog, statement.table, span)
         case ddl.Alter():
             _need_relation(catalog, statement.name, span)
             for action in statement.actions:
