@@ -118,6 +118,11 @@ def damage(folder: str | Path) -> Iterator[str]:
     except OperationalError as error:
         yield error.message
         return
+    yield from damage_of(files, manifest)
+
+
+def damage_of(files: Files, manifest: Manifest) -> Iterator[str]:
+    """As :func:`damage`, of files and their manifest."""
     packs = () if manifest.checkpoint is None else manifest.checkpoint.packs
     for facts in packs:
         yield from _damage_of_pack(files, manifest, facts.number)

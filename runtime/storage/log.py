@@ -132,8 +132,11 @@ class Segment:
             at, number = record.end, number + 1
 
     def is_ended(self, record: Record) -> bool:
-        """Whether the word at a record's end is the one that was written; without it, the rest still is."""
-        return int(self._words[record.end // 8 - 1]) == ~RECORD ^ self.salt
+        """Whether the word at a record's end is the one that was written, as far as it came: the rest has."""
+        expected = WORD.pack(~RECORD ^ self.salt)
+        found = self._words[record.end // 8 - 1 : record.end // 8].tobytes()
+        came = found.rstrip(b"\0")
+        return expected.startswith(came)
 
     def _header(self, at: int) -> list[int] | None:
         words = self._words[at // 8 : at // 8 + RECORD_WORDS]
@@ -209,6 +212,9 @@ class Log:
     def create(cls, files: Files, segment: int, database: int, first: int, *, room: int = 0) -> "Log":
         """A new segment, whose file is there whatever happens, and has ``room`` for so many bytes."""
         salt = int.from_bytes(os.urandom(8), "little", signed=True)
+        while ((~RECORD ^ salt) >> 56 & 0xFF).bit_count() < 2:
+            # With one bit flipped, the word at a record's end is to be no such word that came in part.
+            salt = int.from_bytes(os.urandom(8), "little", signed=True)
         words = np.array([MAGIC, VERSION, database, segment, first, salt, 0, 0], np.int64)
         words[-1] = checksum_of([words[:-1].tobytes()])
         file = files.create(segment_name(segment))

@@ -1,6 +1,8 @@
 """Databases over a folder in memory, and all that can be read of a database, to be compared with another."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import kpg
@@ -8,6 +10,9 @@ from kpg.database import Database
 from kpg.durable.opening import Wanted, open_files
 from kpg.engine import Engine
 from kpg.runtime.storage.files import Files
+
+State = dict[str, Any]
+"""What :func:`contents` gives."""
 
 
 def opened(
@@ -49,6 +54,60 @@ def contents(database: Database) -> dict[str, Any]:
     found["extras"] = dict(engine.extras)
     found["clock"] = engine.clock.given
     return found
+
+
+def share_numbers(db: Database, beside: Database) -> None:
+    """Have sequences go on with the same numbers."""
+    beside._engine.sequences.next.clear()
+    beside._engine.sequences.next.update(db._engine.sequences.next)
+
+
+def comparable(state: State) -> State:
+    """What has to be the same: not epochs of nothing, nor numbers that statements took which failed.
+
+    Nor whether there is a table of positions while it has none: it is there as soon as it is asked for.
+    """
+    left_out = {"epoch", "numbers"}
+    if "kpg_positions" in state and not state["kpg_positions"][0]:
+        left_out.add("kpg_positions")
+    return {key: value for key, value in state.items() if key not in left_out}
+
+
+def difference(one: State, other: State) -> State:
+    """What is not the same."""
+    keys = [*one, *(key for key in other if key not in one)]
+    return {key: (one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)}
+
+
+def check_past(db: Database, epoch: int, states: list[State], seed: int) -> None:
+    """What was there at an epoch, the first of states up to the present one, is what is said to have been.
+
+    What is not kept any more may be refused.
+    """
+    then, now = states[0], states[-1]
+    for name in sorted({"t", "u"} & then.keys() & now.keys()):
+        with refused():
+            rows = db.query(f"select * from {name} as of {epoch}").fetchall()
+            assert sorted(map(tuple, rows), key=repr) == then[name][0], (seed, name, epoch)
+    for name in now["kept"]:
+        same = {state[name][3] for state in states if name in state}
+        if len(same) > 1 or any(name not in state for state in states[:-1]):
+            continue
+        with refused():
+            net = Counter(map(repr, then[name][0]))
+            for row, _, diff in db.view(name).changes(since=epoch):
+                net[repr(tuple(row))] += diff
+            found = {row: count for row, count in net.items() if count}
+            assert found == Counter(map(repr, now[name][0])), (seed, name, epoch, found)
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """What is not kept any more may be refused."""
+    try:
+        yield
+    except kpg.ProgrammingError as error:
+        assert "not kept" in str(error) or "not known" in str(error) or "has not" in str(error), error
 
 
 def quoted(name: str) -> str:

@@ -130,6 +130,27 @@ def test_a_record_that_was_written_in_part_was_never_there() -> None:
             assert contents(other) == [(1, 0, payload(1, 16))]
 
 
+def test_a_record_whose_last_word_never_came_is_there() -> None:
+    """Or came in part: a power cut may take its sector, and a write fail anywhere."""
+    sim = Sim()
+    log = Log.create(sim, 3, 99, 1)
+    log.write(1, [payload(1, 744)])
+    data = sim.names[segment_name(3)].now
+    (record,) = Segment(sim, 3, 99).records()
+    assert Segment(sim, 3, 99).is_ended(record)
+    word = bytes(data[record.end - 8 : record.end])
+    for room in (100, 0):
+        for came in range(9):
+            data[record.end - 8 :] = word[:came] + bytes(8 - came + room if room else 0)
+            (record,) = (segment := Segment(sim, 3, 99)).records()
+            assert segment.is_ended(record)
+    for bit in range(64):
+        flipped = (int.from_bytes(word, "little") ^ 1 << bit).to_bytes(8, "little")
+        data[record.end - 8 :] = flipped
+        (record,) = (segment := Segment(sim, 3, 99)).records()
+        assert not segment.is_ended(record)
+
+
 def test_damage_says_where() -> None:
     sim = Sim()
     log = Log.create(sim, 3, 99, 0)
