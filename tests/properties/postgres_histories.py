@@ -37,6 +37,8 @@ MOST_TEXT: Final = 1100
 
 GAP: Final = re.compile("unknown function|does not take|not supported")
 """Errors of what kpg has not got."""
+BEYOND: Final = re.compile("FULL JOIN is only supported|statement timeout")
+"""Postgres' refusals of what kpg may answer."""
 COUNTED: Final = ("INSERT", "UPDATE", "DELETE", "MERGE")
 """Statements that say how many rows they changed."""
 
@@ -86,6 +88,8 @@ class Pair:
             return [(cursor.rowcount,)] if counted else []
         except psycopg.Error as error:
             self.refusal = str(error).strip()
+            if BEYOND.search(self.refusal):
+                raise Undecided from None
             if self.within:
                 self.postgres.execute("rollback to here")
             return None
