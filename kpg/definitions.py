@@ -24,6 +24,10 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
     match statement:
         case ast.CreateSequence():
             _create_sequence(engine, statement)
+        case ast.CreateEgoView():
+            from kpg.egos import created
+
+            created(engine, statement)
         case ast.AlterSequence():
             _alter_sequence(engine, statement)
         case ast.CreateSchema():

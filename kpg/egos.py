@@ -13,6 +13,7 @@ from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.catalog import ViewEntry
 from kpg.compiler.clock import CLOCK
 from kpg.compiler.ego import EgoQuery, ego_plan
+from kpg.compiler.sql.definitions import CreateEgoView
 from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.statements import CreateView, Select
 from kpg.engine import Engine
@@ -64,6 +65,17 @@ def make(
     chosen = _values(readers) if readers is not None and not isinstance(readers, str) else readers
     maintained = create(engine, Asked(name=name, aggregate=aggregate, readers=chosen, **given))
     return EgoView(engine, maintained, check)
+
+
+def created(engine: Engine, statement: CreateEgoView) -> Maintained:
+    """Run CREATE EGO VIEW."""
+    options = {"mode": "auto", "overlay": DEFAULT, **dict(statement.options)}
+    asked = Asked(
+        statement.name, statement.edges, statement.writes, statement.aggregate, statement.window,
+        statement.neighbourhood, statement.where, statement.readers, options["mode"], options["overlay"],
+        statement.or_replace,
+    )  # fmt: skip
+    return create(engine, asked)
 
 
 def create(engine: Engine, asked: Asked) -> Maintained:

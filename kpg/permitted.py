@@ -59,7 +59,7 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
                 _need_relation(catalog, name, span, dropping=True)
         case ddl.CreateSequence():
             _check_new(catalog, statement.name, span, temporary=statement.temporary)
-        case ddl.CreateType() | ddl.CreateFunction():
+        case ddl.CreateType() | ddl.CreateFunction() | ddl.CreateEgoView():
             _check_new(catalog, statement.name, span)
         case ddl.CreateDomain():
             _check_new(catalog, statement.domain.name, span)

@@ -303,6 +303,23 @@ class CreateTrigger(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class CreateEgoView(Definition):
+    """CREATE EGO VIEW, in texts of SQL; see ``kpg.egos.Asked``."""
+
+    name: str
+    aggregate: str
+    writes: str
+    window: int | str | tuple[str, int] | None
+    edges: str
+    neighbourhood: str
+    where: str | None
+    readers: str | None
+    options: tuple[tuple[str, str], ...]
+    or_replace: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class DropTrigger(Definition):
     """DROP TRIGGER or RULE, which ``kind`` says in lower case."""
 
@@ -315,6 +332,7 @@ class DropTrigger(Definition):
 
 AnyDefinition = (
     CreateSequence
+    | CreateEgoView
     | AlterSequence
     | CreateSchema
     | CreateIndex

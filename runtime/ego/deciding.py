@@ -23,6 +23,10 @@ SCALE: Final = 2**30
 """What all weights of a cut add up to: capacities are whole numbers of 32 bits."""
 
 
+CLEARLY: Final = 1.25
+"""A label changes where the other one costs less by more than this."""
+
+
 @dataclass(frozen=True, slots=True)
 class Costs:
     """The cost of an update at a node with k inputs, and that of reading it, in microseconds."""
@@ -201,6 +205,8 @@ def adapt(overlay: Overlay, costs: Costs) -> Words:
     inputs, outputs = overlay.inputs, overlay.outputs
     pushing = overlay.arrivals * costs.pushing(inputs.size)
     pulling = overlay.asked * costs.pulling(inputs.size)
+    pushing[overlay.pushed == 0] *= CLEARLY
+    pulling[overlay.pushed == 1] *= CLEARLY
     count = deciding.frontier(
         inputs.start, inputs.size, inputs.items, outputs.start, outputs.size, outputs.items, overlay.pushed,
         pushing, pulling, found,

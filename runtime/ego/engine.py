@@ -26,7 +26,7 @@ MANY: Final = 0.2
 """A larger share of all pairs that changes at once has the overlay built anew."""
 DECAYED: Final = 0.25
 """An overlay of which this share of edges was patched is built anew, in time."""
-WATCHED: Final = 1 << 14
+WATCHED: Final = 1 << 16
 """After so many writes and reads labels are compared with what was observed."""
 
 
@@ -206,7 +206,7 @@ class Engine:
         if self.overlay.patches > FEW and self.overlay.patches > DECAYED * self.overlay.edges:
             nothing = np.empty((2, 0), np.int64)
             self._rebuild(nothing, nothing[0], nothing[0], label=True)
-        elif self._seen > max(WATCHED, self.overlay.count // 4) and self.mode == "auto" and not self.heard:
+        elif self._seen > max(WATCHED, 2 * self.overlay.count) and self.mode == "auto" and not self.heard:
             self._seen = 0
             self.adapt()
 

@@ -88,6 +88,10 @@ def create(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.views import create_view
 
         return create_view(reader, words)
+    if reader.take("EGO", "VIEW"):
+        from kpg.compiler.sql.ddl.egos import create_ego_view
+
+        return create_ego_view(reader, or_replace="REPLACE" in words)
     if reader.take("SEQUENCE"):
         return create_sequence(reader, temporary=temporary)
     if reader.at("UNIQUE") or reader.at("INDEX"):

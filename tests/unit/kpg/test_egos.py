@@ -274,3 +274,18 @@ def test_random_lives(aggregate: str) -> None:
         for view in views:
             assert dict(view.fetchall()) == expected
             assert view.read_many(list(range(11))) == [expected.get(node, empty) for node in range(11)]
+
+
+def test_create_ego_view() -> None:
+    db = database()
+    db.sql(
+        "CREATE EGO VIEW total AS sum(value) FROM writes LAST 1 OVER edges OUT WHERE weight > 1"
+        " READERS node > 1 WITH (mode = push, overlay = iob)"
+    )
+    assert sorted(db.sql("SELECT * FROM total").fetchall()) == [(4, 27), (5, 32)]
+    writes = "(SELECT ord, node, value FROM writes)"
+    db.sql(f"CREATE OR REPLACE EGO VIEW total AS max(value) FROM {writes} OVER edges BOTH 2")
+    assert dict(db.sql("SELECT * FROM total").fetchall()) == {1: 20, 2: 20, 3: 20, 4: 20, 5: 20, 6: 20}
+    db.sql("DROP MATERIALIZED VIEW total")
+    with pytest.raises(ProgrammingError, match='syntax error at "UNDER"'):
+        db.sql("CREATE EGO VIEW total AS sum(value) FROM writes UNDER edges")

@@ -1,0 +1,281 @@
+"""Ego-centric aggregates: overlays of two kinds of graphs, and reads and writes by them, beside no overlay.
+
+python -m benchmarks.ego build --nodes 1000000 --edges 10000000 --only vnm_a
+python -m benchmarks.ego run --nodes 100000 --edges 1000000
+python -m benchmarks.ego shift
+python -m benchmarks.ego api --nodes 20000 --edges 200000
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+import kpg
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.ego.building import Construction, build
+from kpg.runtime.ego.engine import Change, Engine
+from kpg.runtime.ego.families import calibrated, family_of
+from kpg.runtime.ego.overlay import grouped
+from kpg.runtime.plan import EgoCall, EgoFamily
+from kpg.runtime.types import BIGINT
+
+RATIOS = (0.05, 0.2, 1.0, 5.0, 20.0)
+BATCH = 2000
+
+
+def social(nodes: int, edges: int, random: np.random.Generator) -> np.ndarray:
+    """Pairs (reader, writer): readers follow writers by a power law."""
+    readers = (nodes * random.random(edges) ** 1.5).astype(np.int64)
+    writers = np.minimum(random.zipf(1.7, edges) - 1, nodes - 1)
+    spread = random.permutation(nodes)
+    far = random.random(edges) < 0.5
+    writers[far] = random.integers(0, nodes, int(far.sum()))
+    return np.unique(np.stack((spread[readers], writers)), axis=1)
+
+
+def web(nodes: int, edges: int, random: np.random.Generator) -> np.ndarray:
+    """A copying model: most pages link where a page just before them links, with a few of their own."""
+    degree = max(2, edges // nodes)
+    lists = np.empty((nodes, degree), np.int64)
+    template = random.integers(0, nodes, degree)
+    for page in range(nodes):
+        if random.random() < 0.05:
+            template = random.integers(0, nodes, degree)
+        lists[page] = template
+        own = random.random(degree) < 0.15
+        lists[page, own] = random.integers(0, nodes, int(own.sum()))
+    pairs = np.stack((np.repeat(np.arange(nodes), degree), lists.ravel()))
+    return np.unique(pairs, axis=1)
+
+
+GRAPHS = {"social": social, "web": web}
+
+
+def forget_peak() -> float:
+    """Megabytes that the process takes now; the peak is measured from here on (on Linux)."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    return peak()
+
+
+def peak() -> float:
+    """Megabytes that the process took at most since then."""
+    with open("/proc/self/status") as file:
+        (line,) = (line for line in file if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+def builds(nodes: int, edges: int, only: str | None, graphs: list[str]) -> None:
+    """The sharing index, time, memory and depth of each construction on each graph."""
+    print("| graph | edges | construction | sharing after each round | seconds | MB | of the graph | depth |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for name in graphs:
+        pairs = GRAPHS[name](nodes, edges, np.random.default_rng(1))
+        readers, writers = np.ascontiguousarray(pairs[0]), np.ascontiguousarray(pairs[1])
+        del pairs
+        for construction in Construction:
+            if construction is Construction.NONE or (only and construction.value not in only.split(",")):
+                continue
+            lists = grouped(readers, writers, nodes)
+            before = forget_peak()
+            overlay, report = build(construction, nodes, nodes, lists)
+            more = peak() - before
+            depth = float(overlay.levels()[nodes : 2 * nodes].mean())
+            rounds = " ".join(f"{one:.3f}" for one in report.sharing)
+            graph = 8 * readers.shape[0] / 2**20
+            print(
+                f"| {name} | {readers.shape[0]} | {construction.value} | {rounds} ({overlay.sharing:.3f}) |"
+                f" {report.seconds:.1f} | {more:.0f} | {more / graph:.1f} x | {depth:.2f} |",
+                flush=True,
+            )
+            del overlay
+
+
+FAMILIES = {
+    "sum": (EgoFamily.SUMS, EgoCall("sum", (0,), (BIGINT,), BIGINT), 0),
+    "max": (EgoFamily.GREATEST, EgoCall("max", (0,), (BIGINT,), BIGINT), 0),
+    "top_k": (EgoFamily.COUNTS, EgoCall("distinct_count", (0,), (BIGINT,), BIGINT), 10),
+}
+WAYS = (("all-push", "none", "push"), ("all-pull", "none", "pull"), ("decisions", "none", "auto"),
+        ("overlay", "vnm_a", "auto"))  # fmt: skip
+
+
+def traffic(
+    nodes: int, ratio: float, random: np.random.Generator, count: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Batches of writers and readers, by Zipf, so many writes to a read."""
+    share = ratio / (1 + ratio)
+    rank = random.permutation(nodes)
+    for _ in range(count):
+        who = rank[np.minimum(random.zipf(1.3, BATCH) - 1, nodes - 1)]
+        writes = round(share * BATCH)
+        yield who[:writes], who[writes:]
+
+
+def throughput(engine: Engine, nodes: int, ratio: float, seconds: float, held: dict[int, int]) -> float:
+    """Writes and reads a second of processor time, each write in the place of the node's last one."""
+    random = np.random.default_rng(7)
+    served, took, ones = 0, 0.0, np.ones(BATCH, np.int64)
+    nothing = np.empty((2, 0), np.int64)
+    for number, (writers, readers) in enumerate(traffic(nodes, ratio, random, 100_000)):
+        writers = np.unique(writers)
+        values = random.zipf(1.5, writers.shape[0]) % 1000
+        old = np.array([held.get(one, -1) for one in writers.tolist()], np.int64)
+        held.update(zip(writers.tolist(), values.tolist(), strict=True))
+        gone = writers[old >= 0]
+        rows = np.stack((np.concatenate((gone, writers)), np.concatenate((old[old >= 0], values))))
+        diffs = np.concatenate((-ones[: gone.shape[0]], ones[: writers.shape[0]]))
+        begun = time.process_time()
+        if writers.shape[0]:
+            engine.apply(Change(nothing, nothing[0], rows, diffs))
+        if readers.shape[0]:
+            engine.read(readers)
+        engine.maintain()
+        if number >= 3:
+            took += time.process_time() - begun
+            served += writers.shape[0] + readers.shape[0]
+        if took > seconds:
+            break
+    return served / took
+
+
+def loaded(
+    family: str, construction: str, mode: str, pairs: np.ndarray, nodes: int
+) -> tuple[Engine, dict[int, int]]:
+    """An engine with the graph, and one write of each node."""
+    kind, call, few = FAMILIES[family]
+    engine = Engine(
+        family_of(kind, (call,), few, Dictionary()), Construction(construction), mode, calibrated(kind)
+    )
+    values = np.random.default_rng(3).zipf(1.5, nodes) % 1000
+    writes = np.stack((np.arange(nodes), values))
+    engine.apply(Change(pairs, np.ones(pairs.shape[1], np.int64), writes, np.ones(nodes, np.int64)))
+    return engine, dict(enumerate(values.tolist()))
+
+
+def learn(engine: Engine, nodes: int, ratio: float, held: dict[int, int]) -> None:
+    """Have the labels be those of the traffic."""
+    throughput(engine, nodes, ratio, 0.3, held)
+    if engine.mode == "auto":
+        engine.relabel()
+
+
+def runs(nodes: int, edges: int, graphs: list[str], seconds: float, families: list[str]) -> None:
+    """Throughput of each aggregate at each ratio, with and without an overlay."""
+    print(
+        "| graph | aggregate | writes to reads |", " | ".join(way for way, _, _ in WAYS), "| to the better |"
+    )
+    print("| --- | --- | --- |", " | ".join("---" for _ in WAYS), "| --- |")
+    for name in graphs:
+        pairs = GRAPHS[name](nodes, edges, np.random.default_rng(1))
+        for family in families:
+            found: dict[float, list[float]] = {ratio: [] for ratio in RATIOS}
+            for _, construction, mode in WAYS:
+                engine, held = loaded(family, construction, mode, pairs, nodes)
+                for ratio in RATIOS:
+                    learn(engine, nodes, ratio, held)
+                    found[ratio].append(throughput(engine, nodes, ratio, seconds, held))
+            for ratio, rates in found.items():
+                shown = " | ".join(f"{rate:,.0f}" for rate in rates)
+                print(
+                    f"| {name} | {family} | {ratio} | {shown} | {rates[-1] / max(rates[:2]):.2f} x |",
+                    flush=True,
+                )
+
+
+def shift(nodes: int, edges: int) -> None:
+    """A workload that turns from reading to writing: how long until the rate is what a new decision gives."""
+    pairs = social(nodes, edges, np.random.default_rng(1))
+    engine, held = loaded("sum", "vnm_a", "auto", pairs, nodes)
+    learn(engine, nodes, 0.05, held)
+    print(f"reading: {throughput(engine, nodes, 0.05, 1.0, held):,.0f} operations a second")
+    begun = time.perf_counter()
+    for _ in range(12):
+        rate = throughput(engine, nodes, 20.0, 0.5, held)
+        print(
+            f"writing, after {time.perf_counter() - begun:.1f} s: {rate:,.0f} a second, {engine.flips} flips"
+        )
+    engine.relabel()
+    print(f"decided anew: {throughput(engine, nodes, 20.0, 1.0, held):,.0f} a second")
+
+
+def api(nodes: int, edges: int) -> None:
+    """Reads through the public interface, one by one and many at once, and writes, beside plain SQL."""
+    pairs = social(nodes, edges, np.random.default_rng(1))
+    for plain in (False, True):
+        db = kpg.connect()
+        db.sql("CREATE TABLE edges (a BIGINT, b BIGINT, PRIMARY KEY (a, b))")
+        db.sql("CREATE TABLE writes (o BIGINT PRIMARY KEY, n BIGINT, v INT)")
+        db.insert("edges", {"a": pairs[0], "b": pairs[1]})
+        values = np.arange(nodes)
+        db.insert("writes", {"o": values, "n": values, "v": values % 1000})
+        begun = time.perf_counter()
+        if plain:
+            db.sql(
+                "CREATE MATERIALIZED VIEW totals AS SELECT a AS node, sum(v) AS value FROM edges JOIN writes"
+                " ON n = b GROUP BY a"
+            )
+        else:
+            view = db.ego("totals", edges="edges", writes="writes")
+        print(f"{'plain SQL' if plain else 'ego view'}: made in {time.perf_counter() - begun:.2f} s")
+        random, order = np.random.default_rng(5), nodes
+        for size in (1, 10_000):
+            took = []
+            for _ in range(200 if size == 1 else 10):
+                who = np.minimum(random.zipf(1.3, size) - 1, nodes - 1)
+                rows = {"o": np.arange(order, order + size), "n": who, "v": who % 100}
+                order += size
+                begun = time.perf_counter()
+                db.insert("writes", rows)
+                took.append(time.perf_counter() - begun)
+            print(
+                f"  writes by {size}: {size / np.median(took):,.0f} a second,"
+                f" p99 {np.quantile(took, 0.99) * 1e3:.2f} ms"
+            )
+        if plain:
+            continue
+        for mode in ("auto", "continuous"):
+            if mode == "continuous":
+                view.subscribe(lambda changes: None)
+                db.insert("writes", [(order, 1, 1)])
+            took = []
+            for node in random.integers(0, nodes, 2000).tolist():
+                begun = time.perf_counter()
+                view.read(node)
+                took.append(time.perf_counter() - begun)
+            print(
+                f"  {mode}: read() p50 {np.median(took) * 1e6:.0f} us,"
+                f" p99 {np.quantile(took, 0.99) * 1e6:.0f} us"
+            )
+            many = random.integers(0, nodes, 10_000)
+            begun = time.perf_counter()
+            view.read_many(many)
+            print(f"  {mode}: read_many() {(time.perf_counter() - begun) * 100:.2f} us a node")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["build", "run", "shift", "api"])
+    parser.add_argument("--nodes", type=int, default=100_000)
+    parser.add_argument("--edges", type=int, default=1_000_000)
+    parser.add_argument("--only")
+    parser.add_argument("--graphs", default="social,web")
+    parser.add_argument("--families", default="sum,max,top_k")
+    parser.add_argument("--seconds", type=float, default=1.0)
+    given = parser.parse_args()
+    graphs = given.graphs.split(",")
+    match given.what:
+        case "build":
+            builds(given.nodes, given.edges, given.only, graphs)
+        case "run":
+            runs(given.nodes, given.edges, graphs, given.seconds, given.families.split(","))
+        case "shift":
+            shift(given.nodes, given.edges)
+        case _:
+            api(given.nodes, given.edges)
+
+
+if __name__ == "__main__":
+    main()
