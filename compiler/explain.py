@@ -55,7 +55,7 @@ def cost(node: plan.AnyNode) -> str:
             return "O(change)"
         case plan.Ego():
             return "O(change x what is pushed)"
-        case plan.Enter() | plan.Variable() | plan.Leave():
+        case plan.Enter() | plan.Variable() | plan.Leave() | plan.Exchange():
             return "O(change)"
         case user.Input() | user.Apply() | user.Custom() | user.Sink() | user.EnterAt():
             return "O(change)"
@@ -170,6 +170,8 @@ class _Printer:
                 return f"{name} result {number}"
             case plan.Loop(limit=int(limit), error_at_limit=error):
                 return f"{name}, {'error' if error else 'end'} after {limit} rounds"
+            case plan.Exchange():
+                return f"{name} {_sent(node)}"
             case plan.Loop() | plan.Linear() | plan.Concat() | plan.Negate():
                 return name
             case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin():
@@ -241,6 +243,23 @@ def _of_groups(node: plan.Reduce | plan.BasicReduce | plan.Fold | plan.TopK | pl
             return f"{key}"
         case _:
             assert_never(node)
+
+
+def _sent(node: plan.Exchange) -> str:
+    """Who gets an exchange's rows, and whether they are sent."""
+    match node.route:
+        case plan.Route.OWNER:
+            whose = f"#{node.by}" if node.fetched is None else f"#{node.by}.#{node.fetched[1]}"
+            to = f"to owners of {whose}"
+        case plan.Route.EVERYWHERE:
+            to = "to all"
+        case plan.Route.FIRST:
+            to = "to worker 0"
+        case _:
+            assert_never(node.route)
+    if node.held:
+        return f"{to}, held by all: nothing is sent"
+    return f"{to}, added up first" if node.combine is not None else to
 
 
 def _argument(call: plan.Aggregate) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kpg.durable.backup import Backup
     from kpg.sessions.hub import Hub
     from kpg.sessions.session import Session
+    from kpg.working import Workers
 
 Outcome = Result | View | None
 
@@ -44,9 +45,10 @@ class Database(Ingesting):
         merge_effort: str = "default",
         memory_limit: int | str | None = None,
         history: "int | str | timedelta | None" = None,
+        workers: "Workers | None" = None,
         **folder: Any,
     ) -> None:
-        engine = Engine(merge_effort, memory_limit, history)
+        engine = Engine(merge_effort, memory_limit, history, workers=workers)
         if folder:
             from kpg.durable.opening import open_folder
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kpg.cursors import Cursor
     from kpg.past import Past
     from kpg.steps import Steps
+    from kpg.working import Workers
 
 Words = NDArray[np.int64]
 
@@ -60,6 +61,7 @@ class Engine(Kept):
         memory_limit: int | str | None = None,
         history: "int | str | timedelta | None" = None,
         trunk: "Engine | None" = None,
+        workers: "Workers | None" = None,
     ) -> None:
         """With a ``trunk``, tables are as there, and ``kpg/branching.py`` does the rest."""
         self._interrupt = DeferredInterrupt()
@@ -67,11 +69,12 @@ class Engine(Kept):
             from kpg.memory import MemoryWatch, bytes_of
 
             self._interrupt.watch = MemoryWatch(bytes_of(memory_limit))
-        self.executor = (
-            local_executor(merge_effort, self._interrupt)
-            if trunk is None
-            else trunk.executor.fork(self._interrupt)
-        )
+        if trunk is not None:
+            self.executor = trunk.executor.fork(self._interrupt)
+        elif workers is not None:
+            self.executor = workers.executor(self, merge_effort)
+        else:
+            self.executor = local_executor(merge_effort, self._interrupt)
         self.catalog = Catalog() if trunk is None else trunk.catalog.copy()
         self.catalog.caller = lambda routine: self.procedures.named(routine)
         self.views: dict[str, Maintained] = {}

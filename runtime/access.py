@@ -1,7 +1,7 @@
 """A worker's tables, indexes and operators as others may reach them: by name, in words and figures."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from kpg.runtime.chain.small import SmallSteps
 from kpg.runtime.data.again import replay
 from kpg.runtime.data.epochs import close_each
 from kpg.runtime.data.table import Closed, Savepoint, Table
-from kpg.runtime.dataflow.operator import Operator
+from kpg.runtime.dataflow.operator import Below, Operator
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.dictionary import Dictionary
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kpg.runtime.past import Then
     from kpg.runtime.saved.form import Read
     from kpg.runtime.saved.worker import Saved
+    from kpg.runtime.sharing.company import Company
 
 Words = NDArray[np.int64]
 MOST_COMPILED = 256
@@ -58,7 +59,6 @@ class Access:
     _closed: list[Closed]
     _position: int
     _small_steps: SmallSteps
-
     own = True
     """Whether pending changes are read."""
 
@@ -72,8 +72,10 @@ class Access:
         """Whether what is installed takes on what others kept."""
         return self.saved is not None
 
-    def next_position(self) -> int:
-        """A position after all operators there are."""
+    sharing: "Company | None" = None
+
+    def next_position(self, inputs: Below = (), scope: Scope | None = None, *, apart: bool = False) -> int:
+        """A position after all operators there are; the rest matters to many workers."""
         self._position += 1
         return self._position
 
@@ -117,7 +119,7 @@ class Access:
         return self.views[view].output
 
     def input(self, identity: str) -> Operator:
-        """The operator of an input."""
+        """That of an input."""
         return self.inputs.get(identity)
 
     def changing(self) -> list[str]:
@@ -132,8 +134,7 @@ class Access:
     def changed_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
         """Of each table that has changed since a savepoint, or the last step, rowids that went and came."""
         points = self._savepoints if savepoint is None else {}
-        assert savepoint is None or isinstance(savepoint, list)
-        pairs = savepoint or [(table, points[name]) for name, table in self.tables.items()]
+        pairs: Any = savepoint or [(table, points[name]) for name, table in self.tables.items()]
         found = []
         for table, point in pairs:
             deleted, inserted = table.changed_since(point)
@@ -157,9 +158,6 @@ class Access:
         """Make final what came and went in commits that changed nothing of a table in the end."""
         if not self.has_pending:
             self._settle(self.tables)
-
-    def _settle(self, names: Iterable[str]) -> None:
-        raise NotImplementedError
 
     def restore(self, state: object, read: "Read") -> None:
         """Have tables that are then made, and what is installed, keep what they kept (:meth:`capture`)."""
@@ -190,6 +188,9 @@ class Access:
         self.epoch = epoch
 
     def _take(self, step: Step, epoch: int) -> None:
+        raise NotImplementedError
+
+    def _settle(self, names: Iterable[str]) -> None:
         raise NotImplementedError
 
     def store(self, table: str) -> Table:
@@ -299,7 +300,8 @@ class Access:
         view = self.views[installed.name]
         if view.capture is None:
             self._small_steps.come(f"watch {view.name}")
-            view.capture = connected(Capture, f"Capture {view.name}", view.output, self.next_position())
+            place = self.next_position((view.output,), self.scope)
+            view.capture = connected(Capture, f"Capture {view.name}", view.output, place)
 
     def unwatch(self, installed: Installation) -> None:
         """Stop capturing the view's changes, and forget those not drained."""

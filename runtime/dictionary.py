@@ -121,6 +121,14 @@ class Dictionary:
         if codes.shape[0] and int(codes[-1]) != self._count - 1:
             raise InternalError("a string that should be new is known")
 
+    def intern_parts(self, bounds: Words, data: Bytes) -> Words:
+        """The codes of strings ``data[bounds[i]:bounds[i + 1]]``."""
+        return self._intern(np.ascontiguousarray(data), np.ascontiguousarray(bounds), NO_NULLS)
+
+    def parts(self, codes: Words) -> tuple[Words, Bytes]:
+        """The strings of codes one after the other, and where each begins and ends."""
+        return self._gather(np.ascontiguousarray(codes))
+
     def decode(self, words: Words) -> list[str | None]:
         """The strings of codes, None for NULL."""
         if len(words) <= FEW_CODES:

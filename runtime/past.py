@@ -5,14 +5,14 @@ as of an epoch is rendered in a context that reads both; it shares nothing with 
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.data.past import TablePast
 from kpg.runtime.data.table import Closed, Table
-from kpg.runtime.dataflow.operator import Operator, Place
+from kpg.runtime.dataflow.operator import Below, Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import ProgrammingError
@@ -20,6 +20,9 @@ from kpg.runtime.installed import Installed, Memory, connected
 from kpg.runtime.operators.linear import Constant
 from kpg.runtime.render import disconnect
 from kpg.runtime.render.context import Context
+
+if TYPE_CHECKING:
+    from kpg.runtime.sharing.company import Company
 
 Words = NDArray[np.int64]
 
@@ -43,6 +46,7 @@ class Then:
         self.merge_effort: int = worker.merge_effort
         self.then: int | None = then
         self.restoring = False
+        self.sharing: Company | None = None
         self.own = own
         self._epoch = then
         self._worker = worker
@@ -74,7 +78,7 @@ class Then:
         """The operator of an input, which views stand for."""
         return self._worker.input(identity)
 
-    def next_position(self) -> int:
+    def next_position(self, inputs: Below = (), scope: Scope | None = None, *, apart: bool = False) -> int:
         """A position after all operators there are."""
         return self._worker.next_position()
 

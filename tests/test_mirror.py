@@ -62,6 +62,8 @@ PAST = "unit/kpg/test_past.py"
 
 BODIES = "unit/blocks/test_running.py"
 
+WORKERS = "properties/test_workers.py"
+
 ELSEWHERE: dict[str, str] = {
     "kpg/blocks/assigning.py": BODIES,
     "kpg/blocks/commands.py": BODIES,
@@ -74,6 +76,25 @@ ELSEWHERE: dict[str, str] = {
     "kpg/blocks/raising.py": BODIES,
     "kpg/blocks/returning.py": BODIES,
     "kpg/blocks/triggers.py": BODIES,
+    **{
+        f"runtime/{name}.py": WORKERS
+        for name in (
+            "operators/exchange",
+            "operators/segment",
+            "operators/together",
+            "plan/placed",
+            "render/shared",
+            "sharing/company",
+            "sharing/owners",
+            "workers/coordinator",
+            "workers/member",
+            "workers/messages",
+            "workers/remote",
+            "workers/threads",
+        )
+    },
+    "runtime/kernels/shards.py": REFERENCES,
+    "kpg/working.py": WORKERS,
     "kpg/calls.py": LISTENING,
     "kpg/states.py": "unit/server/test_activity.py",
     "kpg/violations.py": "unit/server/test_activity.py",

@@ -28,6 +28,10 @@ class Counters:
     step_seconds: float = 0.0
 
 
+Below = tuple["Operator", ...]
+"""What an operator reads."""
+
+
 class Content(NamedTuple):
     """Which collection an operator computes: ``mfp``, if any, over the ``width`` columns of ``base``."""
 

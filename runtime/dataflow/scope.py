@@ -151,23 +151,29 @@ class LoopScope(Scope):
         The caller flushes each one's operators before it asks for the next.
         """
         self.active = True
-        once = outer.upper - outer.lower == 1
         try:
             while self.order and self.order[0][:-1] == outer.rounds:
-                rounds = heapq.heappop(self.order)
-                agenda = self.agendas.pop(rounds)
-                step = self.step = Step(outer.lower, outer.upper, outer.hydrating, rounds)
-                for operator, port, updates in agenda.deliveries:
-                    if once:
-                        # By this array all that bears the round's time is known from here on.
-                        updates = updates.with_time(step.stamp)
-                    operator.accept(port, updates)
-                    self.enqueue(operator)
-                for operator in agenda.woken:
-                    self.enqueue(operator)
-                yield step
+                yield self.begin(outer, self.order[0])
         finally:
             self.active = False
+
+    def begin(self, outer: Step, rounds: Rounds) -> Step:
+        """A round, with what awaits it, which is the first that something awaits, or nothing does."""
+        once = outer.upper - outer.lower == 1
+        step = self.step = Step(outer.lower, outer.upper, outer.hydrating, rounds)
+        agenda = self.agendas.pop(rounds, None)
+        if agenda is None:
+            return step
+        heapq.heappop(self.order)
+        for operator, port, updates in agenda.deliveries:
+            if once:
+                # By this array all that bears the round's time is known from here on.
+                updates = updates.with_time(step.stamp)
+            operator.accept(port, updates)
+            self.enqueue(operator)
+        for operator in agenda.woken:
+            self.enqueue(operator)
+        return step
 
     def clear(self) -> None:
         """Forget all work that is left, as when a step is rolled back."""

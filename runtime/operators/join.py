@@ -55,6 +55,8 @@ class Join(Operator):
     paths: tuple[JoinPath, ...]
     deltas: list[list[Updates]] = field(default_factory=list)
     matched: int = 0
+    chosen: int | None = None
+    """The path that is followed to fill it, if many workers have agreed on one."""
 
     def accept(self, port: int, updates: Updates) -> None:
         self.deltas[port].append(updates)
@@ -184,6 +186,8 @@ class Join(Operator):
 
     def _cheapest(self) -> JoinPath:
         """The path that touches the fewest rows, judged by following a sample of its relation."""
+        if self.chosen is not None:
+            return self.paths[self.chosen]
         return min(self.paths, key=self._estimate)
 
     def _estimate(self, path: JoinPath) -> float:

@@ -41,6 +41,7 @@ from kpg.runtime.plan.nodes import (
     Window,
 )
 from kpg.runtime.plan.paths import Path, path_of, paths_of, sources
+from kpg.runtime.plan.placed import Combine, Exchange, Route
 from kpg.runtime.plan.windows import (
     Bound,
     Edge,
@@ -64,6 +65,7 @@ __all__ = [
     "BasicReduce",
     "Bound",
     "Columns",
+    "Combine",
     "Concat",
     "Constant",
     "Delta",
@@ -74,6 +76,7 @@ __all__ = [
     "EgoCall",
     "EgoFamily",
     "Enter",
+    "Exchange",
     "Exclude",
     "Expand",
     "Fold",
@@ -93,6 +96,7 @@ __all__ = [
     "Ranged",
     "Reduce",
     "Ref",
+    "Route",
     "Single",
     "Source",
     "Threshold",

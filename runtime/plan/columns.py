@@ -10,7 +10,7 @@ from typing import assert_never
 
 from kpg.runtime.errors import InternalError
 from kpg.runtime.functions import aggregate_named, resolve_aggregate
-from kpg.runtime.plan import user
+from kpg.runtime.plan import placed, user
 from kpg.runtime.plan.ego import Ego
 from kpg.runtime.plan.nodes import (
     Aggregate,
@@ -99,7 +99,7 @@ def column_types(node: AnyNode, of: Callable[[Ref], Types]) -> Types:
             return _summed([of(ref) for ref in refs])
         case Negate(input=ref) | Arrange(input=ref) | Distinct(input=ref) | Threshold(input=ref):
             return of(ref)
-        case TopK(input=ref) | Single(input=ref):
+        case TopK(input=ref) | Single(input=ref) | placed.Exchange(input=ref):
             return of(ref)
         case Expand(input=ref, kept=kept, calls=calls, ordinality=numbered):
             made = (type_ for call in calls for type_ in call.types)

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import assert_never
 
-from kpg.runtime.plan import user
+from kpg.runtime.plan import placed, user
 from kpg.runtime.plan.ego import Ego
 from kpg.runtime.plan.nodes import (
     AnyNode,
@@ -65,7 +65,7 @@ def streams(node: AnyNode) -> tuple[Ref, ...]:
             return (ref,)
         case user.Apply(input=ref) | user.UserReduce(input=ref) | user.Sink(input=ref):
             return (ref,)
-        case user.EnterAt(input=ref):
+        case user.EnterAt(input=ref) | placed.Exchange(input=ref):
             return (ref,)
         case Concat(inputs=refs) | user.Custom(inputs=refs) | DeltaJoin(paths=refs):
             return refs
@@ -106,6 +106,7 @@ def moved(node: AnyNode, place: Callable[[Ref], Ref]) -> AnyNode:
             | user.UserReduce()
             | user.Sink()
             | user.EnterAt()
+            | placed.Exchange()
         ):
             return replace(node, input=place(node.input))
         case Concat(inputs=refs) | user.Custom(inputs=refs):
@@ -172,7 +173,7 @@ def kept(node: AnyNode) -> Kept:
             return Kept.INDEX
         case Delta() | HalfJoin() | DeltaJoin() | RangeJoin() | TopK() | BasicReduce() | Window():
             return Kept.NOTHING  # they read arrangements
-        case Enter() | Variable() | Loop() | Leave() | user.Apply() | user.EnterAt():
+        case Enter() | Variable() | Loop() | Leave() | user.Apply() | user.EnterAt() | placed.Exchange():
             return Kept.NOTHING
         case _:
             assert_never(node)
@@ -191,7 +192,7 @@ def holds_rows(node: AnyNode) -> bool:
             return False
         case Enter() | Variable() | Loop():
             return False
-        case user.Input() | user.Apply() | user.Custom() | user.Sink() | user.EnterAt():
+        case user.Input() | user.Apply() | user.Custom() | user.Sink() | user.EnterAt() | placed.Exchange():
             return False
         case _:
             assert_never(node)

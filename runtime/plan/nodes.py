@@ -20,7 +20,7 @@ from dataclasses import field
 
 from kpg.runtime.functions.aggregation import Direction
 from kpg.runtime.functions.tables import Expansion
-from kpg.runtime.plan import user
+from kpg.runtime.plan import placed, user
 from kpg.runtime.plan.ego import Ego
 from kpg.runtime.plan.windows import WindowCall
 from kpg.runtime.records import dataclass
@@ -372,7 +372,7 @@ Node = (
 )
 """What the compiler makes plans of."""
 
-AnyNode = Node | user.Node
+AnyNode = Node | user.Node | placed.Exchange
 
 
 @dataclass(frozen=True, slots=True)

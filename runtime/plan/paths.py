@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from kpg.runtime.errors import InternalError
 from kpg.runtime.plan.facts import inputs
 from kpg.runtime.plan.nodes import AnyNode, Delta, DeltaJoin, HalfJoin, Ref
+from kpg.runtime.plan.placed import Exchange
 from kpg.runtime.records import dataclass
 
 
@@ -20,18 +21,29 @@ class Path:
     delta: Delta
     half_joins: tuple[HalfJoin, ...]
     refs: tuple[Ref, ...]
+    moved: tuple[Ref | None, ...]
+    """The exchange before each half-join, if rows go to other workers there."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether rows stay at one worker all the way."""
+        return not any(ref is not None for ref in self.moved)
 
 
 def path_of(nodes: Sequence[object], end: Ref) -> Path:
     """The path whose last node is at position ``end``; InternalError if something else stands in between."""
     half_joins: list[HalfJoin] = []
-    refs = [end]
+    refs, moved = [end], list[Ref | None]()
     while not isinstance(node := nodes[refs[-1]], Delta):
         if not isinstance(node, HalfJoin):
             raise InternalError(f"{type(node).__name__} is on a path of a join")
         half_joins.append(node)
-        refs.append(node.input)
-    return Path(node, tuple(reversed(half_joins)), tuple(reversed(refs)))
+        before, exchange = nodes[node.input], None
+        if isinstance(before, Exchange):
+            exchange = node.input
+        moved.append(exchange)
+        refs.append(before.input if isinstance(before, Exchange) else node.input)
+    return Path(node, tuple(reversed(half_joins)), tuple(reversed(refs)), tuple(reversed(moved)))
 
 
 def paths_of(nodes: Sequence[object], join: DeltaJoin) -> tuple[Path, ...]:

@@ -72,6 +72,10 @@ def build(node: plan.AnyNode, site: Site, built: Built) -> Operator:
             from kpg.runtime.render.egos import ego
 
             return ego(node, site, built)
+        case plan.Exchange():
+            from kpg.runtime.render.shared import exchange
+
+            return exchange(node, site, built)
         case plan.Fold(input=ref):
             from kpg.runtime.operators.fold import Fold, folders
 

@@ -1,13 +1,13 @@
 """What rendering needs of the worker, and where a new operator goes."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.data.table import Table
-from kpg.runtime.dataflow.operator import Content, Operator, Place
+from kpg.runtime.dataflow.operator import Below, Content, Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import InternalError
@@ -15,6 +15,9 @@ from kpg.runtime.operators.arrange import Arrange
 from kpg.runtime.operators.loop import Enter
 from kpg.runtime.plan import Mfp, Path, Ref, Types
 from kpg.runtime.records import dataclass
+
+if TYPE_CHECKING:
+    from kpg.runtime.sharing.company import Company
 
 Built = Mapping[Ref, Operator]
 """The operators of the nodes so far; what only operators read that were there before has none."""
@@ -36,6 +39,10 @@ class Context(Protocol):
         """Whether pending changes of tables are read."""
 
     @property
+    def sharing(self) -> "Company | None":
+        """With whom plans are shared; None for one worker."""
+
+    @property
     def then(self) -> int | None:
         """The epoch as of which tables are read; None for the present one."""
 
@@ -47,7 +54,9 @@ class Context(Protocol):
     def source_identity(self, table: str) -> str: ...
     def view_output(self, view: str) -> Operator: ...
     def input(self, identity: str) -> Operator: ...
-    def next_position(self) -> int: ...
+    def next_position(
+        self, inputs: Below = (), scope: Scope | None = None, *, apart: bool = False
+    ) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,9 +83,9 @@ class Site:
         """The number of columns."""
         return len(self.types)
 
-    def over(self, *inputs: Operator) -> Place:
-        """The new operator's place, after what it reads."""
-        position = self.context.next_position()
+    def over(self, *inputs: Operator, apart: bool = False) -> Place:
+        """The new operator's place, after what it reads; ``apart`` if workers have to meet before it."""
+        position = self.context.next_position(inputs, self.scope, apart=apart)
         return Place(
             self.fingerprint, self.description, position, inputs, self.scope, self.width, self.content
         )

@@ -157,7 +157,7 @@ def describe(node: plan.AnyNode, nodes: Sequence[plan.AnyNode], context: Context
             return type(node).__name__
         case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin() | plan.RangeJoin():
             return type(node).__name__
-        case plan.Reduce() | plan.Distinct() | plan.Threshold() | plan.TopK():
+        case plan.Reduce() | plan.Distinct() | plan.Threshold() | plan.TopK() | plan.Exchange():
             return type(node).__name__
         case plan.Expand(calls=calls):
             return f"Expand {', '.join(call.function for call in calls)}"

@@ -150,13 +150,21 @@ class Level:
     def _delta_join(self, ref: plan.Ref, node: plan.DeltaJoin, site: Site) -> Operator:
         from kpg.runtime.render.joins import delta_join, halves_of
 
+        paths = plan.paths_of(self.nodes, node)
+        if not all(path.is_whole for path in paths):
+            from kpg.runtime.render.shared import join_apart
+
+            return join_apart(ref, paths, self)
         halves = self.identities.halves.get(ref)
         if halves is None:
-            halves = self.identities.halves[ref] = halves_of(plan.paths_of(self.nodes, node))
+            halves = self.identities.halves[ref] = halves_of(paths)
         inputs = [self.built[source] for source in plan.sources(self.nodes, node)]
-        return self._connected(
-            delta_join(halves, inputs, site, self.built), (one.path.delta.input for one in halves)
-        )
+        join = delta_join(halves, inputs, site, self.built)
+        if self.context.sharing is not None:
+            from kpg.runtime.render.shared import followed
+
+            join.chosen = followed(paths, self)
+        return self._connected(join, (one.path.delta.input for one in halves))
 
     def _enter(self, ref: plan.Ref, site: Site) -> Operator:
         if self.outer is None:
@@ -180,7 +188,7 @@ class Level:
         body.render(
             place
             for place, inner in enumerate(node.body)
-            if not isinstance(inner, plan.Delta | plan.HalfJoin)  # they are part of the join behind them
+            if not _on_a_path(inner, node.body)  # they are part of the join behind them
         )
         for place, inner in enumerate(node.body):
             operator = body.built.get(place)
@@ -193,9 +201,21 @@ class Level:
                 result.consumers.append((operator, 0))
         entered = (self.built[ref] for ref in plan.inputs(node))
         results = tuple(body.built[ref] for ref in node.results)
-        loop = Loop(site.over(*entered), body=tuple(body.new), results=results, within=scope)
+        if self.context.sharing is not None:
+            from kpg.runtime.render.shared import loop_of
+
+            loop = loop_of(self.context.sharing, site, tuple(entered), tuple(body.new), results, scope)
+        else:
+            loop = Loop(site.over(*entered), body=tuple(body.new), results=results, within=scope)
         scope.loop = loop
         return loop
+
+
+def _on_a_path(node: plan.AnyNode, nodes: Sequence[plan.AnyNode]) -> bool:
+    """Whether a node is on the path of a join, exchanges on it included."""
+    if isinstance(node, plan.Exchange):
+        node = nodes[node.input]
+    return isinstance(node, plan.Delta | plan.HalfJoin)
 
 
 def _leave(loop: Operator, result: int, site: Site, *, arranged: bool) -> Operator:

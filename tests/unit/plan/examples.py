@@ -14,6 +14,7 @@ from kpg.runtime.plan import (
     BasicAggregate,
     BasicReduce,
     Bound,
+    Combine,
     Concat,
     Constant,
     Delta,
@@ -24,6 +25,7 @@ from kpg.runtime.plan import (
     EgoCall,
     EgoFamily,
     Enter,
+    Exchange,
     Exclude,
     Expand,
     Fold,
@@ -38,6 +40,7 @@ from kpg.runtime.plan import (
     Ranged,
     RangeJoin,
     Reduce,
+    Route,
     Single,
     Source,
     Threshold,
@@ -121,6 +124,7 @@ EXAMPLES: tuple[AnyNode, ...] = (
     user.UserReduce(9, 1, user.Own(print), False, SCHEMA, SCHEMA),
     user.Custom((0, 1), user.Own(print), (SCHEMA, SCHEMA), SCHEMA),
     user.Sink(0, 7),
+    Exchange(0, Route.OWNER, 1, True, ("t", 1), Combine(1, (2,))),
 )
 """For the end of ``BASE``."""
 

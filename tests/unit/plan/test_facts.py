@@ -43,7 +43,7 @@ def name(node: AnyNode) -> str:
 
 
 def test_there_is_an_example_of_every_kind() -> None:
-    assert kinds() == {*get_args(plan.Node), *get_args(user.Node)}
+    assert kinds() == {*get_args(plan.Node), *get_args(user.Node), plan.Exchange}
     assert {type(node) for node in ALL} == kinds() and len(ALL) == len(kinds())
 
 

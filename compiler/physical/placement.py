@@ -1,0 +1,296 @@
+"""Where the rows of a plan's nodes are when many workers run it, and the exchanges that bring them there.
+
+Every worker of a machine has all rows of base tables, and runs all nodes. A stream is *held* by all workers
+alike (a table's rows, constants, what is computed of these alone), or it is *parted*: each row is at exactly
+one worker. What keeps state by groups needs rows of a group at one worker, and what looks rows up needs
+them where the row is that it looks for: an exchange is put where they are not there already. Where rows are
+held, each worker keeps its share, and nothing is sent.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from typing import Final, Protocol
+
+from kpg.compiler.physical.wishes import Wishes
+from kpg.runtime import plan
+from kpg.runtime.plan import AnyNode, Combine, Exchange, Mfp, Plan, Ref, Route, user
+from kpg.runtime.records import dataclass
+from kpg.runtime.scalar import Column, Fetch
+
+Key = int | tuple[str, int, int]
+"""A column, or a table's column fetched by the rowid in a column: (table, its column, where the rowid is)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a stream's rows are: ``held`` by all, or parted, those of one word of a key at one worker.
+
+    ``loose`` rows are held, but whoever keeps state of them keeps its share only: those of a large table.
+    """
+
+    held: bool = False
+    loose: bool = False
+    by: frozenset[Key] = frozenset()
+    first: bool = False
+    """All rows are at worker 0."""
+
+    def __str__(self) -> str:
+        if self.held:
+            return "held by all"
+        if self.first:
+            return "at worker 0"
+        columns = sorted(key for key in self.by if isinstance(key, int))
+        return f"parted by #{columns[0]}" if columns else "parted"
+
+
+HELD: Final = Placement(held=True)
+LOOSE: Final = Placement(held=True, loose=True)
+PARTED: Final = Placement()
+FIRST: Final = Placement(first=True)
+
+
+class Tables(Protocol):
+    """What is to be known of tables and views."""
+
+    def home(self, table: str) -> int | None:
+        """The column by which a table is distributed; None: all workers keep all of what is made of it."""
+
+    def view(self, name: str) -> Placement:
+        """Where the rows of a view are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A plan for many workers, and where each of its nodes' rows are; those of loops' bodies by position."""
+
+    plan: Plan
+    placements: tuple[Placement, ...]
+    bodies: Mapping[Ref, tuple[Placement, ...]]
+
+    @property
+    def output(self) -> Placement:
+        """Where the output's rows are."""
+        return self.placements[self.plan.output]
+
+
+def place(query: Plan, tables: Tables) -> Placed:
+    """The plan with exchanges where it needs them."""
+    level = Level(query.nodes, tables, Wishes(query.nodes))
+    output, _ = level.stream(query.output)
+    for ref, node in enumerate(query.nodes):
+        if isinstance(node, user.Sink):
+            level.stream(ref)
+    return _needed(level, output)
+
+
+def _needed(level: "Level", output: Ref) -> Placed:
+    """What the output and listeners need: shares that turned out otherwise are left out."""
+    listeners = [ref for ref, node in enumerate(level.out) if isinstance(node, user.Sink)]
+    needed, stack = set[Ref](), [output, *listeners]
+    while stack:
+        ref = stack.pop()
+        if ref not in needed:
+            needed.add(ref)
+            stack += plan.inputs(level.out[ref])
+    kept = sorted(needed)
+    at = {ref: place for place, ref in enumerate(kept)}
+    nodes = tuple(plan.moved(level.out[ref], at.__getitem__) for ref in kept)
+    places = tuple(level.places[ref] for ref in kept)
+    bodies = {at[ref]: found for ref, found in level.bodies.items() if ref in at}
+    return Placed(Plan(nodes, at[output]), places, bodies)
+
+
+@dataclass(slots=True)
+class Level:
+    """The nodes of a plan or of a loop's body, on their way to nodes with exchanges between them."""
+
+    nodes: Sequence[AnyNode]
+    tables: Tables
+    wishes: Wishes
+    outer: "Level | None" = None
+    variables: Sequence[Placement] = ()
+    out: list[AnyNode] = field(default_factory=list)
+    places: list[Placement] = field(default_factory=list)
+    bodies: dict[Ref, tuple[Placement, ...]] = field(default_factory=dict)
+    loops: dict[Ref, tuple[Ref, tuple[Placement, ...]]] = field(default_factory=dict)
+    streams: dict[Ref, Ref] = field(default_factory=dict)
+    added: dict[AnyNode, Ref] = field(default_factory=dict)
+    loop: Ref | None = None
+    """The loop whose body it is, in the old list of ``outer``."""
+    _columns: plan.Columns | None = None
+
+    def add(self, node: AnyNode, placement: Placement) -> Ref:
+        """A node of the new list; the same one for equal nodes."""
+        if not isinstance(node, plan.Loop | user.Sink | user.Custom) and node in self.added:
+            return self.added[node]
+        self.out.append(node)
+        self.places.append(placement)
+        self.added[node] = len(self.out) - 1
+        return len(self.out) - 1
+
+    def widths(self, ref: Ref) -> int:
+        """The number of columns of a node of the old list."""
+        return len(self.columns.types[ref])
+
+    @property
+    def columns(self) -> plan.Columns:
+        """The types of the old list."""
+        if self._columns is None:
+            if self.outer is None or self.loop is None:
+                self._columns = plan.Columns(self.nodes)
+            else:
+                self._columns = self.outer.columns.bodies[self.loop]
+        return self._columns
+
+    def stream(self, ref: Ref) -> tuple[Ref, Placement]:
+        """A node of the old list in the new one, wherever its rows are."""
+        if ref not in self.streams:
+            from kpg.compiler.physical.placing import placed
+
+            self.streams[ref] = placed(self, ref, self.nodes[ref])
+        new = self.streams[ref]
+        return new, self.places[new]
+
+    # Bringing rows to where they are needed: positions in the new list
+
+    def parted(self, new: Ref) -> Ref:
+        """The rows, each at one worker."""
+        if not self.places[new].held:
+            return new
+        return self._shared(new)
+
+    def _shared(self, new: Ref) -> Ref:
+        """Each worker's share of rows that all of them hold: taken where they are read from a table."""
+        node = self.out[new]
+        match node:
+            case plan.Source(table=table) if (home := self.tables.home(table)) is not None:
+                by = frozenset[Key]({(table, home, 0)})
+                taken = Exchange(new, Route.OWNER, 0, held=True, fetched=(table, home))
+                return self.add(taken, Placement(by=by))
+            case plan.Linear(input=below, mfp=mfp) if self.places[below].held:
+                share = self._shared(below)
+                return self.add(plan.Linear(share, mfp), mapped(self.places[share], mfp))
+            case plan.Negate(input=below) if self.places[below].held:
+                share = self._shared(below)
+                return self.add(plan.Negate(share), self.places[share])
+            case _:
+                return self.add(Exchange(new, Route.FIRST, held=True), FIRST)
+
+    def owned(self, new: Ref, column: int) -> Ref:
+        """The rows at the owners of a column's words; held rows stay so unless they are loose."""
+        place = self.places[new]
+        if (place.held and not place.loose) or column in place.by:
+            return new
+        node = self.out[new]
+        if place.loose and isinstance(node, plan.Linear):
+            share = self.owned_share(node.input, node.mfp, column)
+            if share is not None:
+                return self.add(plan.Linear(share, node.mfp), mapped(self.places[share], node.mfp))
+        exchange = Exchange(new, Route.OWNER, column, held=place.held)
+        return self.add(exchange, Placement(by=frozenset({column})))
+
+    def owned_share(self, below: Ref, mfp: Mfp, column: int) -> Ref | None:
+        """The share of a table's rows by a column that they are mapped to, taken before they are mapped."""
+        key = mfp.outputs[column]
+        if not isinstance(self.out[below], plan.Source) or not isinstance(key, Fetch | Column):
+            return None
+        fetched = (key.table, key.column) if isinstance(key, Fetch) else None
+        if isinstance(key, Fetch) and key.rowid != Column(0, key.rowid.type):
+            return None
+        known: Key = (key.table, key.column, 0) if isinstance(key, Fetch) else 0
+        share = Exchange(below, Route.OWNER, 0, held=True, fetched=fetched)
+        return self.add(share, Placement(by=frozenset({known})))
+
+    def together(self, new: Ref, columns: int, wished: int | None, combine: Combine | None = None) -> Ref:
+        """The rows that agree on so many leading columns at one worker; held rows may stay so."""
+        place = self.places[new]
+        if (place.held and not place.loose) or place.first:
+            return new
+        if any(isinstance(key, int) and key < columns for key in place.by):
+            return new
+        if columns:
+            column = 0 if wished is None or wished >= columns else wished
+            if place.loose and combine is not None and not self._is_home(new, column):
+                new = self.parted(new)
+            if self.places[new].held:
+                return self.owned(new, column)
+            if any(isinstance(key, int) and key < columns for key in self.places[new].by):
+                return new
+            exchange = Exchange(new, Route.OWNER, column, combine=combine)
+            return self.add(exchange, Placement(by=frozenset({column})))
+        return self.first(new, combine)
+
+    def _is_home(self, new: Ref, column: int) -> bool:
+        node = self.out[new]
+        if not isinstance(node, plan.Linear):
+            return False
+        key = node.mfp.outputs[column]
+        return isinstance(key, Fetch) and self.tables.home(key.table) == key.column
+
+    def first(self, new: Ref, combine: Combine | None = None) -> Ref:
+        """The rows at worker 0; of held rows those of its own."""
+        if self.places[new].first:
+            return new
+        if combine is not None:
+            new = self.parted(new)
+        if self.places[new].held:
+            return self.add(Exchange(new, Route.FIRST, held=True), FIRST)
+        return self.add(Exchange(new, Route.FIRST, combine=combine), FIRST)
+
+    def everywhere(self, new: Ref) -> Ref:
+        """The rows at every worker."""
+        if self.places[new].held:
+            return new
+        return self.add(Exchange(new, Route.EVERYWHERE), HELD)
+
+    def arranged(self, ref: Ref, bring: Callable[["Level", Ref], Ref]) -> Ref:
+        """An arrangement of the old list, of rows that ``bring`` puts where they are needed.
+
+        In a loop's body one from outside is entered.
+        """
+        node = self.nodes[ref]
+        if isinstance(node, plan.Enter):
+            assert self.outer is not None
+            outside = self.outer.arranged(node.input, bring)
+            return self.add(plan.Enter(outside), self.outer.places[outside])
+        if isinstance(node, plan.Arrange):
+            source, _ = self.stream(node.input)
+            return self._arrange(bring(self, source), node.key)
+        new, _ = self.stream(ref)
+        brought = bring(self, new)
+        return new if brought == new else self._arrange(brought, 1)
+
+    def _arrange(self, new: Ref, key: int) -> Ref:
+        return self.add(plan.Arrange(new, key), self.places[new])
+
+
+def owned_by_first(level: Level, new: Ref) -> Ref:
+    """Rows at the owners of their first column's words."""
+    return level.owned(new, 0)
+
+
+def mapped(place: Placement, mfp: Mfp) -> Placement:
+    """Where rows are after they were mapped."""
+    if place.held or place.first:
+        return place
+    return Placement(by=frozenset(_mapped(place.by, mfp)))
+
+
+def _mapped(by: frozenset[Key], mfp: Mfp) -> Iterable[Key]:
+    for at, output in enumerate(mfp.outputs):
+        match output:
+            case Column(index=index):
+                for key in by:
+                    if key == index:
+                        yield at
+                    elif isinstance(key, tuple) and key[2] == index:
+                        yield (key[0], key[1], at)
+            case Fetch(table=table, column=column, rowid=Column(index=index)) if (table, column, index) in by:
+                yield at
+
+
+def summed(places: Sequence[Placement]) -> Placement:
+    """Where rows are that are at one of several places."""
+    if all(place.first for place in places):
+        return FIRST
+    return Placement(by=frozenset[Key].intersection(*(place.by for place in places)))

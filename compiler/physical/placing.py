@@ -1,0 +1,257 @@
+"""What each kind of node needs of where rows are, and where it has them itself."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from kpg.compiler.physical.placement import (
+    FIRST,
+    HELD,
+    LOOSE,
+    PARTED,
+    Key,
+    Level,
+    Placement,
+    mapped,
+    owned_by_first,
+    summed,
+)
+from kpg.runtime import plan
+from kpg.runtime.errors import InternalError
+from kpg.runtime.functions import AccumulatorKind, aggregate_named
+from kpg.runtime.plan import AnyNode, Combine, Exchange, Ref, Route, user
+
+
+def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
+    """The node in the level's new list, with what it needs before it."""
+    match node:
+        case plan.Source(table=table):
+            return level.add(node, HELD if level.tables.home(table) is None else LOOSE)
+        case plan.Constant():
+            return level.add(node, HELD)
+        case plan.Import(view=view):
+            return level.add(node, level.tables.view(view))
+        case user.Input(types=types):
+            return level.add(node, Placement(by=frozenset({0})) if types else FIRST)
+        case plan.Linear(input=source, mfp=mfp):
+            new, place = level.stream(source)
+            return level.add(plan.Linear(new, mfp), mapped(place, mfp))
+        case plan.Negate(input=source):
+            new, place = level.stream(source)
+            return level.add(plan.Negate(new), place)
+        case plan.Concat(inputs=sources):
+            return _concat(level, [level.stream(source)[0] for source in sources])
+        case plan.Arrange():
+            wished = level.wishes.of(ref)
+            return level.arranged(ref, owned_by_first if wished == 0 else _parted)
+        case plan.Reduce():
+            return _reduce(level, node, level.wishes.of(ref))
+        case plan.Distinct(input=source):
+            return _whole_rows(level, plan.Distinct, source, ref)
+        case plan.Threshold(input=source):
+            return _whole_rows(level, plan.Threshold, source, ref)
+        case plan.TopK():
+            return _top_k(level, node)
+        case plan.BasicReduce(input=source, key=key) | user.UserReduce(input=source, key=key):
+            return _of_groups(level, node, source, key)
+        case plan.Window(input=source, partition=partition):
+            return _of_groups(level, node, source, partition, width=None)
+        case plan.Fold(input=source, key=key) | plan.Single(input=source, key=key):
+            return _of_stream(level, node, source, key)
+        case plan.Expand(input=source, kept=width):
+            new, place = _not_loose(level, source)
+            return level.add(plan.moved(node, lambda _: new), _narrowed(place, width))
+        case user.Apply(input=source) | user.EnterAt(input=source):
+            new = level.parted(level.stream(source)[0])
+            place = level.places[new]
+            return level.add(plan.moved(node, lambda _: new), FIRST if place.first else PARTED)
+        case user.Custom(inputs=sources):
+            brought = {source: level.first(level.stream(source)[0]) for source in sources}
+            made = level.add(plan.moved(node, brought.__getitem__), FIRST)
+            return level.add(Exchange(made, Route.FIRST, held=True), FIRST)
+        case user.Sink(input=source):
+            new = level.parted(level.stream(source)[0])
+            return level.add(plan.moved(node, lambda _: new), level.places[new])
+        case plan.RangeJoin():
+            return _range_join(level, node)
+        case plan.DeltaJoin():
+            from kpg.compiler.physical.placed_joins import delta_join
+
+            return delta_join(level, node)
+        case plan.Enter(input=source):
+            return _enter(level, ref, source)
+        case plan.Variable(index=index):
+            return _variable(level, node, level.variables[index])
+        case plan.Loop():
+            return _loop(level, ref, node)
+        case plan.Leave(loop=loop, result=result):
+            new, _ = level.stream(loop)
+            return level.add(plan.Leave(new, result), level.loops[loop][1][result])
+        case plan.Delta() | plan.HalfJoin():
+            raise InternalError(f"{type(node).__name__} is placed with its join")
+        case plan.Exchange():
+            raise InternalError("a plan with exchanges is placed again")
+        case _:
+            assert_never(node)
+
+
+def _parted(level: Level, new: Ref) -> Ref:
+    """Rows as they are, if they are parted or all of them are held for good."""
+    return level.parted(new) if level.places[new].loose else new
+
+
+def _not_loose(level: Level, source: Ref) -> tuple[Ref, Placement]:
+    new = _parted(level, level.stream(source)[0])
+    return new, level.places[new]
+
+
+def _narrowed(place: Placement, width: int) -> Placement:
+    """Where rows are of which the first columns are kept."""
+    if place.held or place.first:
+        return place
+    return Placement(by=frozenset[Key](key for key in place.by if isinstance(key, int) and key < width))
+
+
+def _concat(level: Level, sources: Sequence[Ref]) -> Ref:
+    places = [level.places[new] for new in sources]
+    if all(place.held and not place.loose for place in places):
+        return level.add(plan.Concat(tuple(sources)), HELD)
+    parted = [level.parted(new) for new in sources]
+    return level.add(plan.Concat(tuple(parted)), summed([level.places[new] for new in parted]))
+
+
+def _reduce(level: Level, node: plan.Reduce, wished: int | None) -> Ref:
+    new, _ = level.stream(node.input)
+    new = level.together(new, node.key, wished, _combine(node))
+    place = level.places[new]
+    if node.key or place.held:
+        return level.add(plan.moved(node, lambda _: new), _narrowed(place, node.key))
+    # Its one row is there over no rows, too: what other workers have of it is none.
+    everywhere = level.add(plan.moved(node, lambda _: new), HELD)
+    return level.add(Exchange(everywhere, Route.FIRST, held=True), FIRST)
+
+
+def _combine(node: plan.Reduce) -> Combine | None:
+    """How rows are added up before they are sent, if that is exact: counts, and sums of whole numbers."""
+    summed = []
+    for aggregate in node.aggregates:
+        match aggregate_named(aggregate.function).accumulator:
+            case AccumulatorKind.COUNT:
+                pass
+            case AccumulatorKind.SUM if not aggregate.type.is_float and not aggregate.type.is_interned:
+                assert aggregate.argument is not None
+                summed.append(aggregate.argument)
+            case _:
+                return None
+    if any(column < node.key for column in summed):
+        return None
+    return Combine(node.key, tuple(dict.fromkeys(summed)))
+
+
+def _whole_rows(level: Level, kind: type[plan.Distinct] | type[plan.Threshold], source: Ref, ref: Ref) -> Ref:
+    new, _ = level.stream(source)
+    width = level.widths(source)
+    new = level.together(new, width, level.wishes.of(ref))
+    return level.add(kind(new), level.places[new])
+
+
+def _top_k(level: Level, node: plan.TopK) -> Ref:
+    """Of rows that are at several workers each first finds its own top: only these are sent."""
+    arrangement = level.arranged(node.input, _parted)
+    place = level.places[arrangement]
+    here = place.held or place.first
+    here = here or any(isinstance(key, int) and key < node.group for key in place.by)
+    if here:
+        return level.add(plan.moved(node, lambda _: arrangement), _narrowed(place, node.group))
+    if node.limit is None or level.outer is not None:
+        return _of_groups(level, node, node.input, node.group)
+    local = plan.TopK(arrangement, node.group, node.limit + node.offset, 0, node.exact)
+    mine = level.add(local, place)
+    brought = level.together(mine, node.group, 0)
+    again = level.add(plan.Arrange(brought, node.group), level.places[brought])
+    place = _narrowed(level.places[brought], node.group)
+    return level.add(plan.moved(node, lambda _: again), place)
+
+
+def _of_groups(level: Level, node: AnyNode, source: Ref, group: int, width: int | None = 0) -> Ref:
+    """What reads the groups of an arrangement; ``width`` None: it keeps all of its columns."""
+    arrangement = level.arranged(source, lambda lower, new: lower.together(new, group, 0))
+    place = level.places[arrangement]
+    kept = place if width is None else _narrowed(place, group)
+    return level.add(plan.moved(node, lambda _: arrangement), kept)
+
+
+def _of_stream(level: Level, node: plan.Fold | plan.Single, source: Ref, key: int) -> Ref:
+    new, _ = level.stream(source)
+    new = level.together(new, key, 0)
+    place = level.places[new]
+    kept = place if isinstance(node, plan.Single) else _narrowed(place, key)
+    return level.add(plan.moved(node, lambda _: new), kept)
+
+
+def _range_join(level: Level, node: plan.RangeJoin) -> Ref:
+    if node.key:
+        left = level.arranged(node.left, owned_by_first)
+        right = level.arranged(node.right, owned_by_first)
+    else:
+        left = level.arranged(node.left, _parted)
+        right = level.arranged(node.right, lambda lower, new: lower.everywhere(new))
+    place = level.places[left]
+    if node.key and place.held and not level.places[right].held:
+        place = Placement(by=frozenset({0}))
+    moved = {node.left: left, node.right: right}
+    new = plan.RangeJoin(moved[node.left], moved[node.right], node.key, node.comparison, node.mfp)
+    return level.add(new, mapped(place, node.mfp))
+
+
+def _enter(level: Level, ref: Ref, source: Ref) -> Ref:
+    assert level.outer is not None
+    new, place = level.outer.stream(source)
+    if place.loose:
+        wished = level.wishes.of(ref)
+        new = level.outer.parted(new) if wished is None else level.outer.owned(new, wished)
+    return level.add(plan.Enter(new), level.outer.places[new])
+
+
+def strictly(level: Level, new: Ref, place: Placement) -> Ref:
+    """Rows at one place, held or not before."""
+    now = level.places[new]
+    if place.first:
+        return new if now.first else level.add(Exchange(new, Route.FIRST, held=now.held), FIRST)
+    (column,) = (key for key in place.by if isinstance(key, int))
+    if column in now.by:
+        return new
+    return level.add(Exchange(new, Route.OWNER, column, held=now.held), place)
+
+
+def _variable(level: Level, node: plan.Variable, place: Placement) -> Ref:
+    initial = node.initial
+    if initial is not None:
+        initial = strictly(level, level.stream(initial)[0], place)
+    return level.add(plan.Variable(node.index, node.types, initial), place)
+
+
+def _loop(level: Level, ref: Ref, node: plan.Loop) -> Ref:
+    """Each recursive collection is parted by the column that its body looks it up by most."""
+    wishes = level.wishes.bodies[ref]
+    indexes = {inner.index: inner for inner in node.body if isinstance(inner, plan.Variable)}
+    variables = []
+    for index, result in enumerate(node.results):
+        types = indexes[index].types if index in indexes else ()
+        column = wishes.of(result) or 0
+        variables.append(Placement(by=frozenset({column})) if types else FIRST)
+    body = Level(node.body, level.tables, wishes, outer=level, variables=variables, loop=ref)
+    results, places = [], []
+    for index, result in enumerate(node.results):
+        new, _ = body.stream(result)
+        if index in indexes:
+            new = strictly(body, new, variables[index])
+        results.append(new)
+        places.append(body.places[new])
+    for inner, found in enumerate(node.body):
+        if isinstance(found, user.Sink):
+            body.stream(inner)
+    loop = plan.Loop(tuple(body.out), tuple(results), node.limit, node.error_at_limit)
+    made = level.add(loop, PARTED)
+    level.bodies[made] = tuple(body.places)
+    level.loops[ref] = made, tuple(places)
+    return made

@@ -1,0 +1,197 @@
+"""``plan.Exchange``: rows go to the workers that need them; what all hold is shared out where it is."""
+
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Final, assert_never
+
+import numpy as np
+
+from kpg.runtime.data.table import Table
+from kpg.runtime.operators.linear import Stateless
+from kpg.runtime.plan import Combine, Exchange, Route
+from kpg.runtime.records import dataclass
+from kpg.runtime.sharing.company import Company, Parcel, Sends
+from kpg.runtime.trace.updates import ONE, Updates, Words
+from kpg.runtime.types import ERROR, NULL
+
+MANY: Final = 256
+"""Updates from which on it pays to add them up before they are sent."""
+RUN: Final = 1 << 20
+"""Updates that wait to be sent until they are added up, if they can be."""
+SAFE: Final = float(2**62)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Share(Stateless):
+    """Rows that every worker holds: this one's share of them."""
+
+    company: Company
+    node: Exchange
+    table: Table | None
+    interned: bool
+    """Whether what decides is text."""
+
+    def _mine(self, updates: Updates) -> Updates:
+        node, company = self.node, self.company
+        if node.route is Route.FIRST:
+            return updates if company.index == 0 else updates.take(np.empty(0, np.int64))
+        assert node.by is not None
+        words = updates.data[node.by]
+        if self.table is not None and node.fetched is not None:
+            chosen = np.array([node.fetched[1]], np.int64)
+            words = self.table.groups.read(chosen, np.ascontiguousarray(words))[0]
+        owners = company.owners.of(words, interned=self.interned)
+        mine = np.flatnonzero(owners == company.index)
+        return updates if mine.shape[0] == len(updates) else updates.take(mine)
+
+    def absorb(self) -> None:
+        for updates in self.take():
+            self.emit(self._mine(updates), more=True)
+
+    def flush(self) -> None:
+        for updates in self.take():
+            self.emit(self._mine(updates))
+
+    def snapshot(self) -> Iterator[Updates]:
+        for updates in self.inputs[0].snapshot():
+            yield self._mine(updates)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Sending(Stateless, Sends):
+    """Rows that are at one worker each: sent when the workers meet, and handed on at the next level."""
+
+    company: Company
+    node: Exchange
+    interned: bool
+    texts: tuple[int, ...]
+    """The columns whose words are codes."""
+    received: list[Updates] = field(default_factory=list)
+    sent: int = 0
+    """Rows that went to other workers."""
+
+    def absorb(self) -> None:
+        if self.node.combine is not None and sum(map(len, self.pending)) > RUN:
+            self.pending = [added_up(Updates.concat(self.take()), self.node.combine)]
+
+    def collect(self, out: list[list[Parcel]]) -> None:
+        pending = self.take()
+        if not pending:
+            return
+        updates = Updates.concat(pending)
+        if self.node.combine is not None:
+            updates = added_up(updates, self.node.combine)
+        for worker, part in enumerate(self._parts(updates)):
+            if part is None or not len(part):
+                continue
+            if worker == self.company.index:
+                self.received.append(part)
+            else:
+                self.sent += len(part)
+                out[worker].append(Parcel(self.place.position, self._common(part), self.texts))
+
+    def _parts(self, updates: Updates) -> list[Updates | None]:
+        """What each worker gets."""
+        count = self.company.count
+        match self.node.route:
+            case Route.EVERYWHERE:
+                return [updates] * count
+            case Route.FIRST:
+                return [updates] + [None] * (count - 1)
+            case Route.OWNER:
+                assert self.node.by is not None
+                owners = self.company.owners.of(updates.data[self.node.by], interned=self.interned)
+                return [updates.take(np.flatnonzero(owners == worker)) for worker in range(count)]
+            case _:
+                assert_never(self.node.route)
+
+    def _common(self, updates: Updates) -> Updates:
+        if not self.texts:
+            return updates
+        data = updates.data.copy()
+        for column in self.texts:
+            data[column] = self.company.strings.outgoing(data[column])
+        return updates.with_data(data)
+
+    def receive(self, updates: Updates) -> None:
+        self.received.append(updates)
+        self.schedule()
+
+    def flush(self) -> None:
+        received, self.received = self.received, []
+        for updates in received:
+            self.emit(self.step.stamp_on(updates) if self._is_now(updates) else updates)
+
+    def _is_now(self, updates: Updates) -> bool:
+        """Whether the updates are of this very round, of a step of one epoch."""
+        time, step = updates.time, self.step
+        return time.shape == (len(step.rounds) + 1, 1) and time[1:, 0].tolist() == list(step.rounds)
+
+    def snapshot(self) -> Iterator[Updates]:
+        raise NotImplementedError("what was sent is not kept: an exchange has its own readers")
+
+    def commit(self) -> None:
+        self.pending.clear()
+        self.received.clear()
+
+    def rollback(self) -> None:
+        self.pending.clear()
+        self.received.clear()
+
+
+def added_up(updates: Updates, combine: Combine) -> Updates:
+    """Fewer rows of which a reduce makes the same: one for each group and sum, and what is left to count.
+
+    A group of n rows with the sum s of a column that is NULL in m of them becomes (s, 1), (0, n - m - 1),
+    and (NULL, m): diffs stand for the rows that there were.
+    """
+    n = len(updates)
+    if n < MANY or not updates.constant_time:
+        return updates.combined()
+    data, diffs, key = updates.data, updates.diffs(), combine.key
+    if (data[key:] == ERROR).any():
+        return updates
+    order = np.lexsort(tuple(data[place] for place in reversed(range(key)))) if key else np.arange(n)
+    sorted_keys = data[:key][:, order]
+    changes = np.ones(n, np.bool_)
+    changes[1:] = (sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0)
+    starts = np.flatnonzero(changes)
+    if 4 * starts.shape[0] > n:
+        return updates.combined()
+    diffs = diffs[order]
+    left = np.add.reduceat(diffs, starts)
+    groups, width = starts.shape[0], data.shape[0]
+    rows, counts = list[Words](), list[Words]()
+    for column in range(key, width):
+        words = data[column][order]
+        known = words != NULL
+        filled = np.add.reduceat(np.where(known, diffs, 0), starts)
+        left = left - filled
+        zero = _rows(sorted_keys[:, starts], width, column, np.zeros(groups, np.int64))
+        if column not in combine.summed:
+            rows.append(zero)
+            counts.append(filled)
+            continue
+        products = np.where(known, words, 0)
+        rough = np.add.reduceat(np.abs(products.astype(np.float64) * diffs), starts)
+        if rough.max(initial=0.0) >= SAFE:
+            return updates
+        sums = np.add.reduceat(products * diffs, starts)
+        some = sums != 0
+        rows += [_rows(sorted_keys[:, starts[some]], width, column, sums[some]), zero]
+        counts += [np.ones(int(some.sum()), np.int64), filled - some]
+    rows.append(_rows(sorted_keys[:, starts], width, width, np.empty(0, np.int64)))
+    counts.append(left)
+    diff = np.concatenate(counts)
+    kept = np.flatnonzero(diff)
+    whole = np.ascontiguousarray(np.concatenate(rows, axis=1)[:, kept])
+    return Updates(whole, updates.time, diff[kept] if kept.shape[0] else ONE)
+
+
+def _rows(keys: Words, width: int, column: int, words: Words) -> Words:
+    """Rows of these keys with words in one column, and NULL in all others."""
+    out = np.full((width, keys.shape[1]), NULL, np.int64)
+    out[: keys.shape[0]] = keys
+    if column < width:
+        out[column] = words
+    return out

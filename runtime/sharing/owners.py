@@ -1,0 +1,39 @@
+"""Whose a row is: by what a value is, not by its code."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.dictionary import Dictionary
+from kpg.runtime.kernels import shards as kernels
+from kpg.runtime.sharing.strings import LOWEST
+
+Words = NDArray[np.int64]
+
+
+class Owners:
+    """The owners of words among ``count`` workers; those of texts are found once."""
+
+    def __init__(self, dictionary: Dictionary, count: int) -> None:
+        self.count = count
+        self._dictionary = dictionary
+        self._texts: Words = np.empty(0, np.int64)
+
+    def of(self, words: Words, *, interned: bool) -> Words:
+        """The number of each word's worker."""
+        out = np.empty(words.shape[0], np.int64)
+        words = np.ascontiguousarray(words)
+        if not interned:
+            kernels.owners(words, self.count, out)
+            return out
+        self._extend()
+        special = words <= LOWEST
+        out[~special] = self._texts[words[~special]]
+        out[special] = 0
+        return out
+
+    def _extend(self) -> None:
+        known, count = self._texts.shape[0], len(self._dictionary)
+        if count > known:
+            more = np.empty(count - known, np.int64)
+            kernels.text_owners(self._dictionary.arena, self._dictionary.offsets, known, self.count, more)
+            self._texts = np.concatenate((self._texts, more))

@@ -1,0 +1,341 @@
+"""One of many workers: a worker that has all tables' rows, runs its share of plans, and meets the others.
+
+Its methods are what a coordinator asks of it; :meth:`Member.perform` calls them. A step is done and undone
+with all others: it is final once the coordinator says so.
+"""
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.data.again import replay
+from kpg.runtime.data.table import Closed
+from kpg.runtime.dataflow.operator import Below, Operator, Place
+from kpg.runtime.dataflow.scope import Scope
+from kpg.runtime.dataflow.step import Step
+from kpg.runtime.handles import ArrangementInfo, OperatorInfo, Stats
+from kpg.runtime.interrupts import Watch
+from kpg.runtime.operators.apply import Apply
+from kpg.runtime.operators.exchange import Sending, Share
+from kpg.runtime.operators.expand import Expand
+from kpg.runtime.operators.join import Join
+from kpg.runtime.operators.linear import Concat, Linear, Negate
+from kpg.runtime.operators.loop import everything
+from kpg.runtime.operators.reduce import Single
+from kpg.runtime.operators.segment import Segment
+from kpg.runtime.operators.together import levels
+from kpg.runtime.plan import Plan
+from kpg.runtime.render import Rendered
+from kpg.runtime.sharing.company import LEVEL, Company, PeerFailedError, Peers, StoppedError, level_of
+from kpg.runtime.trace.updates import Updates
+from kpg.runtime.types import Schema
+from kpg.runtime.worker import Worker
+from kpg.runtime.workers.messages import STEPS, Changed, Command, Reply, texts_of
+
+if TYPE_CHECKING:
+    from kpg.runtime.chain.chain import Chain
+    from kpg.runtime.saved.worker import Saved
+
+Words = NDArray[np.int64]
+
+
+class Member(Worker):
+    """Number ``index`` of ``count``."""
+
+    sharing: Company
+
+    def __init__(self, index: int, count: int, peers: Peers, merge_effort: int) -> None:
+        super().__init__(merge_effort)
+        self.sharing = Company(index, count, self.dictionary, peers)
+        self._texts: dict[str, tuple[int, ...]] = {}
+        self._changed = False
+        self._rendered: Rendered | None = None
+
+    def perform(self, command: Command) -> Reply:
+        """Do what is asked; whatever goes wrong is in the reply."""
+        company = self.sharing
+        before = company.meetings
+        try:
+            company.strings.learn(command.learn)
+            value = getattr(self, command.method)(*command.args)
+            return Reply(value, company.strings.delta(company.count))
+        except PeerFailedError as error:
+            return Reply(None, company.strings.delta(company.count), error, aside=True)
+        except BaseException as error:
+            if command.method in STEPS:
+                company.fail()
+            order = company.meetings - before, company.failing
+            aside = isinstance(error, StoppedError)
+            return Reply(None, company.strings.delta(company.count), error, aside=aside, order=order)
+
+    def stop_when(self, watch: Watch) -> None:
+        """Ask, at safe points, whether to go on."""
+        self._interrupt.watch = watch
+
+    # Where operators are
+
+    def next_position(self, inputs: Below = (), scope: Scope | None = None, *, apart: bool = False) -> int:
+        """A position after all operators there are, of the level that inputs of the scope have."""
+        level = max((level_of(one) for one in inputs if one.place.scope is scope), default=0) + apart
+        return (level << LEVEL) + Worker.next_position(self)
+
+    def _register(self, operators: tuple[Operator, ...]) -> None:
+        """Have others share operators, but for those whose contents only a meeting could bring."""
+        fleeting: set[Operator] = set()
+        for operator in operators:
+            passing = isinstance(operator, Linear | Concat | Negate | Share | Join | Apply | Expand | Single)
+            if isinstance(operator, Sending | Segment) or (
+                passing and not fleeting.isdisjoint(operator.inputs)
+            ):
+                fleeting.add(operator)
+        super()._register(tuple(one for one in operators if one not in fleeting))
+        for inner in everything(tuple(fleeting)):
+            self.inputs.notice(inner)
+
+    def _disown(self, name: str, operators: Iterable[Operator]) -> list[Operator]:
+        orphans = super()._disown(name, operators)
+        for orphan in orphans:
+            self.sharing.meeting.pop(orphan.place.position, None)
+        return orphans
+
+    def _last_level(self, more: Iterable[Operator] = ()) -> int:
+        operators = {one for view in self.views.values() for one in view.operators} | set(more)
+        outermost = tuple(one for one in operators if one.place.scope is self.scope)
+        return levels(outermost, self.sharing)
+
+    # Running
+
+    def _chain_for(self, step: Step) -> "Chain | None":
+        return None
+
+    def _hydrate(self, rendered: Rendered, saved: "Saved | None") -> None:
+        company = self.sharing
+        company.last = self._last_level(rendered.new)
+        self._rendered = rendered
+        company.meet([], None)  # all have come as far as this
+        company.over = not company.last
+        super()._hydrate(rendered, saved)
+
+    def _run(self, step: Step, chain: "Chain | None" = None) -> None:
+        """Run level by level, meeting the others before each."""
+        company, level = self.sharing, 0
+        self.stepping = True
+        try:
+            while True:
+                company.over = level == company.last
+                self._run_level(step, level)
+                if level == company.last:
+                    return
+                met = company.meet(step.queue, (step.queue[0][0] >> LEVEL,) if step.queue else None)
+                company.deliver(met)
+                if met.phase is None:
+                    company.over = True
+                    return
+                level = met.phase[-1]
+        finally:
+            self.stepping = False
+
+    def _run_level(self, step: Step, level: int) -> None:
+        clock = time.perf_counter
+        queue = step.queue
+        while queue and queue[0][0] >> LEVEL <= level:
+            operator = step.next()
+            assert operator is not None
+            self._interrupt.check()
+            self.sharing.failing = operator.position & ((1 << LEVEL) - 1)
+            start = clock()
+            operator.flush()
+            elapsed = clock() - start
+            operator.counters.seconds += elapsed
+            operator.counters.step_seconds = elapsed
+
+    # What a coordinator asks
+
+    def table(self, name: str, schema: Schema, number: int) -> None:
+        """There is a table."""
+        self.create_table(name, schema, number)
+
+    def put(self, name: str, plan: Plan) -> tuple[Stats, int]:
+        """Install a plan, which is made for many workers; what it cost, and its place."""
+        self.sharing.begin(over=False)
+        try:
+            installed = self.install(name, plan)
+        except BaseException:
+            self.sharing.last = self._last_level()
+            raise
+        assert installed.found is not None and self._rendered is not None
+        types = self._rendered.identities.types[plan.output]
+        self._texts[name], self._rendered = texts_of(types), None
+        return installed.stats, installed.place
+
+    def drop(self, name: str) -> None:
+        """Uninstall what has a name."""
+        view = self.views.get(name)
+        if view is not None:
+            self.uninstall(view)
+            del self._texts[name]
+            self.sharing.last = self._last_level()
+
+    def feed(self, name: str, width: int, identity: str) -> None:
+        """There is an input."""
+        place = Place(identity, f"Input {name}", self.next_position(), (), self.scope, width)
+        self.inputs.create(name, place, self.epoch + 1)
+
+    def change(
+        self, lower: int, upper: int, changes: list[Changed], fed: list[tuple[str, Updates, tuple[int, ...]]]
+    ) -> None:
+        """Take changes of tables, and what has come to inputs, through everything; not final yet."""
+        self.sharing.begin(over=not self.sharing.last)
+        self._changed = True
+        step = self.scope.step = Step(lower, upper)
+        try:
+            self._redo(changes)
+            self._feed(step, None)
+            for identity, updates, texts in fed:
+                self.inputs.get(identity).push(0, self._share(self._own(updates, texts), texts))
+            for custom in self.inputs._customs:
+                custom.awaken(upper)
+            self._run(step)
+        except BaseException:
+            self._undo(step)
+            self._changed = False
+            raise
+
+    def _redo(self, changes: list[Changed]) -> None:
+        strings = self.sharing.strings
+        for one in changes:
+            table, words = self.tables[one.table], one.words
+            texts = texts_of(table.schema.types)
+            if texts:
+                words = words.copy()
+                for column in texts:
+                    words[column] = strings.from_coordinator(words[column])
+            replay(table, one.gone, one.rowids, words)
+            self._closed.append(Closed(one.epoch, one.table, table.drain()))
+
+    def _own(self, updates: Updates, texts: tuple[int, ...]) -> Updates:
+        if not texts:
+            return updates
+        data = updates.data.copy()
+        for column in texts:
+            data[column] = self.sharing.strings.from_coordinator(data[column])
+        return updates.with_data(data)
+
+    def _share(self, updates: Updates, texts: tuple[int, ...]) -> Updates:
+        """This worker's rows of an input, which are parted by their first column."""
+        company = self.sharing
+        if not updates.width:
+            return updates if company.index == 0 else updates.take(np.empty(0, np.int64))
+        owners = company.owners.of(updates.data[0], interned=0 in texts)
+        return updates.take(np.flatnonzero(owners == company.index))
+
+    def undo(self) -> None:
+        """What was done was not."""
+        if self._changed:
+            self._undo(self.scope.step)
+            self._changed = False
+
+    def settle(self, epoch: int, final: bool) -> dict[str, list[Updates]]:
+        """What was done is final; what has changed in what is watched."""
+        self.epoch = epoch
+        self._open_epoch = epoch + 1
+        if final:
+            self._changed = False
+            self._commit(self.scope.step, None)
+        return {
+            name: [self._common(one, self._texts[name]) for one in view.drain()]
+            for name, view in self.views.items()
+            if view.watched
+        }
+
+    def _common(self, updates: Updates, texts: tuple[int, ...]) -> Updates:
+        if not texts:
+            return updates
+        data = updates.data.copy()
+        for column in texts:
+            data[column] = self.sharing.strings.outgoing(data[column])
+        return updates.with_data(data)
+
+    def consider(self, name: str, changes: list[Changed]) -> Updates:
+        """What changes would change in an installation; they are undone."""
+        self.sharing.begin(over=not self.sharing.last)
+        view = self.views[name]
+        listening = view.watched
+        self.watch(view)
+        step = self.scope.step = Step(self.epoch + 1, self.epoch + 2)
+        try:
+            self._redo(changes)
+            self._feed(step, None)
+            self._run(step)
+            assert view.capture is not None
+            found = view.capture.read(view.capture.uncommitted)
+            whole = Updates.concat([Updates.empty(view.output.width, 1), *found])
+            return self._common(whole, self._texts[name])
+        finally:
+            self._undo(step)
+            step.visited.clear()
+            if not listening:
+                self.unwatch(view)
+
+    def rows(self, name: str) -> tuple[Words, Words]:
+        """This worker's rows of an installation, and their multiplicities."""
+        data, diffs = self.views[name].rows()
+        return self._common(Updates(data, np.zeros((1, 1), np.int64), diffs), self._texts[name]).data, diffs
+
+    def matching(self, name: str, prefix: Words) -> tuple[Words, Words]:
+        """Those that begin with these words, which are the coordinator's."""
+        texts = self._texts[name]
+        own = prefix.copy()
+        for column in texts:
+            if column < own.shape[0]:
+                own[column] = self.sharing.strings.from_coordinator(own[column : column + 1])[0]
+        data, diffs = self.views[name].matching(own.tolist())
+        return self._common(Updates(data, np.zeros((1, 1), np.int64), diffs), texts).data, diffs
+
+    def observe(self, name: str, watched: bool) -> None:
+        """Start or stop capturing changes."""
+        view = self.views[name]
+        if watched:
+            self.watch(view)
+        else:
+            self.unwatch(view)
+
+    def heard(self, name: str, listener: int, texts: tuple[int, ...]) -> list[Updates]:
+        """What a sink got."""
+        return [self._common(one, texts) for one in self.views[name].heard(listener)]
+
+    def ignore(self, name: str, listener: int) -> None:
+        """A sink keeps nothing more."""
+        self.views[name].ignore(listener)
+
+    def figures(self, name: str) -> tuple[Stats, int, bool]:
+        """What an installation cost, how many rows it has, and whether it can change."""
+        view = self.views[name]
+        return view.stats, view.size, False
+
+    def state(self, name: str, prefix: str) -> tuple[int, int]:
+        """See ``Installation.own_state``."""
+        return self.views[name].own_state(prefix)
+
+    def operators_here(self) -> list[OperatorInfo]:
+        """A profile."""
+        return self.operators()
+
+    def arrangements_here(self) -> list[ArrangementInfo]:
+        """Every index."""
+        return self.arrangements()
+
+    def work(self) -> tuple[int, int, float, int, int]:
+        """Rows, bytes, seconds of processor time, rows sent, and meetings."""
+        operators = set(self._all_operators())
+        sent = sum(one.sent for one in operators if isinstance(one, Sending))
+        rows, size = sum(one.rows for one in operators), sum(one.bytes for one in operators)
+        size += sum(table.bytes for table in self.tables.values()) + self.dictionary.bytes
+        return rows, size, time.process_time(), sent, self.sharing.meetings
+
+    def forget(self, identity: str) -> None:
+        """Nobody feeds an input any more."""
+        self.forget_input(identity)

@@ -1,0 +1,76 @@
+"""What a coordinator and its members say to each other."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime.plan import Types
+from kpg.runtime.sharing.strings import Delta
+from kpg.runtime.trace.updates import Updates
+
+Words = NDArray[np.int64]
+
+
+STEPS: Final = frozenset({"put", "change", "consider"})
+"""What members do together, meeting on the way."""
+
+
+class Command(NamedTuple):
+    """A method of a member, and strings to learn before it is called."""
+
+    method: str
+    args: tuple[object, ...]
+    learn: Delta
+
+
+class Reply(NamedTuple):
+    """What a member answers; texts in it are common words, which need the strings of ``delta``."""
+
+    value: object
+    delta: Delta
+    error: BaseException | None = None
+    aside: bool = False
+    """Whether it failed because another one did."""
+    order: tuple[int, int] = (0, 0)
+    """When it failed: how many meetings before, and which operator."""
+
+
+class Changed(NamedTuple):
+    """What an epoch changed in a table: rowids that went, rowids that came, and their words."""
+
+    epoch: int
+    table: str
+    gone: Words
+    rowids: Words
+    words: Words
+
+
+class Crew(Protocol):
+    """The members, as their coordinator has them."""
+
+    @property
+    def count(self) -> int: ...
+
+    def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
+        """Have all members do something, and wait for what they answer.
+
+        When ``poll`` raises, members end what they do; what it raised is given, too.
+        """
+
+    def close(self) -> None:
+        """Give them up."""
+
+
+def texts_of(types: Types) -> tuple[int, ...]:
+    """The columns whose words are codes."""
+    return tuple(place for place, type_ in enumerate(types) if type_.is_interned)
+
+
+def with_columns(updates: Updates, columns: dict[int, Words]) -> Updates:
+    """Updates with other words in some columns."""
+    data = updates.data.copy()
+    for place, words in columns.items():
+        data[place] = words
+    return updates.with_data(data)

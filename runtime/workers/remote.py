@@ -1,0 +1,153 @@
+"""What is installed at the members, as the database sees it: their rows, changes and figures together."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.runtime import plan
+from kpg.runtime.handles import RankLookup, Stats
+from kpg.runtime.plan import Columns, Plan, user
+from kpg.runtime.trace.updates import Updates
+from kpg.runtime.workers.messages import texts_of
+
+if TYPE_CHECKING:
+    from kpg.runtime.workers.coordinator import Coordinator
+
+Words = NDArray[np.int64]
+
+
+class Remote:
+    """An ``executor.Installation`` of a coordinator."""
+
+    remembers: int | None = None
+
+    def __init__(
+        self, owner: "Coordinator", name: str, made: Plan, texts: tuple[int, ...], width: int, held: bool
+    ) -> None:
+        """``held``: every member has all rows; else each has its share."""
+        self.name = name
+        self.plan = made
+        self.texts = texts
+        self.width = width
+        self.held = held
+        self.watched = False
+        self.captured: list[Updates] = []
+        self.fresh: list[Updates] = []
+        """What members have told of the last step."""
+        self.figures: list[tuple[Stats, int]] = []
+        self._owner = owner
+        self._sinks = dict(_sinks(Columns(made.nodes)))
+
+    @property
+    def stats(self) -> Stats:
+        """The slowest member's times, and all rows."""
+        found: list[tuple[Stats, int, bool]] = self._owner.ask("figures", self.name)
+        stats = [one for one, _, _ in found]
+        sizes = [size for _, size, _ in found]
+        return Stats(
+            max(one.install_seconds for one in stats),
+            stats[0].arrangements_built,
+            stats[0].arrangements_reused,
+            max(one.last_step_seconds for one in stats),
+            sizes[0] if self.held else sum(sizes),
+        )
+
+    @property
+    def place(self) -> int:
+        """The place of the operator whose contents it has."""
+        return self.figures[0][1]
+
+    @property
+    def size(self) -> int:
+        """About how many rows the contents have."""
+        return self.stats.rows
+
+    def rows(self) -> tuple[Words, Words]:
+        """See ``Installation``."""
+        return self._together(self._owner.ask("rows", self.name))
+
+    def matching(self, prefix: Sequence[int]) -> tuple[Words, Words]:
+        """See ``Installation``."""
+        return self._together(self._owner.ask("matching", self.name, np.array(prefix, np.int64)))
+
+    def _together(self, found: Sequence[tuple[Words, Words]]) -> tuple[Words, Words]:
+        parts = []
+        for worker, (data, diffs) in enumerate(found[:1] if self.held else found):
+            parts.append((self._owner.words(worker, data.copy(), self.texts), diffs))
+        if len(parts) == 1:
+            return parts[0]
+        time = np.zeros((1, 1), np.int64)
+        whole = Updates.concat([Updates(data, time, diffs) for data, diffs in parts]).consolidate()
+        return whole.data, whole.diffs()
+
+    def merged(self, found: Iterable[Updates]) -> Updates:
+        """What members say has changed, or would."""
+        parts = [
+            self._owner.updates(worker, one, self.texts)
+            for worker, one in enumerate(found)
+            if worker == 0 or not self.held
+        ]
+        return Updates.concat([Updates.empty(self.width, 1), *parts]).consolidate()
+
+    def gather(self) -> None:
+        """The changes of a step are one."""
+        fresh, self.fresh = self.fresh, []
+        if fresh:
+            whole = Updates.concat(fresh).consolidate()
+            self.captured += [whole] if len(whole) else []
+
+    def drain(self) -> list[Updates]:
+        """See ``Installation``."""
+        changes, self.captured = self.captured, []
+        return changes
+
+    def changes(self, since: int) -> list[Updates]:
+        """Nothing is kept of them."""
+        return []
+
+    def rows_then(self, epoch: int) -> tuple[Words, Words]:
+        """Only the present is known."""
+        return self.rows()
+
+    def heard(self, listener: int) -> list[Updates]:
+        """See ``Installation``: what all members' sinks got, as one."""
+        texts, width, depth = self._sinks[listener]
+        found: list[list[Updates]] = self._owner.ask("heard", self.name, listener, texts)
+        parts = [self._owner.updates(worker, one, texts) for worker, each in enumerate(found) for one in each]
+        if not parts:
+            return []
+        whole = Updates.concat([Updates.empty(width, depth), *parts]).consolidate()
+        return [whole] if len(whole) else []
+
+    def ignore(self, listener: int) -> None:
+        """See ``Installation``."""
+        self._owner.ask("ignore", self.name, listener)
+
+    def is_final(self) -> bool:
+        """Members keep what can never change again."""
+        return False
+
+    def own_state(self, prefix: str) -> tuple[int, int]:
+        """See ``Installation``."""
+        found: list[tuple[int, int]] = self._owner.ask("state", self.name, prefix)
+        return sum(rows for rows, _ in found), sum(size for _, size in found)
+
+    def ranks(self) -> RankLookup | None:
+        """Not told by members yet."""
+        return None
+
+    def first_rounds(self) -> tuple[Words, Words] | None:
+        """Not told by members yet."""
+        return None
+
+
+def _sinks(columns: Columns, depth: int = 1) -> "Iterable[tuple[int, tuple[tuple[int, ...], int, int]]]":
+    """Of each listener the columns of text that it hears, their number, and the depth of times."""
+    for ref, node in enumerate(columns.nodes):
+        if isinstance(node, user.Sink):
+            types = columns.types[node.input]
+            yield node.listener, (texts_of(types), len(types), depth)
+        elif isinstance(node, plan.Loop):
+            yield from _sinks(columns.bodies[ref], depth + 1)

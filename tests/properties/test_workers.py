@@ -1,0 +1,122 @@
+"""Many workers say what one says, after every step, whatever order what they send comes in."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import kpg
+from kpg.database import Database
+from kpg.runtime.errors import Error
+from kpg.runtime.workers.threads import Threads
+from kpg.working import Workers
+
+SCHEMA = """
+create table a(k int primary key, v int, s text);
+create table b(k int primary key, a int, w int);
+create table e(x int, y int, primary key (x, y));
+create table d(f double precision, n numeric, g int)
+"""
+QUERIES = (
+    "select a.s, sum(b.w), count(*), avg(b.w) from a join b on b.a = a.k group by a.s",
+    "select max(w), min(w), count(distinct a) from b",
+    "select * from b order by w, k limit 3 offset 1",
+    "select upper(s) || 'x' as t, count(*), string_agg(v::text, ',' order by v) from a group by 1",
+    "select a.k, (select max(w) from b where b.a = a.k) m from a",
+    "select x, y, row_number() over (partition by x order by y), sum(y) over (order by x, y) from e",
+    "select k from a except all select a from b",
+    "select * from a where exists (select 1 from b where b.a = a.k and b.w > a.v)",
+    "select e.x, f.y, g.y as z from e join e f on e.y = f.x join e g on f.y = g.x where e.x <> g.y",
+    "select * from b where w > (select avg(w) from b)",
+    "select count(*), sum(f), avg(n) as m, g from d group by g",
+    "select sum(f) as f, sum(n) as n from d",
+    "select a.v, b.w from a cross join b where a.v < 2",
+    "select a.k, b.k as other from a left join b on b.a = a.v",
+    "values (1, 'x'), (2, null)",
+    "with recursive p(x, y) as (select x, y from e union select p.x, e.y from p join e on p.y = e.x)"
+    " select * from p",
+    "with recursive p(x, c) as (select 0, 0 union select e.y, p.c + 1 from p join e on p.x = e.x"
+    " where p.c < 5) select x, min(c) from p group by x",
+)
+CHANGES: tuple[tuple[float, str], ...] = (
+    (0.3, "insert into a values ({60}, {5}, 's{6}') on conflict do nothing"),
+    (0.5, "insert into b values ({60}, {10}, {20}) on conflict do nothing"),
+    (0.75, "insert into e values ({8}, {8}) on conflict do nothing"),
+    (0.8, "insert into d values ({9} / 7.0, {1000} * 1e12, {3})"),
+    (0.85, "delete from d where g = {3}"),
+    (0.9, "delete from e where x = {8}"),
+    (0.95, "delete from a where v = {5}"),
+    (1.0, "update b set w = {20} where a = {10}"),
+)
+
+
+def many(count: int, seed: int = 0, small: int = 0) -> Database:
+    """A database whose members run in this process."""
+    return Database(workers=Workers(Threads(count, seed), small))
+
+
+def change(db: Any, choice: random.Random) -> None:
+    chance = choice.random()
+    text = next(text for most, text in CHANGES if chance <= most)
+    while "{" in text:
+        start, end = text.index("{"), text.index("}")
+        text = text[:start] + str(choice.randrange(int(text[start + 1 : end]))) + text[end + 1 :]
+    db.sql(text)
+
+
+def history(db: Any, seed: int) -> Iterator[object]:
+    """What views, their changes and queries say, step by step."""
+    choice = random.Random(seed)
+    with db:
+        db.sql(SCHEMA)
+        for _ in range(12):
+            change(db, choice)
+        views = [
+            db.sql(f"create materialized view v{i} as {query}")
+            if i % 2
+            else db.sql(f"create view v{i} as {query}")
+            for i, query in enumerate(QUERIES)
+        ]
+        heard = [view.changes() for view in views if view is not None]
+        for step in range(5):
+            with db.transaction():
+                for _ in range(8):
+                    change(db, choice)
+            yield [sorted(map(repr, db.sql(f"select * from v{i}").fetchall())) for i in range(len(QUERIES))]
+            yield [sorted(map(repr, one)) for one in heard]
+            if step == 2:
+                yield [sorted(map(repr, db.sql(query).fetchall())) for query in QUERIES]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_histories_are_those_of_one_worker(count: int, draw: int | None = None) -> None:
+    seed = count if draw is None else draw
+    assert list(history(many(count, seed), seed)) == list(history(kpg.connect(), seed))
+
+
+def test_an_error_at_one_worker_undoes_the_step_at_all() -> None:
+    for count in (2, 3):
+        with many(count) as db, kpg.connect() as one:
+            said = []
+            for each in (db, one):
+                each.sql("create table t(k int primary key, v int); insert into t values (1, 1), (2, 2)")
+                each.sql("create materialized view inverse as select k, 100 / v as part from t")
+                each.sql("create materialized view total as select sum(part) as s from inverse")
+                with pytest.raises(Error) as caught:
+                    each.sql("insert into t values (3, 4), (4, 0), (5, 5)")
+                each.sql("insert into t values (3, 4)")
+                said.append((str(caught.value), each.sql("select s from total").fetchall()))
+                said.append(sorted(each.sql("select * from inverse").fetchall()))
+            assert said[:2] == said[2:]
+            assert said[0][1] == [(175,)]
+
+
+def test_a_view_that_fails_is_not_there() -> None:
+    with many(2) as db:
+        db.sql("create table t(k int primary key, v int); insert into t values (1, 0), (2, 2)")
+        with pytest.raises(Error, match="division by zero"):
+            db.sql("create materialized view inverse as select k, 100 / v as part from t")
+        db.sql("create materialized view twice as select 2 * v as w from t")
+        db.sql("insert into t values (3, 9)")
+        assert sorted(db.sql("select * from twice").fetchall()) == [(0,), (4,), (18,)]
