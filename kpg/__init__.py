@@ -145,6 +145,7 @@ def connect(
     merge_effort: str = "default",
     memory_limit: int | str | None = None,
     history: "int | str | _timedelta | None" = None,
+    workers: int = 1,
 ) -> "Database":
     """A new, empty database in memory; with a ``folder``, the durable database that is in it.
 
@@ -163,7 +164,13 @@ def connect(
 
     ``history`` is how long the past is kept, as a time (``"1 hour"``) or a number of epochs, for ``SELECT ...
     AS OF``, ``View.as_of`` and ``View.changes(since=...)``. Without it nothing is.
+
+    ``workers`` is how many processes of this machine do the work together, for a database in memory: see
+    docs/scaling.md.
     """
+    if workers != 1:
+        options = {"folder": folder, "memory_limit": memory_limit, "history": history}
+        return import_at_rest("kpg.connecting").connected(workers, merge_effort, options)
     make = import_at_rest("kpg.database").Database
     if folder is None:
         database: Database = make(merge_effort, memory_limit, history)

@@ -11,6 +11,7 @@ from kpg.compiler.sql.parse import parse
 from kpg.engine import Engine
 from kpg.ingesting import Ingesting
 from kpg.planning import explain_export
+from kpg.profiling import Profiling
 from kpg.result import Result, listing
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.types import BIGINT, TEXT
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 Outcome = Result | View | None
 
 
-class Database(Ingesting):
+class Database(Ingesting, Profiling):
     """Tables in memory, and views over them that are kept up to date.
 
     Outside a transaction every call, and every statement of a script, is a transaction of its own. A
@@ -297,35 +298,6 @@ class Database(Ingesting):
     def views(self) -> Result:
         """The views, with the rows of those that are kept up to date."""
         return self._relations(tables=False)
-
-    def arrangements(self) -> Result:
-        """The indexes there are: of what, their rows, bytes and batches, and the views that share them."""
-        found = self._engine.executor.arrangements()
-        return listing(
-            {
-                "arrangement": (TEXT, [one.description for one in found]),
-                "rows": (BIGINT, [one.rows for one in found]),
-                "bytes": (BIGINT, [one.bytes for one in found]),
-                "batches": (BIGINT, [one.batches for one in found]),
-                "views": (TEXT, [", ".join(one.readers) for one in found]),
-            }
-        )
-
-    def operators(self) -> Result:
-        """A profile: every operator, its work since it was made, and the views that share it."""
-        found = self._engine.executor.operators()
-        return listing(
-            {
-                "operator": (BIGINT, [one.position for one in found]),
-                "description": (TEXT, [one.description for one in found]),
-                "updates_in": (BIGINT, [one.updates_in for one in found]),
-                "updates_out": (BIGINT, [one.updates_out for one in found]),
-                "rows": (BIGINT, [one.rows for one in found]),
-                "bytes": (BIGINT, [one.bytes for one in found]),
-                "microseconds": (BIGINT, [round(one.seconds * 1e6) for one in found]),
-                "views": (TEXT, [", ".join(one.readers) for one in found]),
-            }
-        )
 
     def names(self) -> set[str]:
         """The names of all relations and of their columns."""

@@ -69,12 +69,10 @@ class Engine(Kept):
             from kpg.memory import MemoryWatch, bytes_of
 
             self._interrupt.watch = MemoryWatch(bytes_of(memory_limit))
-        if trunk is not None:
-            self.executor = trunk.executor.fork(self._interrupt)
-        elif workers is not None:
-            self.executor = workers.executor(self, merge_effort)
-        else:
-            self.executor = local_executor(merge_effort, self._interrupt)
+        self.workers = workers
+        make = local_executor if workers is None else workers.executor
+        fork = trunk.executor.fork if trunk is not None else partial(make, merge_effort)
+        self.executor = fork(self._interrupt)
         self.catalog = Catalog() if trunk is None else trunk.catalog.copy()
         self.catalog.caller = lambda routine: self.procedures.named(routine)
         self.views: dict[str, Maintained] = {}

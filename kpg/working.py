@@ -1,18 +1,33 @@
 """Many workers, as the database has them: how tables are distributed, and plans placed."""
 
+import time
 from typing import TYPE_CHECKING, Final
 
+from kpg.compiler.catalog import TableEntry
+from kpg.runtime.handles import Work
 from kpg.runtime.local import shared_executor
 from kpg.runtime.plan import Plan
 
 if TYPE_CHECKING:
     from kpg.compiler.physical.placement import Placement
     from kpg.engine import Engine
-    from kpg.runtime.executor import Executor
+    from kpg.runtime.executor import SharedExecutor
+    from kpg.runtime.interrupts import DeferredInterrupt
     from kpg.runtime.workers.messages import Crew
 
 SMALL: Final = 1000
 """A table of so few rows, when something is installed over it, is kept by all workers alike."""
+
+
+def work(engine: "Engine") -> list[Work]:
+    """What each worker of an engine keeps and has done."""
+    executor = engine.executor
+    if engine.workers is not None:
+        return engine.workers.work()
+    operators = executor.operators()
+    rows, size = sum(one.rows for one in operators), sum(one.bytes for one in operators)
+    size += sum(executor.table_bytes(entry.name) for entry in engine.catalog if isinstance(entry, TableEntry))
+    return [Work(rows, size, time.process_time())]
 
 
 class Workers:
@@ -23,12 +38,19 @@ class Workers:
         self.crew = crew
         self.small = small
         self._views: dict[str, Placement] = {}
-        self._engine: Engine | None = None
+        self.declared: dict[int, int | None] = {}
+        """By tables' numbers what DISTRIBUTED BY and REPLICATED say."""
+        self._executor: SharedExecutor | None = None
 
-    def executor(self, engine: "Engine", merge_effort: str) -> "Executor":
-        """What runs the engine's plans."""
-        self._engine = engine
-        return shared_executor(self.crew, self._place, merge_effort, engine.interrupt)
+    def executor(self, merge_effort: str, interrupt: "DeferredInterrupt") -> "SharedExecutor":
+        """What runs plans."""
+        self._executor = shared_executor(self.crew, self._place, merge_effort, interrupt)
+        return self._executor
+
+    def work(self) -> list[Work]:
+        """What each member keeps and has done."""
+        assert self._executor is not None
+        return self._executor.work()
 
     def _place(self, name: str, plan: Plan) -> tuple[Plan, bool]:
         """The plan for many workers, and whether all of them have all rows of its output."""
@@ -40,13 +62,14 @@ class Workers:
 
     def home(self, table: str) -> int | None:
         """The column by which a table is distributed; None if all workers keep all of it."""
-        engine = self._engine
-        assert engine is not None
-        if 0 < engine.executor.count(table) <= self.small:
+        executor = self._executor
+        assert executor is not None
+        number = executor.table_number(table)
+        if number in self.declared:
+            return self.declared[number]
+        if 0 < executor.count(table) <= self.small:
             return None
-        entry = engine.catalog.find(table)
-        key = () if entry is None else entry.schema.primary_key
-        return key[0] if key else 0
+        return executor.leading_key(table)
 
     def view(self, name: str) -> "Placement":
         """Where the rows of a view are."""

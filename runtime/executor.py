@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.handles import ArrangementInfo, InputHandle, Installation, OperatorInfo
+from kpg.runtime.handles import ArrangementInfo, InputHandle, Installation, OperatorInfo, Work
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.lasting import Lasting
 from kpg.runtime.plan import Mfp, Plan
@@ -255,3 +255,13 @@ class Executor(Lasting, Protocol):
 
     def operators(self) -> list[OperatorInfo]:
         """Every operator there is, with its work so far."""
+
+
+class SharedExecutor(Executor, Protocol):
+    """One of many workers."""
+
+    def work(self) -> list[Work]:
+        """What each of them keeps and has done."""
+
+    def leading_key(self, table: str) -> int:
+        """The first column of a table's primary key, or of all."""

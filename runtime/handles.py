@@ -91,6 +91,17 @@ class OverlayInfo:
     rebuilt: int
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one worker keeps and has done: processor time, rows sent to others, meetings with them."""
+
+    rows: int
+    bytes: int
+    seconds: float
+    sent: int = 0
+    meetings: int = 0
+
+
 class RankLookup(Protocol):
     """In which round of a recursion rows came: its state, to be asked between steps.
 

@@ -1,9 +1,9 @@
-"""Where executors are made: today one worker, in this process."""
+"""Where executors are made: one worker in this process, or many in others."""
 
 from typing import TYPE_CHECKING, Final
 
 from kpg.runtime.errors import InterfaceError
-from kpg.runtime.executor import Executor
+from kpg.runtime.executor import Executor, SharedExecutor
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.worker import Worker
@@ -16,13 +16,20 @@ MERGE_EFFORTS: Final = {"eager": 1 << 40, "default": EFFORT, "lazy": 1}
 """For each row that comes to an index so many of each of its unfinished merges are merged: all, 4, or 1."""
 
 
+def processes(count: int, merge_effort: str) -> "Crew":
+    """So many workers in processes of this machine."""
+    from kpg.runtime.workers.processes import Processes
+
+    return Processes(count, _effort(merge_effort))
+
+
 def shared_executor(
     crew: "Crew", place: "Place", merge_effort: str, interrupt: DeferredInterrupt
-) -> Executor:
+) -> SharedExecutor:
     """An executor whose operators are at the members of a crew, of plans that ``place`` makes for them."""
     from kpg.runtime.workers.coordinator import Coordinator
 
-    return Coordinator(crew, place, MERGE_EFFORTS[merge_effort], interrupt)
+    return Coordinator(crew, place, _effort(merge_effort), interrupt)
 
 
 def local_executor(merge_effort: str, interrupt: DeferredInterrupt) -> Executor:
@@ -30,8 +37,12 @@ def local_executor(merge_effort: str, interrupt: DeferredInterrupt) -> Executor:
 
     InterfaceError if there is no such merge effort.
     """
-    if merge_effort not in MERGE_EFFORTS:
+    return Worker(_effort(merge_effort), interrupt)
+
+
+def _effort(name: str) -> int:
+    if name not in MERGE_EFFORTS:
         raise InterfaceError(
-            f'there is no merge effort "{merge_effort}"', hint=f"it is one of {', '.join(MERGE_EFFORTS)}"
+            f'there is no merge effort "{name}"', hint=f"it is one of {', '.join(MERGE_EFFORTS)}"
         )
-    return Worker(MERGE_EFFORTS[merge_effort], interrupt)
+    return MERGE_EFFORTS[name]

@@ -64,6 +64,9 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
             new = level.parted(level.stream(source)[0])
             place = level.places[new]
             return level.add(plan.moved(node, lambda _: new), FIRST if place.first else PARTED)
+        case plan.Ego(pairs=pairs, writes=writes):
+            brought = {source: level.first(level.stream(source)[0]) for source in (pairs, writes)}
+            return level.add(plan.moved(node, brought.__getitem__), FIRST)
         case user.Custom(inputs=sources):
             brought = {source: level.first(level.stream(source)[0]) for source in sources}
             made = level.add(plan.moved(node, brought.__getitem__), FIRST)

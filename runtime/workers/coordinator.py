@@ -7,18 +7,19 @@ changes, or as of an epoch) is computed here.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.data.epochs import drain_all
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.errors import InternalError, NotSupportedError
-from kpg.runtime.handles import ArrangementInfo, Installation, OperatorInfo
+from kpg.runtime.handles import ArrangementInfo, Installation, OperatorInfo, Work
 from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.input import Input
-from kpg.runtime.plan import Columns, Plan, user
+from kpg.runtime.plan import Columns, Import, Plan, Source, user
 from kpg.runtime.sharing.strings import Told
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
@@ -52,6 +53,10 @@ def _all_of(infos: Sequence[ArrangementInfo]) -> ArrangementInfo:
     return replace(infos[0], rows=sum(one.rows for one in infos), bytes=sum(one.bytes for one in infos))
 
 
+ONCE: Final = "query "
+"""What is installed for one answer is called so."""
+FEW: Final = 2000
+"""Rows of tables that are looked through here, for one answer, in less time than asking takes."""
 Place = Callable[[str, Plan], tuple[Plan, bool]]
 """What makes of a plan one for many workers, and says whether each of them has all rows of its output."""
 
@@ -124,7 +129,7 @@ class Coordinator(Worker):
         self, name: str, plan: Plan, *, isolated: bool = False, then: int | None = None, own: bool = False
     ) -> Any:
         """See ``executor.Executor``."""
-        if isolated:
+        if isolated or (name.startswith(ONCE) and self._is_small(plan)):
             return super().install(name, plan, isolated=True, then=then, own=own)
         if self.has_pending:
             raise InternalError("a view cannot be installed while changes are pending")
@@ -142,6 +147,16 @@ class Coordinator(Worker):
             raise
         remote.figures = figures
         return remote
+
+    def _is_small(self, plan: Plan) -> bool:
+        """Whether a query is answered here sooner than anybody is asked."""
+        rows = 0
+        for node in plan.nodes:
+            if isinstance(node, Import | user.Input | user.Apply | user.UserReduce | user.Custom):
+                return False
+            if isinstance(node, Source):
+                rows += self.count(node.table)
+        return rows <= FEW
 
     def uninstall(self, installed: Installation) -> None:
         """Drop an installation, if it is still there."""
@@ -173,7 +188,7 @@ class Coordinator(Worker):
         remote = self.remote[installed.name]
         with self._interrupt:
             try:
-                self._drain()
+                drain_all(self.tables, self._open_epoch, self._closed)
                 found = self.ask("consider", remote.name, self._changes())
                 self._interrupt.check()
             finally:
@@ -271,6 +286,15 @@ class Coordinator(Worker):
     def operators(self) -> list[OperatorInfo]:
         """Every operator, with the work of all members."""
         return [_added(infos) for infos in zip(*self.ask("operators_here"), strict=True)]
+
+    def work(self) -> list[Work]:
+        """What each member keeps and has done."""
+        return self.ask("work_here")
+
+    def leading_key(self, table: str) -> int:
+        """The first column of a table's primary key, or of all."""
+        key = self.tables[table].schema.primary_key
+        return key[0] if key else 0
 
     def arrangements(self) -> list[ArrangementInfo]:
         """Every index, with the rows of all members."""

@@ -16,7 +16,7 @@ from kpg.runtime.data.table import Closed
 from kpg.runtime.dataflow.operator import Below, Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
-from kpg.runtime.handles import ArrangementInfo, OperatorInfo, Stats
+from kpg.runtime.handles import ArrangementInfo, OperatorInfo, Stats, Work
 from kpg.runtime.interrupts import Watch
 from kpg.runtime.operators.apply import Apply
 from kpg.runtime.operators.exchange import Sending, Share
@@ -328,13 +328,13 @@ class Member(Worker):
         """Every index."""
         return self.arrangements()
 
-    def work(self) -> tuple[int, int, float, int, int]:
-        """Rows, bytes, seconds of processor time, rows sent, and meetings."""
+    def work_here(self) -> Work:
+        """What this worker keeps and has done."""
         operators = set(self._all_operators())
         sent = sum(one.sent for one in operators if isinstance(one, Sending))
         rows, size = sum(one.rows for one in operators), sum(one.bytes for one in operators)
         size += sum(table.bytes for table in self.tables.values()) + self.dictionary.bytes
-        return rows, size, time.process_time(), sent, self.sharing.meetings
+        return Work(rows, size, time.process_time(), sent, self.sharing.meetings)
 
     def forget(self, identity: str) -> None:
         """Nobody feeds an input any more."""

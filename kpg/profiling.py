@@ -1,0 +1,62 @@
+"""The part of a database that tells what it keeps and what its work was."""
+
+from kpg.engine import Engine
+from kpg.result import Result, listing
+from kpg.runtime.types import BIGINT, TEXT
+
+
+class Profiling:
+    """See the module."""
+
+    @property
+    def _engine(self) -> Engine:
+        raise NotImplementedError
+
+    def arrangements(self) -> Result:
+        """The indexes there are: of what, their rows, bytes and batches, and the views that share them."""
+        found = self._engine.executor.arrangements()
+        return listing(
+            {
+                "arrangement": (TEXT, [one.description for one in found]),
+                "rows": (BIGINT, [one.rows for one in found]),
+                "bytes": (BIGINT, [one.bytes for one in found]),
+                "batches": (BIGINT, [one.batches for one in found]),
+                "views": (TEXT, [", ".join(one.readers) for one in found]),
+            }
+        )
+
+    def operators(self) -> Result:
+        """A profile: every operator, its work since it was made, and the views that share it."""
+        found = self._engine.executor.operators()
+        return listing(
+            {
+                "operator": (BIGINT, [one.position for one in found]),
+                "description": (TEXT, [one.description for one in found]),
+                "updates_in": (BIGINT, [one.updates_in for one in found]),
+                "updates_out": (BIGINT, [one.updates_out for one in found]),
+                "rows": (BIGINT, [one.rows for one in found]),
+                "bytes": (BIGINT, [one.bytes for one in found]),
+                "microseconds": (BIGINT, [round(one.seconds * 1e6) for one in found]),
+                "views": (TEXT, [", ".join(one.readers) for one in found]),
+            }
+        )
+
+    def workers(self) -> Result:
+        """The workers: rows and bytes that each keeps, its processor time, and what it has sent to others.
+
+        A worker that has far more rows or time than the rest has keys that most rows have: see
+        docs/scaling.md.
+        """
+        from kpg.working import work
+
+        found = work(self._engine)
+        return listing(
+            {
+                "worker": (BIGINT, list(range(len(found)))),
+                "rows": (BIGINT, [one.rows for one in found]),
+                "bytes": (BIGINT, [one.bytes for one in found]),
+                "microseconds": (BIGINT, [round(one.seconds * 1e6) for one in found]),
+                "sent": (BIGINT, [one.sent for one in found]),
+                "meetings": (BIGINT, [one.meetings for one in found]),
+            }
+        )

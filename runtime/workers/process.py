@@ -1,0 +1,118 @@
+"""A member's process: it does what its coordinator asks, and ends with it."""
+
+import ctypes
+import os
+import pickle
+import signal
+import socket
+import sys
+from typing import Any, Final
+
+from kpg.runtime.errors import InternalError
+from kpg.runtime.sharing.company import Met, Parcel, PeerFailedError, Phase, StoppedError
+from kpg.runtime.trace.updates import Updates
+from kpg.runtime.workers.member import Member
+from kpg.runtime.workers.messages import Command, Reply
+from kpg.runtime.workers.wire import GoneError, exchange, packed
+
+PR_SET_PDEATHSIG: Final = 1
+
+
+class Lines:
+    """The ways to the other processes: ``company.Peers``."""
+
+    def __init__(self, index: int, ends: list[socket.socket]) -> None:
+        self._index = index
+        self._others = [peer for peer in range(len(ends) + 1) if peer != index]
+        self._ends = ends
+        self.member: Member | None = None
+
+    def swap(self, parcels: list[list[Parcel]], phase: Phase | None, loops: list[int]) -> Met:
+        """See ``company.Peers``."""
+        assert self.member is not None
+        strings = self.member.sharing.strings
+        out = []
+        for peer, end in zip(self._others, self._ends, strict=True):
+            delta = strings.delta(peer)
+            plain = [
+                (one.position, one.updates.data, one.updates.time, one.updates.diff, one.texts)
+                for one in parcels[peer]
+            ]
+            out.append((end, packed((plain, delta if len(delta) else None, phase, loops))))
+        messages = exchange(out, self._ends)
+        found, phases, every = [], [phase], set(loops)
+        for peer, message in zip(self._others, messages, strict=True):
+            if message is None:
+                raise PeerFailedError
+            plain, delta, theirs, wanted = message
+            if delta is not None:
+                strings.hear(peer, delta)
+            phases.append(theirs)
+            every |= set(wanted)
+            found += [self._own(peer, one) for one in plain]
+        least = min((one for one in phases if one is not None), default=None)
+        return Met(found, least, sorted(every))
+
+    def _own(self, peer: int, parcel: tuple[int, Any, Any, Any, tuple[int, ...]]) -> Parcel:
+        assert self.member is not None
+        position, data, time, diff, texts = parcel
+        for column in texts:
+            data[column] = self.member.sharing.strings.incoming(peer, data[column])
+        return Parcel(position, Updates(data, time, diff), ())
+
+    def fail(self) -> None:
+        """See ``company.Peers``."""
+        exchange([(end, packed(None)) for end in self._ends], self._ends)
+
+
+class Wish:
+    """Whether the coordinator wants the step to end, which it says by a signal: an ``interrupts.Watch``."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        signal.signal(signal.SIGUSR1, self._note)
+
+    def _note(self, number: int, frame: object) -> None:
+        self.wanted = True
+
+    def begin(self) -> None:
+        """A step begins."""
+
+    def __call__(self) -> None:
+        if self.wanted:
+            self.wanted = False
+            raise StoppedError
+
+
+def sendable(reply: Reply) -> Reply:
+    """A reply whose error can be sent: one that cannot is told in words."""
+    if reply.error is None:
+        return reply
+    try:
+        pickle.loads(pickle.dumps(reply.error))
+    except Exception:
+        shown = f"{type(reply.error).__name__}: {reply.error}"
+        return reply._replace(error=InternalError(f"a worker failed with {shown}"))
+    return reply
+
+
+def main() -> None:
+    """Serve until the coordinator hangs up or dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    index, count, effort, parent, *numbers = map(int, sys.argv[1:])
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    ends = [socket.socket(fileno=number) for number in numbers]
+    lines = Lines(index, ends[1:])
+    member = lines.member = Member(index, count, lines, effort)
+    wish = Wish()
+    member.stop_when(wish)
+    while True:
+        try:
+            (found,) = exchange([], ends[:1])
+            wish.wanted = False
+            reply = sendable(member.perform(Command(*found)))
+            exchange([(ends[0], packed(tuple(reply)))], [])
+        except GoneError:
+            return

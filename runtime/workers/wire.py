@@ -1,0 +1,186 @@
+"""Bytes between processes of one machine: messages over sockets that nobody else can connect to.
+
+A message is a header, pickled, and arrays, whose bytes go as they are. To peers it is columns and a few
+numbers; commands and replies are between a process and those that it has started itself.
+"""
+
+import pickle
+import select
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+BUFFER: Final = 1 << 20
+"""Bytes that are on their way between two processes at most; who sends more waits until they are read."""
+PIECE: Final = 1 << 18
+LENGTHS: Final = struct.Struct("<QI")
+
+
+class GoneError(Exception):
+    """The process at the other end has died."""
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends of a connection."""
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    for end in ends:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+        end.setblocking(False)
+    return ends
+
+
+def packed(message: object) -> list[memoryview]:
+    """The pieces of a message: lengths, the header, and the arrays."""
+    arrays: list[pickle.PickleBuffer] = []
+    header = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
+    raws = [array.raw() for array in arrays]
+    lengths = LENGTHS.pack(len(header), len(raws)) + struct.pack(f"<{len(raws)}Q", *map(len, raws))
+    return [memoryview(lengths + header), *(raw for raw in raws if len(raw))]
+
+
+class Sender:
+    """What is still to be sent to one process."""
+
+    def __init__(self, end: socket.socket, pieces: list[memoryview]) -> None:
+        self._end = end
+        self._pieces = pieces
+
+    @property
+    def done(self) -> bool:
+        """Whether all is on its way."""
+        return not self._pieces
+
+    def go_on(self) -> None:
+        """Send as much as there is room for."""
+        while self._pieces:
+            try:
+                count = self._end.sendmsg([piece[:PIECE] for piece in self._pieces[:8]])
+            except BlockingIOError:
+                return
+            except OSError:
+                raise GoneError from None
+            while count:
+                first = self._pieces[0]
+                if count < len(first):
+                    self._pieces[0] = first[count:]
+                    break
+                count -= len(first)
+                del self._pieces[0]
+
+
+class Receiver:
+    """A message that comes from one process, piece by piece."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._head = bytearray()
+        self._wanted = LENGTHS.size
+        self._header = -1
+        self._arrays: list[bytearray] = []
+        self._filled = 0
+        self._place = 0
+        self.done = False
+
+    def go_on(self) -> None:
+        """Take as much as there is."""
+        while not self.done:
+            if self._header < 0 or len(self._head) < self._wanted:
+                if not self._read_head():
+                    return
+            elif not self._read_array():
+                return
+
+    def _read_head(self) -> bool:
+        found = self._take(self._wanted - len(self._head))
+        if found is None:
+            return False
+        self._head += found
+        if len(self._head) == self._wanted:
+            if self._header < 0:
+                header, count = LENGTHS.unpack_from(self._head)
+                self._header = header
+                self._wanted += 8 * count + header
+            else:
+                _, count = LENGTHS.unpack_from(self._head)
+                sizes = struct.unpack_from(f"<{count}Q", self._head, LENGTHS.size)
+                self._arrays = [bytearray(size) for size in sizes]
+                self._next()
+        return True
+
+    def _next(self) -> None:
+        while self._place < len(self._arrays) and self._filled == len(self._arrays[self._place]):
+            self._place += 1
+            self._filled = 0
+        self.done = self._place == len(self._arrays)
+
+    def _read_array(self) -> bool:
+        array = memoryview(self._arrays[self._place])
+        try:
+            count = self._end.recv_into(array[self._filled :])
+        except BlockingIOError:
+            return False
+        except OSError:
+            raise GoneError from None
+        if not count:
+            raise GoneError
+        self._filled += count
+        self._next()
+        return True
+
+    def _take(self, most: int) -> bytes | None:
+        try:
+            found = self._end.recv(most)
+        except BlockingIOError:
+            return None
+        except OSError:
+            raise GoneError from None
+        if not found:
+            raise GoneError
+        return found
+
+    @property
+    def message(self) -> Any:
+        """What has come."""
+        _, count = LENGTHS.unpack_from(self._head)
+        header = memoryview(self._head)[LENGTHS.size + 8 * count :]
+        return pickle.loads(header, buffers=self._arrays)
+
+
+def exchange(
+    out: Sequence[tuple[socket.socket, list[memoryview]]],
+    awaited: Sequence[socket.socket],
+    poll: Callable[[], None] | None = None,
+    seconds: float | None = None,
+) -> list[Any]:
+    """Send messages and take one from each of those awaited, whichever can be done first.
+
+    ``poll`` is called after each so many ``seconds`` in which nothing happens. GoneError if one is gone.
+    """
+    senders = {end.fileno(): Sender(end, pieces) for end, pieces in out}
+    receivers = {end.fileno(): Receiver(end) for end in awaited}
+    for sender in senders.values():
+        sender.go_on()
+    for receiver in receivers.values():
+        receiver.go_on()
+    while True:
+        wanted: dict[int, int] = {}
+        for number, sender in senders.items():
+            if not sender.done:
+                wanted[number] = select.POLLOUT
+        for number, receiver in receivers.items():
+            if not receiver.done:
+                wanted[number] = wanted.get(number, 0) | select.POLLIN
+        if not wanted:
+            return [receivers[end.fileno()].message for end in awaited]
+        poller = select.poll()
+        for number, events in wanted.items():
+            poller.register(number, events)
+        found = poller.poll(None if seconds is None else 1000 * seconds)
+        for number, events in found:
+            if events & select.POLLOUT:
+                senders[number].go_on()
+            if number in receivers and events & ~select.POLLOUT:
+                receivers[number].go_on()
+        if not found and poll is not None:
+            poll()
