@@ -1,7 +1,7 @@
 """Many workers, as the database has them: how tables are distributed, and plans placed."""
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kpg.compiler.catalog import TableEntry
 from kpg.runtime.handles import Work
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from kpg.engine import Engine
     from kpg.runtime.executor import SharedExecutor
     from kpg.runtime.interrupts import DeferredInterrupt
-    from kpg.runtime.workers.messages import Crew
 
 SMALL: Final = 1000
 """A table of so few rows, when something is installed over it, is kept by all workers alike."""
@@ -33,8 +32,11 @@ def work(engine: "Engine") -> list[Work]:
 class Workers:
     """A crew, and where the rows of each view are among its members."""
 
-    def __init__(self, crew: "Crew", small: int = SMALL) -> None:
-        """Tables of at most ``small`` rows are kept by all members, if they have any."""
+    def __init__(self, crew: Any, small: int = SMALL) -> None:
+        """Tables of at most ``small`` rows are kept by all members, if they have any.
+
+        ``crew`` is what ``runtime.local.processes`` gives.
+        """
         self.crew = crew
         self.small = small
         self._views: dict[str, Placement] = {}

@@ -162,7 +162,7 @@ class Coordinator(Worker):
         """Drop an installation, if it is still there."""
         if isinstance(installed, Installed):
             super().uninstall(installed)
-        elif self.remote.get(installed.name) is installed:
+        elif isinstance(installed, Remote) and self.remote.get(installed.name) is installed:
             del self.remote[installed.name]
             self.ask("drop", installed.name)
 
