@@ -1,4 +1,7 @@
-"""Triggers and rules as data: what is done when rows of a relation change."""
+"""Triggers, rules and inheritance as data: what else there is to a relation."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from kpg.runtime.records import dataclass
 
@@ -22,6 +25,14 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
+class Heir:
+    """A table that INHERITS another one: its rows are among that one's, too."""
+
+    parent: str
+    child: str
+
+
+@dataclass(frozen=True, slots=True)
 class Deed:
     """CREATE RULE: statements that are run for each row of an event, also or instead."""
 
@@ -31,3 +42,16 @@ class Deed:
     condition: str
     instead: bool
     statements: tuple[str, ...]
+
+
+def heirs(others: Mapping[tuple[str, ...], Any], name: str) -> tuple[str, ...]:
+    """The tables whose rows are among those of a table, each once, without itself."""
+    found: list[str] = []
+    waiting = [name]
+    while waiting:
+        parent = waiting.pop(0).lower()
+        for key, one in others.items():
+            if key[0] == "inherits" and key[1] == parent and one.child not in found:
+                found.append(one.child)
+                waiting.append(one.child)
+    return tuple(found)

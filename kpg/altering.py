@@ -49,7 +49,15 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
                 raise ProgrammingError(
                     f'"{found.name}" is a table', span=statement.span, hint="use ALTER TABLE"
                 )
+            rest: tuple[str, ...] = ()
+            if engine.catalog.others:
+                from kpg.inheriting import altered_together
+
+                _, *rest_ = altered_together(engine, name, action, statement.span)
+                rest = tuple(rest_)
             name = _Altering(engine, found, statement.span).run(action)
+            for heir in rest:
+                _Altering(engine, engine.catalog.table(heir), statement.span).run(action)
     engine.refresh_rules()
 
 

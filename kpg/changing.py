@@ -109,7 +109,11 @@ def prepared(engine: Engine, statement: ast.Change) -> Changes:
         statement = with_conflict(statement, engine.catalog)
     if engine.catalog.others:
         from kpg.blocks.triggers import actions_of, through_actions
+        from kpg.inheriting import together
 
+        several = together(engine, statement)
+        if several is not None:
+            return several  # type: ignore[return-value]
         changes = through_actions(engine, statement)
         if changes is not None:
             return changes

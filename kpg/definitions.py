@@ -258,6 +258,10 @@ def _is_datalog(engine: Engine, name: str) -> bool:
 def _truncate(engine: Engine, statement: ast.Truncate) -> int:
     catalog = engine.catalog
     chosen = {catalog.table(name, statement.span).name for name in statement.tables}
+    if catalog.others:
+        from kpg.compiler.triggers import heirs
+
+        chosen |= {heir for name in chosen for heir in heirs(catalog.others, name)}
     pending = list(chosen)
     while pending:
         name = pending.pop()

@@ -180,7 +180,8 @@ class Schemas:
     def _forget_others(self, name: str) -> None:
         """The triggers and rules of a relation go with it."""
         others = self.catalog.others
-        for key in [key for key in others if len(key) > 1 and key[1] == name.lower()]:
+        lower = name.lower()
+        for key in [one for one in others if one[1] == lower or (one[0] == "inherits" and one[2] == lower)]:
             del others[key]
 
     def set_aside(self, name: str) -> None:

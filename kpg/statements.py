@@ -238,6 +238,11 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
     if statement.if_not_exists and name in engine.catalog:
         return
     _make_room(engine, statement, name)
+    if statement.parents:
+        from kpg.inheriting import create_heir
+
+        create_heir(engine, statement, name)
+        return
     if statement.constraints is ast.NOTHING and not statement.likes:
         engine.create_table(name, statement.schema)
         return
@@ -308,6 +313,10 @@ def drop_relations(engine: Engine, statement: ast.Drop) -> None:
                 f'"{entry.name}" is a {kind.lower()}', span=statement.span, hint=f"use DROP {kind}"
             )
         doomed.append(entry.name)
+    if engine.catalog.others:
+        from kpg.inheriting import dropped_together
+
+        doomed = dropped_together(engine, doomed, statement)
     for name in doomed:
         _release(engine, name, statement)
     everything = set(doomed).union(*(engine.users(name) for name in doomed))

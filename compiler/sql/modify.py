@@ -60,7 +60,8 @@ def change(tree: exp.Expr, text: str, span: Span) -> ast.Change:
             name, alias = target(tree.this, text)
             using = tuple(tree.args.get("using") or ())
             given = _returning(tree, text), tree.args.get("with_")
-            return ast.Delete(name, alias, using, condition(tree), span, *given)
+            alone = bool(tree.this.args.get("only"))
+            return ast.Delete(name, alias, using, condition(tree), span, *given, alone=alone)
         case _:
             assert isinstance(tree, exp.Merge)
             return _merge(tree, text, span)
@@ -216,7 +217,8 @@ def _update(tree: exp.Update, text: str, span: Span) -> ast.Update:
     name, alias = target(tree.this, text)
     sources = () if source is None else (source.this,)
     given = _returning(tree, text), tree.args.get("with_")
-    return ast.Update(name, alias, assignments, sources, condition(tree), span, *given)
+    alone = bool(tree.this.args.get("only"))
+    return ast.Update(name, alias, assignments, sources, condition(tree), span, *given, alone=alone)
 
 
 def _assignments(parts: list[exp.Expr], text: str) -> tuple[tuple[exp.Identifier, exp.Expr], ...]:

@@ -67,6 +67,8 @@ class CreateTable:
     temporary: bool = False
     on_commit: str = ""
     or_replace: bool = False
+    parents: tuple[str, ...] = ()
+    """The tables that it INHERITS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,8 @@ class Delete:
     returning: tuple[exp.Expr, ...] = ()
     common: exp.Expr | None = None
     through: Through | None = None
+    alone: bool = False
+    """Whether ONLY stands before the table: without those that inherit it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,7 @@ class Update:
     returning: tuple[exp.Expr, ...] = ()
     common: exp.Expr | None = None
     through: Through | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

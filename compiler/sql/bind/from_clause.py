@@ -315,6 +315,13 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
             f'relation "{relation_name(node)}" does not exist', span_node, did_you_mean(node.name, every)
         )
     name, renamed = _alias(binding, node, binding.catalog.plain(entry.name))
+    if binding.catalog.others and not node.args.get("only"):
+        from kpg.compiler.sql.bind.inherited import with_heirs
+
+        query = with_heirs(binding, entry)
+        if query is not None:
+            _enter(binding, scope, name, query.names, query.columns, renamed, node)
+            return query.node
     width = len(entry.schema.columns)
     if isinstance(entry, ViewEntry) and not entry.materialized and entry.rel is not None:
         shared = _share_view(binding, entry)

@@ -192,9 +192,15 @@ def create_table(reader: Reader, *, temporary: bool) -> ast.CreateTable | ast.Cr
     if not reader.at("("):
         raise reader_error(reader)
     parts = elements(reader)
+    parents: tuple[str, ...] = ()
+    if reader.take("INHERITS"):
+        reader.need("(")
+        parents = reader.relations()
+        reader.need(")")
     on_commit = _options(reader)
     reader.end()
-    return _built(reader, name, exists, parts, temporary, on_commit)
+    made = _built(reader, name, exists, parts, temporary, on_commit)
+    return replace(made, parents=parents) if parents else made
 
 
 def reader_error(reader: Reader) -> Exception:
@@ -206,8 +212,6 @@ def reader_error(reader: Reader) -> Exception:
 
 def _options(reader: Reader) -> str:
     """What may stand behind the columns; what becomes of a temporary table at a commit."""
-    if reader.at("INHERITS"):
-        reader.refuse("INHERITS")
     if reader.at("PARTITION", "BY") or reader.at("PARTITION"):
         reader.refuse("PARTITION BY")
     if reader.take("USING"):

@@ -1,0 +1,31 @@
+"""A table that others inherit: its rows, and theirs with its columns."""
+
+from kpg.compiler.catalog import Entry, TableEntry
+from kpg.compiler.sql.bind.output import settled_query
+from kpg.compiler.sql.bind.scope import Binding, Scope
+from kpg.compiler.sql.ddl.reader import tree_of
+from kpg.compiler.sql.tokens import tokenize
+from kpg.compiler.sql.tree import Query
+from kpg.compiler.triggers import heirs
+
+
+def with_heirs(binding: Binding, entry: Entry) -> Query | None:
+    """The rows of a table and of those that inherit it; None if there are none."""
+    found = heirs(binding.catalog.others, entry.name) if isinstance(entry, TableEntry) else ()
+    if not found:
+        return None
+    columns = ", ".join(map(_quoted, entry.schema.names))
+    parts = (f"SELECT {columns} FROM ONLY {_whole(name)}" for name in (entry.name, *found))
+    text = " UNION ALL ".join(parts)
+    tree = tree_of(tokenize(text), text)
+    for node in tree.walk():
+        node.meta.clear()
+    return settled_query(binding.query(Scope(), tree))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _whole(name: str) -> str:
+    return ".".join(map(_quoted, name.split(".")))

@@ -1,0 +1,164 @@
+"""Tables that inherit others: made, and changed together with these."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpg.changing import Changes, Returned, prepared
+from kpg.compiler.constraints import Check
+from kpg.compiler.sql import definitions as ddl
+from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.definitions import Action
+from kpg.compiler.triggers import Heir, heirs
+from kpg.defining import definition
+from kpg.engine import Engine
+from kpg.result import Affected, Result
+from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
+from kpg.runtime.types import Schema
+
+Words = NDArray[np.int64]
+INCLUDING = frozenset({"DEFAULTS", "CONSTRAINTS", "GENERATED"})
+"""What a column is inherited with."""
+
+
+def create_heir(engine: Engine, statement: ast.CreateTable, name: str) -> None:
+    """CREATE TABLE ... INHERITS: the parents' columns and CHECKs first; columns of one name are one."""
+    catalog = engine.catalog
+    parents = [catalog.table(parent, statement.span) for parent in statement.parents]
+    for parent in parents:
+        users = engine.dependents(parent.name)
+        kept = [user for user in users if user in engine.views]
+        if users:
+            hint = "make the view after the tables that it reads"
+            message = f'"{parent.name}" cannot be inherited: view "{(kept or users)[0]}" reads it'
+            raise ProgrammingError(message, span=statement.span, hint=hint)
+    seen: set[str] = set()
+    checks = statement.constraints.checks
+    made = replace(statement, parents=(), schema=Schema(()), constraints=ast.NOTHING)
+    columns, rules = [], []
+    for parent in parents:
+        like = ast.Like(parent.name, 0, INCLUDING)
+        entry, _ = definition(replace(made, likes=(like,), sequences=()), name, catalog)
+        for place, column in enumerate(entry.schema.columns):
+            if column.name.lower() not in seen:
+                seen.add(column.name.lower())
+                columns.append(column)
+                rules.append(entry.constraints.rule(place))
+        known = {one.name.lower() for one in checks}
+        checks = (*checks, *(one for one in entry.constraints.checks if one.name.lower() not in known))
+    for place, column in enumerate(statement.schema.columns):
+        rule = statement.constraints.rule(place)
+        if column.name.lower() in seen:
+            at = [one.name.lower() for one in columns].index(column.name.lower())
+            if columns[at].type != column.type:
+                message = f'column "{column.name}" has another type than the one that is inherited'
+                raise ProgrammingError(message, span=statement.span)
+            columns[at] = replace(columns[at], nullable=columns[at].nullable and column.nullable)
+            rules[at] = rule if rule.default or rule.generated or rule.sequence else rules[at]
+        else:
+            columns.append(column)
+            rules.append(rule)
+    names = [one.name.lower() for one in columns]
+    key = tuple(names.index(statement.schema.names[place].lower()) for place in statement.schema.primary_key)
+    constraints = replace(statement.constraints, rules=tuple(rules), checks=checks)
+    whole = replace(statement, parents=(), schema=Schema(tuple(columns), key), constraints=constraints)
+    entry, sequences = definition(whole, name, catalog)
+    engine.create_table(name, entry.schema, entry.constraints, sequences)
+    for parent in parents:
+        catalog.others["inherits", parent.name.lower(), name.lower()] = Heir(parent.name, name)
+
+
+def together(engine: Engine, statement: ast.Change) -> "Several | None":
+    """What changes of a table and of those that inherit it do; None if there is only one."""
+    if not isinstance(statement, ast.Update | ast.Delete) or statement.alone:
+        return None
+    entry = engine.catalog.find(statement.table)
+    found = () if entry is None else heirs(engine.catalog.others, entry.name)
+    if entry is None or not found:
+        return None
+    names = (entry.name, *found)
+    return Several([prepared(engine, replace(statement, table=name, alone=True)) for name in names])
+
+
+def _chosen(returned: Returned, names: Sequence[str]) -> Words:
+    """The columns of these names; all of them where there are as many."""
+    if len(returned.names) == len(names):
+        return returned.words
+    known = [name.lower() for name in returned.names]
+    return np.ascontiguousarray(returned.words[[known.index(name) for name in names]])
+
+
+def dropped_together(engine: Engine, names: list[str], statement: ast.Drop) -> list[str]:
+    """Tables to drop, with those that inherit them; ProgrammingError unless these may go too."""
+    found = list(names)
+    for name in names:
+        for heir in heirs(engine.catalog.others, name):
+            if heir in found:
+                continue
+            if not statement.cascade:
+                message = f'"{name}" cannot be dropped: table "{heir}" inherits it'
+                raise ProgrammingError(
+                    message, span=statement.span, hint="drop that table first, or use CASCADE"
+                )
+            found.append(heir)
+    return found
+
+
+def altered_together(engine: Engine, name: str, action: Action, span: Span) -> tuple[str, ...]:
+    """The tables that an action is for: those that inherit the columns too, which must not change alone."""
+    others = engine.catalog.others
+    lower = name.lower()
+    mine = heirs(others, name)
+    inherits = any(key[0] == "inherits" and key[2] == lower for key in others)
+    if (mine or inherits) and isinstance(action, ddl.RenameTo | ddl.SetSchema):
+        raise NotSupportedError("another name for a table of an inheritance is not supported", span=span)
+    columns = ddl.DropColumn | ddl.RenameColumn | ddl.AlterType
+    if inherits and isinstance(action, columns):
+        message = "a change of a column of a table that inherits others is not supported"
+        raise NotSupportedError(message, span=span, hint="change the table that it inherits")
+    is_check = isinstance(action, ddl.AddConstraint) and isinstance(action.constraint, Check)
+    if isinstance(action, columns | ddl.AddColumn | ddl.SetNotNull) or is_check:
+        return (name, *mine)
+    return (name,)
+
+
+class Several:
+    """Changes of several tables by one statement."""
+
+    updated = None
+    deleted = None
+    inserted = None
+
+    def __init__(self, parts: Sequence[Changes]) -> None:
+        self.parts = parts
+        self.table = parts[0].table
+
+    @property
+    def count(self) -> int:
+        """How many rows change."""
+        return sum(part.count for part in self.parts)
+
+    @property
+    def returned(self) -> Returned | None:
+        """What all of them return."""
+        first = self.parts[0].returned
+        if first is None:
+            return None
+        names = [name.lower() for name in first.names]
+        words = [_chosen(part.returned, names) for part in self.parts if part.returned is not None]
+        return replace(first, words=np.concatenate(words, axis=1))
+
+    def apply(self) -> None:
+        """Make the changes."""
+        for part in self.parts:
+            part.apply()
+
+    def result(self) -> Result:
+        """What the statement gives."""
+        if self.returned is None:
+            return Affected(self.count)
+        result = replace(self.parts[0], returned=self.returned).result()
+        result.affected = self.count
+        return result

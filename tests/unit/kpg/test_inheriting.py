@@ -1,0 +1,35 @@
+"""Inheritance where it is refused; what it gives is compared with Postgres."""
+
+import pytest
+
+import kpg
+
+
+def test_a_table_that_a_view_reads_is_not_inherited() -> None:
+    with kpg.connect() as db:
+        db.sql("create table p (a int); create materialized view v as select a from p")
+        with pytest.raises(kpg.ProgrammingError, match='"p" cannot be inherited: view "v" reads it'):
+            db.sql("create table c (b int) inherits (p)")
+
+
+def test_a_table_that_is_inherited_goes_with_its_heirs() -> None:
+    with kpg.connect() as db:
+        db.sql("create table p (a int); create table c (b int) inherits (p)")
+        with pytest.raises(kpg.ProgrammingError, match='"p" cannot be dropped: table "c" inherits it'):
+            db.sql("drop table p")
+        db.sql("insert into c values (1, 2); drop table p cascade")
+        with pytest.raises(kpg.ProgrammingError, match='relation "c" does not exist'):
+            db.sql("select * from c")
+
+
+def test_columns_of_a_table_that_is_inherited_stay() -> None:
+    with kpg.connect() as db:
+        db.sql("create table p (a int); create table c (b int) inherits (p)")
+        for text in ("alter table p rename to q", "alter table c drop column a"):
+            with pytest.raises(kpg.NotSupportedError, match="is not supported"):
+                db.sql(text)
+        db.sql(
+            "insert into c values (1, 2); alter table p add column d int default 7; insert into p values (3)"
+        )
+        assert db.query("select * from p order by a").fetchall() == [(1, 7), (3, 7)]
+        assert db.query("select * from c").fetchall() == [(1, 2, 7)]
