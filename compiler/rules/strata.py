@@ -67,8 +67,9 @@ def successors(
     for name, relation in relations.items() if isinstance(relations, Mapping) else ():
         if isinstance(relation.selection, Limit):
             for other in relation.selection.together:
-                successors[name].append(other)
-                successors[other].append(name)
+                if other in relations:
+                    successors[name].append(other)
+                    successors[other].append(name)
     return successors
 
 

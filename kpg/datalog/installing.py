@@ -14,6 +14,7 @@ from kpg.compiler.datalog.assemble import BASE
 from kpg.compiler.rules import core
 from kpg.compiler.rules.lowering import Lowering, lowering
 from kpg.compiler.rules.magic import restricted
+from kpg.compiler.rules.strata import dependencies, successors
 from kpg.datalog import facts
 from kpg.datalog.files import load
 from kpg.datalog.placing import placed
@@ -160,10 +161,8 @@ class Relations:
 
     def _below(self, name: str, kept: Iterable[str]) -> frozenset[str]:
         """Those of the views that a relation depends on, without what depends on it in turn."""
-        reads: dict[str, set[str]] = {}
-        for rule in self.lowering_of(name).program.rules:
-            below = reads.setdefault(rule.head.relation, set())
-            below.update(atom.relation for atom, _ in core.atoms(rule.body))
+        program = self.lowering_of(name).program
+        reads = successors(program.relations, dependencies(program.rules))
         found = _reachable(reads, name)
         return frozenset(one for one in kept if one in found and name not in _reachable(reads, one))
 
@@ -218,14 +217,15 @@ def carried(
     return {name: np.concatenate(parts, axis=1) for name, parts in found.items()}
 
 
-def _reachable(reads: Mapping[str, set[str]], name: str) -> set[str]:
+def _reachable(reads: Mapping[str, Sequence[str]], name: str) -> set[str]:
     """What a relation reads, directly or not."""
     found: set[str] = set()
     pending = [name]
     while pending:
-        for one in reads.get(pending.pop(), set()) - found:
-            found.add(one)
-            pending.append(one)
+        for one in reads.get(pending.pop(), ()):
+            if one not in found:
+                found.add(one)
+                pending.append(one)
     return found
 
 

@@ -23,7 +23,7 @@ MOST_ROUNDS: Final = 200
 ENDLESS: Final = 50_000
 """Rounds that a loop is taken to go on for as long as anything changes."""
 IT: Final = "@round"
-"""Ends the name of the relation that counts a block's rounds."""
+"""Begins the name of the relation that counts a block's rounds: it stands for nothing in the text."""
 
 End = tuple[tuple[str, int], ...]
 
@@ -226,7 +226,7 @@ class _Loop:
     def _together(self) -> Iterator[ast.Statement]:
         """Rules that are computed by rounds, as many as the conditions let."""
         block, span = self.block, self.block.span
-        counter = ast.Name(f"{next(iter(self.names))}{self.was}{IT}", span)
+        counter = ast.Name(f"{IT} {next(iter(self.names))}{self.was}", span)
         number = ast.Attribute(ast.Name("it", span), ast.TypeRef(ast.Name("number", span)))
         yield ast.Declaration((counter,), (number,), (), span)
         yield self._rule(ast.Atom(counter, (ast.Integer(0, False, span),), span), ast.Truth(True, span))

@@ -176,10 +176,10 @@ class Builder:
                     children.setdefault(step.text, step)
                 case core.Comparison() | core.Assignment():
                     text = self.texts.literal(literal, values)
-                    if text:
-                        children.setdefault(text, Step(Kind.CONSTRAINT, text))
+                    children.setdefault(text, Step(Kind.CONSTRAINT, text))
                 case _:
                     assert_never(literal)
+        children.pop("", None)  # what says nothing
         return tuple(children.values())
 
     def _matched(self, atom: core.Atom, found: Bindings, limit: Limit) -> Key:

@@ -23,6 +23,10 @@ MADE_UP: Final = re.compile(r"[$@]\w")
 """Functions and variables that the user did not write."""
 WRITTEN: Final = {"concat": "cat", "length": "strlen", "least": "min", "greatest": "max"}
 """What Datalog calls functions of the runtime."""
+MARK: Final = re.compile(r"(?<=[\w?])@[\w.@]+(?=\()|, !?@round [^()]*\(_\)")
+"""What tells relations that were made beside one of the user's from it."""
+ROUNDS: Final = ("@now", "@round")
+"""Begin the names of relations that count rounds."""
 Values = Mapping[str, int]
 
 
@@ -35,7 +39,13 @@ def source_text(span: Span) -> str:
 def rule_of(rule: core.Rule, relation: core.Relation) -> RuleText:
     """A rule as it was written; one that was made up, as the core has it."""
     source = source_text(rule.span)
-    return RuleText(source if source.endswith(".") else rule_text(rule, relation), rule.span)
+    made = MARK.sub("", rule_text(rule, relation))
+    return RuleText(source if source.endswith(".") else made, rule.span)
+
+
+def plain_name(relation: str) -> str:
+    """What the user calls a relation that was made beside one of the user's: ``r`` for ``r@all``."""
+    return relation.partition("@")[0] or relation
 
 
 class Texts:
@@ -59,7 +69,7 @@ class Texts:
             shown(value, column.type.domain)
             for value, column in zip(self.row(name, words), relation.columns, strict=True)
         )
-        return f"{name}({', '.join(parts)})"
+        return f"{plain_name(name)}({', '.join(parts)})"
 
     def literal(self, literal: core.Literal, values: Values) -> str:
         """A literal with the values of its variables; as it was written, where that says more.
@@ -80,7 +90,8 @@ class Texts:
                 test = replace(literal, left=change(left_), right=change(right_))
                 return "" if test.left == test.right else _or_source(_test(test), span)
             case core.Negation(atom=atom):
-                return f"!{self._pattern(atom, values)}"
+                is_of_rounds = atom.relation.startswith(ROUNDS)
+                return "" if is_of_rounds else f"!{self._pattern(atom, values)}"
             case core.Atom(relation=relation) if relation.startswith("@"):
                 return self._made_up(literal, values)
             case core.Atom():
@@ -92,6 +103,8 @@ class Texts:
 
     def _made_up(self, atom: core.Atom, values: Values) -> str:
         """An atom of a relation that stands for what the user wrote there: a range with its value."""
+        if atom.relation.startswith(ROUNDS):
+            return ""
         term = atom.terms[-1]
         written = source_text(atom.span)
         if not isinstance(term, core.Variable):
@@ -106,7 +119,7 @@ class Texts:
                 self.row(relation.name, words), relation.columns, relation.aggregates, strict=True
             )
         ]
-        return f"{relation.name}({', '.join(parts)})"
+        return f"{plain_name(relation.name)}({', '.join(parts)})"
 
     def _pattern(self, atom: core.Atom, values: Values) -> str:
         columns = self._program.relations[atom.relation].columns
@@ -121,7 +134,7 @@ class Texts:
                 parts.append(shown(term.value, column.type.domain))
             else:
                 parts.append(expression_text(term))
-        return f"{atom.relation}({', '.join(parts)})"
+        return f"{plain_name(atom.relation)}({', '.join(parts)})"
 
     def _constants(self, expression: core.Expression, values: Values) -> dict[str, core.Expression]:
         return {one.name: self._constant(one, values) for one in core.variables(expression)}

@@ -161,6 +161,23 @@ def test_iterative_relations_are_replaced_in_each_round() -> None:
     assert set(settles.rows("s")) == {(9,)}
 
 
+@pytest.mark.parametrize("pragma", ["", '.pragma "magic-transform" "*"'])
+def test_goals_and_proofs_of_loops(pragma: str) -> None:
+    db = kpg.connect()
+    rules = ".iterative s s(y) :- s(x), e(x, y). all(x) :- s(x). five() :- s(3)."
+    program = db.datalog(
+        f"{pragma} {ROUNDS} .output s loop while {{ @it <= 9 }} until {{ five }} {{ {rules} }}"
+    )
+    assert list(program.query("?- all(x), s(y).")) == [(1, 3), (2, 3)]
+    goal = db.prepare("?- all($x).")
+    assert [len(goal(x=x)) for x in (1, 2, 3)] == [1, 1, 0]
+    program.update("+e(1, 9).")
+    assert [len(goal(x=x)) for x in (1, 2, 3, 9)] == [1, 1, 0, 1]
+    if not pragma:
+        proof = str(db.explain_row("all", (2,)))
+        assert "s(2)" in proof and "@" not in proof.replace("@it", "")
+
+
 def test_facts_behind_a_loop_are_there_before_it() -> None:
     text = f"{ROUNDS} loop while {{ @it < 1 }} {{ s(y) :- s(x), e(x, y). }} s(4)."
     assert set(kpg.connect().datalog(text).rows("s")) == {(1,), (2,), (4,), (5,)}
