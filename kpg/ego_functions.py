@@ -1,4 +1,4 @@
-"""Users' aggregates by EAGr's interface, as the database's records have them.
+"""``db.ego``, and users' aggregates by EAGr's interface, as the database's records have them.
 
 EAGr's has ``initialize()``, ``update(state, old, new)`` for an input that was one thing and is another,
 ``merge`` and ``finalize``. Here ``update(state, value)`` takes one value in, and ``subtract(state, value)``,
@@ -6,8 +6,15 @@ if there is one, takes it back.
 """
 
 import copy
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from kpg import egos, functions
+from kpg.compiler.sql.parse import parse
+from kpg.compiler.sql.statements import Select
+from kpg.ego_view import EgoView
+from kpg.engine import Engine
+from kpg.planning import plan
 from kpg.runtime.errors import InterfaceError
 
 
@@ -52,3 +59,35 @@ def adapted(own: Any) -> Any:
             hint="give an object with initialize, update, merge and finalize, or the name of an aggregate",
         )
     return Adapted(own)
+
+
+def make(
+    engine: Engine,
+    check: Callable[[], object],
+    name: str,
+    aggregate: Any,
+    readers: "str | Iterable[Any] | None",
+    returns: Any,
+    **given: Any,
+) -> "EgoView":
+    """As :meth:`kpg.database.Database.ego`."""
+    if not isinstance(aggregate, str):
+        aggregate = own_aggregate(engine, name, given["writes"], aggregate, returns)
+    chosen = egos.listed(readers) if readers is not None and not isinstance(readers, str) else readers
+    maintained = egos.create(engine, egos.Asked(name=name, aggregate=aggregate, readers=chosen, **given))
+    return EgoView(engine, maintained, check)
+
+
+def own_aggregate(engine: Engine, name: str, writes: str, aggregate: Any, returns: Any) -> str:
+    """Make an aggregate of the user's, by EAGr's interface or as ``create_function`` takes it."""
+    given = aggregate() if isinstance(aggregate, type) else aggregate
+    if egos.is_query(writes):
+        (select,) = parse(writes)
+        assert isinstance(select, Select)
+        types = plan(select, engine.catalog, engine.statistics).schema.types
+    else:
+        types = engine.catalog.get(writes).schema.types
+    own = f"{name}_aggregate"
+    result = types[2] if returns is None and not hasattr(given, "returns") else returns or given.returns
+    functions.create(engine, own, adapted(given), [types[2]], result, columns=False, nulls=False)
+    return f"{own}(value)"

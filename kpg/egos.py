@@ -4,9 +4,9 @@ A view's text is its meaning in plain SQL, so whatever expands views (a transact
 ROW, a database that is opened again) needs nothing of its own.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kpg.compiler.algebra.rel import Get
 from kpg.compiler.algebra.traverse import walk
@@ -21,9 +21,6 @@ from kpg.planning import Planned, plan, plan_view, relations_of
 from kpg.runtime.errors import InterfaceError, ProgrammingError
 from kpg.runtime.records import dataclass
 from kpg.view import Maintained
-
-if TYPE_CHECKING:
-    from kpg.ego_view import EgoView
 
 CONSTRUCTIONS: Final = ("none", "vnm", "vnm_a", "vnm_n", "vnm_d", "iob")
 MODES: Final = ("auto", "push", "pull")
@@ -46,25 +43,6 @@ class Asked:
     mode: str
     overlay: str
     replace: bool = False
-
-
-def make(
-    engine: Engine,
-    check: Callable[[], object],
-    name: str,
-    aggregate: Any,
-    readers: "str | Iterable[Any] | None",
-    returns: Any,
-    **given: Any,
-) -> "EgoView":
-    """As :meth:`kpg.database.Database.ego`."""
-    from kpg.ego_view import EgoView
-
-    if not isinstance(aggregate, str):
-        aggregate = _own(engine, name, given["writes"], aggregate, returns)
-    chosen = _values(readers) if readers is not None and not isinstance(readers, str) else readers
-    maintained = create(engine, Asked(name=name, aggregate=aggregate, readers=chosen, **given))
-    return EgoView(engine, maintained, check)
 
 
 def created(engine: Engine, statement: CreateEgoView) -> Maintained:
@@ -216,7 +194,7 @@ def _columns(engine: Engine, text: str, count: int, what: str) -> list[str]:
     return [_quoted(name.replace(".", ".")) if "." not in name else f'"{name}"' for name in names[:count]]
 
 
-def _values(readers: Iterable[Any]) -> str:
+def listed(readers: Iterable[Any]) -> str:
     """A condition that holds for these nodes."""
     listed = []
     for node in readers:
@@ -227,21 +205,3 @@ def _values(readers: Iterable[Any]) -> str:
         else:
             raise InterfaceError(f"readers cannot be told by {node!r}", hint="give numbers, texts or a query")
     return f"node IN ({', '.join(listed)})" if listed else "FALSE"
-
-
-def _own(engine: Engine, name: str, writes: str, aggregate: Any, returns: Any) -> str:
-    """Make an aggregate of the user's, by EAGr's interface or as ``create_function`` takes it."""
-    from kpg import functions
-    from kpg.ego_functions import adapted
-
-    given = aggregate() if isinstance(aggregate, type) else aggregate
-    if is_query(writes):
-        (select,) = parse(writes)
-        assert isinstance(select, Select)
-        types = plan(select, engine.catalog, engine.statistics).schema.types
-    else:
-        types = engine.catalog.get(writes).schema.types
-    own = f"{name}_aggregate"
-    result = types[2] if returns is None and not hasattr(given, "returns") else returns or given.returns
-    functions.create(engine, own, adapted(given), [types[2]], result, columns=False, nulls=False)
-    return f"{own}(value)"

@@ -163,9 +163,9 @@ class Ingesting:
         condition on edges, ``readers`` one on ``node``, a query or values. ``mode`` is ``auto``, ``push``,
         ``pull`` or ``continuous``, ``overlay`` a way to build one. See docs/ego.md.
         """
-        from kpg import egos
+        from kpg.ego_functions import make
 
-        return egos.make(
+        return make(
             self._engine, lambda: self._engine, name, aggregate, readers, returns, edges=edges, writes=writes,
             window=window, neighbourhood=neighbourhood, where=where, mode=mode, overlay=overlay,
         )  # fmt: skip
