@@ -39,7 +39,7 @@ COMPUTED_BEFORE: Final = re.compile(
     r"\b(limit|offset|first|next)\s*\(|current_setting|set_config|pg_(notify|cancel|terminate)", re.IGNORECASE
 )
 """A text without these has no LIMIT that is a query, no call about settings, and none that does something."""
-DEEPEST: Final = 4000
+DEEPEST: Final = 30_000
 """How deep calls may go for one statement: what walks a query goes as deep as that is nested."""
 
 

@@ -112,8 +112,7 @@ def sql_text(
 ) -> str:
     """The scalar as SQL-like text, columns named by ``name``, columns of base tables by ``fetched``."""
 
-    def inner(node: Scalar) -> str:
-        text = sql_text(node, name, fetched)
+    def inner(node: Scalar, text: str) -> str:
         compound = isinstance(node, Call) and (node.function in INFIX or node.function in PREFIX)
         return f"({text})" if compound else text
 
@@ -130,11 +129,11 @@ def sql_text(
         case Call(function="cast", args=(x,), type=type_):
             return f"CAST({sql_text(x, name, fetched)} AS {type_})"
         case Call(function="in", args=(first, *items)):
-            return f"{inner(first)} IN ({', '.join(sql_text(item, name, fetched) for item in items)})"
+            start = inner(first, sql_text(first, name, fetched))
+            return f"{start} IN ({', '.join(sql_text(item, name, fetched) for item in items)})"
         case Call(function=function, args=args):
-            return _call(
-                function, [inner(arg) for arg in args], [sql_text(arg, name, fetched) for arg in args]
-            )
+            plain = [sql_text(arg, name, fetched) for arg in args]
+            return _call(function, [inner(arg, text) for arg, text in zip(args, plain, strict=True)], plain)
         case _:
             assert_never(scalar)
 

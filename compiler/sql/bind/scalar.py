@@ -73,7 +73,7 @@ SYSTEM_CALLS: Final = (
 )
 USER: Final = "kpg"
 """Who asks: there is nobody else."""
-MAX_DEPTH: Final = 150
+MAX_DEPTH: Final = 1200
 """How deep expressions and queries may nest: everything that walks a scalar is recursive."""
 
 

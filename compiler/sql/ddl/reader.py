@@ -3,6 +3,7 @@
 What is read is the user's: a word that is not expected is a syntax error at its place.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
@@ -268,6 +269,10 @@ class Reader:
         return node
 
 
+DEEPEST: Final = 20_000
+"""How deep calls may go while a statement is parsed."""
+
+
 def tree_of(tokens: list[Token], text: str) -> exp.Expr:
     """The syntax tree of some tokens, which are a statement."""
     span = Span(text, tokens[0].start, tokens[-1].end + 1)
@@ -275,6 +280,8 @@ def tree_of(tokens: list[Token], text: str) -> exp.Expr:
     if last.token_type in INCOMPLETE:
         place = Span(text, last.start, last.end + 1)
         raise ProgrammingError("syntax error at the end of the statement", span=place)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, DEEPEST))
     try:
         tree = next(iter(Dialect().parser().parse(tokens, text)), None)
     except ParseError as error:
@@ -284,6 +291,8 @@ def tree_of(tokens: list[Token], text: str) -> exp.Expr:
     except Exception as error:
         # The parser fails in its own ways on texts that are nearly SQL.
         raise ProgrammingError("syntax error", span=span) from error
+    finally:
+        sys.setrecursionlimit(limit)
     if tree is None:
         raise ProgrammingError("syntax error", span=span)
     check(tree, tokens, text)
