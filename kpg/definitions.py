@@ -48,6 +48,10 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             from kpg.domains import alter_domain
 
             alter_domain(engine, statement)
+        case ast.AlterUserType():
+            from kpg.altering_types import alter_type
+
+            alter_type(engine, statement)
         case ast.DropOther():
             for name in statement.names:
                 _drop(engine, statement, name)

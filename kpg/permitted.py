@@ -81,7 +81,7 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
                     need_schema(catalog, statement.name, "C", span)
         case ddl.Comment() | ddl.DropOther() | ddl.AlterSequence():
             _check_other(catalog, statement)
-        case ddl.AlterDomain():
+        case ddl.AlterDomain() | ddl.AlterUserType():
             need_owner(catalog, ("TYPE", statement.name.lower()), span)
         case ddl.AlterFunction():
             need_owner(catalog, ("FUNCTION", statement.name.lower()), span)

@@ -393,6 +393,8 @@ ELSEWHERE: dict[str, str] = {
             "runtime/values/styles",
         )
     },
+    "kpg/altering_types.py": "oracle/sql/types_altered.sql",
+    "runtime/functions/bounded_patterns.py": "unit/compiler/test_long_chains.py",
     "runtime/functions/addresses.py": FUNCTIONS,
     "runtime/functions/enums.py": "oracle/sql/types_enum_functions.sql",
     "runtime/functions/assorted.py": FUNCTIONS,

@@ -251,6 +251,24 @@ class AlterDomain(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class AlterUserType(Definition):
+    """ALTER TYPE: ``what`` is done to the label or field ``old``; ``new`` is its name, or that of the type.
+
+    ``before`` and ``after`` place a new label.
+    """
+
+    name: str
+    what: str
+    old: str
+    new: str
+    before: str
+    after: str
+    lenient: bool
+    type: Type
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class CreateFunction(Definition):
     """CREATE FUNCTION in SQL. ``columns`` name what it gives, if it is declared with a name.
 
@@ -339,6 +357,7 @@ AnyDefinition = (
     | CreateType
     | CreateDomain
     | AlterDomain
+    | AlterUserType
     | DropOther
     | Truncate
     | Comment

@@ -1,7 +1,10 @@
 """Arrays with other elements: what ``SET a[1] = ...`` and ``SET a[1:2] = ...`` make of them."""
 
+from typing import Any
+
 from kpg.runtime.functions.registry import Memoized, primitive
 from kpg.runtime.values.arrays import Array, of
+from kpg.runtime.values.jsons import Json, in_order
 
 MOST = 1 << 20
 """Elements that an assignment may make: beyond that a subscript is a mistake."""
@@ -54,5 +57,35 @@ def _put(known: Array, place: int, new: list[object]) -> Array:
     return of(items)
 
 
+def with_member(value: Json | None, new: Json | None, *path: int | str | None) -> Json:
+    """JSONB with a value at the end of a path: names and numbers, for which objects and arrays are made."""
+    if any(step is None for step in path):
+        raise ValueError("jsonb subscript in assignment must not be null")
+    before, wanted = (None if one is None else one.value for one in (value, new))
+    return Json(_set(before, path, wanted, missing=value is None))
+
+
+def _set(value: Any, path: tuple[Any, ...], new: Any, *, missing: bool) -> Any:
+    if not path:
+        return new
+    step, *rest = path
+    if value is None and missing:
+        value = [] if isinstance(step, int) else {}
+    if isinstance(value, dict):
+        known = str(step) in value
+        return in_order({**value, str(step): _set(value.get(str(step)), tuple(rest), new, missing=not known)})
+    if not isinstance(value, list):
+        raise ValueError("cannot replace existing key")
+    place = int(step)
+    place += len(value) if place < 0 else 0
+    if place < 0 or place > MOST:
+        raise ValueError(f"path element is out of range: {step}")
+    known = place < len(value)
+    items = [*value, *[None] * (place + 1 - len(value))]
+    items[place] = _set(items[place], tuple(rest), new, missing=not known)
+    return items
+
+
+primitive("$with_member", Memoized(lambda call: with_member, takes_nulls=True))
 primitive("$with_element", Memoized(lambda call: with_element, takes_nulls=True))
 primitive("$with_slice", Memoized(lambda call: with_slice, takes_nulls=True))

@@ -9,9 +9,9 @@ where the two can differ, :meth:`Regexp.search` looks for it.
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from re import _parser  # type: ignore[attr-defined]
-from typing import Any, Final
+from typing import Final
 
+from kpg.runtime.functions.bounded_patterns import Bounded, compiled_python
 from kpg.runtime.records import dataclass
 
 CLASSES: Final = {
@@ -44,8 +44,6 @@ OPENING: Final = frozenset({"(", "|", "(?:", "(?=", "(?!", "(?<=", "(?<!"})
 """What a quantifier cannot follow."""
 WIDEST: Final = 255
 """The largest number of repetitions."""
-LONGEST_TRY: Final = 1.0
-"""Seconds after which a match is given up."""
 LONGEST_SEARCH: Final = 2000
 """Characters of a text in which the longest match is looked for."""
 
@@ -91,50 +89,6 @@ def options_of(letters: str, base: Options | None = None) -> Options:
     return Options(case, lines, stops, literal, expanded)
 
 
-class Bounded:
-    """A pattern in which repetitions are nested: it is given up, and not tried in ever more ways."""
-
-    def __init__(self, text: str, flags: int) -> None:
-        import regex
-
-        self._pattern = regex.compile(text, flags)
-
-    def search(self, string: str, start: int = 0) -> re.Match[str] | None:
-        """As of Python's patterns."""
-        return self._bounded(self._pattern.search, string, start, len(string))
-
-    def fullmatch(self, string: str, start: int, stop: int) -> re.Match[str] | None:
-        """As of Python's patterns."""
-        return self._bounded(self._pattern.fullmatch, string, start, stop)
-
-    def _bounded(self, match: Any, string: str, start: int, stop: int) -> re.Match[str] | None:
-        try:
-            found: re.Match[str] | None = match(string, start, stop, timeout=LONGEST_TRY)
-        except TimeoutError:
-            raise ValueError("regular expression is too complex") from None
-        return found
-
-
-def _nests(parts: Any) -> bool:
-    """Whether a repetition without an end has another, or alternatives, in it."""
-    return any(_repeats(operator, operand, inside=False) for operator, operand in parts)
-
-
-def _repeats(operator: Any, operand: Any, *, inside: bool) -> bool:
-    name = str(operator)
-    if name in ("MAX_REPEAT", "MIN_REPEAT"):
-        _, most, inner = operand
-        if inside and most > 1:
-            return True
-        inside = inside or most > WIDEST
-        return any(_repeats(*one, inside=inside) for one in inner)
-    if name == "SUBPATTERN":
-        return any(_repeats(*one, inside=inside) for one in operand[3])
-    if name == "BRANCH":
-        return inside or any(_repeats(*one, inside=inside) for way in operand[1] for one in way)
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Regexp:
     """A regular expression of Postgres, ready to be matched."""
@@ -166,14 +120,6 @@ class Regexp:
                 return
             yield found
             place = found.end() + (found.end() == found.start())
-
-
-def compiled_python(text: str, flags: int = re.NOFLAG) -> re.Pattern[str] | Bounded:
-    """A pattern of Python's, made so that matching ends."""
-    python = re.compile(text, flags)
-    if ")" in text and _nests(_parser.parse(text, flags)):  # which most have not
-        return Bounded(text, flags)
-    return python
 
 
 @lru_cache(maxsize=1024)

@@ -8,7 +8,7 @@ from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.syntax import only
 from kpg.runtime.functions import castable
 from kpg.runtime.scalar import Call, Literal, Scalar
-from kpg.runtime.types import INTEGER, UNKNOWN, Kind, Type
+from kpg.runtime.types import INTEGER, JSONB, TEXT, UNKNOWN, Kind, Type
 
 
 def bind_assigned(binding: Binding, scope: Scope, node: Assigned) -> Scalar:
@@ -17,6 +17,8 @@ def bind_assigned(binding: Binding, scope: Scope, node: Assigned) -> Scalar:
     part, value = node.args["part"], binding.expression(scope, node.expression)
     if isinstance(part, exp.Identifier):
         return _with_field(binding, whole, part, value)
+    if whole.type.kind is Kind.JSONB:
+        return _with_member(binding, scope, whole, part, value)
     if whole.type.kind is not Kind.ARRAY:
         binding.wrong(f"{whole.type} has no subscripts", part)
     only(part, binding.source, "this", "expressions")
@@ -30,6 +32,20 @@ def bind_assigned(binding: Binding, scope: Scope, node: Assigned) -> Scalar:
         return Call("$with_slice", (whole, _of(binding, value, whole.type, node), *bounds), whole.type)
     places = [_place(binding, scope, one) for one in subscripts]
     return Call("$with_element", (whole, _of(binding, value, element, node), *places), whole.type)
+
+
+def _with_member(binding: Binding, scope: Scope, whole: Scalar, part: exp.Expr, value: Scalar) -> Scalar:
+    """A value of JSONB with a member or an element set; what is on the way there is made."""
+    only(part, binding.source, "this", "expressions")
+    path: list[Scalar] = []
+    for one in part.expressions:
+        if isinstance(one, exp.Slice):
+            binding.wrong("jsonb subscript does not support slices", one)
+        place = binding.expression(scope, one)
+        if not (place.type.is_integer or place.type.is_text or place.type == UNKNOWN):
+            binding.wrong(f"a subscript of JSONB is an INTEGER or a TEXT, not {place.type}", one)
+        path.append(place if place.type.is_integer else brought(binding, place, TEXT, one))
+    return Call("$with_member", (whole, _of(binding, value, JSONB, part), *path), JSONB)
 
 
 def _place(binding: Binding, scope: Scope, node: exp.Expr | None) -> Scalar:

@@ -219,6 +219,10 @@ def alter_any(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.domains import alter_domain
 
         return alter_domain(reader)
+    if reader.take("TYPE"):
+        from kpg.compiler.sql.ddl.types import alter_type
+
+        return alter_type(reader)
     if reader.take("FUNCTION") or reader.take("ROUTINE") or reader.take("PROCEDURE"):
         from kpg.compiler.sql.ddl.functions import alter_function
 

@@ -1,0 +1,25 @@
+-- ALTER TYPE of ENUMs and rows, and columns of them.
+create type mood as enum ('sad', 'ok');
+create table m (id int, f mood);
+insert into m values (1, 'sad'), (2, 'ok'), (3, null);
+alter type mood add value 'happy' after 'ok';
+alter type mood add value 'meh' before 'ok';
+alter type mood add value if not exists 'meh';
+alter type mood rename value 'sad' to 'blue';
+create type comp as (x int, y text);
+create table ct (id int, c comp);
+insert into ct values (1, row(1, 'a')), (2, '(5,"x y")'), (3, null);
+alter type comp add attribute z int;
+alter type comp rename attribute y to why;
+alter type comp drop attribute x;
+alter type mood rename to feeling;
+insert into m values (4, 'meh'), (5, 'happy');
+select id, f, f > 'meh', enum_range(f, null)::text from m order by f, id;
+select min(f), max(f), count(distinct f) from m;
+select id, (c).why, (c).z, c is null from ct order by id;
+select 'ok'::feeling, enum_range(null::feeling)::text;
+/* once */ select 'sad'::feeling;
+/* once */ select (c).x from ct;
+insert into ct values (4, ('q', 7));
+update m set f = 'blue' where id = 5;
+delete from m where id = 1;
