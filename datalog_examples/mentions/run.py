@@ -1,0 +1,126 @@
+"""Tweets come in; components of mentions are kept, and the top hashtag of each; anybody asks for theirs.
+
+    python datalog_examples/mentions/run.py [--tweets 200000] [--rate 10000]
+
+Once by SQL and Datalog over one database, once by the Collection API; with the latencies of questions while
+tweets come in, each measured from when it was to be asked.
+"""
+
+import argparse
+import random
+import time
+from collections.abc import Callable, Iterator
+
+import kpg
+
+PROGRAM = """
+.decl component(person: number, root: number)
+component(x, min(x)) :- mention(x, _).
+component(y, min(y)) :- mention(_, y).
+component(y, min(r)) :- mention(x, y), component(x, r).
+component(x, min(r)) :- mention(x, y), component(y, r).
+"""
+TOP = """
+CREATE VIEW tags AS SELECT c.root, t.tag, count(*) AS n
+    FROM tagged AS t JOIN component AS c ON c.person = t.author GROUP BY c.root, t.tag;
+CREATE MATERIALIZED VIEW top AS SELECT DISTINCT ON (root) root, tag FROM tags ORDER BY root, n DESC, tag
+"""
+Tweets = Iterator[tuple[list[tuple[int, int]], list[tuple[int, int, str]]]]
+
+
+def tweets(count: int, batch: int) -> Tweets:
+    """Batches of mentions and of tagged tweets; people mention whom they know, seldom somebody else."""
+    chance = random.Random(4)
+    for first in range(0, count, batch):
+        mentions, tagged = [], []
+        for number in range(first, min(count, first + batch)):
+            author = int(20_000 * chance.random() ** 2)
+            group = author // 8 * 8
+            other = group + chance.randrange(8) if chance.random() < 0.999 else chance.randrange(20_000)
+            mentions.append((author, other))
+            tagged.append((number, author, f"#{int(chance.paretovariate(0.8)) % 500}"))
+        yield mentions, tagged
+
+
+def by_sql(count: int, batch: int) -> tuple[Callable[[list, list], object], Callable[[int], object]]:
+    """What takes a batch, and what asks for a user's top hashtag."""
+    db = kpg.connect()
+    db.sql(
+        "CREATE TABLE mention (a BIGINT, b BIGINT); CREATE TABLE tagged (id BIGINT, author BIGINT, tag TEXT)"
+    )
+    db.datalog(PROGRAM)
+    db.view("component")
+    db.sql(TOP)
+    db.sql(
+        "CREATE MATERIALIZED VIEW mine AS SELECT c.person, t.tag"
+        " FROM component AS c JOIN top AS t ON t.root = c.root"
+    )
+
+    def take(mentions: list, tagged: list) -> None:
+        with db.transaction():
+            db.insert("mention", mentions)
+            db.insert("tagged", tagged)
+
+    return take, lambda user: db.query("SELECT tag FROM mine WHERE person = ?", [user]).fetchall()
+
+
+def by_collections(count: int, batch: int) -> tuple[Callable[[list, list], object], Callable[[int], object]]:
+    """The same as collections."""
+    db = kpg.connect()
+    flow = db.dataflow("mentions")
+    mention, tagged = flow.input("mention", a=int, b=int), flow.input("tagged", id=int, author=int, tag=str)
+    both = mention.concat(mention.map(lambda m: {"a": m.b, "b": m.a})).distinct()
+    nodes = both.map(lambda m: {"person": m.a, "root": m.a}).distinct()
+
+    def nearer(labels):
+        told = labels.join(both, {"person": "a"}, lambda c, m: {"person": m.b, "root": c.root})
+        return told.concat(nodes).min("root", key="person")
+
+    component = nodes.iterate(nearer)
+    tags = tagged.join(component, {"author": "person"}, lambda t, c: {"root": c.root, "tag": t.tag})
+    top = tags.count(("root", "tag"), name="n").top_k(1, by="-n", key="root")
+    mine = component.join(top, {"root": "root"}, lambda c, t: {"person": c.person, "tag": t.tag})
+    mine.arrange_by_key("person").export("mine")
+
+    def take(mentions: list, given: list) -> None:
+        mention.insert(mentions)
+        tagged.insert(given)
+        mention.advance_to(mention.time + 1)
+        tagged.advance_to(tagged.time + 1)
+        flow.step()
+
+    return take, lambda user: db.query("SELECT tag FROM mine WHERE person = ?", [user]).fetchall()
+
+
+def measured(name: str, make: Callable, count: int, rate: int) -> None:
+    """Let tweets come at a rate, with a question after those of 5 ms; how late its answer is."""
+    batch = max(1, rate // 200)
+    take, ask = make(count, batch)
+    chance = random.Random(9)
+    late, found = [], 0
+    begun = time.perf_counter()
+    for number, (mentions, tagged) in enumerate(tweets(count, batch)):
+        due = begun + number * batch / rate
+        time.sleep(max(0.0, due - time.perf_counter()))
+        take(mentions, tagged)
+        found += bool(ask(chance.choice(mentions)[0]))
+        late.append(time.perf_counter() - due)
+    total = time.perf_counter() - begun
+    late.sort()
+    shown = ", ".join(
+        f"{share:.0%} in {late[int(share * (len(late) - 1))] * 1e3:.1f} ms" for share in (0.5, 0.95, 0.99)
+    )
+    print(f"{name}: {count / total:,.0f} tweets a second; {found} answers: {shown}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tweets", type=int, default=100_000)
+    parser.add_argument("--rate", type=int, default=10_000)
+    given = parser.parse_args()
+    measured("SQL and Datalog", by_sql, given.tweets, given.rate)
+    measured("collections", by_collections, given.tweets, given.rate)
+
+
+if __name__ == "__main__":
+    main()
