@@ -30,6 +30,31 @@ class Heir:
 
     parent: str
     child: str
+    bound: str = ""
+    """Of a partition: what holds for its rows."""
+    default: bool = False
+    """Whether it is the partition of all rows that no other has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """A table whose rows are in partitions, by RANGE, LIST or HASH of the keys, which are texts."""
+
+    table: str
+    kind: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What PARTITION OF says: rows of values FROM and TO, those IN a list, or a modulus and a remainder.
+
+    Without any it is the DEFAULT one. Values are texts.
+    """
+
+    parent: str
+    form: str
+    values: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,10 @@ def prepared(engine: Engine, statement: ast.Change) -> Changes:
         from kpg.inheriting import together
 
         several = together(engine, statement)
+        if several is None and isinstance(statement, ast.Insert):
+            from kpg.partitions import routed
+
+            several = routed(engine, statement)
         if several is not None:
             return several  # type: ignore[return-value]
         changes = through_actions(engine, statement)
@@ -120,6 +124,11 @@ def prepared(engine: Engine, statement: ast.Change) -> Changes:
         actions = actions_of(engine, statement)
         if actions is not None:
             return replace(_prepared(engine, statement, actions), actions=actions)
+    return _prepared(engine, statement, None)
+
+
+def prepared_alone(engine: Engine, statement: ast.Insert) -> Changes:
+    """What an INSERT is going to change, without triggers."""
     return _prepared(engine, statement, None)
 
 

@@ -51,6 +51,12 @@ def _with_triggers(engine: Engine, name: str, words: Words) -> int:
     """Append rows as an INSERT does; how many."""
     from kpg.blocks.triggers import Actions
     from kpg.changing import Changes
+    from kpg.partitions import route_words
+
+    if ("partitioned", engine.catalog.get(name).name.lower(), "") in engine.catalog.others:
+        several = route_words(engine, name, words)
+        several.apply()
+        return several.count
 
     table, actions = engine.table(name), Actions(engine, engine.catalog.get(name), None)
     actions.before_statement("INSERT")

@@ -18,6 +18,20 @@ if TYPE_CHECKING:
     from kpg.table import Table
 
 
+def check_plain(engine: "Engine", name: str) -> None:
+    """NotSupportedError for a table whose triggers, rules or partitions rows would go past."""
+    from kpg.runtime.errors import NotSupportedError
+
+    lower = engine.catalog.get(name).name.lower()
+    for key in engine.catalog.others:
+        if key[1] == lower and key[0] in ("trigger", "rule", "partitioned"):
+            what = "is partitioned" if key[0] == "partitioned" else f"has {key[0]} {key[2]}"
+            raise NotSupportedError(
+                f'rows of Python for table "{name}", which {what}, are not supported',
+                hint="use INSERT or COPY",
+            )
+
+
 class Ingesting:
     """See the module. ``position`` is ``(source, position)``, or a dict of several, kept with the rows."""
 
@@ -92,6 +106,9 @@ class Ingesting:
 
         engine = self._engine
         with engine.transactions.statement(changes=True):
+            if engine.catalog.others:
+                for name in sources:
+                    check_plain(engine, name)
             tables = [(engine.table(name), source) for name, source in sources.items()]
             loaded = load_all(tables, mode, progress)
             self._keep(position)
@@ -126,6 +143,8 @@ class Ingesting:
     def _change(self, name: str, change: "Callable[[Table], int]", position: "Positions | None") -> int:
         engine = self._engine
         with engine.transactions.statement(changes=True):
+            if engine.catalog.others:
+                check_plain(engine, name)
             changed = change(engine.table(name))
             if position is not None:
                 self._keep(position)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.changing import Changes, Returned, prepared
+from kpg.compiler.catalog import TableEntry
 from kpg.compiler.constraints import Check
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import statements as ast
@@ -23,17 +24,26 @@ INCLUDING = frozenset({"DEFAULTS", "CONSTRAINTS", "GENERATED"})
 """What a column is inherited with."""
 
 
+def create_inherited(engine: Engine, statement: ast.CreateTable, name: str) -> bool:
+    """A table that inherits others, or is a partition of one; False if it is made as others are."""
+    from kpg.partitions import create_partition, note_partitioned
+
+    if statement.parents:
+        create_heir(engine, statement, name)
+        return True
+    if statement.partition is not None:
+        create_partition(engine, statement, name)
+        return True
+    note_partitioned(engine, statement, name)
+    return False
+
+
 def create_heir(engine: Engine, statement: ast.CreateTable, name: str) -> None:
     """CREATE TABLE ... INHERITS: the parents' columns and CHECKs first; columns of one name are one."""
     catalog = engine.catalog
     parents = [catalog.table(parent, statement.span) for parent in statement.parents]
     for parent in parents:
-        users = engine.dependents(parent.name)
-        kept = [user for user in users if user in engine.views]
-        if users:
-            hint = "make the view after the tables that it reads"
-            message = f'"{parent.name}" cannot be inherited: view "{(kept or users)[0]}" reads it'
-            raise ProgrammingError(message, span=statement.span, hint=hint)
+        check_unread(engine, parent, statement.span)
     seen: set[str] = set()
     checks = statement.constraints.checks
     made = replace(statement, parents=(), schema=Schema(()), constraints=ast.NOTHING)
@@ -68,6 +78,17 @@ def create_heir(engine: Engine, statement: ast.CreateTable, name: str) -> None:
     engine.create_table(name, entry.schema, entry.constraints, sequences)
     for parent in parents:
         catalog.others["inherits", parent.name.lower(), name.lower()] = Heir(parent.name, name)
+
+
+def check_unread(engine: Engine, parent: TableEntry, span: Span) -> None:
+    """ProgrammingError if a view reads a table: it would not read those that inherit it later."""
+    users = engine.dependents(parent.name)
+    if users:
+        raise ProgrammingError(
+            f'"{parent.name}" cannot be inherited: view "{users[0]}" reads it',
+            span=span,
+            hint="make the view after the tables that it reads",
+        )
 
 
 def together(engine: Engine, statement: ast.Change) -> "Several | None":

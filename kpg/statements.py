@@ -238,11 +238,11 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
     if statement.if_not_exists and name in engine.catalog:
         return
     _make_room(engine, statement, name)
-    if statement.parents:
-        from kpg.inheriting import create_heir
+    if statement.parents or statement.partition or statement.partitioned:
+        from kpg.inheriting import create_inherited
 
-        create_heir(engine, statement, name)
-        return
+        if create_inherited(engine, statement, name):
+            return
     if statement.constraints is ast.NOTHING and not statement.likes:
         engine.create_table(name, statement.schema)
         return

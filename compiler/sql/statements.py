@@ -4,7 +4,7 @@ A query inside a statement stays sqlglot's syntax tree until it is bound; ``span
 place in the script.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
@@ -15,6 +15,9 @@ from kpg.compiler.views import Through
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Schema
+
+if TYPE_CHECKING:
+    from kpg.compiler.triggers import Bound, Partitioned
 
 NOTHING: Final = Constraints()
 
@@ -69,6 +72,8 @@ class CreateTable:
     or_replace: bool = False
     parents: tuple[str, ...] = ()
     """The tables that it INHERITS."""
+    partitioned: "Partitioned | None" = None
+    partition: "Bound | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from kpg.compiler.sql import statements
 from kpg.compiler.sql.blocks.tree import Dynamic
 from kpg.compiler.triggers import Deed, Trigger
 from kpg.engine import Engine
-from kpg.runtime.errors import ProgrammingError
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.types import BIGINT, NULL, TEXT, Kind, Schema, Type, array
 
 Words = NDArray[np.int64]
@@ -57,6 +57,11 @@ def _check(engine: Engine, made: Trigger, entry: Entry) -> None:
         raise ProgrammingError(f"function {made.function}() does not exist")
     if known[0].result.name != "trigger":
         raise ProgrammingError(f"function {made.function} must return type trigger")
+    if made.for_rows and ("partitioned", entry.name.lower(), "") in engine.catalog.others:
+        raise NotSupportedError(
+            f'a trigger for rows of "{entry.name}", which is partitioned, is not supported',
+            hint="make one for each partition",
+        )
     is_view = isinstance(entry, ViewEntry)
     if is_view and (made.timing != "INSTEAD" and made.for_rows):
         raise ProgrammingError(f'"{entry.name}" is a view', hint="views have INSTEAD OF triggers for rows")

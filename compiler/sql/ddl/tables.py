@@ -185,8 +185,10 @@ def create_table(reader: Reader, *, temporary: bool) -> ast.CreateTable | ast.Cr
     """What follows CREATE TABLE."""
     exists = reader.take("IF", "NOT", "EXISTS")
     name = reader.relation()
-    if reader.at("PARTITION", "OF") or reader.at("OF"):
-        reader.refuse("a partition" if reader.at("PARTITION") else "a typed table")
+    if reader.take("PARTITION", "OF"):
+        return _partition(reader, name, exists)
+    if reader.at("OF"):
+        reader.refuse("a typed table")
     if reader.at("AS") or _names_only(reader):
         return _create_as(reader, name, exists, temporary)
     if not reader.at("("):
@@ -197,10 +199,32 @@ def create_table(reader: Reader, *, temporary: bool) -> ast.CreateTable | ast.Cr
         reader.need("(")
         parents = reader.relations()
         reader.need(")")
+    partitioned = None
+    if reader.at("PARTITION", "BY"):
+        from kpg.compiler.sql.ddl.partitions import partition_by
+
+        partitioned = partition_by(reader, name)
     on_commit = _options(reader)
     reader.end()
     made = _built(reader, name, exists, parts, temporary, on_commit)
+    if partitioned is not None:
+        return replace(made, partitioned=partitioned)
     return replace(made, parents=parents) if parents else made
+
+
+def _partition(reader: Reader, name: str, exists: bool) -> ast.CreateTable:
+    """What follows PARTITION OF."""
+    from kpg.compiler.sql.ddl.partitions import bound_of, partition_by
+
+    parent = reader.relation()
+    if reader.at("("):
+        reader.refuse("a partition with columns or constraints of its own")
+    bound = bound_of(reader, parent)
+    partitioned = partition_by(reader, name)
+    _options(reader)
+    reader.end()
+    made = ast.CreateTable(name, Schema(()), exists, reader.span)
+    return replace(made, partition=bound, partitioned=partitioned)
 
 
 def reader_error(reader: Reader) -> Exception:

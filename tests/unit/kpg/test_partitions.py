@@ -1,0 +1,51 @@
+"""Partitioned tables where they refuse; what they give is compared with Postgres."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import kpg
+from kpg.database import Database
+
+
+@pytest.fixture
+def db() -> Iterator[Database]:
+    with kpg.connect() as made:
+        made.sql("create table p (a int primary key, b text) partition by range (a)")
+        made.sql("create table p1 partition of p for values from (1) to (10)")
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("insert into p values (10, 'x')", "no partition of table p takes a row"),
+        ("insert into p1 values (10, 'x')", "fails CHECK p1_partition"),
+        ("create table q partition of p1 default", '"p1" is not partitioned'),
+        ("create table q partition of p for values in (1)", "no bound of a partition by RANGE"),
+        ("create table q partition of p for values from (1, 2) to (3)", "need a value for each key"),
+        ("create table q (a int references p)", "a FOREIGN KEY to .p., which is partitioned"),
+        ("drop table p", 'table "p1" inherits it'),
+    ],
+)
+def test_what_partitions_refuse(db: Database, text: str, message: str) -> None:
+    with pytest.raises(kpg.Error, match=message):
+        db.sql(text)
+
+
+def test_a_row_does_not_move_to_another_partition(db: Database) -> None:
+    db.sql("create table p2 partition of p for values from (10) to (20); insert into p values (1, 'x')")
+    with pytest.raises(kpg.IntegrityError, match="fails CHECK p1_partition"):
+        db.sql("update p set a = 15")
+
+
+def test_copied_rows_find_their_partitions(db: Database) -> None:
+    db.sql("create table p2 partition of p default")
+    db.sql("copy p from stdin;\n1\tone\n15\tfifteen\n\\.\n")
+    assert db.query("select * from p1").fetchall() == [(1, "one")]
+    assert db.query("select * from p2").fetchall() == [(15, "fifteen")]
+
+
+def test_rows_of_python_do_not_go_past_partitions(db: Database) -> None:
+    with pytest.raises(kpg.NotSupportedError, match="which is partitioned, are not supported"):
+        db.insert("p", [(1, "x")])
