@@ -132,7 +132,7 @@ def _leaves(engine: Engine, entry: TableEntry, words: Words) -> list[tuple[Table
     ]
     if ("partitioned", entry.name.lower(), "") not in catalog.others:
         return [(entry, words)]
-    left = np.ones(words.shape[1], np.bool_)
+    left: NDArray[np.bool_] = np.ones(words.shape[1], np.bool_)
     found: list[tuple[TableEntry, Words]] = []
     for heir in sorted(mine, key=lambda one: one.default):
         taken = left if heir.default else left & _fits(engine, catalog, entry, heir, words)
@@ -147,10 +147,10 @@ def _leaves(engine: Engine, entry: TableEntry, words: Words) -> list[tuple[Table
     return found
 
 
-def _fits(engine: Engine, catalog: Catalog, entry: TableEntry, heir: Heir, words: Words) -> Words:
+def _fits(engine: Engine, catalog: Catalog, entry: TableEntry, heir: Heir, words: Words) -> NDArray[np.bool_]:
     tested = replace(entry, constraints=Constraints(checks=(Check("bound", heir.bound),)))
     mfp = checks(tested, catalog)
     assert mfp is not None
     results, _ = engine.executor.evaluate(mfp, np.ascontiguousarray(words))
-    verdict: Words = results[0] == 1
+    verdict: NDArray[np.bool_] = results[0] == 1
     return verdict
