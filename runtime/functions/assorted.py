@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, Final
 
 from kpg.runtime.functions.registry import (
@@ -15,7 +16,7 @@ from kpg.runtime.functions.registry import (
 )
 from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.scalar import Call, Scalar
-from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, JSON, JSONB, TEXT, Kind, Type, array
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, JSON, JSONB, NUMERIC, TEXT, Kind, Type, array
 from kpg.runtime.values import arrays
 from kpg.runtime.values.jsons import Json
 
@@ -141,12 +142,16 @@ def _sized(types: tuple[Type, ...]) -> Signature | None:
 
 def size_of(text: str) -> int:
     """The bytes of ``1.5 MB``."""
-    from decimal import Decimal
 
     found = re.fullmatch(r"\s*([+-]?\d+\.?\d*)\s*([A-Za-z]*)\s*", text)
     if found is None or (found[2] or "b").lower() not in SIZES:
         raise ValueError(f'invalid size: "{text}"')
     return int(Decimal(found[1]) * SIZES[(found[2] or "b").lower()])
+
+
+def _bytes(types: tuple[Type, ...]) -> Signature | None:
+    taken = len(types) == 1 and (types[0].is_exact or types[0].kind is Kind.NUMERIC)
+    return Signature((NUMERIC,), TEXT) if taken else None
 
 
 scalar(
@@ -155,6 +160,28 @@ scalar(
     "The bytes that a size such as '1 MB' is.",
     {"pg_size_bytes('1.5 kB')": "1536"},
     Overload(_sized, Memoized(lambda call: size_of)),
+)
+
+
+def pretty(size: Decimal) -> str:
+    """A size in the largest unit of which there are ten, rounded."""
+    number, sign = abs(int(size)), "-" if size < 0 else ""
+    if number < 10 * 1024:
+        return f"{sign}{number} bytes"
+    halves = number >> 9
+    for unit in ("kB", "MB", "GB", "TB", "PB"):
+        if halves < 20 * 1024 - 1 or unit == "PB":
+            return f"{sign}{(halves + 1) // 2} {unit}"
+        halves >>= 10
+    raise AssertionError(size)
+
+
+scalar(
+    "pg_size_pretty",
+    "a number of bytes",
+    "A size as people write it.",
+    {"pg_size_pretty(20000)": "'20 kB'"},
+    Overload(_bytes, Memoized(lambda call: pretty)),
 )
 
 

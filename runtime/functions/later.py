@@ -29,7 +29,8 @@ SCALARS: Final[Mapping[str, str]] = {
     "json_tests": "is_json",
     "enums": "enum_first enum_last enum_range",
     "assorted": """json_extract_path json_extract_path_text jsonb_extract_path jsonb_extract_path_text
-        array_fill parse_ident pg_size_bytes jsonb_set_lax""",
+        array_fill parse_ident pg_size_bytes pg_size_pretty
+        jsonb_set_lax""",
     "json_constructors": "json_object_of json_array_of",
     "json_edits": "jsonb_set jsonb_insert",
     "json_paths": """jsonb_path_exists jsonb_path_match jsonb_path_query_array jsonb_path_query_first

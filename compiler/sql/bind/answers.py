@@ -76,7 +76,6 @@ ANSWERS: Final[dict[str, tuple[int | str | None, Type]]] = {
     "pg_relation_is_publishable": (0, BOOLEAN),
     "pg_relation_size": (None, BIGINT),
     "pg_stat_get_numscans": (0, BIGINT),
-    "pg_size_pretty": (None, TEXT),
     "pg_table_size": (None, BIGINT),
     "pg_tablespace_location": ("", TEXT),
     "pg_total_relation_size": (None, BIGINT),

@@ -21,6 +21,7 @@ from kpg.runtime.scalar import Call, Literal, Scalar
 from kpg.runtime.types import (
     BIT_KINDS,
     BOOLEAN,
+    DOUBLE,
     MAX_DECIMAL_PRECISION,
     NUMERIC,
     SHAPE_KINDS,
@@ -29,6 +30,7 @@ from kpg.runtime.types import (
     ColumnDef,
     Kind,
     Type,
+    array,
 )
 
 DAY: Final = 86_400_000_000
@@ -69,6 +71,9 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
     try:
         meaning = resolve(name, tuple(arg.type for arg in args))
     except ProgrammingError as error:
+        guessed = _of_nulls(name, args)
+        if guessed is not None:
+            return call(binding, name, guessed, node)
         span = span_of(node, binding.source) or whole(binding.source)
         raise ProgrammingError(error.message, span=span, hint=error.hint) from None
     cast = [brought(binding, arg, type_, node) for arg, type_ in zip(args, meaning.arg_types, strict=True)]
@@ -79,6 +84,26 @@ def call(binding: Binding, name: str, args: Sequence[Scalar], node: exp.Expr) ->
     elif name in COMPARISONS or name == "in":
         cast = list(map(key, cast))
     return Call(meaning.function.name, tuple(cast), meaning.result_type)
+
+
+def _of_nulls(name: str, args: Sequence[Scalar]) -> list[Scalar] | None:
+    """The arguments with a type for NULLs that the function takes; None if there is none."""
+    if not any(_is_null(arg) for arg in args):
+        return None
+    known = [arg.type for arg in args if arg.type != UNKNOWN]
+    for guess in (DOUBLE, TEXT, *map(array, known), *(type_.parts[0] for type_ in known if type_.parts)):
+        typed = [Literal(None, guess) if _is_null(arg) else arg for arg in args]
+        try:
+            resolve(name, tuple(arg.type for arg in typed))
+        except ProgrammingError:
+            continue
+        return typed
+    return None
+
+
+def _is_null(arg: Scalar) -> bool:
+    """Whether it is NULL, as it is written."""
+    return isinstance(arg, Literal) and arg.type == UNKNOWN and arg.value is None and slot_of(arg) is None
 
 
 def _as_words(name: str, args: Sequence[Scalar]) -> list[Scalar]:
