@@ -30,7 +30,7 @@ def communities(random: np.random.Generator) -> tuple[Pairs, int, int]:
 @pytest.mark.parametrize("construction", Construction)
 def test_each_reader_has_its_writers(construction: Construction) -> None:
     shared = 0.0
-    for seed in range(60):
+    for seed in range(25):
         pairs, writers, readers = communities(np.random.default_rng(seed))
         overlay, report = built(construction, pairs, writers, readers)
         wanted: dict[int, set[int]] = {}
@@ -42,7 +42,7 @@ def test_each_reader_has_its_writers(construction: Construction) -> None:
         assert overlay.edges <= overlay.direct == len(pairs)
         assert report.construction is construction
         shared += overlay.sharing
-    assert (shared > 15) is (construction is not Construction.NONE)
+    assert (shared > 5) is (construction is not Construction.NONE)
 
 
 @pytest.mark.parametrize("construction", [one for one in Construction if one is not Construction.NONE])

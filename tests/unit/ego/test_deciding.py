@@ -36,7 +36,7 @@ def cost(overlay: Overlay, weight: np.ndarray, decided: np.ndarray) -> float:
 
 def test_a_cut_is_the_best_labelling() -> None:
     cuts = 0
-    for seed in range(150):
+    for seed in range(60):
         random = np.random.default_rng(seed)
         overlay, inputs, writers = layered(random)
         order = overlay.order()
@@ -60,7 +60,7 @@ def test_a_cut_is_the_best_labelling() -> None:
         for node in np.flatnonzero(greedy == kernels.PUSH).tolist():
             assert (greedy[overlay.inputs.of(node) >> 1] == kernels.PUSH).all()
         assert cost(overlay, weight, greedy) >= cost(overlay, weight, decided)
-    assert cuts > 20
+    assert cuts > 8
 
 
 def test_the_papers_cut() -> None:

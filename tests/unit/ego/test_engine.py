@@ -111,8 +111,8 @@ def test_engines_are_right_after_every_change(family: EgoFamily, function: str, 
         random = np.random.default_rng(seed)
         engine = Engine(family_of(family, call, few, Dictionary()), construction, mode, COSTS)
         model = Model(function)
-        for step in range(14):
-            change = changes(random, model, large=step in (0, 9))
+        for step in range(8):
+            change = changes(random, model, large=step in (0, 5))
             engine.apply(change)
             if random.random() < 0.3:  # the step fails in the end
                 engine.apply(change.opposite())
@@ -122,7 +122,7 @@ def test_engines_are_right_after_every_change(family: EgoFamily, function: str, 
             if step % 4 == 3:
                 engine.adapt()
                 check(engine, model)
-            if step == 11:
+            if step == 6:
                 engine.hear(all_of_them=True)
                 check(engine, model)
             engine.maintain()
