@@ -3,7 +3,7 @@
 Names are case-insensitive. The catalog is what the compiler knows; the rows are the runtime's.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -121,6 +121,8 @@ class Catalog:
     asker: Asker = Asker()
     activity: Callable[[], list[tuple[object, ...]]] = list
     """The number, the user, the program, the state and the last text of each session."""
+    numbers: Callable[[], Mapping[str, int]] = dict
+    """What sequences will give next, by their names; those that were never asked are not there."""
     caller: "Callable[[Routine], Named[Own]] | None" = None
     """Gives the function by which plans call a routine whose body is run."""
     version: int = 0
@@ -315,6 +317,7 @@ class Catalog:
             self.consulted,
             asker=self.asker,
             activity=self.activity,
+            numbers=self.numbers,
             rights=self.rights.copy(),
             caller=self.caller,
         )

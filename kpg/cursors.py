@@ -8,6 +8,7 @@ from kpg.engine import Engine
 from kpg.result import Affected, Result, Row
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.records import dataclass
+from kpg.runtime.types import Type
 from kpg.transaction import State
 
 if TYPE_CHECKING:
@@ -51,12 +52,32 @@ def run_cursor(engine: Engine, statement: ast.Declare | ast.Fetch | ast.Close) -
             found = _fetch(_cursor(engine, statement), statement)
             return Affected(len(found)) if statement.moves else found
         case ast.Close(name=""):
-            engine.cursors.clear()
+            forget(engine, engine.catalog.asker.number)
         case ast.Close():
-            del engine.cursors[_cursor(engine, statement).name]
+            _cursor(engine, statement)
+            del engine.cursors[key_of(engine, statement.name)]
         case _:
             assert_never(statement)
     return None
+
+
+def key_of(engine: Engine, name: str) -> tuple[int, str]:
+    """A cursor's name, and the session whose it is."""
+    return engine.catalog.asker.number, name.lower()
+
+
+def forget(engine: Engine, number: int) -> None:
+    """Close all cursors of a session."""
+    for key in [one for one in engine.cursors if one[0] == number]:
+        del engine.cursors[key]
+
+
+def shape_of(engine: Engine, name: str) -> tuple[tuple[str, ...], tuple[Type, ...]] | None:
+    """The columns of a session's cursor; None if there is none of that name."""
+    cursor = engine.cursors.get(key_of(engine, name))
+    if cursor is None or not _is_open(engine, cursor):
+        return None
+    return tuple(cursor.rows.columns), tuple(cursor.rows.types)
 
 
 def _declare(engine: Engine, statement: ast.Declare) -> None:
@@ -68,13 +89,13 @@ def _declare(engine: Engine, statement: ast.Declare) -> None:
             span=statement.span,
             hint="write BEGIN before it, or DECLARE ... WITH HOLD",
         )
-    name = statement.name.lower()
+    name = key_of(engine, statement.name)
     if name in engine.cursors and _is_open(engine, engine.cursors[name]):
         raise ProgrammingError(f'cursor "{statement.name}" already exists', span=statement.span)
     assert isinstance(statement.query, Select)
     rows = select(engine, statement.query)
     transaction = None if statement.holds else engine.transactions.begun
-    engine.cursors[name] = Cursor(name, rows, transaction, statement.scrolls)
+    engine.cursors[name] = Cursor(name[1], rows, transaction, statement.scrolls)
 
 
 def _is_open(engine: Engine, cursor: Cursor) -> bool:
@@ -84,7 +105,7 @@ def _is_open(engine: Engine, cursor: Cursor) -> bool:
 
 
 def _cursor(engine: Engine, statement: ast.Fetch | ast.Close) -> Cursor:
-    cursor = engine.cursors.get(statement.name.lower())
+    cursor = engine.cursors.get(key_of(engine, statement.name))
     if cursor is None or not _is_open(engine, cursor):
         raise ProgrammingError(f'cursor "{statement.name}" does not exist', span=statement.span)
     return cursor

@@ -100,7 +100,7 @@ class Engine(Kept):
         """The goals that are kept in a folder, by text, and how many have prepared each."""
         self.waiting_goals = {}
         """Those that were there before the database was opened, and nobody has prepared again yet."""
-        self.cursors: dict[str, Cursor] = {}
+        self.cursors: dict[tuple[int, str], Cursor] = {}
         self.remembered = Remembered()
         self.keeping, self.followed, self.notices, self.at_commit = set(), set(), [], {}
         self.attached: set[str] = set()

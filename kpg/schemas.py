@@ -87,7 +87,9 @@ class Schemas:
         """Where sequences stand."""
         from kpg.sequences import Sequences
 
-        return Sequences(lambda: self.catalog)
+        made = Sequences(lambda: self.catalog)
+        self.catalog.numbers = lambda: made.next
+        return made
 
     @cached_property
     def procedures(self) -> "Procedures":

@@ -91,6 +91,7 @@ SETTINGS: Final = {
     "session_authorization": "kpg",
     "standard_conforming_strings": "on",
     "statement_timeout": "0",
+    "synchronize_seqscans": "on",
     "synchronous_commit": "on",
     "temp_buffers": "8MB",
     "timezone": "UTC",

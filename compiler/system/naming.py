@@ -123,6 +123,44 @@ ARRAYS: Final = {
 """The number of the type of arrays, by that of their elements' type."""
 TEXT_ARRAY: Final = 1009
 RECORD_TYPE: Final = ("record", "record", 2249, -1)
+CLASSES: Final = {
+    "pg_aggregate": 2600,
+    "pg_am": 2601,
+    "pg_attrdef": 2604,
+    "pg_attribute": 1249,
+    "pg_authid": 1260,
+    "pg_cast": 2605,
+    "pg_class": 1259,
+    "pg_collation": 3456,
+    "pg_constraint": 2606,
+    "pg_conversion": 2607,
+    "pg_database": 1262,
+    "pg_default_acl": 826,
+    "pg_depend": 2608,
+    "pg_description": 2609,
+    "pg_enum": 3501,
+    "pg_event_trigger": 3466,
+    "pg_extension": 3079,
+    "pg_foreign_data_wrapper": 2328,
+    "pg_foreign_server": 1417,
+    "pg_index": 2610,
+    "pg_inherits": 2611,
+    "pg_language": 2612,
+    "pg_namespace": 2615,
+    "pg_opclass": 2616,
+    "pg_operator": 2617,
+    "pg_opfamily": 2753,
+    "pg_policy": 3256,
+    "pg_proc": 1255,
+    "pg_publication": 6104,
+    "pg_rewrite": 2618,
+    "pg_sequence": 2224,
+    "pg_statistic_ext": 3381,
+    "pg_tablespace": 1213,
+    "pg_trigger": 2620,
+    "pg_type": 1247,
+}
+"""Postgres' numbers of its relations, by which programs know what kind of thing they look at."""
 UNKNOWN_TYPE: Final = ("unknown", "unknown", 705, -2)
 
 
@@ -180,6 +218,11 @@ def modifier(type_: Type) -> int:
 def number_of(kind: str, name: str) -> int:
     """The number of an object."""
     return FIRST + crc32(f"{kind} {name.lower()}".encode()) % (1 << 30)
+
+
+def system_number(name: str) -> int:
+    """The number of a relation of the system."""
+    return CLASSES.get(name.lower()) or number_of("system", name)
 
 
 def role_number(name: str) -> int:

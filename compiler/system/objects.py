@@ -6,7 +6,15 @@ from typing import Final, assert_never
 from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
 from kpg.compiler.system import ownership, relations
-from kpg.compiler.system.naming import DATABASE, modifier, number_of, schema_number, split, type_facts
+from kpg.compiler.system.naming import (
+    DATABASE,
+    modifier,
+    number_of,
+    schema_number,
+    split,
+    system_number,
+    type_facts,
+)
 from kpg.compiler.system.relations import Row, System, columns, constraints, entries
 from kpg.compiler.system.widening import widened
 
@@ -183,10 +191,10 @@ def definition_of(one: Check | Unique | ForeignKey) -> str:
 def _descriptions(catalog: Catalog) -> Iterator[Row]:
     for key, text in catalog.comments.items():
         if key[0] == "RELATION":
-            yield number_of("relation", key[1]), number_of("system", "pg_class"), 0, text
+            yield number_of("relation", key[1]), system_number("pg_class"), 0, text
         elif key[0] == "COLUMN":
             place = [name.lower() for name in catalog.get(key[1]).schema.names].index(key[2]) + 1
-            yield number_of("relation", key[1]), number_of("system", "pg_class"), place, text
+            yield number_of("relation", key[1]), system_number("pg_class"), place, text
 
 
 def _functions(_catalog: Catalog) -> Iterator[Row]:

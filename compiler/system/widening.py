@@ -5,6 +5,7 @@ from functools import cache
 from typing import Final
 
 from kpg.compiler.catalog import Catalog
+from kpg.compiler.system.nothing import NOTHING
 from kpg.compiler.system.relations import Row, System, Value
 from kpg.compiler.system.shapes import GIVEN, ROWS, SHAPES
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, SMALLINT, TEXT, Type, array
@@ -25,7 +26,7 @@ EMPTY: Final[dict[str, Value]] = {"i": 0, "o": 0, "l": 0, "b": 0, "a": None, "t"
 @cache
 def widened(name: str, narrow: System | None) -> System | None:
     """A catalog with all its columns, whatever of them ``narrow`` fills; None if there is no such catalog."""
-    text = SHAPES.get(name)
+    text = SHAPES.get(name) or NOTHING.get(name)
     if text is None:
         return narrow
     parts = [word.partition(":") for word in text.split()]

@@ -16,6 +16,12 @@ from kpg.runtime.types import NULL, TEXT, Kind, Type, array
 Cursors = ast.OpenCursor | ast.FetchCursor | ast.CloseCursor
 
 
+def _key(evaluator: Evaluator, name: str) -> tuple[int, str]:
+    from kpg.cursors import key_of
+
+    return key_of(evaluator.engine, name)
+
+
 def run(evaluator: Evaluator, frame: Frame, statement: Cursors) -> int | None:
     """Run a statement; how many rows it fetched, None if it fetches none."""
     match statement:
@@ -25,7 +31,7 @@ def run(evaluator: Evaluator, frame: Frame, statement: Cursors) -> int | None:
         case ast.FetchCursor():
             return _fetch(evaluator, frame, statement)
         case ast.CloseCursor(cursor=name):
-            del evaluator.engine.cursors[_portal(evaluator, frame, name)]
+            del evaluator.engine.cursors[_key(evaluator, _portal(evaluator, frame, name))]
             return None
         case _:
             assert_never(statement)
@@ -42,7 +48,7 @@ def _portal(evaluator: Evaluator, frame: Frame, name: str) -> str:
     variable = _variable(frame, name)
     word = variable.value.word
     portal = "" if word == NULL else evaluator.dictionary.get(word).lower()
-    if portal not in evaluator.engine.cursors:
+    if _key(evaluator, portal) not in evaluator.engine.cursors:
         raise ProgrammingError(f'cursor "{portal or name}" does not exist')
     return portal
 
@@ -60,10 +66,10 @@ def _open(evaluator: Evaluator, frame: Frame, statement: ast.OpenCursor) -> None
         name = f"<unnamed portal {evaluator.opened}>"
         variable.value = evaluator.of_text(name)
     name = evaluator.dictionary.get(variable.value.word)
-    if name.lower() in evaluator.engine.cursors:
+    if _key(evaluator, name) in evaluator.engine.cursors:
         raise ProgrammingError(f'cursor "{name}" already in use')
     begun = evaluator.engine.transactions.begun
-    evaluator.engine.cursors[name.lower()] = Cursor(name.lower(), rows, begun, True)
+    evaluator.engine.cursors[_key(evaluator, name)] = Cursor(name.lower(), rows, begun, True)
 
 
 def _declared(
@@ -110,7 +116,7 @@ def _fetch(evaluator: Evaluator, frame: Frame, statement: ast.FetchCursor) -> in
 
     portal = _portal(evaluator, frame, statement.cursor)
     direction, count = _direction(evaluator, frame, statement.direction)
-    found = fetched(evaluator.engine.cursors[portal], direction, count)
+    found = fetched(evaluator.engine.cursors[_key(evaluator, portal)], direction, count)
     given = evaluator.given(found)
     rows = given.words.shape[1]
     if statement.targets:

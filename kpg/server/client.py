@@ -27,7 +27,7 @@ from kpg.server.login import Login
 from kpg.server.portal import Portal, shape_of
 from kpg.server.requests import Request
 from kpg.server.subscribing import Subscribe
-from kpg.server.tags import tag_of
+from kpg.server.tags import prepared_by, tag_of
 from kpg.sessions.session import Session, how
 from kpg.sessions.texts import how as how_of
 from kpg.sessions.texts import word_of
@@ -314,7 +314,7 @@ class Client(Connection):
                 names, types = portal.shape
                 self.send(replies.description(names, types, [0] * len(types)))
                 await self.send_rows(portal, 0)
-            self.send(replies.complete(tag_of(statement, portal.outcome)))
+            self.send(replies.complete(portal.tag or tag_of(statement, portal.outcome)))
         await self.part()
         self._ready()
 
@@ -352,6 +352,7 @@ class Client(Connection):
         if isinstance(statement, ast.CopyFrom) and not statement.path:
             statement = await streams.copy_in(self, statement)
         portal.ran = True
+        failed, prepared = session.transactions.state is State.FAILED, prepared_by(session, statement)
         asked = statement
         if isinstance(statement, ast.CopyTo) and statement.format == BINARY:
             asked = statement.query
@@ -360,6 +361,10 @@ class Client(Connection):
         portal.outcome = await self.engine(
             lambda engine: session.perform(engine, asked, joins=joins), **flags
         )
+        if failed and isinstance(statement, ast.Commit):
+            portal.tag = "ROLLBACK"
+        elif prepared is not None:
+            portal.tag = quick.tag_of(prepared, portal.outcome)
         span = statement.span
         self.took(span.source[span.start : span.end], time.monotonic() - begun)
 

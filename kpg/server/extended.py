@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pygwire import messages as wire
 
+from kpg import cursors
 from kpg.compiler.sql import session
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parameters import highest_place
@@ -127,6 +128,11 @@ class Extended:
             nothing = prepared.bind([None] * len(numbers), ())
             self._send_shape(await self._shape(Portal(nothing, ())), ())
             return
+        if message.name and message.name not in self._portals:
+            declared = await self._client.engine(lambda engine: cursors.shape_of(engine, message.name))
+            if declared is not None:
+                self._send_shape(declared, ())
+                return
         portal = self._portal(message.name)
         self._send_shape(await self._shape(portal), portal.formats)
 
@@ -185,5 +191,5 @@ class Extended:
         if not portal.done:
             self._client.send(replies.SUSPENDED)
             return
-        tag = tag_of(statement, portal.outcome)
+        tag = portal.tag or tag_of(statement, portal.outcome)
         self._client.send(replies.complete(f"SELECT {sent}" if tag.startswith("SELECT") else tag))

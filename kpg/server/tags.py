@@ -5,6 +5,8 @@ from typing import Final
 from kpg.compiler.sql import session
 from kpg.compiler.sql import statements as ast
 from kpg.result import Result
+from kpg.sessions.session import Session
+from kpg.sessions.texts import word_of
 
 NOISE: Final = frozenset(
     ("OR", "REPLACE", "TEMP", "TEMPORARY", "UNLOGGED", "UNIQUE", "LOCAL", "GLOBAL", "RECURSIVE")
@@ -57,3 +59,11 @@ def _by_words(statement: ast.Statement, outcome: Result | None) -> str:
     rest = [word for word in words[1:4] if word not in NOISE]
     two = rest[:2] if rest[:1] == ["MATERIALIZED"] else rest[:1]
     return " ".join([first, *two])
+
+
+def prepared_by(one: Session, statement: ast.Statement) -> str | None:
+    """The word of the statement that an EXECUTE runs, if its tag counts rows; None for another statement."""
+    if not isinstance(statement, session.Execute):
+        return None
+    found = one.prepared.get(statement.name.lower())
+    return word_of(found.text) if isinstance(found, session.Prepare) else None

@@ -218,6 +218,10 @@ class Hub:
                 end(self.engine)
             self.current = None
         session.transactions.abandon()
+        if self.engine.cursors:
+            from kpg.cursors import forget
+
+            forget(self.engine, session.number)
         session.mailbox.close()
         self.sessions.pop(session.number, None)
 

@@ -57,6 +57,7 @@ INQUIRIES: Final = frozenset(
     }
 )
 ANSWERS: Final[dict[str, tuple[int | str | None, Type]]] = {
+    "acldefault": (None, TEXT),
     "inet_server_addr": (None, TEXT),
     "inet_client_addr": (None, TEXT),
     "pg_encoding_to_char": ("UTF8", TEXT),

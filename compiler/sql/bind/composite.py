@@ -114,6 +114,12 @@ def _subscripted(binding: Binding, scope: Scope, node: exp.Bracket) -> Scalar:
     if value.type.kind in PARTS and len(subscripts) == 1 and not isinstance(subscripts[0], exp.Slice):
         place = _integer(binding, scope, subscripts[0])
         return Call("$shape_part", (value, place), PARTS[value.type.kind])
+    if value.type.is_text and isinstance(node.this, exp.Column) and node.this.name.lower() == "typname":
+        # Postgres' names are arrays of letters, counted from 0; programs look whether one begins with "_".
+        place = call(
+            binding, "add", [binding.expression(scope, node.expressions[0]), Literal(1, INTEGER)], node
+        )
+        return call(binding, "substring", [value, place, Literal(1, INTEGER)], node)
     if value.type.kind is not Kind.ARRAY:
         binding.wrong(f"{value.type} has no subscripts", node)
     if not any(isinstance(subscript, exp.Slice) for subscript in subscripts):

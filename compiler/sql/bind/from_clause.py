@@ -1,6 +1,7 @@
 """FROM: tables, views, WITH queries, derived tables and joins; what they name enters the scope."""
 
 from dataclasses import replace
+from typing import Final
 
 from sqlglot import exp
 
@@ -15,7 +16,9 @@ from kpg.compiler.sql.bind.scope import Binding, Common, Field, Scope
 from kpg.compiler.sql.syntax import construct_name, only, relation_name
 from kpg.compiler.sql.tree import Filter, Join, Map, Node, Query, Rows, Scan, Shared
 from kpg.runtime.scalar import Column, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, INTEGER, Type
+from kpg.runtime.types import BOOLEAN, INTEGER, OID, TEXT, Type
+
+OPTIONS: Final = "pg_options_to_table"
 
 
 def bind_from(binding: Binding, scope: Scope, select: exp.Select) -> Node:
@@ -278,6 +281,7 @@ def _system(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
     if not name.lower().startswith(("pg_", "information_schema.")):
         return None
     from kpg.compiler.sql.bind.system import system_rows
+    from kpg.compiler.system.naming import system_number
     from kpg.compiler.system.objects import find
 
     system = find(name)
@@ -287,7 +291,33 @@ def _system(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
     columns = tuple(Column(id_, type_) for id_, type_ in zip(rows.ids, rows.types, strict=True))
     alias, renamed = _alias(binding, node, node.name)
     _enter(binding, scope, alias, tuple(one for one, _ in system.columns), columns, renamed, node)
+    number = binding.fresh()
+    scope.fields.append(Field(alias, "tableoid", Column(number, OID), of_system=True))
+    found = Literal(system_number(node.name), OID)
+    return Map(rows, (number,), (found,))
+
+
+def _sequence(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
+    """The one row of a sequence; None if the name means none."""
+    sequence = binding.catalog.find_sequence(relation_name(node))
+    if sequence is None:
+        return None
+    from kpg.compiler.sql.bind.system import sequence_row
+
+    rows = sequence_row(binding, sequence)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(rows.ids, rows.types, strict=True))
+    alias, renamed = _alias(binding, node, node.name)
+    _enter(binding, scope, alias, ("last_value", "log_cnt", "is_called"), columns, renamed, node)
     return rows
+
+
+def _no_options(binding: Binding, scope: Scope, node: exp.Table) -> Node:
+    """The options of foreign things, of which there are none."""
+    ids = (binding.fresh(), binding.fresh())
+    alias, renamed = _alias(binding, node, OPTIONS)
+    columns = tuple(Column(id_, TEXT) for id_ in ids)
+    _enter(binding, scope, alias, ("option_name", "option_value"), columns, renamed, node)
+    return Rows((), ids, (TEXT, TEXT))
 
 
 def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
@@ -295,6 +325,8 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
         only(node, binding.source, "this", "alias", "joins", "ordinality", "rows_from", "db")
         only_call(binding, node)
         calls = in_order(node)
+        if isinstance(calls[0], exp.Anonymous) and str(calls[0].this).lower() == OPTIONS:
+            return _no_options(binding, scope, node)
         if node.args.get("db") is not None and node.db.lower() != "pg_catalog":
             calls = [exp.Dot(this=node.args["db"].copy(), expression=calls[0].copy())]
         return _function(binding, scope, node, calls, numbered=bool(node.args.get("ordinality")))
@@ -307,7 +339,7 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     span_node = node.this
     entry = binding.catalog.find(relation_name(node))
     if entry is None:
-        system = _system(binding, scope, node)
+        system = _system(binding, scope, node) or _sequence(binding, scope, node)
         if system is not None:
             return system
         every = [known.name for known in binding.catalog]

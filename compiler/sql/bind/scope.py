@@ -27,6 +27,8 @@ class Field:
     column: Column
     listed: bool = True
     """Whether ``*`` and the name alone mean it too (the two sides of USING are not listed)."""
+    of_system: bool = False
+    """Whether ``*`` does not mean it all the same: ``tableoid``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,7 @@ class Scope:
 
     def visible(self) -> list[Field]:
         """What ``*`` stands for."""
-        return [known for known in self.fields if known.listed]
+        return [known for known in self.fields if known.listed and not known.of_system]
 
     def home_of(self, ids: Collection[int]) -> "Scope":
         """The innermost scope around here that one of the columns is of; this one if there is none."""

@@ -167,6 +167,9 @@ def _shown(node: exp.Cast) -> exp.Expr:
     """A name that is cast to regclass is shown as a name, though elsewhere it is a number."""
     from kpg.compiler.sql.bind.system import named_by_number
 
+    select = node.find_ancestor(exp.Select)
+    if select is not None and isinstance(select.parent, exp.SetOperation):
+        return node  # as the columns of the other side are
     return exp.Cast(this=node.copy(), to=exp.DataType.build("text")) if named_by_number(node) else node
 
 
@@ -175,7 +178,8 @@ def _star(binding: Binding, scope: Scope, node: exp.Expr) -> list[Item]:
     only(star, binding.source, "except_", "replace", "rename")
     if isinstance(node, exp.Column):
         only(node, binding.source, "this", "table")
-        fields = [known for known in scope.fields if known.relation.lower() == node.table.lower()]
+        own = [known for known in scope.fields if known.relation.lower() == node.table.lower()]
+        fields = [known for known in own if not known.of_system]
         if not fields:
             binding.wrong(f'missing FROM entry for "{node.table}"', node)
     else:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from kpg.compiler.catalog import TableEntry
+from kpg.compiler.constraints import Sequence as Numbers
+from kpg.compiler.permitted import need_any
 from kpg.compiler.sql.bind.answers import ANSWERS, CONSTANTS, CURRENT, INQUIRIES, NAMED, SESSION, TRUE
 from kpg.compiler.sql.bind.calls import call, coerce, settled
 from kpg.compiler.sql.bind.information import schemas_of
@@ -30,6 +32,18 @@ def system_rows(binding: Binding, system: System) -> Rows:
         for row in system.rows(binding.catalog)
     )
     return Rows(rows, tuple(binding.fresh() for _ in types), types)
+
+
+def sequence_row(binding: Binding, sequence: Numbers) -> Rows:
+    """What Postgres has in the relation that a sequence is: its last number, and whether it was given."""
+    need_any(binding.catalog, ("SEQUENCE", sequence.name.lower()), "r")
+    binding.catalog.consulted.times += 1
+    coming = binding.catalog.numbers().get(sequence.name, sequence.start)
+    called = coming != sequence.start
+    values = (coming - sequence.increment if called else coming, 0, int(called))
+    types = (BIGINT, BIGINT, BOOLEAN)
+    row = tuple(Literal(value, type_) for value, type_ in zip(values, types, strict=True))
+    return Rows((row,), tuple(binding.fresh() for _ in types), types)
 
 
 def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
@@ -219,7 +233,7 @@ def _number(binding: Binding, text: str) -> int | None:
     if index is not None:
         return naming.number_of("relation", index)
     plain = name.lower().removeprefix("pg_catalog.")
-    return naming.number_of("system", plain) if objects.find(plain) is not None else None
+    return naming.system_number(plain) if objects.find(plain) is not None else None
 
 
 def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
@@ -303,7 +317,7 @@ def relation_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
         (naming.number_of("relation", one.name), one.name) for one in binding.catalog.sequences.values()
     ]
     names += [(naming.number_of("relation", one[0]), one[0]) for one in objects.indexes(binding.catalog)]
-    names += [(naming.number_of("system", one), one) for one in objects.POSTGRES]
+    names += [(naming.system_number(one), one) for one in objects.POSTGRES]
     return _choice(binding, node, number, names)
 
 

@@ -33,7 +33,7 @@ def fields_of(scope: Scope, name: str, *, column_first: bool) -> list[Field] | N
         if column_first and (wanted in here.whole or any(one.name.lower() == wanted for one in here.fields)):
             return None
         if wanted in here.relations():
-            return [one for one in here.fields if one.relation.lower() == wanted]
+            return [one for one in here.fields if one.relation.lower() == wanted and not one.of_system]
         here = here.parent
     return None
 

@@ -14,9 +14,11 @@ DRIVER = Path(os.environ.get("KPG_CLIENTS") or Path.home() / ".cache/kpg/clients
 
 def program(name: str) -> str:
     """One of Postgres' programs: this machine's, or that of the package."""
-    found = shutil.which(name)
-    if found is not None:
-        return found
+    return shutil.which(name) or packaged(name)
+
+
+def packaged(name: str) -> str:
+    """One of the programs of the package: of the version that kpg says it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pgserver
