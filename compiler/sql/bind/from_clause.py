@@ -16,7 +16,7 @@ from kpg.compiler.sql.bind.scope import Binding, Common, Field, Scope
 from kpg.compiler.sql.syntax import construct_name, only, relation_name
 from kpg.compiler.sql.tree import Filter, Join, Map, Node, Query, Rows, Scan, Shared
 from kpg.runtime.scalar import Column, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, INTEGER, OID, TEXT, Type
+from kpg.runtime.types import BOOLEAN, INTEGER, Type
 
 OPTIONS: Final = "pg_options_to_table"
 
@@ -199,14 +199,14 @@ def _named_join(binding: Binding, scope: Scope, node: exp.Subquery) -> Node:
     """``(a JOIN b ...) AS name (columns)``, whose relations have no names of their own outside."""
     inner = Scope(scope.parent, common=scope.common)
     result = _joined(binding, inner, node.this, [])
-    name, renamed = _alias(binding, node, "")
+    name, renamed = alias_of(binding, node, "")
     fields = inner.visible()
     names, columns = tuple(one.name for one in fields), tuple(one.column for one in fields)
-    _enter(binding, scope, name, names, columns, renamed, node)
+    enter(binding, scope, name, names, columns, renamed, node)
     return result
 
 
-def _alias(binding: Binding, node: exp.Expr, default: str) -> tuple[str, list[str]]:
+def alias_of(binding: Binding, node: exp.Expr, default: str) -> tuple[str, list[str]]:
     alias = node.args.get("alias")
     if alias is None:
         return default, []
@@ -223,13 +223,13 @@ def _definitions(node: exp.Expr) -> list[exp.Expr]:
 
 def _derived(binding: Binding, scope: Scope, query: Query, node: exp.Expr) -> Node:
     query = settled_query(query)
-    name, renamed = _alias(binding, node, "")
-    _enter(binding, scope, name, query.names, query.columns, renamed, node)
+    name, renamed = alias_of(binding, node, "")
+    enter(binding, scope, name, query.names, query.columns, renamed, node)
     scope.orders[id(query.node)] = query.order
     return query.node
 
 
-def _enter(
+def enter(
     binding: Binding,
     scope: Scope,
     relation: str,
@@ -251,14 +251,14 @@ def _function(
     binding: Binding, scope: Scope, node: exp.Expr, calls: list[exp.Expr], *, numbered: bool
 ) -> Node:
     """Calls in FROM, whose arguments may name the items before."""
-    alias, renamed = _alias(binding, node, "")
+    alias, renamed = alias_of(binding, node, "")
     if len(calls) == 1 and binding.catalog.routines:
         from kpg.compiler.sql.bind.inlined import bind_routine_rows
 
         declared = {one.name: user_type(binding, one.args["kind"]) for one in _definitions(node)}
         inlined = bind_routine_rows(binding, scope, calls[0], alias, numbered=numbered, declared=declared)
         if inlined is not None:
-            _enter(binding, scope, inlined.name, inlined.names, inlined.columns, renamed, node)
+            enter(binding, scope, inlined.name, inlined.names, inlined.columns, renamed, node)
             return inlined.node
     result, name, names, columns = bind_from_calls(
         binding,
@@ -271,53 +271,8 @@ def _function(
     )
     if len(columns) == 1 and name:
         scope.whole[name.lower()] = columns[0]
-    _enter(binding, scope, name, names, columns, renamed, node)
+    enter(binding, scope, name, names, columns, renamed, node)
     return result
-
-
-def _system(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
-    """The rows of a relation of the system; None if the name means none."""
-    name = relation_name(node)
-    if not name.lower().startswith(("pg_", "information_schema.")):
-        return None
-    from kpg.compiler.sql.bind.system import system_rows
-    from kpg.compiler.system.naming import system_number
-    from kpg.compiler.system.objects import find
-
-    system = find(name)
-    if system is None:
-        return None
-    rows = system_rows(binding, system)
-    columns = tuple(Column(id_, type_) for id_, type_ in zip(rows.ids, rows.types, strict=True))
-    alias, renamed = _alias(binding, node, node.name)
-    _enter(binding, scope, alias, tuple(one for one, _ in system.columns), columns, renamed, node)
-    number = binding.fresh()
-    scope.fields.append(Field(alias, "tableoid", Column(number, OID), of_system=True))
-    found = Literal(system_number(node.name), OID)
-    return Map(rows, (number,), (found,))
-
-
-def _sequence(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
-    """The one row of a sequence; None if the name means none."""
-    sequence = binding.catalog.find_sequence(relation_name(node))
-    if sequence is None:
-        return None
-    from kpg.compiler.sql.bind.system import sequence_row
-
-    rows = sequence_row(binding, sequence)
-    columns = tuple(Column(id_, type_) for id_, type_ in zip(rows.ids, rows.types, strict=True))
-    alias, renamed = _alias(binding, node, node.name)
-    _enter(binding, scope, alias, ("last_value", "log_cnt", "is_called"), columns, renamed, node)
-    return rows
-
-
-def _no_options(binding: Binding, scope: Scope, node: exp.Table) -> Node:
-    """The options of foreign things, of which there are none."""
-    ids = (binding.fresh(), binding.fresh())
-    alias, renamed = _alias(binding, node, OPTIONS)
-    columns = tuple(Column(id_, TEXT) for id_ in ids)
-    _enter(binding, scope, alias, ("option_name", "option_value"), columns, renamed, node)
-    return Rows((), ids, (TEXT, TEXT))
 
 
 def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
@@ -326,7 +281,9 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
         only_call(binding, node)
         calls = in_order(node)
         if isinstance(calls[0], exp.Anonymous) and str(calls[0].this).lower() == OPTIONS:
-            return _no_options(binding, scope, node)
+            from kpg.compiler.sql.bind.unlisted import no_options
+
+            return no_options(binding, scope, node)
         if node.args.get("db") is not None and node.db.lower() != "pg_catalog":
             calls = [exp.Dot(this=node.args["db"].copy(), expression=calls[0].copy())]
         return _function(binding, scope, node, calls, numbered=bool(node.args.get("ordinality")))
@@ -339,20 +296,22 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     span_node = node.this
     entry = binding.catalog.find(relation_name(node))
     if entry is None:
-        system = _system(binding, scope, node) or _sequence(binding, scope, node)
+        from kpg.compiler.sql.bind.unlisted import bind_unlisted
+
+        system = bind_unlisted(binding, scope, node)
         if system is not None:
             return system
         every = [known.name for known in binding.catalog]
         binding.wrong(
             f'relation "{relation_name(node)}" does not exist', span_node, did_you_mean(node.name, every)
         )
-    name, renamed = _alias(binding, node, binding.catalog.plain(entry.name))
+    name, renamed = alias_of(binding, node, binding.catalog.plain(entry.name))
     if binding.catalog.others and not node.args.get("only"):
         from kpg.compiler.sql.bind.inherited import with_heirs
 
         query = with_heirs(binding, entry)
         if query is not None:
-            _enter(binding, scope, name, query.names, query.columns, renamed, node)
+            enter(binding, scope, name, query.names, query.columns, renamed, node)
             return query.node
     width = len(entry.schema.columns)
     if isinstance(entry, ViewEntry) and not entry.materialized and entry.rel is not None:
@@ -368,7 +327,7 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))[:width]
     if binding.reads is not None:
         binding.reads.enter(entry, columns)
-    _enter(binding, scope, name, entry.schema.names, columns, renamed, node)
+    enter(binding, scope, name, entry.schema.names, columns, renamed, node)
     return result
 
 
@@ -398,16 +357,16 @@ def _share_view(binding: Binding, entry: ViewEntry) -> Query:
 
 
 def _common(binding: Binding, scope: Scope, common: Common, node: exp.Table) -> Node:
-    name, renamed = _alias(binding, node, common.name)
+    name, renamed = alias_of(binding, node, common.name)
     if common.shared is None:
         query = settled_query(binding.query(common.scope, common.syntax))
         names = (*common.columns, *query.names[len(common.columns) :])
-        _enter(binding, scope, name, names, query.columns, renamed, node)
+        enter(binding, scope, name, names, query.columns, renamed, node)
         return query.node
     names, types = binding.columns_of(common.shared)
     ids = tuple(binding.fresh() for _ in types)
     columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))
-    _enter(binding, scope, name, names, columns[: len(names)], renamed, node)
+    enter(binding, scope, name, names, columns[: len(names)], renamed, node)
     result = Shared(common.shared, ids, common.outer)
     known = binding.shared.get(common.shared)
     if known is not None and known.order:

@@ -1,0 +1,57 @@
+"""Names in FROM that are no tables or views: relations of the system, sequences, foreign options."""
+
+from sqlglot import exp
+
+from kpg.compiler.sql.bind.from_clause import OPTIONS, alias_of, enter
+from kpg.compiler.sql.bind.scope import Binding, Field, Scope
+from kpg.compiler.sql.bind.system import sequence_row, system_rows
+from kpg.compiler.sql.syntax import relation_name
+from kpg.compiler.sql.tree import Map, Node, Rows
+from kpg.compiler.system.naming import system_number
+from kpg.compiler.system.objects import find
+from kpg.runtime.scalar import Column, Literal
+from kpg.runtime.types import OID, TEXT
+
+
+def bind_unlisted(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
+    """The rows of what the catalog does not list; None if the name means nothing of the kind."""
+    return _system(binding, scope, node) or _sequence(binding, scope, node)
+
+
+def _system(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
+    """The rows of a relation of the system; None if the name means none."""
+    name = relation_name(node)
+    if not name.lower().startswith(("pg_", "information_schema.")):
+        return None
+    system = find(name)
+    if system is None:
+        return None
+    rows = system_rows(binding, system)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(rows.ids, rows.types, strict=True))
+    alias, renamed = alias_of(binding, node, node.name)
+    enter(binding, scope, alias, tuple(one for one, _ in system.columns), columns, renamed, node)
+    number = binding.fresh()
+    scope.fields.append(Field(alias, "tableoid", Column(number, OID), of_system=True))
+    found = Literal(system_number(node.name), OID)
+    return Map(rows, (number,), (found,))
+
+
+def _sequence(binding: Binding, scope: Scope, node: exp.Table) -> Node | None:
+    """The one row of a sequence; None if the name means none."""
+    sequence = binding.catalog.find_sequence(relation_name(node))
+    if sequence is None:
+        return None
+    rows = sequence_row(binding, sequence)
+    columns = tuple(Column(id_, type_) for id_, type_ in zip(rows.ids, rows.types, strict=True))
+    alias, renamed = alias_of(binding, node, node.name)
+    enter(binding, scope, alias, ("last_value", "log_cnt", "is_called"), columns, renamed, node)
+    return rows
+
+
+def no_options(binding: Binding, scope: Scope, node: exp.Table) -> Node:
+    """The options of foreign things, of which there are none."""
+    ids = (binding.fresh(), binding.fresh())
+    alias, renamed = alias_of(binding, node, OPTIONS)
+    columns = tuple(Column(id_, TEXT) for id_ in ids)
+    enter(binding, scope, alias, ("option_name", "option_value"), columns, renamed, node)
+    return Rows((), ids, (TEXT, TEXT))
