@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from kpg.server.states import state_of
+from kpg.states import state_of
 
 import kpg
 from kpg.result import Affected, Rows
