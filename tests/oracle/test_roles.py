@@ -6,10 +6,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from kpg.states import state_of
 
 import kpg
 from kpg.result import Affected, Rows
+from kpg.states import state_of
 from tests.oracle.postgres import serving
 
 SCRIPT = Path(__file__).parent / "roles.sql"
