@@ -52,6 +52,7 @@ class Worker(Access):
         self.dictionary = Dictionary()
         self.merge_effort = merge_effort
         self.tables: dict[str, Table] = {}
+        self._touched: dict[Table, None] = {}
         self.views: dict[str, Installed] = {}
         self.epoch = 0
         """The last epoch whose effects are in all views."""
@@ -82,7 +83,7 @@ class Worker(Access):
 
         It is empty, but for what is saved of the table of that number.
         """
-        table = Table(name, schema, self.dictionary, self._interrupt)
+        table = Table(name, schema, self.dictionary, self._interrupt, self._touched)
         number = self.tables_made + 1 if number is None else number
         self.tables_made = max(self.tables_made, number)
         if self.saved is not None:
@@ -96,7 +97,8 @@ class Worker(Access):
 
     def drop_table(self, name: str) -> None:
         """Forget a table that no installed view reads."""
-        del self.tables[name], self._numbers[name], self._savepoints[name]
+        self._touched.pop(self.tables.pop(name), None)
+        del self._numbers[name], self._savepoints[name]
         self._compiled.clear()
 
     def fork(self, interrupt: DeferredInterrupt) -> "Worker":
@@ -201,7 +203,7 @@ class Worker(Access):
         """End the open epoch with the tables' pending changes; False, and no new epoch, if there are none."""
         if not self.inputs.idle and self.inputs and any(table.pending for table in self.tables.values()):
             self.inputs.leave(self._open_epoch)
-        changed = drain_all(self.tables, self._open_epoch, self._closed)
+        changed = drain_all(self._touched, self._open_epoch, self._closed)
         self._open_epoch += changed
         return changed
 
@@ -230,7 +232,7 @@ class Worker(Access):
         self.scope.step = step
         with self._interrupt:
             try:
-                drain_all(self.tables, self._open_epoch, self._closed)
+                drain_all(self._touched, self._open_epoch, self._closed)
                 self._feed(step, None)
                 self._run(step)
                 self._interrupt.check()
@@ -347,13 +349,11 @@ class Worker(Access):
             chain.begin(step)
         for epoch, table, changes in self._closed:
             source = self._sources.get(table)
-            if source is None:
-                continue
-            if chain is not None:
+            if source is not None and chain is not None:
                 chain.feed(source, changes)
-                continue
-            for rowids, diff in changes:
-                source.change(epoch, rowids, diff)
+            elif source is not None:
+                for rowids, diff in changes:
+                    source.change(epoch, rowids, diff)
 
     def _run(self, step: Step, chain: "Chain | None" = None) -> None:
         """Run what the step has queued, and what that queues, in the order of positions."""

@@ -45,6 +45,7 @@ def _append(table: Table, rowids: Words, words: Words) -> None:
         index.highest, index.known = highest, 1
     kernels.kill(table.groups.directory, end, dead)
     table.count = end
+    table.touched[table] = None
     table.dead += dead.shape[0]
     table._deletions.append(dead)
     if dead.shape[0]:

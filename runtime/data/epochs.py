@@ -1,6 +1,6 @@
 """Epochs of a table: of commits whose rows came together, and as of which rows are read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +10,15 @@ from kpg.runtime.data.table import Change, Closed, Table
 Words = NDArray[np.int64]
 
 
-def drain_all(tables: Mapping[str, Table], epoch: int, closed: list[Closed]) -> bool:
+def drain_all(touched: dict[Table, None], epoch: int, closed: list[Closed]) -> bool:
     """Take the pending changes of tables as those of an epoch; whether there are any."""
+    if not touched:
+        return False
     before = len(closed)
-    for name, table in tables.items():
-        if (table._told < table.count or table._untold) and (changes := table.drain()):
-            closed.append(Closed(epoch, name, changes))
+    for table in touched:
+        if changes := table.drain():
+            closed.append(Closed(epoch, table.name, changes))
+    touched.clear()
     return len(closed) > before
 
 

@@ -70,7 +70,12 @@ class Table:
     """
 
     def __init__(
-        self, name: str, schema: Schema, dictionary: Dictionary, interrupt: DeferredInterrupt | None = None
+        self,
+        name: str,
+        schema: Schema,
+        dictionary: Dictionary,
+        interrupt: DeferredInterrupt | None = None,
+        touched: "dict[Table, None] | None" = None,
     ) -> None:
         if not schema.columns:
             raise ProgrammingError(f"table {name} has no columns", hint="give it at least one column")
@@ -78,6 +83,8 @@ class Table:
         self.schema = schema
         self.dictionary = dictionary
         self._interrupt = interrupt or DeferredInterrupt()
+        self.touched = {} if touched is None else touched
+        """The tables among which it puts itself when there may be changes to drain."""
         self.groups = RowGroups(len(schema.columns))
         self.count = 0
         self.dead = 0
@@ -160,6 +167,7 @@ class Table:
         else:
             key, highest, known = index.key, index.highest.copy(), index.known
         # Ctrl-C may come before the count: what is beyond it does not count.
+        self.touched[self] = None
         state = kernels.append(self.groups.directory, words, start, self._required, key, highest, known)
         if state != 1 or start == end or self._unique or self._bag is not None:
             with self._interrupt:
@@ -242,6 +250,7 @@ class Table:
         self.dead += rowids.shape[0]
         self._deletions.append(rowids)
         self._untold.append(rowids)
+        self.touched[self] = None
 
     def find(self, keys: Words) -> Words:
         """The rowid of the live row with each primary key ``keys[k, n]``, or -1."""
@@ -273,6 +282,7 @@ class Table:
 
     def rollback(self, savepoint: Savepoint) -> None:
         """Undo all inserts and deletes since; the savepoint must be from after the last commit."""
+        self.touched[self] = None
         if savepoint.count == self.count and savepoint.deletions == len(self._deletions):
             self._told, self._untold = savepoint.told, list(savepoint.untold)
             return

@@ -189,6 +189,7 @@ def take_in(table: "Table", words: Words, state: int, highest: Words) -> Words:
         index.highest, index.known = highest, 1
     elif table._unique:
         _insert_unique(table, words, rowids)
+    table.touched[table] = None
     table.count = end
     if table._bag:
         table._bag.insert(rowids, end, table.rows)

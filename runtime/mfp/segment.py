@@ -50,7 +50,7 @@ class Segment:
             data = np.ascontiguousarray(data[: self._width])
             for detached, machine in self._beside:
                 args, _, _ = machine.run(data)
-                data = np.vstack((data, self._compute(detached, args)))
+                data = np.concatenate((data, self._compute(detached, args).reshape(1, -1)))
         return self.machine.run(data)
 
     def _compute(self, detached: Detached, args: Words) -> Words:

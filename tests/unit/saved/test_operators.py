@@ -101,10 +101,10 @@ SCHEMA = Schema((ColumnDef("x", BIGINT),), (0,))
 ATTRIBUTES = {
     Worker: """dictionary merge_effort tables views epoch tables_made saved scope inputs stepping
         _registry _numbers _savepoints _sources _closed _open_epoch _position _compiled _interrupt
-        _small_steps remembering recorder""",
+        _small_steps _touched remembering recorder""",
     Dictionary: "arena offsets memos _slots _count",
     Table: """name schema dictionary groups count dead reclaimed _interrupt _required _key _bag _unique
-        _lookups _told _untold _deletions _vacuum past _loose_key""",
+        _lookups _told _untold _deletions _vacuum past _loose_key touched""",
     RowGroups: "width bits capacity directory linked _groups _nothing",
     KeyIndex: "indexed key highest known _groups _given _asked _slots _tally",
     BagIndex: "_groups _every _tally _asked _slots",
