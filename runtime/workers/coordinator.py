@@ -188,7 +188,7 @@ class Coordinator(Worker):
         remote = self.remote[installed.name]
         with self._interrupt:
             try:
-                drain_all(self.tables, self._open_epoch, self._closed)
+                drain_all(self._touched, self._open_epoch, self._closed)
                 found = self.ask("consider", remote.name, self._changes())
                 self._interrupt.check()
             finally:
