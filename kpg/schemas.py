@@ -27,7 +27,6 @@ from kpg.view import Maintained
 
 if TYPE_CHECKING:
     from kpg.blocks.procedures import Procedures
-    from kpg.datalog.goal import Goal
     from kpg.past import Past
     from kpg.references import References
     from kpg.sequences import Sequences
@@ -51,7 +50,7 @@ class Schemas:
     transactions: Transactions
     journal: Journal
     attached: set[str]
-    waiting_goals: "dict[str, Goal]"
+    waiting_goals: dict[str, Any]
     closed: bool
     past: "Past | None"
     _interrupt: DeferredInterrupt
