@@ -86,9 +86,7 @@ class Schemas:
         """Where sequences stand."""
         from kpg.sequences import Sequences
 
-        made = Sequences(lambda: self.catalog)
-        self.catalog.numbers = lambda: made.next
-        return made
+        return Sequences(lambda: self.catalog)
 
     @cached_property
     def procedures(self) -> "Procedures":

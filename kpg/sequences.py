@@ -18,6 +18,7 @@ class Sequences:
     def __init__(self, catalog: Callable[[], Catalog]) -> None:
         self._catalog = catalog
         self.next: dict[str, int] = {}
+        catalog().numbers = lambda: self.next
         self._given: dict[str, int] = {}
         self._last = ""
 
