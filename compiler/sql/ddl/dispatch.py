@@ -60,6 +60,8 @@ OWNED: Final = (
 )
 """What has an owner."""
 KINDS: Final = ("MATERIALIZED VIEW", "TABLE", "VIEW", "INDEX", "SEQUENCE", "SCHEMA", "TYPE", "DOMAIN")
+EXTENSIONS: Final = ("plpgsql", "pgcrypto", "uuid-ossp", "btree_gist", "btree_gin", "pg_stat_statements")
+"""Those that may be asked for: what they have is here anyhow, or is refused where it is called."""
 COMMENTED: Final = (
     "MATERIALIZED VIEW",
     "TABLE",
@@ -145,7 +147,8 @@ def _refuse(reader: Reader, verb: str) -> statements.Statement | None:
             case _:
                 return roles.drop(reader)
     if reader.take("EXTENSION", "IF", "NOT", "EXISTS") or reader.take("EXTENSION"):
-        if not reader.at("PLPGSQL"):
+        name = reader.here()
+        if reader.text[name.start : name.end].strip('"').lower() not in EXTENSIONS:
             reader.refuse("an extension" if verb == "CREATE" else f"{verb} of an extension")
         reader.skip(len(reader.rest()))
         return Accepted(f"{verb} EXTENSION", (), reader.span)
