@@ -245,7 +245,13 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
             return
     if statement.constraints is ast.NOTHING and not statement.likes:
         engine.create_table(name, statement.schema)
-        return
+    else:
+        _create_defined(engine, statement, name)
+    if statement.distribution and engine.workers is not None:
+        engine.workers.declare(name, statement.distribution)
+
+
+def _create_defined(engine: Engine, statement: ast.CreateTable, name: str) -> None:
     from kpg.defining import definition
 
     entry, sequences = definition(statement, name, engine.catalog)

@@ -73,6 +73,13 @@ class Workers:
             return None
         return executor.leading_key(table)
 
+    def declare(self, table: str, distribution: str) -> None:
+        """Have a table's rows be by a column, or with ``*`` all at each worker, in plans from now on."""
+        executor = self._executor
+        assert executor is not None
+        column = None if distribution == "*" else executor.column(table, distribution)
+        self.declared[executor.table_number(table)] = column
+
     def view(self, name: str) -> "Placement":
         """Where the rows of a view are."""
         return self._views[name]

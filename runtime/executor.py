@@ -263,5 +263,8 @@ class SharedExecutor(Executor, Protocol):
     def work(self) -> list[Work]:
         """What each of them keeps and has done."""
 
+    def column(self, table: str, name: str) -> int:
+        """The place of a table's column, whose name is in any case."""
+
     def leading_key(self, table: str) -> int:
         """The first column of a table's primary key, or of all."""

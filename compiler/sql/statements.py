@@ -74,6 +74,8 @@ class CreateTable:
     """The tables that it INHERITS."""
     partitioned: "Partitioned | None" = None
     partition: "Bound | None" = None
+    distribution: str = ""
+    """The column by which many workers have its rows; ``*`` if each has all of them."""
 
 
 @dataclass(frozen=True, slots=True)

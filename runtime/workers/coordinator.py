@@ -291,6 +291,10 @@ class Coordinator(Worker):
         """What each member keeps and has done."""
         return self.ask("work_here")
 
+    def column(self, table: str, name: str) -> int:
+        """The place of a table's column, whose name is in any case."""
+        return [one.lower() for one in self.tables[table].schema.names].index(name.lower())
+
     def leading_key(self, table: str) -> int:
         """The first column of a table's primary key, or of all."""
         key = self.tables[table].schema.primary_key

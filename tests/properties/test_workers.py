@@ -120,3 +120,32 @@ def test_a_view_that_fails_is_not_there() -> None:
         db.sql("create materialized view twice as select 2 * v as w from t")
         db.sql("insert into t values (3, 9)")
         assert sorted(db.sql("select * from twice").fetchall()) == [(0,), (4,), (18,)]
+
+
+def sent(db: Database) -> int:
+    return sum(row[3 + 1] for row in db.workers().fetchall())
+
+
+@pytest.mark.parametrize("distribution", ["", "DISTRIBUTED BY (g)", "REPLICATED"])
+def test_how_a_table_is_distributed_decides_what_is_sent(distribution: str) -> None:
+    with many(2) as db:
+        db.sql(f"create table t(k int primary key, g int) {distribution}")
+        db.sql("create materialized view s as select g, sum(k) as s from t group by g")
+        db.sql("insert into t select i, i % 10 from generate_series(1, 80) i(i)")
+        assert len(db.sql("select * from s").fetchall()) == 10
+        assert (sent(db) > 0) == (not distribution)
+
+
+def test_counts_and_sums_are_added_up_before_they_are_sent() -> None:
+    with many(2) as db:
+        db.sql("create table t(k int primary key, g int, v int)")
+        db.sql("create materialized view s as select g, sum(v) as s, count(*) as n from t group by g")
+        db.sql("insert into t select i, i % 3, nullif(i % 5, 0) from generate_series(1, 9000) i(i)")
+        assert sorted(db.sql("select * from s").fetchall()) == [(g, 6000, 3000) for g in range(3)]
+        assert sent(db) <= 3 * 3
+
+
+def test_a_distribution_names_a_column() -> None:
+    for db in (many(2), kpg.connect()):
+        with db, pytest.raises(Error, match='column "h" does not exist'):
+            db.sql("create table t(k int) distributed by (h)")

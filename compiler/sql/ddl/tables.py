@@ -204,12 +204,38 @@ def create_table(reader: Reader, *, temporary: bool) -> ast.CreateTable | ast.Cr
         from kpg.compiler.sql.ddl.partitions import partition_by
 
         partitioned = partition_by(reader, name)
+    distribution = _distribution(reader)
     on_commit = _options(reader)
+    distribution = distribution or _distribution(reader)
+    known = {column.name.lower() for column in parts.columns}
+    if (
+        distribution not in ("", "*")
+        and distribution.lower() not in known
+        and not parts.likes
+        and not parents
+    ):
+        reader.skip(-2)
+        reader.wrong(f'column "{distribution}" does not exist')
     reader.end()
     made = _built(reader, name, exists, parts, temporary, on_commit)
     if partitioned is not None:
-        return replace(made, partitioned=partitioned)
-    return replace(made, parents=parents) if parents else made
+        return replace(made, partitioned=partitioned)  # each partition may say how it is distributed
+    made = replace(made, parents=parents) if parents else made
+    return replace(made, distribution=distribution) if distribution else made
+
+
+def _distribution(reader: Reader) -> str:
+    """DISTRIBUTED BY (column) or REPLICATED: the column, or ``*``."""
+    if reader.take("REPLICATED"):
+        return "*"
+    if not reader.take("DISTRIBUTED", "BY"):
+        return ""
+    reader.need("(")
+    column = reader.name()
+    if reader.at(","):
+        reader.refuse("DISTRIBUTED BY several columns")
+    reader.need(")")
+    return column
 
 
 def _partition(reader: Reader, name: str, exists: bool) -> ast.CreateTable:
