@@ -155,6 +155,10 @@ class Database(Ingesting, Profiling):
 
         engine = self._engine
         engine.refuse_to_keep("a dataflow", "functions and inputs have no text")
+        if engine.workers is not None:
+            from kpg.working import refuse
+
+            refuse("a dataflow of collections")
         engine.dataflows_made += 1
         flow = Dataflow(engine, name or str(engine.dataflows_made))
         if flow.label in engine.dataflows:

@@ -4,6 +4,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from kpg.compiler.catalog import TableEntry
+from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.handles import Work
 from kpg.runtime.local import shared_executor
 from kpg.runtime.plan import Plan
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 
 SMALL: Final = 1000
 """A table of so few rows, when something is installed over it, is kept by all workers alike."""
+
+
+def refuse(what: str) -> None:
+    """NotSupportedError: several workers do not run something yet."""
+    raise NotSupportedError(
+        f"{what} with several workers is not supported", hint="open the database without workers="
+    )
 
 
 def work(engine: "Engine") -> list[Work]:

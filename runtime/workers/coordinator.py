@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.data.epochs import drain_all
 from kpg.runtime.dataflow.step import Step
-from kpg.runtime.errors import InternalError, NotSupportedError
+from kpg.runtime.errors import InternalError, NotSupportedError, ProgrammingError
 from kpg.runtime.handles import ArrangementInfo, Installation, OperatorInfo, Work
 from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import DeferredInterrupt
@@ -70,6 +70,7 @@ class Coordinator(Worker):
         self.remote: dict[str, Remote] = {}
         self._place = place
         self._told = Told(self.dictionary, crew.count)
+        self._ended = False
         self._input_texts: dict[str, tuple[int, ...]] = {}
 
     # Asking members
@@ -80,6 +81,8 @@ class Coordinator(Worker):
 
     def replies(self, method: str, *args: object) -> list[Reply]:
         """As :meth:`ask`, with the strings that came along taken up."""
+        if self._ended:
+            return []
         command = Command(method, args, self._told.delta())
         replies, stopped = self.crew.call(command, self._interrupt.check)
         for worker, reply in enumerate(replies):
@@ -199,6 +202,7 @@ class Coordinator(Worker):
         """Give everything up."""
         super().close()
         self.remote.clear()
+        self._ended = True
         self.crew.close()
 
     def fork(self, interrupt: DeferredInterrupt) -> Any:
@@ -293,7 +297,10 @@ class Coordinator(Worker):
 
     def column(self, table: str, name: str) -> int:
         """The place of a table's column, whose name is in any case."""
-        return [one.lower() for one in self.tables[table].schema.names].index(name.lower())
+        names = [one.lower() for one in self.tables[table].schema.names]
+        if name.lower() not in names:
+            raise ProgrammingError(f'column "{name}" does not exist')
+        return names.index(name.lower())
 
     def leading_key(self, table: str) -> int:
         """The first column of a table's primary key, or of all."""

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpg.runtime import plan
+from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.handles import RankLookup, Stats
 from kpg.runtime.plan import Columns, Plan, user
 from kpg.runtime.trace.updates import Updates
@@ -135,12 +136,21 @@ class Remote:
         return sum(rows for rows, _ in found), sum(size for _, size in found)
 
     def ranks(self) -> RankLookup | None:
-        """Not told by members yet."""
+        """See ``Installation``; NotSupportedError for recursions, of which members do not tell it yet."""
+        self._refuse_recursion()
         return None
 
     def first_rounds(self) -> tuple[Words, Words] | None:
-        """Not told by members yet."""
+        """As :meth:`ranks`."""
+        self._refuse_recursion()
         return None
+
+    def _refuse_recursion(self) -> None:
+        if any(isinstance(node, plan.Loop) for node in self.plan.nodes):
+            raise NotSupportedError(
+                "why a row of a recursion holds is not told with several workers",
+                hint="ask a database that was opened without workers=",
+            )
 
 
 def _sinks(columns: Columns, depth: int = 1) -> "Iterable[tuple[int, tuple[tuple[int, ...], int, int]]]":

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 BUFFER: Final = 1 << 20
 """Bytes that are on their way between two processes at most; who sends more waits until they are read."""
-PIECE: Final = 1 << 18
+AT_ONCE: Final = 64
+"""Arrays that one call sends."""
 LENGTHS: Final = struct.Struct("<QI")
 
 
@@ -55,7 +56,7 @@ class Sender:
         """Send as much as there is room for."""
         while self._pieces:
             try:
-                count = self._end.sendmsg([piece[:PIECE] for piece in self._pieces[:8]])
+                count = self._end.sendmsg(self._pieces[:AT_ONCE])
             except BlockingIOError:
                 return
             except OSError:

@@ -4,12 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import kpg
 from kpg.runtime.errors import DataError, InterfaceError, NotSupportedError, OperationalError
+from kpg.runtime.workers.wire import GoneError, exchange, packed, pair
 
 TEXT = """
 create table t(k int primary key, g text, v int);
@@ -89,6 +92,25 @@ def test_workers_end_with_their_parent_however_it_ends() -> None:
 WAIT = "import select, sys; sys.exit(not select.select([int(sys.argv[1])], [], [], 10)[0])"
 
 
+def test_large_messages_arrive_as_they_were_sent_both_ways_at_once() -> None:
+    here, there = pair()
+    arrays = [np.arange(size, dtype=np.int64) for size in (0, 700_001, 3, 500_000, *range(100))]
+    received: list[object] = []
+    other = threading.Thread(
+        target=lambda: received.extend(exchange([(there, packed(("back", arrays[1])))], [there]))
+    )
+    other.start()
+    ((name, back),) = exchange([(here, packed(arrays))], [here])
+    other.join()
+    assert name == "back" and np.array_equal(back, arrays[1])
+    (found,) = received
+    assert [one.tolist() for one in found] == [one.tolist() for one in arrays]  # type: ignore[attr-defined]
+    there.close()
+    with pytest.raises(GoneError):
+        exchange([], [here])
+    here.close()
+
+
 def test_a_closed_database_leaves_no_process() -> None:
     with kpg.connect(workers=3) as db:
         processes = db._engine.executor.crew.processes
@@ -96,20 +118,15 @@ def test_a_closed_database_leaves_no_process() -> None:
     assert all(map(gone, processes))
 
 
-def test_functions_that_workers_cannot_import_are_refused() -> None:
-    with kpg.connect(workers=2) as db:
-        flow = db.dataflow()
-        numbers = flow.input("numbers", n="int")
-        with pytest.raises(InterfaceError, match="workers cannot get"):
-            numbers.map_rows(lambda n: n + 1, m="int").export("more")
-        db.sql("create table t(k int)")
-        assert rows(db, "select count(*) from t") == [(0,)]
-
-
 def test_what_is_not_there_yet_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(NotSupportedError, match="a durable folder together with workers=2"):
         kpg.connect(tmp_path, workers=2)
     with pytest.raises(NotSupportedError, match="a history together with workers=2"):
         kpg.connect(history=3, workers=2)
+    with kpg.connect(workers=2) as db:
+        with pytest.raises(NotSupportedError, match="a dataflow of collections with several workers"):
+            db.dataflow()
+        with pytest.raises(NotSupportedError, match="a branch of a database with several workers"):
+            db.branch()
     with pytest.raises(InterfaceError, match="there cannot be 0 workers"):
         kpg.connect(workers=0)
