@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final, TypeVar, assert_never
+from typing import TYPE_CHECKING, Final, TypeVar, assert_never
 
 from kpg.compiler.catalog import Catalog, TableEntry, did_you_mean
 from kpg.compiler.constraints import (
@@ -18,6 +18,9 @@ from kpg.compiler.constraints import (
 from kpg.compiler.sql import statements as ast
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import ColumnDef, Schema, same_words
+
+if TYPE_CHECKING:
+    from kpg.engine import Engine
 
 LONGEST: Final = 63
 """Characters of a name that is made."""
@@ -215,3 +218,13 @@ def free_name(name: str, taken: Iterable[str]) -> str:
         number += 1
         found = f"{name}{number}"
     return found
+
+
+def create_defined(engine: "Engine", statement: ast.CreateTable, name: str) -> None:
+    """Make a table with constraints, or like others."""
+    entry, sequences = definition(statement, name, engine.catalog)
+    engine.create_table(name, entry.schema, entry.constraints, sequences)
+    if entry.constraints.rules or entry.constraints.checks:
+        from kpg.compiler.sql.rules import check_rules
+
+        check_rules(entry, engine.catalog)

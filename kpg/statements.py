@@ -246,20 +246,11 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
     if statement.constraints is ast.NOTHING and not statement.likes:
         engine.create_table(name, statement.schema)
     else:
-        _create_defined(engine, statement, name)
+        from kpg.defining import create_defined
+
+        create_defined(engine, statement, name)
     if statement.distribution and engine.workers is not None:
         engine.workers.declare(name, statement.distribution)
-
-
-def _create_defined(engine: Engine, statement: ast.CreateTable, name: str) -> None:
-    from kpg.defining import definition
-
-    entry, sequences = definition(statement, name, engine.catalog)
-    engine.create_table(name, entry.schema, entry.constraints, sequences)
-    if entry.constraints.rules or entry.constraints.checks:
-        from kpg.compiler.sql.rules import check_rules
-
-        check_rules(entry, engine.catalog)
 
 
 def _make_room(engine: Engine, statement: ast.CreateTable | ast.CreateTableAs, name: str) -> None:
