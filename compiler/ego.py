@@ -154,32 +154,37 @@ def pruned(nodes: Sequence[plan.AnyNode], output: Ref) -> Plan:
 def _compiled(base: Plan, end: Ref, types: Sequence[tuple[Type, ...]], aggregate: str) -> How | None:
     """How the reduce of a plan is done by a compiled family, or by the algorithm that it has anyway."""
     node = base.nodes[end]
-    match node:
-        case plan.Reduce(input=rows, key=1, aggregates=aggregates):
-            if not isinstance(base.nodes[rows], plan.Linear | plan.RangeJoin | plan.DeltaJoin | plan.Concat):
-                return None
-            calls = tuple(map(_summed, aggregates))
-            known = [call for call in calls if call is not None]
-            return How(EgoFamily.SUMS, tuple(known), rows) if len(known) == len(calls) else None
-        case plan.TopK(input=arranged, group=1, limit=1, offset=0, exact=()):
-            function, below = function_of(aggregate), base.nodes[arranged]
-            if function is None or function.trend is None or not isinstance(below, plan.Arrange):
-                return None
-            if len(types[end]) != 3:
-                return None
-            value = types[end][2]
-            mfp = Mfp((), (Column(0, types[end][0]), Column(2, value)))
-            up = function.trend is Trend.UP
-            family = EgoFamily.GREATEST if up else EgoFamily.LEAST
-            return How(family, (EgoCall(function.name, (0,), (value,), value),), below.input, mfp, ((2, 1),))
-        case plan.Fold(input=rows, key=1, aggregates=(one,)):
-            return _by_algorithm(base, rows, one)
-        case plan.BasicReduce(input=arranged, key=1, aggregates=(one,)):
-            below = base.nodes[arranged]
-            assert isinstance(below, plan.Arrange)
-            return _by_algorithm(base, below.input, one)
-        case _:
-            return None
+    if isinstance(node, plan.Reduce) and node.key == 1:
+        return _summing(base, node)
+    if isinstance(node, plan.TopK) and (node.group, node.limit, node.offset) == (1, 1, 0) and not node.exact:
+        return _extreme(base, node, types[end], aggregate)
+    if isinstance(node, plan.Fold) and node.key == 1 and len(node.aggregates) == 1:
+        return _by_algorithm(base, node.input, node.aggregates[0])
+    if isinstance(node, plan.BasicReduce) and node.key == 1 and len(node.aggregates) == 1:
+        below = base.nodes[node.input]
+        assert isinstance(below, plan.Arrange)
+        return _by_algorithm(base, below.input, node.aggregates[0])
+    return None
+
+
+def _summing(base: Plan, node: plan.Reduce) -> How | None:
+    """Counts and sums, if all aggregates are such."""
+    if not isinstance(base.nodes[node.input], plan.Linear | plan.RangeJoin | plan.DeltaJoin | plan.Concat):
+        return None
+    calls = tuple(map(_summed, node.aggregates))
+    known = [call for call in calls if call is not None]
+    return How(EgoFamily.SUMS, tuple(known), node.input) if len(known) == len(calls) else None
+
+
+def _extreme(base: Plan, node: plan.TopK, types: tuple[Type, ...], aggregate: str) -> How | None:
+    """The least or the greatest value."""
+    function, below = function_of(aggregate), base.nodes[node.input]
+    if function is None or function.trend is None or not isinstance(below, plan.Arrange) or len(types) != 3:
+        return None
+    mfp = Mfp((), (Column(0, types[0]), Column(2, types[2])))
+    family = EgoFamily.GREATEST if function.trend is Trend.UP else EgoFamily.LEAST
+    call = EgoCall(function.name, (0,), (types[2],), types[2])
+    return How(family, (call,), below.input, mfp, ((2, 1),))
 
 
 def _summed(one: plan.Aggregate) -> EgoCall | None:

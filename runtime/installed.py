@@ -154,15 +154,17 @@ class Installed:
     def matching(self, prefix: Sequence[int]) -> tuple[Words, Words]:
         """The present rows that begin with these words, and their multiplicities.
 
-        The output must be an arrangement; O(log n + rows). Between steps only.
+        The output must be an arrangement, O(log n + rows), or an ego view's. Between steps only.
         """
         output = self.output
-        if not isinstance(output, Arrange) and len(prefix) == 1:
+        if not isinstance(output, Arrange):
+            from kpg.runtime.operators.ego import ego_under
+
+            if len(prefix) != 1 or ego_under(output) is None:
+                raise InternalError(f"the output of {self.name} is not arranged")
             there, rows = self.rows_of(np.array(prefix, np.int64))
             rows = np.ascontiguousarray(rows[:, there])
             return rows, np.ones(rows.shape[1], np.int64)
-        if not isinstance(output, Arrange):
-            raise InternalError(f"the output of {self.name} is not arranged")
         layers = output.layers
         if not layers:
             return np.empty((output.width, 0), np.int64), np.empty(0, np.int64)

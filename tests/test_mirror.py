@@ -172,7 +172,6 @@ ELSEWHERE: dict[str, str] = {
     "runtime/operators/ego.py": "unit/kpg/test_egos.py",
     "runtime/render/egos.py": "unit/kpg/test_egos.py",
     "runtime/plan/ego.py": "unit/plan/test_facts.py",
-    "runtime/functions/tallies.py": AGGREGATES,
     "kpg/ego_view.py": "unit/kpg/test_egos.py",
     "kpg/ego_functions.py": "unit/kpg/test_egos.py",
     "runtime/kernels/rows.py": ROW_STORE,

@@ -162,19 +162,17 @@ class Level:
     def _shared(self, new: Ref) -> Ref:
         """Each worker's share of rows that all of them hold: taken where they are read from a table."""
         node = self.out[new]
-        match node:
-            case plan.Source(table=table) if (home := self.tables.home(table)) is not None:
-                by = frozenset[Key]({(table, home, 0)})
-                taken = Exchange(new, Route.OWNER, 0, held=True, fetched=(table, home))
-                return self.add(taken, Placement(by=by))
-            case plan.Linear(input=below, mfp=mfp) if self.places[below].held:
-                share = self._shared(below)
-                return self.add(plan.Linear(share, mfp), mapped(self.places[share], mfp))
-            case plan.Negate(input=below) if self.places[below].held:
-                share = self._shared(below)
-                return self.add(plan.Negate(share), self.places[share])
-            case _:
-                return self.add(Exchange(new, Route.FIRST, held=True), FIRST)
+        if isinstance(node, plan.Source) and (home := self.tables.home(node.table)) is not None:
+            by = frozenset[Key]({(node.table, home, 0)})
+            taken = Exchange(new, Route.OWNER, 0, held=True, fetched=(node.table, home))
+            return self.add(taken, Placement(by=by))
+        if isinstance(node, plan.Linear) and self.places[node.input].held:
+            share = self._shared(node.input)
+            return self.add(plan.Linear(share, node.mfp), mapped(self.places[share], node.mfp))
+        if isinstance(node, plan.Negate) and self.places[node.input].held:
+            share = self._shared(node.input)
+            return self.add(plan.Negate(share), self.places[share])
+        return self.add(Exchange(new, Route.FIRST, held=True), FIRST)
 
     def owned(self, new: Ref, column: int) -> Ref:
         """The rows at the owners of a column's words; held rows stay so unless they are loose."""
@@ -278,15 +276,18 @@ def mapped(place: Placement, mfp: Mfp) -> Placement:
 
 def _mapped(by: frozenset[Key], mfp: Mfp) -> Iterable[Key]:
     for at, output in enumerate(mfp.outputs):
-        match output:
-            case Column(index=index):
-                for key in by:
-                    if key == index:
-                        yield at
-                    elif isinstance(key, tuple) and key[2] == index:
-                        yield (key[0], key[1], at)
-            case Fetch(table=table, column=column, rowid=Column(index=index)) if (table, column, index) in by:
-                yield at
+        if isinstance(output, Column):
+            for key in by:
+                if key == output.index:
+                    yield at
+                elif isinstance(key, tuple) and key[2] == output.index:
+                    yield (key[0], key[1], at)
+        elif (
+            isinstance(output, Fetch)
+            and isinstance(output.rowid, Column)
+            and (output.table, output.column, output.rowid.index) in by
+        ):
+            yield at
 
 
 def summed(places: Sequence[Placement]) -> Placement:

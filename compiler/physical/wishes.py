@@ -2,9 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import assert_never
 
 from kpg.runtime import plan
-from kpg.runtime.plan import AnyNode, Ref
+from kpg.runtime.plan import AnyNode, Ref, user
+from kpg.runtime.plan.placed import Exchange
 from kpg.runtime.scalar import Column
 
 
@@ -52,23 +54,52 @@ class Wishes:
                 output = mfp.outputs[column]
                 if isinstance(output, Column):
                     self._vote(below, output.index)
-            case plan.Arrange(input=below) | plan.Negate(input=below) | plan.Distinct(input=below):
+            case (
+                plan.Arrange(input=below)
+                | plan.Negate(input=below)
+                | plan.Distinct(input=below)
+                | plan.Threshold(input=below)
+            ):
                 self._vote(below, column)
-            case plan.Threshold(input=below):
-                self._vote(below, column)
-            case plan.Reduce(input=below, key=key) | plan.TopK(input=below, group=key) if column < key:
-                self._vote(below, column)
+            case plan.Reduce(input=below, key=key) | plan.TopK(input=below, group=key):
+                if column < key:
+                    self._vote(below, column)
             case plan.Concat(inputs=inputs):
                 for below in inputs:
                     self._vote(below, column)
             case plan.Variable(index=index):
                 self._vote(self._results[index], column)
-            case plan.Enter(input=below) if self._outer is not None:
-                self._outer._vote(below, column)
+            case plan.Enter(input=below):
+                if self._outer is not None:
+                    self._outer._vote(below, column)
             case plan.Leave(loop=loop, result=result):
                 self.bodies[loop]._vote_result(result, column)
-            case _:
-                pass  # what it is computed of has no such column
+            case (
+                plan.Source()
+                | plan.Import()
+                | plan.Constant()
+                | plan.Delta()
+                | plan.HalfJoin()
+                | plan.DeltaJoin()
+                | plan.RangeJoin()
+                | plan.Expand()
+                | plan.BasicReduce()
+                | plan.Window()
+                | plan.Fold()
+                | plan.Single()
+                | plan.Ego()
+                | plan.Loop()
+                | user.Input()
+                | user.Apply()
+                | user.UserReduce()
+                | user.Custom()
+                | user.Sink()
+                | user.EnterAt()
+                | Exchange()
+            ):
+                pass  # what it is computed of has no such column, or is not placed
+            case never:
+                assert_never(never)
 
     def _vote_result(self, result: int, column: int) -> None:
         self._vote(self._results[result], column)
