@@ -135,6 +135,8 @@ class Evaluator:
     def _outcome(self, frame: Frame, statement: Dynamic) -> object:
         from kpg.statements import execute
 
+        if self.engine.executor.stepping:
+            raise ProgrammingError("a function that a view calls cannot run statements")
         return execute(self.engine, self._parsed(frame, statement))
 
     def _parsed(self, frame: Frame, statement: Dynamic) -> ast.Statement:

@@ -33,6 +33,17 @@ DEEPEST: Final = 60
 """How many bodies may run within each other."""
 ROUNDS: Final = 10_000
 """How often a plan may run again: calls of calls of calls."""
+IN_FROM: Final = " in FROM"
+"""What follows the label of a function of one row, where plans take it for one of rows."""
+MOST_FAILED: Final = 1024
+"""Failures that are remembered: those of a step, which may ask for each of them some times."""
+
+
+def _endless() -> DataError:
+    return DataError(
+        f"functions call each other more than {DEEPEST} deep",
+        hint="a function that calls itself must end, by IF: all branches of a CASE may be computed",
+    )
 
 
 class Round:
@@ -52,13 +63,15 @@ class Procedures:
         self._named: dict[Routine, Named[Any]] = {}
         self._rounds: list[Round] = []
         self._depth = 0
+        self._failed: dict[tuple[Routine, tuple[int, ...]], str] = {}
 
     def named(self, routine: Routine) -> Named[Any]:
         """What plans call. That of a pure function is the same each time; of others results are not kept."""
         known = self._named.get(routine)
         if known is not None:
             return known
-        name: Named[Any] = Named(routine.label, self.engine.catalog.number_function())
+        label = routine.label + (IN_FROM if routine.kind == "rows" else "")
+        name: Named[Any] = Named(label, self.engine.catalog.number_function())
         name.definition = self.definition(routine, name)
         if routine.pure:
             self._named[routine] = name
@@ -66,6 +79,8 @@ class Procedures:
 
     def adopt(self, routine: Routine, name: Named[Any]) -> None:
         """Let a name of a plan that was kept carry what it calls."""
+        if name.partition("#")[0].endswith(IN_FROM):
+            routine = replace(routine, kind="rows")
         name.definition = self.definition(routine, name)
         self._named[routine] = name
 
@@ -138,12 +153,7 @@ class Procedures:
         """What a call within a plan gives: a value, or rows of words."""
         stepping = self.engine.executor.stepping
         if not stepping or routine.pure:
-            try:
-                return self.run(routine, words)
-            except Error as error:
-                if not stepping:
-                    raise
-                raise ValueError(error.message) from error
+            return self._run_now(routine, words, stepping=stepping)
         if not self._rounds:
             raise ValueError(f"function {routine.name}, which reads or changes tables, cannot be called here")
         now = self._rounds[-1]
@@ -152,6 +162,25 @@ class Procedures:
             return now.known[key]
         now.wanted[key] = None
         raise ValueError(f"function {routine.name} has not been run")
+
+    def _run_now(self, routine: Routine, words: tuple[int, ...], *, stepping: bool) -> Any:
+        """Run a body; one that has failed before in a step, and reads nothing, fails again at once.
+
+        Who computes an expression that fails does so again for the message: functions that call themselves
+        would run twice as often at each level.
+        """
+        key = (routine, words)
+        if stepping and key in self._failed:
+            raise ValueError(self._failed[key])
+        try:
+            return self.run(routine, words)
+        except Error as error:
+            if not stepping:
+                raise
+            if len(self._failed) >= MOST_FAILED:
+                self._failed.clear()
+            self._failed[key] = error.message
+            raise ValueError(error.message) from error
 
     def computed(self, run: Callable[[], T]) -> T:
         """What something gives that may call bodies."""
@@ -197,16 +226,15 @@ class Procedures:
         self._depth += 1
         if self._depth > DEEPEST:
             self._depth = 0
-            raise DataError(
-                f"functions call each other more than {DEEPEST} deep",
-                hint="a function that calls itself must end",
-            )
+            raise _endless()
         before = self._depth
         try:
             if routine.language == "plpgsql":
                 Running(self.evaluator, frame, returned).run(block_of(routine.body))
             else:
                 self._run_sql(routine, frame, returned)
+        except RecursionError:
+            raise _endless() from None
         except Error as error:
             error.span = None
             raise

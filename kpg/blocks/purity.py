@@ -107,7 +107,11 @@ def _is_pure_text(text: str, routine: Routine, catalog: Catalog) -> bool:
         return False
     for name in calls_in(text):
         for one in catalog.routines.get(name, ()):
-            if one.name != routine.name and (not one.pure if one.runs else _reads(one)):
+            if one.name == routine.name:
+                # An expression computes all branches of a CASE, so that only PL/pgSQL may call itself.
+                if routine.language != "plpgsql":
+                    return False
+            elif not one.pure if one.runs else _reads(one):
                 return False
     return True
 

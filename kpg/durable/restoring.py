@@ -160,10 +160,12 @@ class Restoring:
             if key[0] == "function" and key not in self._done and self._whole:
                 self._function(key[1], value)
                 self._done.add(key)
+        from kpg.blocks.procedures import IN_FROM
+
         for name, made in self._functions.items():
             plain = name.partition("#")[0]
             for routine in self._engine.catalog.routines.get(plain.partition("(")[0], ()):
-                if routine.pure and routine.label == plain:
+                if routine.pure and routine.label == plain.removesuffix(IN_FROM):
                     self._engine.procedures.adopt(routine, made)
 
     def _goals_again(self) -> None:

@@ -1,5 +1,6 @@
 """CREATE, DROP and ALTER FUNCTION: functions in SQL; those in other languages are refused by name."""
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -64,7 +65,7 @@ def create_function(reader: Reader, *, or_replace: bool, kind: str = "function")
     while not reader.done:
         _option(reader, parts)
     if parts.language == "plpgsql":
-        parts.body, parts.language = _of_plpgsql(reader, parts)
+        parts.body, parts.language = _of_plpgsql(reader, name, parts)
     elif parts.language not in ("", "sql"):
         reader.skip(-1)
         hint = "write it in SQL, or in Python: db.create_function"
@@ -74,8 +75,11 @@ def create_function(reader: Reader, *, or_replace: bool, kind: str = "function")
     return _built(reader, name, parts, (or_replace, kind))
 
 
-def _of_plpgsql(reader: Reader, parts: _Parts) -> tuple[str, str]:
-    """The body and its language: of one that only returns, the query that it is."""
+def _of_plpgsql(reader: Reader, name: str, parts: _Parts) -> tuple[str, str]:
+    """The body and its language: of one that only returns, the query that it is.
+
+    One that calls itself stays what it is: a query computes all branches of a CASE.
+    """
     from kpg.compiler.sql.blocks.parser import block_of
     from kpg.compiler.sql.ddl.plpgsql import query_of
 
@@ -84,10 +88,15 @@ def _of_plpgsql(reader: Reader, parts: _Parts) -> tuple[str, str]:
         reader.unexpected("AS and the body of the function")
     plain = parts.result is not None and not parts.outs and parts.result.name not in ("trigger", "procedure")
     query = query_of(body) if plain else None
-    if query is not None:
+    if query is not None and not _calls(query, name):
         return query, "sql"
     block_of(body)
     return body, "plpgsql"
+
+
+def _calls(query: str, name: str) -> bool:
+    """Whether a function of this name may be called."""
+    return re.search(rf"\b{re.escape(name.rpartition('.')[2])}\s*\(", query, re.IGNORECASE) is not None
 
 
 def _built(reader: Reader, name: str, parts: _Parts, how: tuple[bool, str]) -> ast.CreateFunction:
