@@ -11,7 +11,7 @@ from kpg.runtime.kernels import device, kernel
 Words = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
-SEED = 42
+SALT = 42
 PRIME1 = -7046029288634856825
 PRIME2 = -4417276706812531889
 PRIME3 = 1609587929392839161
@@ -47,7 +47,7 @@ def finished(value: int) -> int:
 @device
 def hash_word(word: int) -> int:
     """Of eight bytes."""
-    value = SEED + PRIME5 + 8
+    value = SALT + PRIME5 + 8
     value ^= rotated(word * PRIME2, 31) * PRIME1
     value = rotated(value, 27) * PRIME1 + PRIME4
     return finished(value)
@@ -67,7 +67,7 @@ def hash_string(source: Bytes, start: int, stop: int) -> int:
     """Of a stretch of bytes."""
     position, size = start, stop - start
     if size >= 32:
-        first, second, third, fourth = SEED + PRIME1 + PRIME2, SEED + PRIME2, SEED, SEED - PRIME1
+        first, second, third, fourth = SALT + PRIME1 + PRIME2, SALT + PRIME2, SALT, SALT - PRIME1
         while position + 32 <= stop:
             first = rotated(first + read(source, position, 8) * PRIME2, 31) * PRIME1
             second = rotated(second + read(source, position + 8, 8) * PRIME2, 31) * PRIME1
@@ -80,7 +80,7 @@ def hash_string(source: Bytes, start: int, stop: int) -> int:
         value = (value ^ (rotated(third * PRIME2, 31) * PRIME1)) * PRIME1 + PRIME4
         value = (value ^ (rotated(fourth * PRIME2, 31) * PRIME1)) * PRIME1 + PRIME4
     else:
-        value = SEED + PRIME5
+        value = SALT + PRIME5
     value += size
     while position + 8 <= stop:
         value ^= rotated(read(source, position, 8) * PRIME2, 31) * PRIME1

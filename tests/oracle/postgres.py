@@ -177,17 +177,19 @@ class Beside:
 def statements(text: str) -> list[str]:
     """A script's statements: each ends with a semicolon at the end of a line; ``--`` lines are left out.
 
-    Bodies between ``$$`` are whole.
+    Texts between ``$$``, or ``$tag$``, are whole.
     """
     lines = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
-    found = [""]
-    for place, part in enumerate(re.split(r"(\$\$)", lines + "\n")):
-        if place % 4 == 0:
+    found, within = [""], ""
+    for part in re.split(r"(\$[a-z_]*\$)", lines + "\n"):
+        if re.fullmatch(r"\$[a-z_]*\$", part):
+            within = "" if part == within else within or part
+        elif not within:
             first, *others = re.split(r";\s*\n", part)
             found[-1] += first
             found += others
-        else:
-            found[-1] += part
+            continue
+        found[-1] += part
     return [part.strip() for part in found if part.strip()]
 
 

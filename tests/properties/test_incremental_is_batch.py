@@ -33,6 +33,7 @@ ELSEWHERE = {
     plan.Import: "properties/test_loops.py",
     plan.Fold: "unit/kpg/test_functions.py",
     plan.BasicReduce: "unit/functions/test_aggregates.py",
+    plan.Ego: "unit/kpg/test_egos.py",
 }
 """Nodes that more than two tables of numbers belong to, and the tests with histories that have them."""
 

@@ -33,6 +33,7 @@ OTHERWISE = {
     "to_hex",
     "date_trunc",
     "overlaps",
+    "pg_size_pretty",
     "regexp_split_to_array",
     "to_timestamp",
     "extract_julian",
