@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.ego.bags import Bags
+from kpg.runtime.ego.extremes import Written
 from kpg.runtime.ego.overlay import WRITER, Overlay
 from kpg.runtime.ego.reaching import reached
 from kpg.runtime.functions import aggregate_named
@@ -15,20 +16,9 @@ from kpg.runtime.functions.tallies import Tally
 from kpg.runtime.kernels import bags as kernels
 from kpg.runtime.mfp.memo import values_of, word_of
 from kpg.runtime.plan.ego import EgoCall
-from kpg.runtime.records import dataclass
 from kpg.runtime.types import NULL
 
 Words = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a write has added to writers."""
-
-    overlay: Overlay
-    nodes: Words
-    words: Words
-    diffs: Words
 
 
 class Counts:
