@@ -226,10 +226,12 @@ def test_a_database_that_takes_no_more_leaves_nobody_behind(
     assert isinstance(keeper, Keeper) and keeper.checkpoints is not None
     monkeypatch.setattr("kpg.runtime.saved.keeper.write_beside", lambda *given: signal.pause())
     keeper.checkpoints.begin(aside=True)
+    writing = keeper.checkpoints._background._writing
+    assert writing is not None
     keeper.refuses = "the disk has failed"
     db.close()
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    with pytest.raises(ProcessLookupError):
+        os.kill(writing._pid, 0)
     monkeypatch.undo()
     with kpg.connect(tmp_path / "db") as again:
         assert again.query("select a from t").fetchall() == [(1,)]
