@@ -26,6 +26,8 @@ NO_CONSTRAINTS = Constraints()
 PUBLIC = "public"
 TEMPORARY = "pg_temp"
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,12 @@ class Consulted:
     """How often statements have asked for what may be another at any time: the time, or what there is."""
 
     times: int = 0
+
+
+def _refill(known: dict[K, V], other: Mapping[K, V]) -> None:
+    """Have a dictionary that others hold, too, have what another one has."""
+    known.clear()
+    known.update(other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,18 +332,14 @@ class Catalog:
 
     def become(self, other: "Catalog") -> None:
         """Take over all that another catalog has."""
-        for mine, theirs in (
-            (self._entries, other._entries),
-            (self.sequences, other.sequences),
-            (self.schemas, other.schemas),
-            (self.comments, other.comments),
-            (self.indexes, other.indexes),
-            (self.types, other.types),
-            (self.routines, other.routines),
-            (self.others, other.others),
-        ):
-            mine.clear()
-            mine.update(theirs)  # type: ignore[arg-type]
+        _refill(self._entries, other._entries)
+        _refill(self.sequences, other.sequences)
+        _refill(self.schemas, other.schemas)
+        _refill(self.comments, other.comments)
+        _refill(self.indexes, other.indexes)
+        _refill(self.types, other.types)
+        _refill(self.routines, other.routines)
+        _refill(self.others, other.others)
         self.rights.become(other.rights)
         self.path = other.path
         self.version += 1

@@ -6,11 +6,12 @@ asked. What nobody else is said to own belongs to the role that every database h
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
-from typing import Final
+from dataclasses import field, replace
+from typing import Final, TypeVar
 
 from kpg.runtime.records import dataclass
 
+T = TypeVar("T")
 FIRST: Final = "kpg"
 """The role that every database has."""
 DATABASE: Final = "kpg"
@@ -99,6 +100,42 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
+class Attributes:
+    """What CREATE and ALTER ROLE say about a role; None where they say nothing."""
+
+    superuser: bool | None = None
+    inherits: bool | None = None
+    creates_roles: bool | None = None
+    creates_databases: bool | None = None
+    logs_in: bool | None = None
+    replicates: bool | None = None
+    bypasses: bool | None = None
+    connections: int | None = None
+    password: str | None = None
+    until: str | None = None
+
+    def of(self, role: Role) -> Role:
+        """The role with them."""
+        return replace(
+            role,
+            superuser=_said(self.superuser, role.superuser),
+            inherits=_said(self.inherits, role.inherits),
+            creates_roles=_said(self.creates_roles, role.creates_roles),
+            creates_databases=_said(self.creates_databases, role.creates_databases),
+            logs_in=_said(self.logs_in, role.logs_in),
+            replicates=_said(self.replicates, role.replicates),
+            bypasses=_said(self.bypasses, role.bypasses),
+            connections=_said(self.connections, role.connections),
+            password=_said(self.password, role.password),
+            until=_said(self.until, role.until),
+        )
+
+
+def _said(new: T | None, old: T) -> T:
+    return old if new is None else new
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """What one role was given by another; ``options`` are the letters that it may pass on."""
 
@@ -149,14 +186,9 @@ class Rights:
 
     def become(self, other: "Rights") -> None:
         """Take over all that another has."""
-        for mine, theirs in (
-            (self.roles, other.roles),
-            (self.owners, other.owners),
-            (self.lists, other.lists),
-            (self.defaults, other.defaults),
-        ):
-            mine.clear()
-            mine.update(theirs)  # type: ignore[arg-type]
+        taken = other.copy()
+        self.roles, self.owners = taken.roles, taken.owners
+        self.lists, self.defaults = taken.lists, taken.defaults
 
     # Roles
 
@@ -277,9 +309,10 @@ class Rights:
 
     def rename(self, was: Key, now: Key) -> None:
         """Something, or a column, has another name."""
-        for known in (self.owners, self.lists):
-            if was in known:
-                known[now] = known.pop(was)  # type: ignore[assignment]
+        if was in self.owners:
+            self.owners[now] = self.owners.pop(was)
+        if was in self.lists:
+            self.lists[now] = self.lists.pop(was)
         if was[0] == "RELATION":
             for key in [one for one in self.lists if one[0] == "COLUMN" and one[1] == was[1]]:
                 self.lists["COLUMN", now[1], key[2]] = self.lists.pop(key)

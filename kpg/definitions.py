@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
     """Run one statement."""
     engine.check_defining("a definition")
+    if isinstance(statement, roles.AnyRole):
+        from kpg.roles import run_roles
+
+        run_roles(engine, statement)
+        return None
     match statement:
         case ast.CreateSequence():
             _create_sequence(engine, statement)
@@ -71,19 +76,6 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             from kpg.routines import run_routine
 
             run_routine(engine, statement)
-        case (
-            roles.CreateRole()
-            | roles.AlterRole()
-            | roles.DropRole()
-            | roles.GrantRole()
-            | roles.Grant()
-            | roles.AlterDefaults()
-            | roles.AlterOwner()
-            | roles.Reassign()
-        ):
-            from kpg.roles import run_roles
-
-            run_roles(engine, statement)
         case _:
             assert_never(statement)
     return None

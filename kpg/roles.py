@@ -2,12 +2,12 @@
 
 import base64
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
+from kpg.compiler.catalog import Asker
 from kpg.compiler.permitted import described
-from kpg.compiler.rights import DATABASE, FIRST, PREDEFINED, Key, Membership, Role
+from kpg.compiler.rights import DATABASE, FIRST, PREDEFINED, Attributes, Items, Key, Membership, Role
 from kpg.compiler.sql import roles as ast
 from kpg.compiler.sql.session import SetRole
 from kpg.engine import Engine
@@ -74,17 +74,15 @@ def kept(password: str) -> str:
     return f"SCRAM-SHA-256${made.rounds}:{salt}${stored}:{server}"
 
 
-def _fields(given: Sequence[tuple[str, object]]) -> dict[str, object]:
-    fields = dict(given)
-    if "password" in fields:
-        fields["password"] = kept(str(fields["password"]))
-    return fields
+def _settled(given: Attributes) -> Attributes:
+    """The same, the password as it is kept."""
+    return given if given.password is None else replace(given, password=kept(given.password))
 
 
 def _create(engine: Engine, statement: ast.CreateRole) -> None:
     rights, asker = engine.catalog.rights, engine.catalog.asker
     name, own = statement.name, rights.find(asker.user)
-    fields = _fields(statement.options)
+    attributes = _settled(statement.attributes)
     _check_name(name, statement.span)
     if engine.catalog.is_limited:
         if own is None or not own.creates_roles:
@@ -93,10 +91,10 @@ def _create(engine: Engine, statement: ast.CreateRole) -> None:
                 span=statement.span,
                 detail="Only roles with the CREATEROLE attribute may create roles.",
             )
-        _check_attributes(own, fields, "create")
+        _check_attributes(own, attributes, "create")
     if rights.find(name) is not None:
         raise ProgrammingError(f'role "{name}" already exists', span=statement.span)
-    rights.roles[name] = replace(Role(name), **fields)  # type: ignore[arg-type]
+    rights.roles[name] = attributes.of(Role(name))
     for role in statement.into:
         _add(engine, known(engine, role, statement.span), name)
     for member, admin in [(one, False) for one in statement.members] + [
@@ -114,9 +112,9 @@ def _check_name(name: str, span: Span) -> None:
         raise ProgrammingError(f'role name "{name}" is reserved', span=span, hint=hint)
 
 
-def _check_attributes(own: Role, fields: dict[str, object], verb: str) -> None:
+def _check_attributes(own: Role, attributes: Attributes, verb: str) -> None:
     for field, word in SPECIAL.items():
-        if fields.get(field) and not getattr(own, field):
+        if getattr(attributes, field) and not getattr(own, field):
             raise PrivilegeError(
                 f"permission denied to {verb} role",
                 detail=f"Only roles with the {word} attribute may {verb} roles with the {word} attribute.",
@@ -157,8 +155,9 @@ def _alter(engine: Engine, statement: ast.AlterRole) -> None:
     name = known(engine, statement.name, span)
     role = rights.find(name)
     assert role is not None
-    fields = _fields(statement.options)
-    own_things = name == asker.user and (bool(statement.setting) or set(fields) == {"password"})
+    attributes = _settled(statement.attributes)
+    only_password = attributes == Attributes(password=attributes.password) != Attributes()
+    own_things = name == asker.user and (bool(statement.setting) or only_password)
     if engine.catalog.is_limited and not own_things:
         own = rights.find(asker.user)
         if own is None or not own.creates_roles or not rights.administers(asker.user, name):
@@ -175,8 +174,8 @@ def _alter(engine: Engine, statement: ast.AlterRole) -> None:
                 detail="Only roles with the SUPERUSER attribute may alter "
                 "roles with the SUPERUSER attribute.",
             )
-        _check_attributes(own, fields, "alter")
-    if name == FIRST and fields.get("superuser") is False:
+        _check_attributes(own, attributes, "alter")
+    if name == FIRST and attributes.superuser is False:
         raise ProgrammingError(f'role "{FIRST}" has to be a superuser', span=span)
     for member in statement.joins:
         _add(engine, name, known(engine, member, span))
@@ -188,8 +187,8 @@ def _alter(engine: Engine, statement: ast.AlterRole) -> None:
         others = tuple(one for one in role.settings if statement.setting not in (one[0], "ALL"))
         new = () if statement.value is None else ((statement.setting, statement.value),)
         rights.roles[name] = replace(role, settings=others + new)
-    elif fields:
-        rights.roles[name] = replace(role, **fields)  # type: ignore[arg-type]
+    elif attributes != Attributes():
+        rights.roles[name] = attributes.of(role)
 
 
 def _rename(engine: Engine, role: Role, new: str, span: Span) -> None:
@@ -213,11 +212,12 @@ def _rename(engine: Engine, role: Role, new: str, span: Span) -> None:
         )
         rights.roles[one.name] = replace(one, member_of=moved)
     rights.owners.update({key: named(owner) for key, owner in rights.owners.items()})
-    for lists in (rights.lists, rights.defaults):
-        for key, items in list(lists.items()):
-            lists[key] = tuple(  # type: ignore[index]
-                replace(one, grantee=named(one.grantee), grantor=named(one.grantor)) for one in items
-            )
+
+    def renamed(items: Items) -> Items:
+        return tuple(replace(one, grantee=named(one.grantee), grantor=named(one.grantor)) for one in items)
+
+    rights.lists.update({key: renamed(items) for key, items in rights.lists.items()})
+    rights.defaults.update({key: renamed(items) for key, items in rights.defaults.items()})
     for default in [one for one in rights.defaults if one[0] == role.name]:
         rights.defaults[new, default[1], default[2]] = rights.defaults.pop(default)
 
@@ -299,25 +299,11 @@ def _join(engine: Engine, role: str, member: str, statement: ast.GrantRole) -> N
                 f'role "{member}" has already been granted membership in role "{role}" by role "{asker.user}"'
             )
             say(engine, Notice("NOTICE", text))
-        _add(
-            engine,
-            role,
-            member,
-            admin=options.get("ADMIN"),
-            inherits=options.get("INHERIT"),
-            sets=options.get("SET"),
-        )
-    elif options:
-        _add(
-            engine,
-            role,
-            member,
-            admin=options.get("ADMIN"),
-            inherits=options.get("INHERIT"),
-            sets=options.get("SET"),
-        )
-    else:
+    if not statement.grants and not options:
         _leave(engine, role, member)
+        return
+    admin, inherits, sets = options.get("ADMIN"), options.get("INHERIT"), options.get("SET")
+    _add(engine, role, member, admin=admin, inherits=inherits, sets=sets)
 
 
 def _leave(engine: Engine, role: str, member: str) -> None:
@@ -362,8 +348,8 @@ def set_role(engine: Engine, statement: SetRole) -> None:
             raise PrivilegeError(f'permission denied to set role "{name}"', span=statement.span)
         new = replace(asker, user=name)
 
-    def become(one: object) -> None:
-        catalog.asker = one  # type: ignore[assignment]
+    def become(one: Asker) -> None:
+        catalog.asker = one
 
     become(new)
     settle(engine, lambda: become(asker), "SET LOCAL" if statement.local else "")

@@ -23,6 +23,10 @@ from kpg.runtime.plan import AnyNode, Combine, Exchange, Ref, Route, user
 
 def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
     """The node in the level's new list, with what it needs before it."""
+    if isinstance(node, user.Node):
+        return _of_users(level, node)
+    if isinstance(node, plan.Enter | plan.Variable | plan.Loop | plan.Leave):
+        return _of_loops(level, ref, node)
     match node:
         case plan.Source(table=table):
             return level.add(node, HELD if level.tables.home(table) is None else LOOSE)
@@ -30,8 +34,6 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
             return level.add(node, HELD)
         case plan.Import(view=view):
             return level.add(node, level.tables.view(view))
-        case user.Input(types=types):
-            return level.add(node, Placement(by=frozenset({0})) if types else FIRST)
         case plan.Linear(input=source, mfp=mfp):
             new, place = level.stream(source)
             return level.add(plan.Linear(new, mfp), mapped(place, mfp))
@@ -51,7 +53,7 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
             return _whole_rows(level, plan.Threshold, source, ref)
         case plan.TopK():
             return _top_k(level, node)
-        case plan.BasicReduce(input=source, key=key) | user.UserReduce(input=source, key=key):
+        case plan.BasicReduce(input=source, key=key):
             return _of_groups(level, node, source, key)
         case plan.Window(input=source, partition=partition):
             return _of_groups(level, node, source, partition, width=None)
@@ -60,13 +62,33 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
         case plan.Expand(input=source, kept=width):
             new, place = _not_loose(level, source)
             return level.add(plan.moved(node, lambda _: new), _narrowed(place, width))
+        case plan.Ego(pairs=pairs, writes=writes):
+            brought = {source: level.first(level.stream(source)[0]) for source in (pairs, writes)}
+            return level.add(plan.moved(node, brought.__getitem__), FIRST)
+        case plan.RangeJoin():
+            return _range_join(level, node)
+        case plan.DeltaJoin():
+            from kpg.compiler.physical.placed_joins import delta_join
+
+            return delta_join(level, node)
+        case plan.Delta() | plan.HalfJoin():
+            raise InternalError(f"{type(node).__name__} is placed with its join")
+        case plan.Exchange():
+            raise InternalError("a plan with exchanges is placed again")
+        case _:
+            assert_never(node)
+
+
+def _of_users(level: Level, node: user.Node) -> Ref:
+    match node:
+        case user.Input(types=types):
+            return level.add(node, Placement(by=frozenset({0})) if types else FIRST)
+        case user.UserReduce(input=source, key=key):
+            return _of_groups(level, node, source, key)
         case user.Apply(input=source) | user.EnterAt(input=source):
             new = level.parted(level.stream(source)[0])
             place = level.places[new]
             return level.add(plan.moved(node, lambda _: new), FIRST if place.first else PARTED)
-        case plan.Ego(pairs=pairs, writes=writes):
-            brought = {source: level.first(level.stream(source)[0]) for source in (pairs, writes)}
-            return level.add(plan.moved(node, brought.__getitem__), FIRST)
         case user.Custom(inputs=sources):
             brought = {source: level.first(level.stream(source)[0]) for source in sources}
             made = level.add(plan.moved(node, brought.__getitem__), FIRST)
@@ -74,12 +96,12 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
         case user.Sink(input=source):
             new = level.parted(level.stream(source)[0])
             return level.add(plan.moved(node, lambda _: new), level.places[new])
-        case plan.RangeJoin():
-            return _range_join(level, node)
-        case plan.DeltaJoin():
-            from kpg.compiler.physical.placed_joins import delta_join
+        case _:
+            assert_never(node)
 
-            return delta_join(level, node)
+
+def _of_loops(level: Level, ref: Ref, node: plan.Enter | plan.Variable | plan.Loop | plan.Leave) -> Ref:
+    match node:
         case plan.Enter(input=source):
             return _enter(level, ref, source)
         case plan.Variable(index=index):
@@ -89,10 +111,6 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
         case plan.Leave(loop=loop, result=result):
             new, _ = level.stream(loop)
             return level.add(plan.Leave(new, result), level.loops[loop][1][result])
-        case plan.Delta() | plan.HalfJoin():
-            raise InternalError(f"{type(node).__name__} is placed with its join")
-        case plan.Exchange():
-            raise InternalError("a plan with exchanges is placed again")
         case _:
             assert_never(node)
 

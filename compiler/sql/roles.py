@@ -1,5 +1,6 @@
 """Statements about roles and what they may do."""
 
+from kpg.compiler.rights import Attributes
 from kpg.compiler.sql.definition import Definition
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
@@ -15,13 +16,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class CreateRole(Definition):
-    """CREATE ROLE, USER or GROUP; ``options`` are fields of a role and their values.
+    """CREATE ROLE, USER or GROUP.
 
     ``into`` are roles that it becomes a member of, ``members`` and ``admins`` those that become its members.
     """
 
     name: str
-    options: tuple[tuple[str, object], ...]
+    attributes: Attributes
     into: tuple[str, ...]
     members: tuple[str, ...]
     admins: tuple[str, ...]
@@ -30,10 +31,10 @@ class CreateRole(Definition):
 
 @dataclass(frozen=True, slots=True)
 class AlterRole(Definition):
-    """ALTER ROLE: fields of a role, another name, members, or a setting that its sessions begin with."""
+    """ALTER ROLE: attributes, another name, members, or a setting that its sessions begin with."""
 
     name: str
-    options: tuple[tuple[str, object], ...]
+    attributes: Attributes
     rename: str
     span: Span
     joins: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ Integers, floats and decimals convert into each other by value: exactly, or not 
 
 import decimal
 from collections.abc import Callable
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,8 @@ from kpg.runtime.convert.lists import to_list
 from kpg.runtime.convert.texts import UnfitAt, check_length, padded, without_blanks
 from kpg.runtime.convert.values import encode_values
 from kpg.runtime.dictionary import Dictionary
-from kpg.runtime.errors import DataError, ProgrammingError
-from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL, ColumnDef, Kind, Type
+from kpg.runtime.errors import DataError, InternalError, ProgrammingError
+from kpg.runtime.types import MAX_WORD, MIN_WORD, NULL, SPELLED_KINDS, TEXT_KINDS, ColumnDef, Kind, Type
 from kpg.runtime.values.words import EXACT_FLOAT, INTEGER_LIMITS, WIDE
 
 Words = NDArray[np.int64]
@@ -29,6 +29,29 @@ DAY_MILLISECONDS: Final = 86_400_000
 DAY_MICROSECONDS: Final = 86_400_000_000
 UTC: Final = frozenset({"UTC", "Etc/UTC", "+00:00", "Z", "GMT"})
 """The time zones whose timestamps are taken as they are."""
+ARROW_TYPES: Final = {
+    Kind.NULL: pa.null(),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.SMALLINT: pa.int16(),
+    Kind.INTEGER: pa.int32(),
+    Kind.BIGINT: pa.int64(),
+    Kind.ROWID: pa.int64(),
+    Kind.REAL: pa.float32(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.DATE: pa.date32(),
+    Kind.TIMESTAMP: pa.timestamp("us"),
+    Kind.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
+    Kind.TIME: pa.time64("us"),
+    Kind.INTERVAL: pa.month_day_nano_interval(),
+    Kind.INTERVAL_MONTH: pa.month_day_nano_interval(),
+    Kind.INTERVAL_DAY: pa.duration("us"),
+    Kind.BYTEA: pa.binary(),
+    **dict.fromkeys(
+        (*TEXT_KINDS, *SPELLED_KINDS, Kind.ENUM, Kind.JSON, Kind.JSONB, Kind.UUID),
+        pa.string(),
+    ),
+}
+"""In which values are handed out, of the types of which that depends on nothing else."""
 MONTH_DAY_NANO: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 
 
@@ -38,6 +61,8 @@ def accepts(type_: Type, given: pa.DataType) -> bool:
         return True
     if pa.types.is_dictionary(given):
         return accepts(type_, given.value_type)
+    if type_.kind in SPELLED_KINDS:
+        return is_text(given)
     match type_.kind:
         case Kind.BOOLEAN:
             return bool(pa.types.is_boolean(given))
@@ -63,18 +88,12 @@ def accepts(type_: Type, given: pa.DataType) -> bool:
             return bool(number or is_text(given))
         case Kind.INTERVAL | Kind.ARRAY | Kind.JSON | Kind.JSONB | Kind.UUID | Kind.BYTEA | Kind.RECORD:
             return interned.accepts(type_, given)
-        case Kind.BIT | Kind.VARBIT | Kind.TIMETZ | Kind.MONEY | Kind.INET | Kind.CIDR | Kind.MACADDR:
-            return is_text(given)
-        case Kind.MACADDR8 | Kind.RANGE | Kind.MULTIRANGE | Kind.PG_LSN | Kind.POINT | Kind.LINE | Kind.LSEG:
-            return is_text(given)
-        case Kind.BOX | Kind.PATH | Kind.POLYGON | Kind.CIRCLE:
-            return is_text(given)
         case Kind.NULL:
             return False
         case Kind.ROWID:
             return bool(pa.types.is_integer(given))
-        case _:
-            assert_never(type_.kind)
+        case kind:
+            raise InternalError(f"{kind.value} is read from no Arrow type")
 
 
 def is_text(given: pa.DataType) -> bool:
@@ -303,48 +322,12 @@ def _intervals(array: pa.Array, null: Mask | None, type_: Type) -> NDArray[Any]:
 def arrow_type(type_: Type) -> pa.DataType:
     """The Arrow type in which values of a type are handed out."""
     match type_.kind:
-        case Kind.NULL:
-            return pa.null()
-        case Kind.BOOLEAN:
-            return pa.bool_()
-        case Kind.SMALLINT:
-            return pa.int16()
-        case Kind.INTEGER:
-            return pa.int32()
-        case Kind.BIGINT | Kind.ROWID:
-            return pa.int64()
+        case _ if type_.kind in ARROW_TYPES:
+            return ARROW_TYPES[type_.kind]
         case Kind.DECIMAL:
             return pa.decimal128(type_.precision, type_.scale)
-        case Kind.REAL:
-            return pa.float32()
-        case Kind.DOUBLE:
-            return pa.float64()
-        case Kind.DATE:
-            return pa.date32()
-        case Kind.TIMESTAMP:
-            return pa.timestamp("us")
-        case Kind.INTERVAL_MONTH:
-            return pa.month_day_nano_interval()
-        case Kind.INTERVAL_DAY:
-            return pa.duration("us")
-        case Kind.TIMESTAMPTZ:
-            return pa.timestamp("us", "UTC")
-        case Kind.TIME:
-            return pa.time64("us")
-        case Kind.CHAR | Kind.VARCHAR | Kind.ENUM | Kind.JSON | Kind.JSONB | Kind.UUID:
-            return pa.string()
-        case Kind.BIT | Kind.VARBIT | Kind.TIMETZ | Kind.MONEY | Kind.INET | Kind.CIDR | Kind.MACADDR:
-            return pa.string()
-        case Kind.MACADDR8 | Kind.RANGE | Kind.MULTIRANGE | Kind.PG_LSN | Kind.POINT | Kind.LINE | Kind.LSEG:
-            return pa.string()
-        case Kind.BOX | Kind.PATH | Kind.POLYGON | Kind.CIRCLE:
-            return pa.string()
         case Kind.NUMERIC:
             return interned.decimals(type_)
-        case Kind.INTERVAL:
-            return pa.month_day_nano_interval()
-        case Kind.BYTEA:
-            return pa.binary()
         case Kind.ARRAY:
             return pa.list_(arrow_type(type_.parts[0]))
         case Kind.RECORD:
@@ -352,8 +335,8 @@ def arrow_type(type_: Type) -> pa.DataType:
             return pa.struct(
                 [(name, arrow_type(part)) for name, part in zip(names, type_.parts, strict=True)]
             )
-        case _:
-            assert_never(type_.kind)
+        case kind:
+            raise InternalError(f"{kind.value} has no Arrow type")
 
 
 def decode_array(words: Words, type_: Type, dictionary: Dictionary) -> pa.Array:

@@ -1,23 +1,24 @@
 """CREATE, ALTER and DROP ROLE; GRANT and REVOKE; who owns what."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from sqlglot.tokenizer_core import TokenType
 
-from kpg.compiler.rights import ALL, LETTERS
+from kpg.compiler.rights import ALL, LETTERS, Attributes
 from kpg.compiler.sql import roles as ast
 from kpg.compiler.sql.ddl.reader import Reader
 from kpg.runtime.errors import ProgrammingError
 
-SWITCHES: Final = {
-    "SUPERUSER": "superuser",
-    "INHERIT": "inherits",
-    "CREATEROLE": "creates_roles",
-    "CREATEDB": "creates_databases",
-    "LOGIN": "logs_in",
-    "REPLICATION": "replicates",
-    "BYPASSRLS": "bypasses",
+SWITCHES: Final[dict[str, Callable[[Attributes, bool], Attributes]]] = {
+    "SUPERUSER": lambda known, on: replace(known, superuser=on),
+    "INHERIT": lambda known, on: replace(known, inherits=on),
+    "CREATEROLE": lambda known, on: replace(known, creates_roles=on),
+    "CREATEDB": lambda known, on: replace(known, creates_databases=on),
+    "LOGIN": lambda known, on: replace(known, logs_in=on),
+    "REPLICATION": lambda known, on: replace(known, replicates=on),
+    "BYPASSRLS": lambda known, on: replace(known, bypasses=on),
 }
 """Options that have an opposite with NO before it."""
 KINDS: Final = {
@@ -47,6 +48,7 @@ REFUSED: Final = {
     "LARGE": "a privilege of a large object",
     "PARAMETER": "a privilege of a setting",
 }
+NOTHING: Final = Attributes()
 CURRENT: Final = ("CURRENT_USER", "CURRENT_ROLE", "SESSION_USER")
 
 
@@ -82,7 +84,7 @@ def create(reader: Reader, word: str) -> ast.CreateRole:
         reader.wrong(f'role name "{name.lower() or "public"}" is reserved')
     reader.take("WITH")
     lists: dict[str, tuple[str, ...]] = {"into": (), "members": (), "admins": ()}
-    options: dict[str, object] = {"logs_in": word == "USER"}
+    attributes = Attributes(logs_in=word == "USER")
     while not reader.done:
         if reader.take("IN", "ROLE") or reader.take("IN", "GROUP"):
             lists["into"] += roles(reader)
@@ -91,26 +93,27 @@ def create(reader: Reader, word: str) -> ast.CreateRole:
         elif reader.take("ROLE") or reader.take("USER"):
             lists["members"] += roles(reader)
         else:
-            _option(reader, options)
-    return ast.CreateRole(name, tuple(options.items()), span=reader.span, **lists)
+            attributes = _attribute(reader, attributes)
+    return ast.CreateRole(name, attributes, span=reader.span, **lists)
 
 
-def _option(reader: Reader, options: dict[str, object]) -> None:
-    for word, field in SWITCHES.items():
-        for text, value in ((word, True), (f"NO{word}", False)):
-            if reader.take(text):
-                options[field] = value
-                return
+def _attribute(reader: Reader, known: Attributes) -> Attributes:
+    """What is known of a role, and the attribute that comes next."""
+    for word, switched in SWITCHES.items():
+        if reader.take(word):
+            return switched(known, True)
+        if reader.take(f"NO{word}"):
+            return switched(known, False)
     if reader.take("ENCRYPTED", "PASSWORD") or reader.take("PASSWORD"):
-        options["password"] = "" if reader.take("NULL") else reader.string()
-    elif reader.take("CONNECTION", "LIMIT"):
-        options["connections"] = reader.number()
-    elif reader.take("VALID", "UNTIL"):
-        options["until"] = reader.string()
-    elif reader.take("SYSID"):
+        return replace(known, password="" if reader.take("NULL") else reader.string())
+    if reader.take("CONNECTION", "LIMIT"):
+        return replace(known, connections=reader.number())
+    if reader.take("VALID", "UNTIL"):
+        return replace(known, until=reader.string())
+    if reader.take("SYSID"):
         reader.number()
-    else:
-        reader.unexpected("an option of a role")
+        return known
+    reader.unexpected("an option of a role")
 
 
 def alter(reader: Reader, word: str) -> ast.AlterRole:
@@ -118,20 +121,20 @@ def alter(reader: Reader, word: str) -> ast.AlterRole:
     name = "ALL" if reader.take("ALL") else role(reader)
     span = reader.span
     if reader.take("RENAME", "TO"):
-        made = ast.AlterRole(name, (), role(reader), span)
+        made = ast.AlterRole(name, NOTHING, role(reader), span)
     elif word == "GROUP" and (reader.at("ADD") or reader.at("DROP")):
         joins = reader.choice("ADD", "DROP") == "ADD"
         reader.need("USER")
         members = roles(reader)
-        made = ast.AlterRole(name, (), "", span, *((members, ()) if joins else ((), members)))
+        made = ast.AlterRole(name, NOTHING, "", span, *((members, ()) if joins else ((), members)))
     elif reader.at("IN") or reader.at("SET") or reader.at("RESET"):
-        made = _setting(reader, ast.AlterRole(name, (), "", span))
+        made = _setting(reader, ast.AlterRole(name, NOTHING, "", span))
     else:
         reader.take("WITH")
-        options: dict[str, object] = {}
+        attributes = NOTHING
         while not reader.done:
-            _option(reader, options)
-        made = ast.AlterRole(name, tuple(options.items()), "", span)
+            attributes = _attribute(reader, attributes)
+        made = ast.AlterRole(name, attributes, "", span)
     reader.end()
     return made
 

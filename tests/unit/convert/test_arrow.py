@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from kpg.runtime.convert import encoding
 from kpg.runtime.convert.arrow import Origin, decode, encode, from_any
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import DataError, InterfaceError, InternalError, ProgrammingError
@@ -290,3 +291,11 @@ def test_from_any_reads_missing_pandas_numbers_as_null():
 def test_from_any_refuses(data, error, message):
     with pytest.raises(error, match=message):
         from_any(data, TWO, Dictionary())
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_values_of_every_type_are_handed_out_and_read_in_some_arrow_type(kind: Kind) -> None:
+    parts = (INTEGER,) if kind in (Kind.ARRAY, Kind.RECORD, Kind.RANGE, Kind.MULTIRANGE) else ()
+    precision = 5 if kind is Kind.DECIMAL else 0
+    given = encoding.arrow_type(Type(kind, precision, 0, parts=parts))
+    assert encoding.accepts(Type(kind, precision, 0, parts=parts), given)
