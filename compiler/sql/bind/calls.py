@@ -7,7 +7,16 @@ from typing import Final
 
 from sqlglot import exp
 
-from kpg.compiler.sql.bind.literals import COMPARISONS, convert, meant, narrowed, own_number, rounded
+from kpg.compiler.sql.bind.literals import (
+    COMPARISONS,
+    convert,
+    loose_type,
+    meant,
+    narrowed,
+    own_number,
+    rounded,
+    settled_type,
+)
 from kpg.compiler.sql.bind.scope import Binding
 from kpg.compiler.sql.slots import NAMED, Beyond, slot_of, then
 from kpg.compiler.sql.syntax import span_of, whole
@@ -171,7 +180,7 @@ def assigned(binding: Binding, scalar: Scalar, column: ColumnDef, node: exp.Expr
 
     Raises ProgrammingError if the types do not fit, DataError if a constant is out of range.
     """
-    check_assignable(binding, scalar.type, column, node)
+    check_assignable(binding, loose_type(scalar), column, node)
     if isinstance(scalar, Literal) and scalar.type.is_exact and column.type.is_exact:
         value = rounded(scalar, column.type)
         if value is None:
@@ -261,15 +270,16 @@ def unified(
 ) -> list[Scalar]:
     """The arguments brought to their joint type; ProgrammingError where there is none."""
     args = _as_numbers(args)
-    target = joint_type(tuple(arg.type for arg in args))
+    target = joint_type(tuple(map(loose_type, args)))
     if target is None:
         known = args[0].type
         for arg, node in zip(args, nodes, strict=True):
-            joint = common_type((known, arg.type))
+            joint = common_type((known, loose_type(arg)))
             if joint is None:
                 binding.wrong(f"{what} {known} and {arg.type} cannot be matched", node, "add a CAST")
             known = joint
         raise AssertionError("some pair has no common type")
+    target = settled_type(target)
     return [brought(binding, arg, target, node) for arg, node in zip(args, nodes, strict=True)]
 
 

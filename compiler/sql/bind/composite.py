@@ -8,6 +8,7 @@ from kpg.compiler.sql.assigning import Assigned
 from kpg.compiler.sql.bind.array_query import as_aggregate
 from kpg.compiler.sql.bind.calls import brought, call, coerce, unified
 from kpg.compiler.sql.bind.functions import COMPARISONS
+from kpg.compiler.sql.bind.literals import loose_type, settled_type
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.bind.whole_rows import bind_field, made_row
 from kpg.compiler.sql.syntax import only
@@ -66,10 +67,11 @@ def _array(binding: Binding, scope: Scope, node: exp.Array) -> Scalar:
     ]
     if not items:
         return Call("$array", (), array(TEXT))
-    target = shown_type(tuple(item.type for item in items))
+    target = shown_type(tuple(map(loose_type, items)))
     if target is None:
         items = unified(binding, items, parts, "ARRAY types")
         target = items[0].type
+    target = settled_type(target)
     brought_ = tuple(brought(binding, item, target, one) for item, one in zip(items, parts, strict=True))
     return Call("$array", brought_, array(target))
 

@@ -270,14 +270,20 @@ def _bound(
         query = replace(query, node=TopK(query.node, (), query.order, 1, 0))
     query = _declared(binding, query, routine, node)
     inner = query.node
+    number = Column(binding.fresh(), BIGINT)
     if numbered:
-        number = Column(binding.fresh(), BIGINT)
+        query = replace(query, columns=(*query.columns, number))
+    if numbered and not outer:
         calls = (WindowCall("row_number", (), BIGINT),)
         inner = Window(inner, (), query.order, (), (number.index,), calls)
-        query = replace(query, columns=(*query.columns, number))
     row = Rows(((Literal(0, INTEGER),),), (binding.fresh(),), (INTEGER,))
     start: Node = Map(row, tuple(ids), tuple(scalars)) if ids else row
-    return replace(query, node=Join("left" if outer else "inner", start, inner, ()))
+    if not outer:
+        return replace(query, node=Join("inner", start, inner, ()))
+    joined: Node = Join("left", start, inner, ())  # one row, whether the body has one or not
+    if numbered:
+        joined = Map(joined, (number.index,), (Literal(1, BIGINT),))
+    return replace(query, node=joined)
 
 
 def _is_one(body: exp.Expr) -> bool:

@@ -7,6 +7,7 @@ import math
 import re
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Final
@@ -33,6 +34,7 @@ from kpg.runtime.types import (
     float_to_word,
     word_to_float,
 )
+from kpg.runtime.types import TEXT as TEXT_TYPE
 from kpg.runtime.values import codec_of, intervals, numeric
 from kpg.runtime.values.styles import BINDING, PLAIN, read_otherwise, reader_of
 from kpg.runtime.values.text import parse_whole
@@ -314,3 +316,28 @@ def _factored(disjunction: Call) -> tuple[Scalar, ...]:
         return common
     rest = tuple(parts[0] if len(parts) == 1 else Call("and", parts, disjunction.type) for parts in rests)
     return (*common, Call("or", rest, disjunction.type))
+
+
+def loose_type(scalar: Scalar) -> Type:
+    """The scalar's type, with UNKNOWN for the fields of a row that are written as NULL.
+
+    So a NULL in ``ROW(...)`` takes its type from what the row stands beside.
+    """
+    if not isinstance(scalar, Call) or scalar.function != "$row":
+        return scalar.type
+    return replace(scalar.type, parts=tuple(map(_loose_field, scalar.args)))
+
+
+def _loose_field(scalar: Scalar) -> Type:
+    if not isinstance(scalar, Literal):
+        return loose_type(scalar)
+    missing = scalar.type == TEXT_TYPE and scalar.value is None and slot_of(scalar) is None
+    return UNKNOWN if missing else scalar.type
+
+
+def settled_type(type_: Type) -> Type:
+    """The type with TEXT for fields of rows that nothing gave a type."""
+    if type_.kind is not Kind.RECORD:
+        return type_
+    parts = tuple(TEXT_TYPE if part == UNKNOWN else settled_type(part) for part in type_.parts)
+    return replace(type_, parts=parts)

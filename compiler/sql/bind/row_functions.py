@@ -7,8 +7,10 @@ from sqlglot import exp
 
 from kpg.compiler.algebra.rel import RowCall
 from kpg.compiler.sql.bind.calls import brought, settled, user_type
+from kpg.compiler.sql.bind.columns import as_columns
 from kpg.compiler.sql.bind.functions import OwnFunctions, listed, own_call
 from kpg.compiler.sql.bind.scope import Binding, Expansions, Scope
+from kpg.compiler.sql.bind.whole_rows import fields_of_row
 from kpg.compiler.sql.syntax import only, span_of, whole
 from kpg.compiler.sql.tree import Expand, Ids, Node, used
 from kpg.runtime.errors import ProgrammingError
@@ -17,7 +19,7 @@ from kpg.runtime.functions.named import shown
 from kpg.runtime.functions.tables import VALUE, RowFunction, makes_rows, resolve_rows
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Literal, Scalar
-from kpg.runtime.types import BIGINT, TEXT
+from kpg.runtime.types import BIGINT, TEXT, Kind
 
 NUMBER = "ordinality"
 """The column of WITH ORDINALITY."""
@@ -77,7 +79,7 @@ def bind_from_calls(
     source: Node,
     alias: str,
     declared: Sequence[exp.Expr] = (),
-) -> tuple[Expand, str, tuple[str, ...], tuple[Column, ...]]:
+) -> tuple[Node, str, tuple[str, ...], tuple[Column, ...]]:
     """Calls of FROM over one row: the relation, its name, and its columns with their names."""
     scope = scope.without_aggregates("a function in FROM").without_rows("the argument of a function in FROM")
     if declared:
@@ -85,18 +87,23 @@ def bind_from_calls(
     else:
         made = [one for node in nodes for one in _in_from(binding, scope, node)]
     single = len(made) == 1 and len(made[0].columns) == 1
-    names: list[str] = []
-    types = [type_ for one in made for type_ in one.call.types]
+    named: list[tuple[str, Scalar]] = []
+    columns: list[Column] = []
     for one in made:
         own = alias if single and alias else one.name
-        names += [column or own for column in one.columns]
+        fresh = [Column(binding.fresh(), type_) for type_ in one.call.types]
+        columns += fresh
+        if one.call.function == "unnest" and fresh[0].type.kind is Kind.RECORD:
+            named += fields_of_row(binding, fresh[0], nodes[0])
+        else:
+            named += zip((column or own for column in one.columns), fresh, strict=True)
     if numbered:
-        names.append(NUMBER)
-        types.append(BIGINT)
-    columns = tuple(Column(binding.fresh(), type_) for type_ in types)
-    ids = tuple(column.index for column in columns)
-    calls = tuple(one.call for one in made)
-    return Expand(source, ids, calls, numbered), alias or made[0].name, tuple(names), columns
+        columns.append(Column(binding.fresh(), BIGINT))
+        named.append((NUMBER, columns[-1]))
+    made_of = tuple(column.index for column in columns)
+    rows = Expand(source, made_of, tuple(one.call for one in made), numbered)
+    result, shown_columns = as_columns(binding, rows, [scalar for _, scalar in named])
+    return result, alias or made[0].name, tuple(name for name, _ in named), shown_columns
 
 
 def _declared(binding: Binding, scope: Scope, node: exp.Expr, columns: Sequence[exp.Expr]) -> Made:

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from kpg.compiler.sql.bind.calls import assigned, brought
 from kpg.compiler.sql.bind.from_clause import one_row
+from kpg.compiler.sql.bind.literals import loose_type, settled_type
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.tree import Map, Query, Rows, SetOperation, SortKey
 from kpg.runtime.functions import shown_type
@@ -63,14 +64,14 @@ def _bound(binding: Binding, around: Scope, syntax: list[list[exp.Expr]]) -> Cel
 
 def _unify(binding: Binding, rows: Cells, syntax: list[list[exp.Expr]], index: int, node: exp.Expr) -> None:
     """Brings one column to a type; strings and NULLs alone leave it UNKNOWN."""
-    kinds = {row[index].type: None for row in rows}
+    kinds = {loose_type(row[index]): None for row in rows}
     if set(kinds) == {UNKNOWN}:
         return
     target = shown_type(tuple(kinds))
     if target is None:
         binding.wrong(f"column {index + 1} of VALUES has no common type", node, "add a CAST")
     for row, parts in zip(rows, syntax, strict=True):
-        row[index] = brought(binding, row[index], target, parts[index])
+        row[index] = brought(binding, row[index], settled_type(target), parts[index])
 
 
 def _query(binding: Binding, rows: Cells) -> Query:

@@ -12,8 +12,12 @@ from kpg.runtime.types import INTEGER, Kind, record
 
 
 def bind_whole_row(binding: Binding, scope: Scope, node: exp.Column) -> Scalar | None:
-    """The row of a relation that is named in the place of a column; None if the node is a column."""
+    """The row of a relation that is named in the place of a column, or what a function that is named as a
+    column of it makes of the row; None if the node is a column.
+    """
     starred = isinstance(node.this, exp.Star)
+    if not starred and node.table and binding.catalog.find_routines(node.name.lower(), ""):
+        return _called_as_column(binding, scope, node)
     if not starred and (node.args.get("table") is not None or not isinstance(node.this, exp.Identifier)):
         return None
     fields = fields_of(scope, node.table if starred else node.name, column_first=not starred)
@@ -23,6 +27,15 @@ def bind_whole_row(binding: Binding, scope: Scope, node: exp.Column) -> Scalar |
     columns = tuple(one.column for one in fields)
     type_ = record([one.type for one in columns], [one.name for one in fields])
     return Call("$whole_row", columns, type_)
+
+
+def _called_as_column(binding: Binding, scope: Scope, node: exp.Column) -> Scalar | None:
+    """``t.f`` for ``f(t)``; None if t has a column f."""
+    fields = fields_of(scope, node.table, column_first=False)
+    if fields is None or any(one.name.lower() == node.name.lower() for one in fields):
+        return None
+    row = exp.Column(this=node.args["table"].copy()).update_positions(node.this)
+    return binding.expression(scope, exp.Anonymous(this=node.name, expressions=[row]))
 
 
 def fields_of(scope: Scope, name: str, *, column_first: bool) -> list[Field] | None:
