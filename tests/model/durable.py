@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import kpg
+from kpg.compiler.catalog import TEMPORARY
 from kpg.database import Database
 from kpg.durable.opening import Wanted, open_files
+from kpg.durable.state import is_temporary
 from kpg.engine import Engine
 from kpg.runtime.storage.files import Files
 
@@ -31,29 +34,47 @@ def opened(
 
 
 def contents(database: Database) -> dict[str, Any]:
-    """All that SQL shows: relations with their rows, columns, constraints, sequences, and the epoch."""
+    """All that SQL shows but what the session ends with: relations with their rows, constraints, rights."""
     found: dict[str, Any] = {"epoch": database.epoch}
     engine = database._engine
+    passing = {entry.name for entry in engine.catalog if is_temporary(entry.name)}
+    passing |= {one for name in passing for one in engine.dependents(name)}
     for entry in engine.catalog:
+        if entry.name in passing:
+            continue
         rows = [tuple(row) for row in database.query(f"select * from {quoted(entry.name)}").fetchall()]
         columns = [(one.name, str(one.type), one.nullable) for one in entry.schema.columns]
         facts = getattr(entry, "constraints", None), getattr(entry, "sql", None)
         found[entry.name] = (sorted(rows, key=repr), columns, *facts)
-    found["kept"] = sorted(engine.views)
+    found["kept"] = sorted(set(engine.views) - passing)
     for name in engine.views:
         database.verify(name)
     catalog = engine.catalog
-    found["sequences"] = dict(catalog.sequences)
+    found["sequences"] = _lasting(catalog.sequences)
     numbers = engine.sequences.next
     found["numbers"] = {name: numbers[name] for name in sorted(numbers) if name in catalog.sequences}
-    for what in ("schemas", "comments", "indexes", "types", "routines"):
-        found[what] = dict(getattr(catalog, what))
+    for what in ("schemas", "comments", "indexes", "types", "routines", "others"):
+        found[what] = _lasting(getattr(catalog, what))
+    for what in ("owners", "lists", "defaults"):
+        found[f"rights: {what}"] = _lasting(getattr(catalog.rights, what))
+    # A password is salted: each database keeps another text for it.
+    roles = catalog.rights.roles.items()
+    found["roles"] = {name: replace(one, password=one.password and "one") for name, one in roles}
     found["functions"] = sorted(catalog.functions)
     # Goals that were asked since are gone, and are made again when they are asked again.
     found["programs"] = sorted(name for name in engine.dataflows if "/goal " not in name)
     found["extras"] = dict(engine.extras)
     found["clock"] = engine.clock.given
     return found
+
+
+def _lasting(named: Mapping[Any, Any]) -> dict[Any, Any]:
+    """What no session ends with, by names, or by a kind and names."""
+    return {
+        key: one
+        for key, one in named.items()
+        if not any(part.startswith(TEMPORARY) for part in ([key] if isinstance(key, str) else key))
+    }
 
 
 def share_numbers(db: Database, beside: Database) -> None:
@@ -85,7 +106,7 @@ def check_past(db: Database, epoch: int, states: list[State], seed: int) -> None
     What is not kept any more may be refused.
     """
     then, now = states[0], states[-1]
-    for name in sorted({"t", "u"} & then.keys() & now.keys()):
+    for name in sorted({"t", "u", "audit", "p", "base", "follows", "arc"} & then.keys() & now.keys()):
         with refused():
             rows = db.query(f"select * from {name} as of {epoch}").fetchall()
             assert sorted(map(tuple, rows), key=repr) == then[name][0], (seed, name, epoch)

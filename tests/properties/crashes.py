@@ -25,6 +25,7 @@ import numpy as np
 from numpy.random import Generator
 
 import kpg
+from kpg import temporary
 from kpg.database import Database
 from kpg.durable.backup import Copying, _contents
 from kpg.durable.checking import check_contents
@@ -36,6 +37,7 @@ from tests.model.durable import State, check_past, comparable, contents, differe
 from tests.model.steady import steady
 from tests.model.turns import Killed, Turn
 from tests.properties.crash_actions import Action, Side, action, sql
+from tests.properties.crash_themes import themes
 
 START = (
     "create table t (k int primary key, g int not null, v int check (v < 1000))",
@@ -76,6 +78,7 @@ class Life:
     failing: float = 0.0
     cuts: int = 10
     history: int | None = None
+    themes: bool = False
     found: list[Found] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     failed: int = 0
@@ -102,8 +105,13 @@ class Life:
         sim.turns = self.turns
         sim.look = lambda what: self._look(sim, what, random)
         here = Side(self._opened(sim))
-        steps: list[Action] = [sql(one) for one in START]
-        steps += [action(random, self.views) for _ in range(actions)]
+        chosen = themes(random) if self.themes else []
+        steps: list[Action] = [
+            sql(one) for one in (*START, *(one for theme in chosen for one in theme.start))
+        ]
+        for _ in range(actions):
+            theme = chosen[int(random.integers(len(chosen)))] if chosen and random.random() < 0.6 else None
+            steps.append(action(random, self.views) if theme is None else theme.draw(random))
         self.states.append(contents(beside.db))
         known = True
         for step in steps:
@@ -112,7 +120,8 @@ class Life:
             if not self._both(step, sim, here, beside):
                 self.doubt = 1
                 self._kill(sim, here)
-                here, beside.branch = Side(self._opened(sim)), None
+                here = Side(self._opened(sim))
+                _end_session(beside)
                 found = comparable(contents(here.db))
                 known = found == comparable(self.states[-1])
                 if not known:
@@ -167,7 +176,7 @@ class Life:
         sim.fails = lambda count, what: 0
         # Numbers that failed statements took are given again.
         share_numbers(database, beside.db)
-        beside.branch = None
+        _end_session(beside)
         return Side(database)
 
     def _both(self, step: Action, sim: Sim, here: Side, beside: Side) -> bool:
@@ -329,6 +338,12 @@ def _outcome(step: Action, side: Side) -> Exception | None:
     return None
 
 
+def _end_session(side: Side) -> None:
+    """What a new opening does not have."""
+    side.branch = None
+    temporary.end(side.db._engine)
+
+
 def life(seed: int, cuts: int = 10) -> Life:
     """A life of any kind."""
     return Life(
@@ -338,6 +353,7 @@ def life(seed: int, cuts: int = 10) -> Life:
         failing=(0.0, 0.1)[seed % 2],
         history=(None, None, None, 1000, 6)[seed % 5],
         cuts=cuts,
+        themes=seed % 13 > 2,
     )
 
 

@@ -9,7 +9,9 @@ views have to be what they are computed to be.
 """
 
 import argparse
+import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,13 +20,18 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psycopg
 from numpy.random import Generator
 
 import kpg
+from kpg.database import Database
 from kpg.durable.checking import check_contents
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 ROOT = Path(__file__).parents[2]
 MANY = 9000
@@ -33,7 +40,8 @@ KEPT = 4
 """Large commits that are there at a time."""
 START = """
     create table t (k int primary key, v int); create table log (n int); create table big (n int, i int);
-    create index big_n on big (n);
+    create index big_n on big (n); create table forked (n int, i int);
+    create materialized view forks as select n, count(*) c from forked group by n;
     create materialized view sums as select v % 5 g, count(*) n, sum(v) s from t group by v % 5;
     create materialized view sizes as select n, count(*) c, sum(i) s from big group by n;
     create materialized view last as select k, v from t order by k desc limit 3;
@@ -48,18 +56,27 @@ tc(a, b) :- edge(a, b). tc(a, c) :- tc(a, b), edge(b, c).
 """
 
 
-def write(folder: str) -> None:
-    """Commit for ever; each commit is told when it has returned."""
+def write(folder: str, mode: str, telling: "Connection") -> None:
+    """Commit for ever; each commit is told when it has returned, and the first error."""
+    try:
+        commit(folder, mode, telling)
+    except kpg.OperationalError as error:
+        telling.send((str(error), 0))
+
+
+def commit(folder: str, mode: str, telling: "Connection") -> None:
     import kpg.durable.checkpoints
 
     kpg.durable.checkpoints.LARGE = 300_000  # type: ignore[misc]
-    db = kpg.connect(folder)
+    db = kpg.connect(folder, synchronous=mode)
     if not db.tables().fetchall():
         with db.transaction():
             db.sql(START)
         db.datalog(PROGRAM)
     (last,) = db.query("select coalesce(max(k), 0) from t").fetchone() or (0,)
-    print(last, flush=True)
+    if last and last % 11 == 0:  # whoever was killed may have been about to
+        fork(db, last)
+    telling.send(("commit", last))
     while True:
         last += 1
         with db.transaction():
@@ -74,9 +91,39 @@ def write(folder: str) -> None:
             db.datalog(f"+edge({last % 9}, {last % 11}). -edge({last % 11}, {last % 9}).")
         if last % 23 == 0:
             db.sql(f"create or replace view shown as select * from t where k > {last}")
+        if last % 11 == 0:
+            fork(db, last)
+        if last % 40 == 0:
+            backup(db, f"{folder} copy")
+            telling.send(("copy", last))
         if last % 60 == 0:
             db.sql("checkpoint")
-        print(last, flush=True)
+        telling.send(("commit", last))
+
+
+def fork(db: Database, last: int) -> None:
+    """Merge a branch that has two rows more."""
+    if not db.query(f"select 1 from forked where n = {last}").fetchall():
+        with db.branch() as branch:
+            branch.sql(f"insert into forked values ({last}, 1); insert into forked values ({last}, 2)")
+            branch.merge()
+
+
+def backup(db: Database, folder: str) -> None:
+    """Copy the database as it is after a commit; what is there of an older copy goes first."""
+    shutil.rmtree(folder, ignore_errors=True)
+    db.backup(folder)
+
+
+def check_copy(folder: Path, begun: int) -> bool:
+    """A backup that was killed is no database, one that was not is as the database was."""
+    if not (folder / "manifest").exists():
+        return False
+    with kpg.connect(folder, read_only=True) as db:
+        ((count, last),) = db.query("select count(*), max(k) from t").fetchall()
+        assert last == count and last in (begun, begun + 40), (last, begun)
+        assert not (wrong := list(check_contents(db._engine))), wrong
+    return True
 
 
 def check(folder: Path, told: int) -> int:
@@ -90,26 +137,74 @@ def check(folder: Path, told: int) -> int:
         assert count == last
         assert db.query("select n from log").fetchall() == ([(last,)] if last else [])
         large = [n for n in range(10, last + 1, 10) if n > last // 10 * 10 - 10 * KEPT]
+        forks = sorted(db.query("select * from forks").fetchall())
+        assert all(c == 2 for _, c in forks)
+        told_of = list(range(11, told + 1, 11))
+        assert [n for n, _ in forks] in (told_of, [*told_of, told + 1]), (forks[-2:], told)
         total = MANY * (MANY + 1) // 2
         assert sorted(db.query("select * from sizes").fetchall()) == [(n, MANY, total) for n in large]
         assert not (wrong := list(check_contents(db._engine))), wrong
         return int(last)
 
 
-def kill_writer(folder: Path, told: int, random: Generator) -> int:
+class Writer:
+    """A process that writes into a folder, and what it has told of."""
+
+    def __init__(self, folder: Path, mode: str = "full", how: str = "spawn") -> None:
+        """``how`` is ``fork`` where a process is to begin at once, from one that has no other threads."""
+        context: Any = multiprocessing.get_context(how)
+        self._told, telling = context.Pipe(duplex=False)
+        self.process = context.Process(target=write, args=(str(folder), mode, telling), daemon=True)
+        self.process.start()
+        telling.close()
+        self.lines: list[tuple[str, int]] = []
+
+    def hear(self) -> bool:
+        """Wait until it tells of something more; whether it did."""
+        try:
+            self.lines.append(self._told.recv())
+        except (EOFError, OSError):
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End it, and hear what it has told before."""
+        self.process.kill()
+        while self.hear():
+            pass
+        self.process.join(60)
+        self._told.close()
+
+    def last(self, what: str) -> int | None:
+        """The last number that it has told."""
+        return max((number for kind, number in self.lines if kind == what), default=None)
+
+
+def kill_writer(folder: Path, told: int, random: Generator, how: str = "spawn") -> int:
     """A life of the process, and what is found after it."""
-    command = [sys.executable, "-c", f"from tests.properties.kills import write; write({str(folder)!r})"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as writer:
-        assert writer.stdout is not None
-        if random.random() < 0.9:  # else while it opens
-            first = writer.stdout.readline()
-            assert int(first) in (told, told + 1), (first, told)
-            told = int(first)
+    writer = Writer(folder, how=how)
+    if random.random() < 0.85:
+        assert writer.hear()
+        assert writer.lines[0][1] in (told, told + 1), (writer.lines, told)
         time.sleep(float(random.exponential(0.4)))
-        writer.send_signal(signal.SIGKILL)
-        told = max([told, *(int(line) for line in writer.stdout.read().split())])
+    else:  # while it opens
+        time.sleep(float(random.exponential(0.03 if how == "fork" else 1)))
+    if random.random() < 0.2:
+        kill_children(writer.process.pid)
+        time.sleep(float(random.exponential(0.1)))
+    writer.kill()
+    told = max(told, writer.last("commit") or 0)
+    copied = writer.last("copy")
+    if copied is not None:
+        check_copy(folder.with_name(f"{folder.name} copy"), copied)
     return check(folder, told) if (folder / "manifest").exists() else 0
+
+
+def kill_children(process: int | None) -> None:
+    """End those that write checkpoints for a process, if there are any."""
+    with suppress(OSError):
+        for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)
 
 
 class Served:
@@ -191,7 +286,7 @@ def main() -> None:
                 clients.life(random)
                 told = len(clients.acknowledged)
             else:
-                told = kill_writer(folder, told, random)
+                told = kill_writer(folder, told, random, "fork")
             if time_ % 20 == 19:
                 print(f"killed {time_ + 1} times, {told} commits", flush=True)
     print(f"killed {given.times} times, {told} commits, none lost")

@@ -1,0 +1,401 @@
+"""What else may happen to a database: a life has some themes, each with what it sets up first and actions."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from numpy.random import Generator
+
+import kpg
+from tests.properties.crash_actions import Action, Side, change, sql, together
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Statements for the beginning, and who draws actions."""
+
+    start: Sequence[str]
+    draw: Callable[[Generator], Action]
+
+
+def implicit(*texts: str) -> Action:
+    """Statements that came together, as a server has them: one transaction, without a word of it."""
+
+    def run(side: Side) -> None:
+        transactions = side.db._engine.transactions
+        transactions.begin()
+        transactions.implicit = True
+        try:
+            for text in texts:
+                side.db.sql(text)
+        except kpg.Error:
+            transactions.rollback()
+            raise
+        transactions.commit()
+
+    return run
+
+
+def one_of(random: Generator, *texts: str) -> Action:
+    return sql(texts[int(random.integers(len(texts)))])
+
+
+def some(random: Generator, texts: Sequence[str]) -> list[str]:
+    return [texts[place] for place in random.integers(len(texts), size=int(random.integers(1, 4)))]
+
+
+def drawn(random: Generator, texts: Sequence[str]) -> Action:
+    """One of the statements, or some in one transaction, which may end in any way."""
+    kind = random.random()
+    if kind < 0.6:
+        return one_of(random, *texts)
+    if kind < 0.75:
+        return implicit(*some(random, texts), change(random))
+    if kind < 0.85:
+        return together(*some(random, texts), "savepoint p", *some(random, texts), "rollback to p")
+    return together(change(random), *some(random, texts), end="commit" if kind < 0.95 else "rollback")
+
+
+def triggers(random: Generator) -> Action:
+    k, g = int(random.integers(12)), int(random.integers(4))
+    word = ("insert", "update", "delete", "insert or update", "update of v")[int(random.integers(5))]
+    return drawn(
+        random,
+        (
+            f"create or replace trigger tr{g} after {word} on t for each row execute function audited()",
+            f"create trigger tr{g} before insert or update on t for each row execute function doubles()",
+            f"create or replace trigger tr{g} after {word} on t for each statement "
+            "execute function counted()",
+            f"drop trigger if exists tr{g} on t",
+            f"alter table t disable trigger tr{g}",
+            f"alter table t enable trigger tr{g}",
+            f"create or replace rule ru{g % 2} as on delete to u do also "
+            "insert into audit values ('gone', 1)",
+            f"drop rule if exists ru{g % 2} on u",
+            f"update shown set v = v + 1 where k < {k}",
+            f"insert into shown values ({k}, {g})",
+            "create or replace trigger into_shown instead of insert on shown for each row "
+            "execute function shows()",
+            "drop trigger if exists into_shown on shown",
+            change(random),
+            change(random),
+            change(random),
+            "delete from audit where n > 20",
+            "create or replace function audited() returns trigger language plpgsql as $$ begin "
+            f"insert into audit values (tg_op || '{g}', {k}); return null; end $$",
+        ),
+    )
+
+
+TRIGGERS = Theme(
+    (
+        "create table audit (what text, n int)",
+        "create view shown as select k, v from t",
+        "create materialized view audits as select what, count(*) n, sum(n) s from audit group by what",
+        "create function audited() returns trigger language plpgsql as $$ begin "
+        "insert into audit values (tg_op, coalesce(new.k, old.k)); return null; end $$",
+        "create function doubles() returns trigger language plpgsql as $$ begin "
+        "if new.v > 7 then return null; end if; new.v := new.v * 2; return new; end $$",
+        "create function counted() returns trigger language plpgsql as $$ declare many int; begin "
+        "select count(*) into many from t; insert into audit values (tg_op || ' all', many); "
+        "return null; end $$",
+        "create function shows() returns trigger language plpgsql as $$ begin "
+        "insert into t values (new.k, 1, new.v); return new; end $$",
+    ),
+    triggers,
+)
+
+
+def roles(random: Generator) -> Action:
+    n, m = (int(one) for one in random.integers(3, size=2))
+    right = ("select", "insert", "update", "delete", "all", "select (k), update (v)")[int(random.integers(6))]
+    if random.random() < 0.2:
+        return together(f"set role r{n}", change(random), change(random), "reset role")
+    return drawn(
+        random,
+        (
+            f"create role r{n}",
+            f"create role r{n} login password 'secret{m}'",
+            f"alter role r{n} createdb",
+            f"drop role if exists r{n}",
+            f"grant {right} on t to r{n}",
+            f"grant {right} on t to r{n} with grant option",
+            f"revoke {right} on t from r{n} cascade",
+            f"grant select, insert on all tables in schema public to r{n}",
+            f"grant usage on sequence s to r{n}",
+            f"grant r{n} to r{m}",
+            f"revoke r{n} from r{m}",
+            f"alter table u owner to r{n}",
+            "alter table u owner to current_user",
+            f"alter default privileges grant select on tables to r{n}",
+            f"create table owned{n} as select k from t",
+            f"drop table if exists owned{n}",
+            f"reassign owned by r{n} to r{m}",
+            f"drop owned by r{n}",
+        ),
+    )
+
+
+ROLES = Theme(("create role r0", "create role r1", "grant select, insert on t to r0"), roles)
+
+
+def bodies(random: Generator) -> Action:
+    k, g = int(random.integers(12)), int(random.integers(1, 5))
+    return drawn(
+        random,
+        (
+            f"call fill({100 + k}, {g})",
+            f"call fill({100 + k}, {g})",
+            f"select taken({g})",
+            f"select digits({1000 * k + g})",
+            "do $$ begin update t set v = v + 1 where v < 100; delete from u where k % 2 = 0; end $$",
+            f"do $$ begin insert into t values ({k}, 1, 1); raise exception 'no'; "
+            f"exception when others then insert into u (name) values (sqlerrm); end $$",
+            f"do $$ begin for i in 1..{g} loop begin insert into t values (i, i % 3, i); "
+            "exception when unique_violation then update t set v = v + 1 where k = i; end; end loop; end $$",
+            "create or replace procedure fill(first int, many int) language plpgsql as $$ begin "
+            f"for i in 1..many loop insert into t values (first + i, {g % 4}, i); end loop; end $$",
+            "create or replace function digits(n int) returns int language plpgsql as $$ declare s int := 0; "
+            f"begin while n > 0 loop s := s + n % 10; n := n / 10; end loop; return s + {g}; end $$",
+            "create or replace materialized view digit as select k, digits(k * 17) d from t",
+            "drop view if exists digit",
+            "drop procedure if exists fill",
+            change(random),
+        ),
+    )
+
+
+BODIES = Theme(
+    (
+        "create procedure fill(first int, many int) language plpgsql as $$ begin "
+        "for i in 1..many loop insert into t values (first + i, i % 3, i); end loop; end $$",
+        "create function digits(n int) returns int language plpgsql as $$ declare s int := 0; "
+        "begin while n > 0 loop s := s + n % 10; n := n / 10; end loop; return s; end $$",
+        "create function taken(many int) returns int language plpgsql as $$ declare one record; n int := 0; "
+        "begin for one in select k from t order by k limit many loop delete from t where k = one.k; "
+        "n := n + 1; end loop; return n; end $$",
+        "create materialized view digit as select k, digits(k * 17) d from t",
+    ),
+    bodies,
+)
+
+
+def parted(random: Generator) -> Action:
+    n, k, g = int(random.integers(4)), int(random.integers(40)), int(random.integers(4))
+    return drawn(
+        random,
+        (
+            f"insert into p values ({k}, {g}, 'x'), ({k + 11}, {g}, null)",
+            f"insert into p select n, n % 4, 'many' from generate_series({k}, {k + 25}) s(n)",
+            f"delete from p where g = {g}",
+            f"update p set name = name || '{g}' where k > {k}",
+            f"create table if not exists p{n} partition of p for values from ({10 * n}) to ({10 * n + 10})",
+            f"drop table if exists p{n}",
+            f"truncate p{n}",
+            "create table if not exists pd partition of p default",
+            "drop table if exists pd",
+            f"alter table p add column c{g} int default {k}",
+            f"alter table p drop column if exists c{g}",
+            f"insert into base values ({k}, 'b')",
+            f"insert into child values ({k}, 'c', {g})",
+            f"update base set b = 'd{g}' where a < {k}",
+            f"delete from only base where a > {k}",
+            f"create table if not exists child{g} (d int default {k}) inherits (base)",
+            f"drop table if exists child{g}",
+            f"alter table base add column e{g} int default {g}",
+            f"alter table base drop column if exists e{g}",
+            "create or replace materialized view parts as "
+            "select g, count(*) n, max(name) m from p group by g",
+            "create or replace materialized view family as "
+            "select b, count(*) n, sum(a) s from base group by b",
+            "drop view if exists parts",
+            "drop view if exists family",
+        ),
+    )
+
+
+PARTED = Theme(
+    (
+        "create table p (k int, g int, name text) partition by range (k)",
+        "create table p0 partition of p for values from (0) to (10)",
+        "create table p1 partition of p for values from (10) to (20)",
+        "create table pd partition of p default",
+        "create table base (a int, b text)",
+        "create table child (c int) inherits (base)",
+        "create materialized view parts as select g, count(*) n, max(name) m from p group by g",
+        "create materialized view family as select b, count(*) n, sum(a) s from base group by b",
+    ),
+    parted,
+)
+
+EGO = (
+    "sum(value) from (select k, g, v from t) last {n} over follows",
+    "max(value) from (select k, g, v from t) last {n} over follows in",
+    "count(value) from (select k, g, v from t) range 10 over follows both",
+    "top_k(value, 2) from (select k, g, v from t) last 2 over follows out 2",
+    "avg(value) from (select k, g, v from t) over follows where v > 1",
+    "min(value) from (select k, g, v from t) last 3 over follows with (mode = push)",
+)
+
+
+def egos(random: Generator) -> Action:
+    n, a, b = int(random.integers(1, 4)), int(random.integers(5)), int(random.integers(5))
+    text = EGO[int(random.integers(len(EGO)))].format(n=n)
+    return drawn(
+        random,
+        (
+            f"insert into follows values ({a}, {b}, {n}), ({b}, {n}, {a})",
+            f"delete from follows where who = {a}",
+            f"update follows set whom = {b} where v = {n}",
+            f"create ego view e{n} as {text}",
+            f"create ego view e{n} as {text}",
+            f"drop view if exists e{n} cascade",
+            f"create or replace materialized view over_e as "
+            f"select value, count(*) c from e{n} group by value",
+            "drop view if exists over_e",
+            change(random),
+            change(random),
+            "truncate follows",
+        ),
+    )
+
+
+EGOS = Theme(
+    (
+        "create table follows (who int, whom int, v int)",
+        "insert into follows values (1, 2, 1), (1, 3, 2), (2, 1, 3), (3, 0, 1), (0, 1, 2)",
+        "create ego view e1 as sum(value) from (select k, g, v from t) last 2 over follows",
+    ),
+    egos,
+)
+
+
+def sessions(random: Generator) -> Action:
+    n, k = int(random.integers(3)), int(random.integers(12))
+    return drawn(
+        random,
+        (
+            f"create temp table tmp{n} as select k, v from t",
+            f"create temp table if not exists tmp{n} (k serial primary key, v int) on commit delete rows",
+            f"insert into tmp{n} (v) values ({k})",
+            f"insert into t select k + 200, 1, v from tmp{n} where v < 100 on conflict do nothing",
+            f"drop table if exists tmp{n}",
+            f"create temp view seen{n} as select count(*) c from t",
+            f"create materialized view of_tmp{n} as select count(*) c from tmp{n}",
+            f"insert into u (name) select 'c' || c from seen{n}",
+            "select nextval('s'), nextval('s')",
+            f"insert into t values (nextval('s') % 1000, 1, {k})",
+            f"select setval('s', {k + 1}, false)",
+            "alter sequence s restart",
+            f"alter sequence s increment by {n + 1}",
+            "create temp sequence q",
+            "create table if not exists ident (k int generated always as identity, v int, "
+            "w int generated always as (v * 2) stored)",
+            f"insert into ident (v) values ({k}), ({n})",
+            f"update ident set v = v + {n}",
+            "drop table if exists ident",
+            change(random),
+        ),
+    )
+
+
+SESSIONS = Theme((), sessions)
+
+
+def types(random: Generator) -> Action:
+    n, k = int(random.integers(3)), int(random.integers(12))
+    return drawn(
+        random,
+        (
+            f"alter type mood add value if not exists 'm{k}'",
+            f"alter type mood add value 'm{k}' before 'good'",
+            f"alter type mood rename value 'm{k}' to 'n{n}'",
+            "alter type mood rename to moods",
+            "alter type moods rename to mood",
+            f"insert into felt values ({k}, 'good', ({n}, 'a'), {k}, array[{n}, {k}], '{{\"a\": {k}}}')",
+            f"insert into felt values ({k}, 'm{k}', null, null, null, null)",
+            f"delete from felt where k < {k}",
+            f"update felt set mood = 'bad', doc['b'] = '{n}' where k > {k}",
+            f"alter type pair add attribute c{n} int",
+            f"alter type pair drop attribute if exists c{n}",
+            f"alter domain small add constraint less{n} check (value < {90 + n})",
+            f"alter domain small drop constraint if exists less{n}",
+            f"alter domain small set default {n}",
+            "create or replace materialized view moody as select mood, count(*) n, max(doc) d "
+            "from felt group by mood",
+            "drop view if exists moody",
+            "alter table felt alter column small type bigint",
+            f"create type range{n} as (lower int, upper int)",
+            f"drop type if exists range{n}",
+        ),
+    )
+
+
+TYPES = Theme(
+    (
+        "create type mood as enum ('bad', 'good')",
+        "create type pair as (a int, b text)",
+        "create domain small as int check (value < 100)",
+        "create table felt (k int, mood mood, pair pair, small small, list int[], doc jsonb)",
+        "create materialized view moody as select mood, count(*) n from felt group by mood",
+    ),
+    types,
+)
+
+LATTICE = (
+    """
+.decl arc(a: number, b: number, w: number) .input arc
+.type Far <: number
+.lattice Far<> { Bottom -> 1000000, Lub -> min(_, _), Glb -> max(_, _) }
+.decl dist(a: number, d: Far<>) .output dist
+dist(1, 0). dist(b, d + w) :- dist(a, d), arc(a, b, w), d < 100.
+""",
+    """
+.decl arc(a: number, b: number, w: number) .input arc
+.decl dist(a: number, d: number) .output dist
+dist(1, 0). dist(b, min(d + w)) :- dist(a, d), arc(a, b, w).
+.decl pick(a: number, b: number) choice-domain a .output pick
+pick(a, b) :- arc(a, b, _).
+.decl best(a: number, w: number) .output best
+best(a, w) :- arc(a, _, w). best(a, w1) <= best(a, w2) :- w1 <= w2.
+""",
+    """
+.decl arc(a: number, b: number, w: number) .input arc
+.decl same(a: number, b: number) eqrel .output same
+same(a, b) :- arc(a, b, 1).
+.decl dist(a: number, d: number) .output dist
+dist(a, __ITERATION__()) :- arc(1, a, _).
+dist(b, __ITERATION__()) :- dist(a, _), arc(a, b, _), __ITERATION__() < 5.
+.decl num(n: number, a: number) .output num
+num(autoinc(), a) :- arc(a, _, _).
+""",
+)
+
+
+def lattices(random: Generator) -> Action:
+    a, b, w = (int(one) for one in random.integers(1, 6, 3))
+    kind, text = random.random(), LATTICE[int(random.integers(len(LATTICE)))]
+    if kind < 0.2:
+        return lambda side: None if "arc" in side.db.names() else side.db.datalog(text)
+    if kind < 0.7:
+        updates = f"+arc({a}, {b}, {w}). +arc({b}, {w}, {a}). -arc({w}, {a}, {b})."
+        return lambda side: side.db.datalog(updates) if "arc" in side.db.names() else None
+    return one_of(
+        random,
+        f"insert into arc values ({a}, {b}, {w})",
+        f"delete from arc where a = {a}",
+        "create or replace materialized view dists as select d, count(*) n from dist group by d",
+        "drop view if exists dists",
+        "drop view if exists dist cascade",
+        change(random),
+    )
+
+
+LATTICES = Theme((), lattices)
+
+THEMES = (TRIGGERS, ROLES, BODIES, PARTED, EGOS, SESSIONS, TYPES, LATTICES)
+
+
+def themes(random: Generator) -> list[Theme]:
+    """Those of a life."""
+    places = random.permutation(len(THEMES))[: int(random.integers(1, 3))]
+    return [THEMES[place] for place in places]
