@@ -29,6 +29,7 @@ PRIMITIVES: Final[Mapping[str, str]] = {
     "$quotient": "DOUBLE, DOUBLE -> DOUBLE: quotient, of 0 too: an infinity or NaN",
     "$six_places": "DOUBLE -> TEXT: with six decimal places",
     "$whole_number": "TEXT -> BIGINT: decimal, 0x or 0b, with a sign; an error for what is none",
+    "$number_or_zero": "TEXT -> BIGINT: decimal of 32 bits, with a sign; 0 for what is none",
     "$quote": 'TEXT -> TEXT: a symbol as a field: "a" with \\ before \\ and ", \\n \\t \\r for those',
     "$unquote": "TEXT -> TEXT: what $quote was given",
     "$show": "BIGINT or DOUBLE -> TEXT: a number as a field; floats so that they read back the same",

@@ -10,8 +10,8 @@ from kpg.runtime.functions.datalog import unquote
 
 PART: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9]+\.[0-9][0-9e+-]*|-?[0-9]+e[0-9+-]+', re.DOTALL)
 """What of a record or ADT value is written otherwise in a file: symbols and floats."""
-BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]]', re.DOTALL)
-"""Brackets of a record, among symbols that may have such: a tuple's are round."""
+BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\],]', re.DOTALL)
+"""Brackets and commas of a record, among symbols that may have such: a tuple's are round."""
 LAST_FIXED: Final = 16
 """The largest power of ten whose number is written out."""
 
@@ -26,8 +26,22 @@ def float_text(value: float) -> str:
     return text.removesuffix(".0")
 
 
-def _round(found: re.Match[str]) -> str:
-    return {"[": "(", "]": ")"}.get(found[0], found[0])
+def _rounded(text: str) -> str:
+    """A tuple with round brackets; one of a single value has a comma behind it."""
+    commas: list[bool] = []
+
+    def change(found: re.Match[str]) -> str:
+        match found[0]:
+            case "[":
+                commas.append(False)
+                return "("
+            case "]":
+                return ")" if commas.pop() else ",)"
+            case "," if commas:
+                commas[-1] = True
+        return found[0]
+
+    return BRACKETS.sub(change, text)
 
 
 def structure_text(text: str, *, quotes: bool) -> str:
@@ -46,7 +60,7 @@ def spelling_of(column: core.Column, *, quotes: bool) -> Spelling:
     """How the values of a column are written; ``quotes``: symbols in records and ADT values have them."""
     domain = column.type.domain
     if domain in STRUCTURED and column.type.name.startswith("("):
-        return lambda value: structure_text(BRACKETS.sub(_round, value), quotes=quotes)
+        return lambda value: structure_text(_rounded(value), quotes=quotes)
     if domain in STRUCTURED:
         return lambda value: structure_text(value, quotes=quotes)
     if domain is core.Domain.FLOAT:

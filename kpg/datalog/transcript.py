@@ -6,10 +6,16 @@ A line is a command: ``begin``; ``put`` and a fact as ``put edge 1,2``, ``put ed
 commit prints the changes of the outputs.
 
 Where a number of copies is given, they count: a fact that came twice is there until it went twice.
+
+Programs whose facts come by commands are at FlowLog's shell: the first ``put`` or ``file`` begins a
+transaction if none is open, ``begin`` begins anew, and what cannot be done is told and passed over. For other
+programs a command outside of ``begin`` and ``commit`` is a transaction, and a fault ends the transcript.
 """
 
 import re
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -21,17 +27,25 @@ from kpg.datalog import facts
 from kpg.datalog.files import read
 from kpg.datalog.program import Program
 from kpg.datalog.spelling import shown
-from kpg.runtime.errors import DataError, ProgrammingError, Span
+from kpg.runtime.errors import DataError, Error, ProgrammingError, Span
 from kpg.runtime.records import dataclass
 from kpg.table import Table
 from kpg.view import View
 
-COMMANDS: Final = ("begin", "put", "file", "commit", "abort", "quit")
+COMMANDS: Final = ("begin", "put", "file", "commit", "abort", "help", "quit")
+HELP: Final = """begin, txn               begin a transaction
+put NAME ROW [COPIES]    a row of a relation: put edge 1,2 or put edge 1,2 -1
+file NAME PATH [COPIES]  the rows of a file
+commit, done             make them hold, and show what changes
+abort, rollback          throw them away
+quit, exit, q            end
+"""
 OTHER_WORDS: Final = {
     **dict.fromkeys(("txn", "cmd"), "begin"),
     "done": "commit",
     "rollback": "abort",
     **dict.fromkeys(("exit", "q"), "quit"),
+    **dict.fromkeys(("h", "?"), "help"),
 }
 PUT: Final = re.compile(r"\s*(?P<sign>[+-])?\s*(?P<fact>[\w.?]+\s*\(.*\))\s*\.?\s*$", re.DOTALL)
 FILE: Final = re.compile(
@@ -73,9 +87,13 @@ def play(program: Program, text: str, file: str, folder: Path, out: TextIO) -> N
         for line in lines(text, file):
             if line.command == "quit":
                 break
-            player.run(line)
+            if program.takes_commands:
+                player.try_to_run(line, sys.stderr)
+            else:
+                player.run(line)
     finally:
-        player.abort()
+        if player.abort() and program.takes_commands:
+            sys.stderr.write("what was put after the last commit is thrown away\n")
 
 
 def lines(text: str, file: str) -> Iterator[Line]:
@@ -104,6 +122,22 @@ class Player:
         self._copies: dict[tuple[str, bytes], int] = {}
         self._before: dict[tuple[str, bytes], int] = {}
 
+    def try_to_run(self, line: Line, errors: TextIO) -> None:
+        """Run one command of FlowLog's shell; what is wrong with it is told."""
+        if line.command in ("begin", "abort"):
+            self.abort()
+        elif line.command in ("put", "file") and not self._open:
+            self.run(replace(line, command="begin"))
+        if line.command == "abort":
+            return
+        if line.command == "commit" and not self._open:
+            errors.write(f"{line.span.file} line {line.span.line}: no transaction is open\n")
+            return
+        try:
+            self.run(line)
+        except Error as error:
+            errors.write(f"{error}\n")
+
     def run(self, line: Line) -> None:
         """Run one command."""
         transactions = self._program.engine.transactions
@@ -124,16 +158,21 @@ class Player:
                 transactions.rollback()
                 self._open = False
                 self._copies = self._before
+            case "help":
+                self._out.write(HELP)
             case _:
                 raise ProgrammingError(
                     f'"{line.command}" is no command', span=line.span, hint=f"they are {', '.join(COMMANDS)}"
                 )
 
-    def abort(self) -> None:
-        """Throw away what was not committed."""
-        if self._open:
-            self._program.engine.transactions.rollback()
-            self._open = False
+    def abort(self) -> bool:
+        """Throw away what was not committed; whether there was a transaction."""
+        if not self._open:
+            return False
+        self._program.engine.transactions.rollback()
+        self._open = False
+        self._copies = self._before
+        return True
 
     def _put(self, line: Line) -> None:
         pair = PAIR.match(line.rest)

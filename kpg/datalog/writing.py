@@ -78,7 +78,7 @@ class Writer:
             names = (column.name for column in self._relation.columns)
             yield self._options.get("attributeNames", self._delimiter.join(names)) + "\n"
         if not self._relation.columns:
-            yield from ("()\n" for _ in self._rows)
+            yield from (f"{self._options.get('nullary', '()')}\n" for _ in self._rows)
             return
         spellings = [self._spelling(column) for column in self._relation.columns]
         for row in self._rows:

@@ -121,6 +121,12 @@ def whole_number(text: str) -> int:
     return int(text, 0 if found["based"] else 10)
 
 
+def number_or_zero(text: str) -> int:
+    """The number of 32 bits that a text is, as FlowLog reads it: 0 for what is none."""
+    found = int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else 0
+    return found if -(2**31) <= found < 2**31 else 0
+
+
 def quote(text: str) -> str:
     """A symbol as a program writes it, and as a field of a record."""
     for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
@@ -207,6 +213,7 @@ _function("$substr", substring)
 _function("$full_match", full_match)
 _function("$six_places", six_places)
 _function("$whole_number", whole_number)
+_function("$number_or_zero", number_or_zero)
 _function("$quote", quote)
 _function("$unquote", unquote)
 _function("$show", show)

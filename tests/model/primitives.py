@@ -42,6 +42,19 @@ def _full_match(pattern: str, text: str) -> bool:
         raise ValueError(str(error)) from error
 
 
+def _number_or_zero(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        return 0
+    plain = (
+        text.lstrip("+-").isascii()
+        and text.lstrip("+-").isdecimal()
+        and len(text.lstrip("+-")) >= len(text) - 1
+    )
+    return value if plain and -(2**31) <= value < 2**31 else 0
+
+
 def _whole_number(text: str) -> int:
     digits = text.strip().lstrip("+-")
     base = {"0x": 16, "0b": 2}.get(digits[:2].lower(), 10)
@@ -117,6 +130,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "$quotient": lambda x, y: x / y if y else math.nan if x == 0 or x != x else math.copysign(math.inf, x),
     "$six_places": lambda x: f"{x:.6f}",
     "$whole_number": _whole_number,
+    "$number_or_zero": _number_or_zero,
     "$quote": lambda text: '"' + "".join(ESCAPES.get(one, one) for one in text) + '"',
     "$show": repr,
     "$record": lambda *fields: f"[{', '.join(fields)}]",

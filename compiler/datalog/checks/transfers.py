@@ -13,7 +13,7 @@ from kpg.runtime.errors import Span
 BOTH: Final = ("IO", "filename", "dbname", "delimiter", "headers", "rfc4180", "compress")
 OPTIONS: Final[Mapping[Direction, tuple[str, ...]]] = {
     Direction.INPUT: (*BOTH, "columns", "format"),
-    Direction.OUTPUT: (*BOTH, "format", "attributeNames", "quotes", "order_by", "limit"),
+    Direction.OUTPUT: (*BOTH, "format", "attributeNames", "quotes", "order_by", "limit", "nullary"),
     Direction.PRINTSIZE: ("IO",),
 }
 KINDS: Final[Mapping[Direction, tuple[str, ...]]] = {

@@ -7,7 +7,7 @@ from lark import Token, Tree
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.flowlog import is_flowlog, translate, tuple_type
+from kpg.compiler.datalog.syntax.flowlog import binds_alike, is_flowlog, translate, tuple_type
 from kpg.compiler.datalog.syntax.flowlog_loops import Block, last_round, ways
 from kpg.compiler.datalog.syntax.literals import integer, unescape
 from kpg.compiler.datalog.syntax.source import Source
@@ -16,6 +16,8 @@ from kpg.compiler.datalog.syntax.underscores import same_underscores
 from kpg.runtime.errors import Span
 
 Node = Tree[Token]
+OTHER_OPTIONS = {"header": "headers"}
+"""FlowLog's words for options."""
 NO_USER_AGGREGATES = "use the built-in ones, or aggregate in SQL with a function of db.create_function()"
 
 
@@ -26,6 +28,7 @@ class Builder:
         self.source = source
         self.diagnostics = diagnostics
         self.is_flowlog = is_flowlog(source.text)
+        self.binds_alike = binds_alike(source.text)
         self.takes_tuples = takes_tuples
         self.tuples: dict[str, ast.RecordType] = {}
 
@@ -114,7 +117,8 @@ class Builder:
 
     def directive(self, node: Any) -> ast.Directive:
         kind, names, *options = node.children
-        found = tuple((str(part.children[0]), self._option(part.children[2])) for part in options)
+        named = ((str(part.children[0]), part.children[2]) for part in options)
+        found = tuple((OTHER_OPTIONS.get(name, name), self._option(value)) for name, value in named)
         return ast.Directive(str(kind)[1:], self._names(names), found, self._span(node))
 
     def _option(self, node: Any) -> str:
@@ -297,12 +301,13 @@ class Builder:
             case "dollar", (name, *arguments):
                 return ast.Dollar(str(name)[1:], self._tuple(arguments[0]) if arguments else None, span)
             case "binary", (left, operator, right):
-                if self.is_flowlog and str(operator) in LEFT_TO_RIGHT:
+                if self.binds_alike and str(operator) in LEFT_TO_RIGHT:
                     return self._left_to_right(node)
                 return ast.Call(str(operator), (self._expression(left), self._expression(right)), span)
             case "prefix", (operator, operand):
-                function = "neg" if operator == "-" else str(operator)
-                return ast.Call(function, (self._expression(operand),), span)
+                return self._prefix(operator, self._expression(operand), span)
+            case "short_tuple", parts:
+                return self._made_tuple(tuple(self._expression(part) for part in parts), span)
             case "call" | "extremum", (name, arguments):
                 return ast.Call(str(name), self._tuple(arguments), span)
             case "cast", (_, value, name) | (value, name):
@@ -311,6 +316,14 @@ class Builder:
                 return self._parentheses(arguments)
             case _:
                 return self._rarer(node, span)
+
+    def _prefix(self, sign: Any, operand: ast.Expression, span: Span) -> ast.Expression:
+        """A sign or complement; a ``+`` is FlowLog's only."""
+        if sign != "+":
+            return ast.Call("neg" if sign == "-" else str(sign), (operand,), span)
+        if not self.is_flowlog:
+            self.diagnostics.error("syntax", 'syntax error at "+"', self._span(sign))
+        return operand
 
     def _left_to_right(self, node: Any) -> ast.Expression:
         """The operation as FlowLog reads it, in which operators bind equally."""
@@ -323,7 +336,7 @@ class Builder:
         levels = [level(str(one)) for one in parts[1::2]]
         if levels != sorted(levels, reverse=True):
             hint = "write parentheses"
-            message = "FlowLog's operators are read from left to right"
+            message = "operators are read from left to right, as FlowLog did while it had loops"
             self.diagnostics.warning("precedence", message, self._span(node), hint=hint)
         return found
 
@@ -348,13 +361,14 @@ class Builder:
         parts = self._tuple(node)
         if len(parts) == 1:
             return parts[0]
+        return self._made_tuple(parts, self._span(node))
+
+    def _made_tuple(self, parts: tuple[ast.Expression, ...], span: Span) -> ast.Expression:
         if parts and (self.tuples or self.takes_tuples):
-            return ast.Record(parts, self._span(node))
+            return ast.Record(parts, span)
         hint = "a record is written [a, b]" if parts else None
-        self.diagnostics.error(
-            "syntax", "expected one expression in the parentheses", self._span(node), hint=hint
-        )
-        return parts[0] if parts else ast.Underscore(self._span(node))
+        self.diagnostics.error("syntax", "expected one expression in the parentheses", span, hint=hint)
+        return parts[0] if parts else ast.Underscore(span)
 
     def _address(self, token: Token) -> int:
         """An IPv4 address as the number of 32 bits, with a sign, that it is to Soufflé."""

@@ -1,6 +1,8 @@
 """What FlowLog's programs mean otherwise: how operators bind, what aggregates range over, blocks of rules.
 
-A text is FlowLog's if it declares columns of types that are named as FlowLog names them, or has its blocks.
+A text is FlowLog's if it declares columns of types that are named as FlowLog names them, or has its blocks,
+functions or commands. Operators bind as Soufflé's do, but in texts with blocks, which FlowLog had as long as
+it read operators from left to right.
 """
 
 import re
@@ -11,6 +13,7 @@ from typing import Any, Final, TypeVar
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flowlog_loops import Block, without_blocks
+from kpg.compiler.datalog.syntax.flowlog_names import spelled
 from kpg.compiler.datalog.syntax.heads import head_aggregate
 from kpg.compiler.datalog.syntax.rewriting import nodes, rewritten
 from kpg.runtime.errors import Span
@@ -18,15 +21,19 @@ from kpg.runtime.functions import aggregate_named
 from kpg.runtime.types import BIGINT, DOUBLE
 
 T = TypeVar("T")
+BLOCKS: Final = r"\bfixpoint\s*\{|\bloop\s+(?:while|until)\b"
 ITS: Final = re.compile(
     r":\s*(?:u?int(?:8|16|32|64)|[iu](?:8|16|32|64)|f32|f64|string|bool)\b"
-    r"|\bfixpoint\s*\{|\bloop\s+(?:while|until)\b|^\s*\.extern\s+fn\b",
+    rf"|{BLOCKS}|^\s*\.extern\s+fn\b|\bIO\s*=\s*\"?(?:command|cmd)\b",
     re.MULTILINE,
 )
+HAS_BLOCKS: Final = re.compile(BLOCKS)
 ROWS: Final = "@rows"
 """Follows a relation's name in that of the rows that its aggregate is over."""
 MOST_ROUNDS: Final = 200
 """Of a loop that is written out round by round."""
+OTHER_FUNCTORS: Final = {"to_number": "to_number_or_zero", "to_string": "to_plain_string"}
+"""Functors that are called alike and mean something else."""
 COUNTING: Final = ("count", "sum", "mean")
 """Aggregates to which it matters whether a row is there twice."""
 WHOLE: Final = re.compile(r"number|unsigned|u?int(8|16|32|64)|[iu](8|16|32|64)")
@@ -37,32 +44,73 @@ def is_flowlog(text: str) -> bool:
     return ITS.search(text) is not None
 
 
+def binds_alike(text: str) -> bool:
+    """Whether operators of FlowLog's text are read from left to right."""
+    return HAS_BLOCKS.search(text) is not None
+
+
 def translate(
     statements: Sequence[ast.Statement | Block], diagnostics: Diagnostics
 ) -> tuple[ast.Statement, ...]:
     """FlowLog's statements as ours; what has no equal is noted."""
-    flat = without_blocks(statements, diagnostics)
-    declared = {name.text: one for one in flat if isinstance(one, ast.Declaration) for name in one.names}
+    flat = without_blocks(spelled(statements), diagnostics)
     functions = {one.name.text for one in flat if isinstance(one, ast.Functor)}
+    return _scope(flat, {}, {}, functions)
+
+
+Known = Mapping[str, ast.Declaration]
+
+
+def _scope(
+    statements: Sequence[ast.Statement],
+    outside: Known,
+    components: Mapping[str, Known],
+    functions: Collection[str],
+) -> tuple[ast.Statement, ...]:
+    """The statements of a text or component; ``outside``: what is declared around it."""
+    own = {name.text: one for one in statements if isinstance(one, ast.Declaration) for name in one.names}
+    declared, inside = {**outside, **own}, dict(components)
     made: list[ast.Statement] = []
     helpers: dict[str, ast.Declaration] = {}
-    for one in flat:
-        one = rewritten(one, _boolean)
-        if functions and isinstance(one, ast.Clause):
-            one = _predicates(one, functions)
-        if isinstance(one, ast.Clause) and len(one.heads) == 1:
-            made += _aggregated(one, declared, helpers)
+    for one in statements:
+        one = rewritten(one, _value)
+        if isinstance(one, ast.Component):
+            bases = [inside.get(base.name.text, {}) for base in one.bases]
+            known = {name: found for base in bases for name, found in base.items()}
+            parts = _scope(one.statements, {**declared, **known}, inside, functions)
+            inside[one.name.text] = {**known, **_declarations(parts)}
+            made.append(replace(one, statements=parts))
+        elif isinstance(one, ast.Clause):
+            one = _planned(_predicates(one, functions) if functions else one)
+            made += _aggregated(one, declared, helpers) if len(one.heads) == 1 else [one]
+        elif isinstance(one, ast.Directive) and one.kind == "output":
+            made.append(replace(one, options=(*one.options, ("nullary", "True"))))
         else:
             made.append(one)
     return (*helpers.values(), *made)
 
 
+def _declarations(statements: Sequence[ast.Statement]) -> Known:
+    return {name.text: one for one in statements if isinstance(one, ast.Declaration) for name in one.names}
+
+
+def _planned(clause: ast.Clause) -> ast.Clause:
+    """The clause with a plan for all versions, whatever the version that a single one is given for."""
+    if clause.plan is None or clause.plan.is_strict or len(clause.plan.orders) != 1:
+        return clause
+    ((_, order),) = clause.plan.orders
+    return replace(clause, plan=replace(clause.plan, orders=((0, order),)))
+
+
 # Values
 
 
-def _boolean(node: Any) -> Any:
+def _value(node: Any) -> Any:
+    """True and False; a text that is no number is 0 as one, and floats have as many places as they need."""
     if isinstance(node, ast.Variable) and node.name in ("True", "False"):
         return ast.Boolean(node.name == "True", node.span)
+    if isinstance(node, ast.Call) and node.function in OTHER_FUNCTORS:
+        return replace(node, function=OTHER_FUNCTORS[node.function])
     return node
 
 
@@ -70,7 +118,7 @@ def _boolean(node: Any) -> Any:
 
 
 def _aggregated(
-    clause: ast.Clause, declared: dict[str, ast.Declaration], helpers: dict[str, ast.Declaration]
+    clause: ast.Clause, declared: Known, helpers: dict[str, ast.Declaration]
 ) -> Iterator[ast.Statement]:
     (head,) = clause.heads
     places = [place for place, arg in enumerate(head.args) if _function(arg) is not None]
@@ -81,7 +129,7 @@ def _aggregated(
         return
     operands = {place: _operand(head.args[place]) for place in places}
     rows = replace(head.name, text=head.name.text + ROWS)
-    is_new = rows.text not in helpers
+    is_new = rows.text not in helpers and rows.text not in declared
     if is_new:
         helpers[rows.text] = _rows(declaration, rows, operands, clause, declared)
     args = tuple(operands.get(place, arg) for place, arg in enumerate(head.args))
@@ -106,7 +154,7 @@ def _rows(
     name: ast.Name,
     operands: Mapping[int, ast.Expression],
     clause: ast.Clause,
-    declared: dict[str, ast.Declaration],
+    declared: Known,
 ) -> ast.Declaration:
     """The declaration of the rows: as the relation's, with the values' types."""
     attributes = list(declaration.attributes)
@@ -117,9 +165,7 @@ def _rows(
     return ast.Declaration((name,), tuple(attributes), (), declaration.span)
 
 
-def _type_of(
-    value: ast.Expression, body: ast.Body | None, declared: dict[str, ast.Declaration]
-) -> ast.TypeRef | None:
+def _type_of(value: ast.Expression, body: ast.Body | None, declared: Known) -> ast.TypeRef | None:
     """The type of the first column that one of the value's variables stands in."""
     names = [part.name for part in nodes(value) if isinstance(part, ast.Variable)]
     for atom in nodes(body):
@@ -145,7 +191,12 @@ def _combined(
     places: Sequence[int],
     declaration: ast.Declaration,
 ) -> ast.Clause:
-    """The rule that aggregates the rows; a mean of a column of whole numbers is whole."""
+    """The rule that aggregates the rows; a mean of a column of whole numbers is whole. Without keys, counts
+    and sums of no rows are 0.
+    """
+    functions = [_function(head.args[place]) for place in places]
+    if len(places) == len(head.args) and set(functions) <= {"count", "sum"}:
+        return _totals(clause, head, rows)
     span = clause.span
     names = [ast.Variable(f"c{number}", span) for number in range(len(head.args))]
     args: list[ast.Expression] = list(names)
@@ -163,6 +214,19 @@ def _combined(
     used = {part.name for arg in args for part in nodes(arg) if isinstance(part, ast.Variable)}
     body = tuple(name if name.name in used else ast.Underscore(span) for name in names)
     return ast.Clause((replace(head, args=tuple(args)),), ast.Atom(rows, body, span), None, span)
+
+
+def _totals(clause: ast.Clause, head: ast.Atom, rows: ast.Name) -> ast.Clause:
+    span = clause.span
+    args: list[ast.Expression] = []
+    for place, arg in enumerate(head.args):
+        value = ast.Variable("value", span)
+        inner = tuple(value if at == place else ast.Underscore(span) for at in range(len(head.args)))
+        function = str(_function(arg))
+        operand = None if function == "count" else value
+        atom = ast.Atom(rows, inner if operand else (ast.Underscore(span),) * len(head.args), span)
+        args.append(ast.Aggregate(function, operand, atom, span))
+    return ast.Clause((replace(head, args=tuple(args)),), None, None, span)
 
 
 def _other(name: ast.Variable, places: Sequence[int], place: int) -> ast.Expression:

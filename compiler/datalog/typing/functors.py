@@ -82,7 +82,9 @@ FUNCTORS: Final[Mapping[str, Functor]] = {
         _fixed("substr", SYMBOL, SYMBOL, NUMBER, NUMBER),
         _convert("ord", NUMBER, EVERYTHING),
         _convert("to_string", SYMBOL, EVERYTHING),
+        _convert("to_plain_string", SYMBOL, EVERYTHING),
         _convert("to_number", NUMBER, EVERYTHING - {Domain.RECORD, Domain.ADT}),
+        _fixed("to_number_or_zero", NUMBER, SYMBOL),
         _convert("to_unsigned", UNSIGNED, EVERYTHING - {Domain.RECORD, Domain.ADT}),
         _convert("to_float", FLOAT, EVERYTHING - {Domain.RECORD, Domain.ADT}),
         _convert("to_date", TypeKind(Domain.SQL, DATE), frozenset({Domain.SYMBOL, Domain.SQL})),
@@ -120,6 +122,10 @@ def build(name: str, args: Sequence[tuple[Expression, TypeKind]], result: TypeKi
             return cast(Call("length", tuple(operands), INTEGER), BIGINT)
         case "substr":
             return Call("$substr", tuple(operands), TEXT)
+        case "to_plain_string" if args[0][1].domain is Domain.FLOAT:
+            return cast(operands[0], TEXT)
+        case "to_number_or_zero":
+            return Call("$number_or_zero", tuple(operands), BIGINT)
         case _ if name in EXTREMES:
             return Call(EXTREMES[name], tuple(operands), result.type)
         case "ord":

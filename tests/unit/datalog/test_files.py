@@ -164,11 +164,15 @@ done
 put item 1,a,0.5 -1
 put item 2,"b c",0.5 -1
 put item "2,b c,0.5" -2
+done
 file item more.csv +1
+commit
 put go True
+commit
 put go False
-quit
+commit
 put item 2,z,0.5
+quit
 """
 
 
@@ -180,15 +184,15 @@ def test_transcripts_as_flowlog_has_them(db: Database, tmp_path: Path) -> None:
     play(program, COMMANDS, "t.txt", tmp_path, out)
     assert out.getvalue().splitlines() == [
         *("commit 1", "small(a, 1) +1", "small(b c, 2) +1"),
-        *("commit 2", "small(a, 1) -1", "commit 2", "commit 3", "small(b c, 2) -1"),
-        *("commit 4", "small(c, 0) +1", "commit 5", "on() +1", "commit 6", "on() -1"),
+        *("commit 2", "small(a, 1) -1", "small(b c, 2) -1"),
+        *("commit 3", "small(c, 0) +1", "commit 4", "on() +1", "commit 5", "on() -1"),
     ]
     assert items(db) == [(0, "c", 1.0), (8, "d", 1.0)]
 
 
 def test_copies_that_an_abort_takes_back(db: Database, tmp_path: Path) -> None:
     program = db.datalog(DECLARATIONS.format("(IO=cmd)", ""))
-    lines = "begin\nput item 1\ta\t0 +2\nabort\nput item 1\ta\t0\nput item 1\ta\t0 -1\n"
+    lines = "begin\nput item 1\ta\t0 +2\nabort\nput item 1\ta\t0\nput item 1\ta\t0 -1\ncommit\n"
     play(program, lines.replace("\t", ","), "t.txt", tmp_path, io.StringIO())
     assert items(db) == []
 
@@ -198,8 +202,48 @@ def test_the_command_reads_commands(
 ) -> None:
     program = tmp_path / "p.dl"
     program.write_text(DECLARATIONS.format('(IO="command")', ""))
-    assert run(monkeypatch, "run", str(program), "-D", str(tmp_path), stdin="put item 1,a,0\n") == 0
+    assert run(monkeypatch, "run", str(program), "-D", str(tmp_path), stdin="put item 1,a,0\ndone") == 0
     assert capsys.readouterr().out == "commit 1\nsmall(a, 1) +1\nsmall\t1\n"
+
+
+FAULTS = """
+commit
+start
+put item 1,a
+put item x,a,1
+put nothing 1
+put item 1,a,0 one
+put item 1,a,0
+begin
+put item 2,b,0
+file item absent.csv
+commit
+rollback
+?
+put item 3,c,0
+"""
+
+
+def test_what_flowlog_cannot_do_is_told_and_passed_over(
+    db: Database, tmp_path: Path, capsys: Captured
+) -> None:
+    program = db.datalog(DECLARATIONS.format('(IO="command")', ""))
+    out = io.StringIO()
+    play(program, FAULTS, "t.txt", tmp_path, out)
+    assert items(db) == [(2, "b", 0.0)] and db._engine.transactions.idle
+    assert out.getvalue().startswith("commit 1\nsmall(b, 2) +1\nbegin, txn")
+    told = capsys.readouterr().err
+    for message in (
+        "t.txt line 2: no transaction is open",
+        '"start" is no command',
+        "2 fields for the 3 columns of item",
+        '"x" is no number',
+        "nothing is no relation that has facts",
+        "put takes a fact",
+        "cannot read",
+        "what was put after the last commit is thrown away",
+    ):
+        assert message in told
 
 
 @pytest.mark.parametrize(

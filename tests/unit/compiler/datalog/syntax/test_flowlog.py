@@ -23,7 +23,17 @@ CASES = [
     ("whole means", "int32", "s(x, AVG(w)) :- e(x, _, w).", {(1, 5), (2, 7)}),
     ("means", "f64", "s(x, average(w)) :- e(x, _, w).", {(1, 5.0), (2, 7.5)}),
     ("min", "int32", "s(x, MIN(w * 2)) :- e(x, _, w).", {(1, 10), (2, 14)}),
-    ("left to right", "int32", "s(x, x + y * 2) :- e(x, y, 5).", {(1, 6), (1, 8)}),
+    ("precedence", "int32", "s(x, x + y * 2 ^ 2 ^ 1 - -1) :- e(x, y, 5).", {(1, 10), (1, 14)}),
+    ("left to right", "int32", "fixpoint { s(x, x + y * 2) :- e(x, y, 5). }", {(1, 6), (1, 8)}),
+    ("signs", "int32", "s(+4, x + -1) :- e(x, +3, _), x < +2.", {(4, 0)}),
+    ("names in any case", "int32",
+     ".decl Far(x: int32) FAR(y) :- E(_, y, _). S(x, 0) :- far(x), X = x, !e(x, _, _).", {(3, 0)}),
+    ("plans of any version", "int32", "s(x, z) :- e(x, y, 5), e(y, z, 7). .plan 1:(2, 1)", {(1, 3)}),
+    ("numbers of texts", "int32",
+     's(x, to_number(t)) :- x = 1, (t = "12" ; t = "-3" ; t = "1x" ; t = "99999999999").',
+     {(1, 12), (1, -3), (1, 0)}),
+    ("texts of numbers", "string", "s(1, to_string(1.5)). s(2, to_string(True)). s(3, to_string(2.0)).",
+     {(1, "1.5"), (2, "true"), (3, "2")}),
     ("parentheses", "int32", "s(x, x + (y * 2)) :- e(x, y, 5).", {(1, 5), (1, 7)}),
     ("several aggregates", "int32", "s(count(y), sum(w)) :- e(_, y, w).", {(4, 25)}),
     ("heads with semicolons", "int32", "s(x, y); s(y, x) :- e(x, y, 7).", {(2, 3), (3, 2)}),
@@ -44,6 +54,37 @@ CHAIN = """
 def test_meanings(type_: str, rules: str, expected: set[tuple[object, ...]]) -> None:
     program = kpg.connect().datalog(f"{EDGES}.decl s(x: int32, v: {type_})\n{rules}")
     assert set(program.rows("s")) == expected
+
+
+def test_counts_and_sums_of_nothing_are_zero_where_nothing_groups() -> None:
+    db = kpg.connect()
+    program = db.datalog("""
+        .decl e(x: int32, w: int32)
+        +e(1, 5).
+        .decl n(n: int32, w: int32) .output n
+        n(count(x), sum(w)) :- e(x, w).
+        n(count(x), sum(w)) :- e(w, x), x > 5.
+        .decl m(w: int32) .output m
+        m(min(w)) :- e(_, w).
+        .decl k(x: int32, n: int32) .output k
+        k(x, count(w)) :- e(x, w).
+    """)
+    assert [set(program[name]) for name in "nmk"] == [{(1, 5)}, {(5,)}, {(1, 1)}]
+    program.update("-e(1, 5).")
+    assert [set(program[name]) for name in "nmk"] == [{(0, 0)}, set(), set()]
+    program.update("+e(2, 7).")
+    assert [set(program[name]) for name in "nmk"] == [{(2, 9)}, {(7,)}, {(2, 1)}]
+
+
+def test_aggregates_in_components() -> None:
+    program = kpg.connect().datalog("""
+        .comp Base { .decl e(x: int32, w: int32) .decl s(x: int32, w: int32) S(x, sum(w)) :- E(x, w). }
+        .comp Twice : Base { s(x, sum(w + w)) :- e(x, w). }
+        .init b = base
+        .init t = Twice
+        b.e(1, 5). b.e(1, 6). t.E(1, 5). t.e(1, 6).
+    """)
+    assert set(program["b.s"]) == {(1, 11)} and set(program["t.s"]) == {(1, 33)}
 
 
 def test_aggregates_follow_changes() -> None:
@@ -190,12 +231,13 @@ def test_tuples() -> None:
         .decl names(b: string) names(y) :- t(_, p), p = (x, y), x > 1.
         .decl made(p: (a: int32, q: (c: int32, d: string))) made((i, p)) :- t(i, p), p != (0, "y").
         .decl inner(d: string) inner(d) :- made(p), p = (_, (_, d)).
-        .output made, inner
+        .decl one(p: (a: int32)) one((3,)).
+        .output made, inner, one
     """)
     assert set(program["names"]) == {("x",)} == set(program["inner"])
     out = io.StringIO()
     write(program, "-", out)
-    assert "\n(1, (2, x))\n" in out.getvalue()
+    assert "\n(1, (2, x))\n" in out.getvalue() and "\n(3,)\n" in out.getvalue()
     program.update('+t(7, (3, "(z]")).')
     assert set(program["inner"]) == {("x",), ("(z]",)}
     with pytest.raises(DatalogError, match="expected one expression in the parentheses"):
@@ -214,9 +256,10 @@ def test_functions_are_predicates() -> None:
 
 
 def test_operators_that_bind_otherwise_get_a_warning() -> None:
-    text = EDGES + ".decl s(x: int32) s(x + y * 2) :- e(x, y, _). s(x * y + 2) :- e(x, y, _)."
+    rules = "s(x + y * 2) :- e(x, y, _). s(x * y + 2) :- e(x, y, _)."
+    text = f"{EDGES} .decl s(x: int32) fixpoint {{ {rules} }}"
     (found,) = [one for one in check(text, Catalog()).warnings if one.code == "precedence"]
-    assert found.message == "FlowLog's operators are read from left to right"
+    assert found.message == "operators are read from left to right, as FlowLog did while it had loops"
     assert found.span is not None and found.span.source[found.span.start :].startswith("x + y * 2")
     plain = ".decl e(x: number, y: number) e(1, 2). .decl s(x: number) s(x + y * 2) :- e(x, y)."
     assert check(plain, Catalog()).warnings == ()
