@@ -34,6 +34,8 @@ class Heir:
     """Of a partition: what holds for its rows."""
     default: bool = False
     """Whether it is the partition of all rows that no other has."""
+    told: "Bound | None" = None
+    """The bound as it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Deed:
     condition: str
     instead: bool
     statements: tuple[str, ...]
+    enabled: bool = True
 
 
 def heirs(others: Mapping[tuple[str, ...], Any], name: str) -> tuple[str, ...]:

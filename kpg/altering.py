@@ -150,6 +150,10 @@ class _Altering(ColumnChange):
                 self._drop_constraint(action)
             case ast.RenameConstraint(old=old, new=new):
                 self._rename_constraint(old, new)
+            case ast.Attach() | ast.Detach() | ast.Inherit() | ast.Switch():
+                from kpg.altering_kin import alter_kin
+
+                alter_kin(self.engine, self.entry, action, self.span)
             case ast.Nothing():
                 pass
             case _:

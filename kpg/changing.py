@@ -3,6 +3,7 @@
 In between nothing has changed, so that the parts of a statement all see the tables as they were before it.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
@@ -27,7 +28,7 @@ from kpg.runtime.types import Type
 from kpg.table import Table
 
 if TYPE_CHECKING:
-    from kpg.blocks.triggers import Actions
+    from kpg.blocks.actions import Actions
     from kpg.compiler.sql.conflict import OverPairs
 
 Words = NDArray[np.int64]
@@ -108,35 +109,24 @@ def prepared(engine: Engine, statement: ast.Change) -> Changes:
 
         statement = with_conflict(statement, engine.catalog)
     if engine.catalog.others:
-        from kpg.blocks.triggers import actions_of, through_actions
-        from kpg.inheriting import together
+        from kpg.beside import prepared_beside
 
-        several = together(engine, statement)
-        if several is None and isinstance(statement, ast.Insert):
-            from kpg.partitions import routed
-
-            several = routed(engine, statement)
-        if several is not None:
-            return several  # type: ignore[return-value]
-        changes = through_actions(engine, statement)
-        if changes is not None:
-            return changes
-        actions = actions_of(engine, statement)
-        if actions is not None:
-            return replace(_prepared(engine, statement, actions), actions=actions)
-    return _prepared(engine, statement, None)
+        return prepared_beside(engine, statement)
+    return prepared_alone(engine, statement)
 
 
-def prepared_alone(engine: Engine, statement: ast.Insert) -> Changes:
-    """What an INSERT is going to change, without triggers."""
-    return _prepared(engine, statement, None)
+def into_table(engine: Engine, statement: ast.Change) -> ast.Change:
+    """The statement, of the table that a view which it names is of."""
+    if isinstance(engine.catalog.find(statement.table), TableEntry):
+        return statement
+    from kpg.compiler.sql.through import through_view
+
+    return through_view(statement, engine.catalog)
 
 
-def _prepared(engine: Engine, statement: ast.Change, actions: "Actions | None") -> Changes:
-    if not isinstance(engine.catalog.find(statement.table), TableEntry):
-        from kpg.compiler.sql.through import through_view
-
-        statement = through_view(statement, engine.catalog)
+def prepared_alone(engine: Engine, statement: ast.Change, actions: "Actions | None" = None) -> Changes:
+    """What a statement is going to change of one table."""
+    statement = into_table(engine, statement)
     table = engine.table(statement.table)
     match statement:
         case ast.Insert():
@@ -154,12 +144,18 @@ def _prepared(engine: Engine, statement: ast.Change, actions: "Actions | None") 
 
 
 def _insert(engine: Engine, table: Table, statement: ast.Insert, actions: "Actions | None") -> Changes:
-    catalog = engine.reading_catalog
     if actions is not None:
         actions.before_statement("INSERT")
-    statement = _numbered(engine, given_insert(statement, catalog))
-    words = engine.computed(lambda: _given_rows(engine, table, statement, catalog))
-    return insertion(engine, table, statement, words, actions)
+        if statement.conflict is not None and statement.conflict.assignments:
+            actions.before_statement("UPDATE")
+    return insertion(engine, table, statement, given_words(engine, table, statement), actions)
+
+
+def given_words(engine: Engine, table: Table, statement: ast.Insert) -> Words:
+    """The rows that an INSERT gives, numbers of sequences still to be filled in."""
+    catalog = engine.reading_catalog
+    numbered = _numbered(engine, given_insert(statement, catalog))
+    return engine.computed(lambda: _given_rows(engine, table, numbered, catalog))
 
 
 def _given_rows(engine: Engine, table: Table, statement: ast.Insert, catalog: Catalog) -> Words:
@@ -187,9 +183,18 @@ def found_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[Plan
 
 
 def insertion(
-    engine: Engine, table: Table, statement: ast.Insert, words: Words, actions: "Actions | None" = None
+    engine: Engine,
+    table: Table,
+    statement: ast.Insert,
+    words: Words,
+    actions: "Actions | None" = None,
+    *,
+    fitted: bool = True,
 ) -> Changes:
-    """What inserting rows changes, numbers of sequences still to be filled in."""
+    """What inserting rows changes, numbers of sequences still to be filled in.
+
+    They are ``fitted`` if they are rows of this table, not of a partition of it.
+    """
     catalog = engine.reading_catalog
     entry = catalog.table(statement.table, statement.span)
     if catalog.is_limited:
@@ -206,6 +211,8 @@ def insertion(
         words = filled(engine.executor, engine.sequences, found, words)
     if actions is not None:
         words = actions.before_insert(words)
+    if not fitted:
+        return Changes(table, inserted=words)
     words = checked(words, table)
     if table.guard is not None:
         words = table.guard.fitting(words)
@@ -295,9 +302,6 @@ def _delete(engine: Engine, table: Table, statement: ast.Delete, actions: "Actio
     if actions is not None:
         actions.before_statement("DELETE")
     planned, data = found_rows(engine, statement)
-    if actions is not None:
-        kept = actions.before_delete(np.unique(data[0]))
-        data = np.ascontiguousarray(data[:, np.isin(data[0], kept)])
     return deletion(table, statement, planned, data)
 
 
@@ -314,21 +318,17 @@ def _update(engine: Engine, table: Table, statement: ast.Update, actions: "Actio
     if actions is not None:
         actions.before_statement("UPDATE")
     planned, data = found_rows(engine, statement)
-    changes = updating(engine, table, statement, planned, data)
-    if actions is None or changes.updated is None:
-        return changes
-    rowids, words = actions.before_update(*changes.updated)
-    words = checked(np.ascontiguousarray(words), table)
-    if table.guard is not None:
-        words = table.guard.fitting(words)
-    changes = replace(changes, updated=(rowids, words))
+    return updating(engine, table, statement, planned, data)
+
+
+def shown_again(engine: Engine, table: Table, statement: ast.Update) -> "Callable[[Words], Returned] | None":
+    """What RETURNING of an UPDATE gives for rows that have become others; None if they do not say all."""
     if not statement.returning or statement.sources:
-        return changes
+        return None
     given = ast.Select(nothing(), statement.span)
-    shown = ast.Insert(
-        statement.table, statement.alias, (), given, None, statement.span, returning=statement.returning
-    )
-    return replace(changes, returned=_returned(engine, table, shown, words))
+    returning = statement.returning
+    shown = ast.Insert(statement.table, statement.alias, (), given, None, statement.span, returning=returning)
+    return lambda words: _returned(engine, table, shown, words)
 
 
 def updating(engine: Engine, table: Table, statement: ast.Update, planned: Planned, data: Words) -> Changes:

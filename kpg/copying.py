@@ -49,20 +49,11 @@ def copy_from(engine: Engine, statement: ast.CopyFrom) -> int:
 
 def _with_triggers(engine: Engine, name: str, words: Words) -> int:
     """Append rows as an INSERT does; how many."""
-    from kpg.blocks.triggers import Actions
-    from kpg.changing import Changes
-    from kpg.partitions import route_words
+    from kpg.routing import inserted_beside
 
-    if ("partitioned", engine.catalog.get(name).name.lower(), "") in engine.catalog.others:
-        several = route_words(engine, name, words)
-        several.apply()
-        return several.count
-
-    table, actions = engine.table(name), Actions(engine, engine.catalog.get(name), None)
-    actions.before_statement("INSERT")
-    changes = Changes(table, inserted=actions.before_insert(words), actions=actions)
-    changes.apply()
-    return changes.count
+    several = inserted_beside(engine, name, words)
+    several.apply()
+    return several.count
 
 
 def _check_allowed(engine: Engine, table: Table, statement: ast.CopyFrom) -> None:

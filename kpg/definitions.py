@@ -15,7 +15,7 @@ from kpg.result import Affected, Result
 from kpg.runtime.errors import ProgrammingError
 
 if TYPE_CHECKING:
-    from kpg.blocks.triggers import Actions
+    from kpg.blocks.actions import Actions
 
 
 def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
@@ -298,7 +298,7 @@ def _truncate(engine: Engine, statement: ast.Truncate) -> int:
 
 def truncating(engine: Engine, names: Iterable[str]) -> list["Actions"]:
     """What triggers of tables do."""
-    from kpg.blocks.triggers import Actions
+    from kpg.blocks.actions import Actions
 
     return [Actions(engine, engine.catalog.get(name), None) for name in names]
 

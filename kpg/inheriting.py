@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.changing import Changes, Returned, prepared
-from kpg.compiler.catalog import TableEntry
+from kpg.beside import prepared_beside
+from kpg.changing import Changes, Returned
 from kpg.compiler.constraints import Check
 from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import statements as ast
@@ -15,9 +16,13 @@ from kpg.compiler.sql.definitions import Action
 from kpg.compiler.triggers import Heir, heirs
 from kpg.defining import definition
 from kpg.engine import Engine
+from kpg.rereading import check_rereadable, reread
 from kpg.result import Affected, Result
 from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Schema
+
+if TYPE_CHECKING:
+    from kpg.blocks.actions import Actions
 
 Words = NDArray[np.int64]
 INCLUDING = frozenset({"DEFAULTS", "CONSTRAINTS", "GENERATED"})
@@ -43,7 +48,7 @@ def create_heir(engine: Engine, statement: ast.CreateTable, name: str) -> None:
     catalog = engine.catalog
     parents = [catalog.table(parent, statement.span) for parent in statement.parents]
     for parent in parents:
-        check_unread(engine, parent, statement.span)
+        check_rereadable(engine, parent, statement.span)
     seen: set[str] = set()
     checks = statement.constraints.checks
     made = replace(statement, parents=(), schema=Schema(()), constraints=ast.NOTHING)
@@ -78,17 +83,7 @@ def create_heir(engine: Engine, statement: ast.CreateTable, name: str) -> None:
     engine.create_table(name, entry.schema, entry.constraints, sequences)
     for parent in parents:
         catalog.others["inherits", parent.name.lower(), name.lower()] = Heir(parent.name, name)
-
-
-def check_unread(engine: Engine, parent: TableEntry, span: Span) -> None:
-    """ProgrammingError if a view reads a table: it would not read those that inherit it later."""
-    users = engine.dependents(parent.name)
-    if users:
-        raise ProgrammingError(
-            f'"{parent.name}" cannot be inherited: view "{users[0]}" reads it',
-            span=span,
-            hint="make the view after the tables that it reads",
-        )
+        reread(engine, parent)
 
 
 def together(engine: Engine, statement: ast.Change) -> "Several | None":
@@ -96,11 +91,28 @@ def together(engine: Engine, statement: ast.Change) -> "Several | None":
     if not isinstance(statement, ast.Update | ast.Delete) or statement.alone:
         return None
     entry = engine.catalog.find(statement.table)
-    found = () if entry is None else heirs(engine.catalog.others, entry.name)
-    if entry is None or not found:
+    heirs_ = () if entry is None else heirs(engine.catalog.others, entry.name)
+    if entry is None or not heirs_:
         return None
-    names = (entry.name, *found)
-    return Several([prepared(engine, replace(statement, table=name, alone=True)) for name in names])
+    from kpg.blocks.triggers import actions_of
+    from kpg.routing import is_partitioned, moved
+
+    event = "DELETE" if isinstance(statement, ast.Delete) else "UPDATE"
+    around = actions_of(engine, statement)
+    if around is not None:
+        around.before_statement(event)
+    parts: list[Changes] = []
+    moves = 0
+    for name in (entry.name, *heirs_):
+        one = replace(statement, table=name, alone=True)
+        if not isinstance(one, ast.Update) or not is_partitioned(engine, entry.name):
+            parts.append(prepared_beside(engine, one, whole=False))
+            continue
+        changes = prepared_beside(engine, replace(one, whole=entry.name), whole=False)
+        found, count = moved(engine, entry.name, changes)
+        parts += found
+        moves += count
+    return Several(parts, around, event, moves)
 
 
 def _chosen(returned: Returned, names: Sequence[str]) -> Words:
@@ -152,14 +164,20 @@ class Several:
     deleted = None
     inserted = None
 
-    def __init__(self, parts: Sequence[Changes]) -> None:
+    def __init__(
+        self, parts: Sequence[Changes], around: "Actions | None" = None, event: str = "", moves: int = 0
+    ) -> None:
+        """``around`` is what is done before and after a statement of an event; ``moves`` count once."""
+        self._moves = moves
         self.parts = parts
         self.table = parts[0].table
+        self._around = around
+        self._event = event
 
     @property
     def count(self) -> int:
         """How many rows change."""
-        return sum(part.count for part in self.parts)
+        return sum(part.count for part in self.parts) - self._moves
 
     @property
     def returned(self) -> Returned | None:
@@ -175,6 +193,8 @@ class Several:
         """Make the changes."""
         for part in self.parts:
             part.apply()
+        if self._around is not None:
+            self._around.after_statement(self._event)
 
     def result(self) -> Result:
         """What the statement gives."""

@@ -38,12 +38,11 @@ def merge_changes(engine: Engine, table: Table, statement: ast.Merge) -> Changes
             inserted.append(
                 filled(engine.executor, engine.sequences, numbered(entry, catalog, places), words)
             )
+    made = np.ascontiguousarray(np.concatenate(inserted, axis=1))
+    changed = checked(np.ascontiguousarray(rows[:, updates]), table)
     return Changes(
         table,
-        deleted=np.ascontiguousarray(rowids[deletes]),
-        updated=(
-            np.ascontiguousarray(rowids[updates]),
-            checked(np.ascontiguousarray(rows[:, updates]), table),
-        ),
-        inserted=checked(np.ascontiguousarray(np.concatenate(inserted, axis=1)), table),
+        deleted=np.ascontiguousarray(rowids[deletes]) if deleting else None,
+        updated=(np.ascontiguousarray(rowids[updates]), changed) if updating else None,
+        inserted=checked(made, table) if len(inserted) > 1 else None,
     )

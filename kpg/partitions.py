@@ -1,20 +1,20 @@
 """Partitioned tables: each partition is a table that inherits the whole one, for the rows of its bound."""
 
 from dataclasses import replace
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.changing import Changes, insertion, prepared_alone
-from kpg.compiler.catalog import Catalog, TableEntry
+from kpg.compiler.catalog import TableEntry
 from kpg.compiler.constraints import Check, Constraints
+from kpg.compiler.sql import definitions as ddl
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.change import nothing
-from kpg.compiler.sql.rules import checks
 from kpg.compiler.triggers import Bound, Heir, Partitioned
 from kpg.defining import definition
 from kpg.engine import Engine
-from kpg.inheriting import Several, check_unread
+from kpg.rereading import check_rereadable, reread
+from kpg.routing import fits, order_of, partitions_of
 from kpg.runtime.errors import IntegrityError, ProgrammingError, Span
 from kpg.runtime.types import Schema
 
@@ -32,17 +32,15 @@ def create_partition(engine: Engine, statement: ast.CreateTable, name: str) -> N
     bound, catalog, span = statement.partition, engine.catalog, statement.span
     assert bound is not None
     parent = catalog.table(bound.parent, span)
-    whole = catalog.others.get(("partitioned", parent.name.lower(), ""))
-    if whole is None:
-        raise ProgrammingError(f'"{parent.name}" is not partitioned', span=span)
-    check_unread(engine, parent, span)
+    whole = _whole(engine, parent, span)
+    check_rereadable(engine, parent, span)
+    check_bound(engine, parent, bound, name, span)
     text = predicate(whole, bound, span)
     old = parent.constraints
     rules = tuple(replace(rule, sequence="", identity="") for rule in old.rules)
-    own = Check(f"{name.rpartition('.')[2]}_partition", text)
     constraints = Constraints(
         rules,
-        (*old.checks, own) if text else old.checks,
+        (*old.checks, *_own(name, text)),
         tuple(replace(one, name="") for one in old.uniques),
         tuple(replace(one, name="") for one in old.foreign_keys),
     )
@@ -51,8 +49,198 @@ def create_partition(engine: Engine, statement: ast.CreateTable, name: str) -> N
     entry, _ = definition(made, name, catalog)
     engine.create_table(name, entry.schema, entry.constraints)
     key = ("inherits", parent.name.lower(), name.lower())
-    catalog.others[key] = Heir(parent.name, name, text, not text)
+    catalog.others[key] = Heir(parent.name, name, text, not text, bound)
     note_partitioned(engine, statement, name)
+    reread(engine, parent)
+
+
+def _whole(engine: Engine, parent: TableEntry, span: Span) -> Partitioned:
+    whole = engine.catalog.others.get(("partitioned", parent.name.lower(), ""))
+    if not isinstance(whole, Partitioned):
+        raise ProgrammingError(f'"{parent.name}" is not partitioned', span=span)
+    return whole
+
+
+def _own(name: str, text: str) -> tuple[Check, ...]:
+    """What a partition has beside the whole table's checks."""
+    return (Check(f"{name.rpartition('.')[2]}_partition", text),) if text else ()
+
+
+def attach(engine: Engine, parent: TableEntry, action: ddl.Attach, span: Span) -> None:
+    """ATTACH PARTITION."""
+    catalog = engine.catalog
+    whole, child = _whole(engine, parent, span), catalog.table(action.child, span)
+    if any(key[0] == "inherits" and key[2] == child.name.lower() for key in catalog.others):
+        raise ProgrammingError(f'"{child.name}" is already a partition', span=span)
+    _check_columns(parent, child, span)
+    check_rereadable(engine, parent, span)
+    check_bound(engine, parent, action.bound, child.name, span)
+    text = predicate(whole, action.bound, span)
+    words = engine.executor.scan(child.name)
+    if words.shape[1] and not fits(engine, child, text, words).all():
+        message = f'partition constraint of relation "{child.name}" is violated by some row'
+        raise IntegrityError(message, span=span)
+    checks = (*child.constraints.checks, *_own(child.name, text))
+    catalog.replace(replace(child, constraints=replace(child.constraints, checks=checks)))
+    key = ("inherits", parent.name.lower(), child.name.lower())
+    catalog.others[key] = Heir(parent.name, child.name, text, not text, action.bound)
+    _with_keys(engine, parent, catalog.table(child.name))
+    reread(engine, parent)
+
+
+def _check_columns(parent: TableEntry, child: TableEntry, span: Span) -> None:
+    """ProgrammingError unless a table has the columns of another one, in whatever order."""
+    types = {column.name.lower(): column.type for column in child.schema.columns}
+    for column in parent.schema.columns:
+        if column.name.lower() not in types:
+            raise ProgrammingError(f'child table is missing column "{column.name}"', span=span)
+        if types.pop(column.name.lower()) != column.type:
+            message = f'child table "{child.name}" has different type for column "{column.name}"'
+            raise ProgrammingError(message, span=span)
+    if types:
+        message = f'table "{child.name}" contains column "{next(iter(types))}" not found in parent'
+        raise ProgrammingError(message, span=span, hint="a new partition has the columns of its parent only")
+
+
+def _with_keys(engine: Engine, parent: TableEntry, child: TableEntry) -> None:
+    """Have a partition be unique in what the whole table is unique in."""
+    from kpg.defining import free_name
+    from kpg.indexes import add_key
+
+    known = {tuple(name.lower() for name in key.columns) for key in child.constraints.uniques}
+    taken = [key.name for key in child.constraints.uniques]
+    for key in parent.constraints.uniques:
+        if tuple(name.lower() for name in key.columns) not in known:
+            kind = "pkey" if key.primary else "key"
+            plain = child.name.rpartition(".")[2]
+            columns = () if key.primary else key.columns
+            name = free_name("_".join((plain, *columns, kind)), taken)
+            add_key(engine, engine.catalog.table(child.name), replace(key, name=name, primary=False))
+
+
+def detach(engine: Engine, parent: TableEntry, action: ddl.Detach, span: Span) -> None:
+    """DETACH PARTITION: from now on it is a table of its own."""
+    catalog = engine.catalog
+    child = catalog.table(action.child, span)
+    key = ("inherits", parent.name.lower(), child.name.lower())
+    if key not in catalog.others:
+        message = f'relation "{child.name}" is not a partition of relation "{parent.name}"'
+        raise ProgrammingError(message, span=span)
+    check_rereadable(engine, parent, span)
+    own = {one.name for one in _own(child.name, catalog.others[key].bound)}
+    del catalog.others[key]
+    checks = tuple(one for one in child.constraints.checks if one.name not in own)
+    catalog.replace(replace(child, constraints=replace(child.constraints, checks=checks)))
+    reread(engine, parent)
+
+
+def check_bound(engine: Engine, parent: TableEntry, bound: Bound, name: str, span: Span) -> None:
+    """ProgrammingError if a partition would take rows of another one; IntegrityError if it has to now."""
+    whole = _whole(engine, parent, span)
+    predicate(whole, bound, span)
+    plain = name.rpartition(".")[2]
+    mine = partitions_of(engine, parent.name)
+    if bound.form == "FROM" and not _test(engine, parent, whole, _before(bound.values[0], bound.values[1])):
+        message = f'empty range bound specified for partition "{plain}"'
+        raise ProgrammingError(message, span=span, hint="the lower bound must be less than the upper one")
+    for heir in mine:
+        other = heir.child.rpartition(".")[2]
+        if bound.form == "DEFAULT" and heir.default:
+            message = f'partition "{plain}" conflicts with existing default partition "{other}"'
+            raise ProgrammingError(message, span=span)
+        if heir.default or bound.form == "DEFAULT" or heir.told is None:
+            continue
+        if _overlap(engine, parent, whole, bound, heir.told):
+            raise ProgrammingError(f'partition "{plain}" would overlap partition "{other}"', span=span)
+    for heir in mine:
+        if heir.default:
+            words = _below(engine, parent, heir.child)
+            if fits(engine, parent, predicate(whole, bound, span), words).any():
+                message = (
+                    f'updated partition constraint for default partition "{heir.child}" would be violated '
+                    "by some row"
+                )
+                raise IntegrityError(message, span=span)
+
+
+def _below(engine: Engine, parent: TableEntry, name: str) -> Words:
+    """All rows of a partition, with the columns as the whole table has them."""
+    from kpg.compiler.triggers import heirs
+
+    found = []
+    for one in (name, *heirs(engine.catalog.others, name)):
+        words = engine.executor.scan(one)
+        order = order_of(engine.catalog.table(one), parent)
+        found.append(words[order])
+    return np.ascontiguousarray(np.concatenate(found, axis=1))
+
+
+def _overlap(engine: Engine, parent: TableEntry, whole: Partitioned, one: Bound, two: Bound) -> bool:
+    match whole.kind:
+        case "LIST":
+            nulls = [any(value.upper() == "NULL" for value in each.values[0]) for each in (one, two)]
+            pairs = (
+                f"@0({left}) = @0({right})"
+                for left in one.values[0]
+                for right in two.values[0]
+                if "NULL" not in (left.upper(), right.upper())
+            )
+            return all(nulls) or _test(engine, parent, whole, " OR ".join(pairs) or "false")
+        case "RANGE":
+            (low, high), (start, end) = one.values, two.values
+            return _test(engine, parent, whole, f"{_before(low, end)} AND {_before(start, high)}")
+        case _:
+            (modulus,), (remainder,) = ((int(value) for value in part) for part in one.values)
+            (other,), (rest,) = ((int(value) for value in part) for part in two.values)
+            common = gcd(modulus, other)
+            return remainder % common == rest % common
+
+
+def _before(low: tuple[str, ...], high: tuple[str, ...], place: int = 0) -> str:
+    """Whether some values are before others; ``@n(v)`` is a value of the n-th key."""
+    if place == len(low) or place == len(high):
+        return "false"
+    words = low[place].upper(), high[place].upper()
+    if words[0] == words[1] and words[0] in ("MINVALUE", "MAXVALUE"):
+        return "false"
+    if words[0] == "MINVALUE" or words[1] == "MAXVALUE":
+        return "true"
+    if words[0] == "MAXVALUE" or words[1] == "MINVALUE":
+        return "false"
+    left, right = f"@{place}({low[place]})", f"@{place}({high[place]})"
+    return f"({left} < {right} OR ({left} = {right} AND {_before(low, high, place + 1)}))"
+
+
+def _test(engine: Engine, parent: TableEntry, whole: Partitioned, text: str) -> bool:
+    """Whether something holds of values of a table's keys."""
+    from kpg.blocks.frame import Frame
+
+    for place, key in enumerate(whole.keys):
+        text = text.replace(f"@{place}(", f"CAST(@{place}(")
+        text = _with_types(text, f"@{place}(", _type_of(engine, parent, key))
+    return engine.procedures.evaluator.truth(Frame(""), text)
+
+
+def _with_types(text: str, mark: str, type_: str) -> str:
+    """A text with the type behind each value that is marked."""
+    while mark in text:
+        start = text.index(mark)
+        end, depth = start + len(mark), 1
+        while depth:
+            depth += (text[end] == "(") - (text[end] == ")")
+            end += 1
+        text = f"{text[:start]}({text[start + len(mark) : end]} AS {type_}){text[end:]}"
+    return text
+
+
+def _type_of(engine: Engine, parent: TableEntry, key: str) -> str:
+    """The type of a key of a partitioned table."""
+    from kpg.compiler.sql.parse import parse_query
+    from kpg.planning import plan
+
+    quoted = ".".join('"' + part + '"' for part in parent.name.split("."))
+    query = parse_query(f"SELECT {key} FROM ONLY {quoted}")
+    return str(plan(query, engine.catalog, engine.statistics).schema.types[0])
 
 
 def predicate(whole: Partitioned, bound: Bound, span: Span) -> str:
@@ -91,66 +279,3 @@ def _beyond(keys: list[str], values: tuple[str, ...], *, least: bool) -> str:
     sign = ">" if least else "<"
     rest = _beyond(keys[1:], values[1:], least=least)
     return f"({keys[0]} {sign} {values[0]} OR ({keys[0]} = {values[0]} AND {rest}))"
-
-
-def routed(engine: Engine, statement: ast.Insert) -> Several | None:
-    """What an INSERT into a partitioned table changes; None if the table is none."""
-    entry = engine.catalog.find(statement.table)
-    name = "" if entry is None else entry.name.lower()
-    if not isinstance(entry, TableEntry) or ("partitioned", name, "") not in engine.catalog.others:
-        return None
-    plain = replace(statement, conflict=None, returning=())
-    words = prepared_alone(engine, plain).inserted
-    assert words is not None
-    return Several(_parts(engine, entry, statement, words))
-
-
-def route_words(engine: Engine, name: str, words: Words) -> Several:
-    """What inserting rows into a partitioned table changes."""
-    span = Span("", 0, 0)
-    statement = ast.Insert(name, "", (), ast.Select(nothing(), span), None, span)
-    return Several(_parts(engine, engine.catalog.table(name), statement, words))
-
-
-def _parts(engine: Engine, entry: TableEntry, statement: ast.Insert, words: Words) -> list[Changes]:
-    """The changes of the partitions that take rows; IntegrityError if none takes one."""
-    from kpg.blocks.triggers import actions_of
-
-    parts: list[Changes] = []
-    for leaf, rows in _leaves(engine, entry, words):
-        one = replace(statement, table=leaf.name, columns=leaf.schema.names)
-        actions = actions_of(engine, one)
-        changes = insertion(engine, engine.table(leaf.name), one, rows, actions)
-        parts.append(replace(changes, actions=actions))
-    return parts
-
-
-def _leaves(engine: Engine, entry: TableEntry, words: Words) -> list[tuple[TableEntry, Words]]:
-    catalog = engine.catalog
-    mine = [
-        one for key, one in catalog.others.items() if key[0] == "inherits" and key[1] == entry.name.lower()
-    ]
-    if ("partitioned", entry.name.lower(), "") not in catalog.others:
-        return [(entry, words)]
-    left: NDArray[np.bool_] = np.ones(words.shape[1], np.bool_)
-    found: list[tuple[TableEntry, Words]] = []
-    for heir in sorted(mine, key=lambda one: one.default):
-        taken = left if heir.default else left & _fits(engine, catalog, entry, heir, words)
-        if taken.any() or not found:
-            chosen = np.ascontiguousarray(words[:, taken])
-            found += _leaves(engine, catalog.table(heir.child), chosen)
-        left = left & ~taken
-    if left.any() or not found:
-        raise IntegrityError(
-            f"no partition of table {entry.name} takes a row", hint="make one, or one that is the DEFAULT"
-        )
-    return found
-
-
-def _fits(engine: Engine, catalog: Catalog, entry: TableEntry, heir: Heir, words: Words) -> NDArray[np.bool_]:
-    tested = replace(entry, constraints=Constraints(checks=(Check("bound", heir.bound),)))
-    mfp = checks(tested, catalog)
-    assert mfp is not None
-    results, _ = engine.executor.evaluate(mfp, np.ascontiguousarray(words))
-    verdict: NDArray[np.bool_] = results[0] == 1
-    return verdict

@@ -72,6 +72,8 @@ class References:
         self._incoming: dict[str, list[Link]] = {}
         self.inserts: list[Inserted] = []
         self.removals: list[Removed] = []
+        self.after: list[Callable[[], object]] = []
+        """What triggers do once all changes of a statement have been made."""
         self.immediate: set[str] = set()
         self.deferred: set[str] = set()
         self._defaults: Callable[[str, tuple[int, ...], int], Words] | None = None
@@ -118,6 +120,7 @@ class References:
         self.defer(set(), deferred=False)
         self.inserts.clear()
         self.removals.clear()
+        self.after.clear()
 
     # What has changed
 
@@ -146,16 +149,28 @@ class References:
 
     # Settling
 
-    def settle(self, *, committing: bool) -> None:
-        """Act on what has changed, and check that rows refer to one; what is deferred, when committing."""
-        if not self.inserts and not self.removals:
-            return
+    def act(self) -> None:
+        """Do what keys say about the rows that have changed; what has to be checked is left."""
         waiting: list[Removed] = []
         while self.removals:
             events, self.removals = self.removals, []
             for event in events:
                 if event.checked or not self._act(event):
                     waiting.append(event)
+        self.removals = waiting
+
+    def finish(self) -> None:
+        """Do what comes after changes that were made for keys."""
+        while self.after:
+            self.after.pop(0)()
+
+    def settle(self, *, committing: bool) -> None:
+        """Act on what has changed, and check that rows refer to one; what is deferred, when committing."""
+        if not self.inserts and not self.removals:
+            return
+        self.act()
+        self.finish()
+        waiting, self.removals = self.removals, []
         late = []
         for removed in waiting:
             if committing or _restricts(removed) or not self._is_deferred(removed.link.key):

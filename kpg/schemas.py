@@ -28,7 +28,7 @@ from kpg.view import Maintained
 if TYPE_CHECKING:
     from kpg.blocks.procedures import Procedures
     from kpg.past import Past
-    from kpg.references import References
+    from kpg.references import References, Rows
     from kpg.sequences import Sequences
 
 Words = NDArray[np.int64]
@@ -99,8 +99,10 @@ class Schemas:
         """What something gives that may call functions whose bodies are run."""
         return self.procedures.computed(run) if self.catalog.routines else run()
 
-    def _table_of(self, name: str) -> Table:
-        return self._tables[name]
+    def _table_of(self, name: str) -> "Rows":
+        from kpg.blocks.rowwise import acted
+
+        return acted(self, self._tables[name]) if self.catalog.others else self._tables[name]  # type: ignore[arg-type]
 
     def refuse_in_transaction(self, what: str) -> None:
         """Raise unless what cannot be undone may change now."""

@@ -65,6 +65,12 @@ BODIES = "unit/blocks/test_running.py"
 WORKERS = "properties/test_workers.py"
 
 ELSEWHERE: dict[str, str] = {
+    "kpg/blocks/actions.py": "oracle/sql/triggers_rowwise.sql",
+    "kpg/blocks/rowwise.py": "oracle/sql/triggers_rowwise.sql",
+    "kpg/beside.py": "oracle/sql/triggers_rowwise.sql",
+    "kpg/altering_kin.py": "oracle/sql/partitions_changed.sql",
+    "kpg/routing.py": "oracle/sql/partitions_changed.sql",
+    "kpg/rereading.py": "unit/kpg/test_partitions_followed.py",
     "kpg/blocks/assigning.py": BODIES,
     "kpg/blocks/commands.py": BODIES,
     "kpg/blocks/conditions.py": BODIES,

@@ -2,13 +2,30 @@
 
 from typing import TYPE_CHECKING
 
-from kpg.compiler.constraints import Constraint, Domain, Rule, Sequence
+from kpg.compiler.constraints import Domain
 from kpg.compiler.routines import Parameter
+from kpg.compiler.sql.alterations import Action as Action
+from kpg.compiler.sql.alterations import AddColumn as AddColumn
+from kpg.compiler.sql.alterations import AddConstraint as AddConstraint
+from kpg.compiler.sql.alterations import AlterType as AlterType
+from kpg.compiler.sql.alterations import Attach as Attach
+from kpg.compiler.sql.alterations import Detach as Detach
+from kpg.compiler.sql.alterations import DropColumn as DropColumn
+from kpg.compiler.sql.alterations import DropConstraint as DropConstraint
+from kpg.compiler.sql.alterations import Inherit as Inherit
+from kpg.compiler.sql.alterations import Nothing as Nothing
+from kpg.compiler.sql.alterations import RenameColumn as RenameColumn
+from kpg.compiler.sql.alterations import RenameConstraint as RenameConstraint
+from kpg.compiler.sql.alterations import RenameTo as RenameTo
+from kpg.compiler.sql.alterations import SetNotNull as SetNotNull
+from kpg.compiler.sql.alterations import SetRule as SetRule
+from kpg.compiler.sql.alterations import SetSchema as SetSchema
+from kpg.compiler.sql.alterations import Switch as Switch
 from kpg.compiler.sql.definition import Definition
 from kpg.compiler.sql.roles import AnyRole
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
-from kpg.runtime.types import ColumnDef, Type
+from kpg.runtime.types import Type
 
 if TYPE_CHECKING:
     from kpg.compiler.triggers import Deed, Trigger
@@ -110,124 +127,6 @@ class Comment(Definition):
     part: str
     text: str | None
     span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class AddColumn:
-    """ADD COLUMN."""
-
-    column: ColumnDef
-    rule: Rule
-    constraints: tuple[Constraint, ...]
-    sequence: Sequence | None
-    if_not_exists: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DropColumn:
-    """DROP COLUMN."""
-
-    name: str
-    if_exists: bool
-    cascade: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RenameColumn:
-    """RENAME COLUMN."""
-
-    old: str
-    new: str
-
-
-@dataclass(frozen=True, slots=True)
-class RenameTo:
-    """RENAME TO."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class SetSchema:
-    """SET SCHEMA."""
-
-    schema: str
-
-
-@dataclass(frozen=True, slots=True)
-class AlterType:
-    """ALTER COLUMN TYPE; ``using`` is the text of an expression, empty for a cast."""
-
-    name: str
-    type: Type
-    using: str
-
-
-@dataclass(frozen=True, slots=True)
-class SetRule:
-    """ALTER COLUMN SET DEFAULT and its like: ``part`` of a rule gets a text, which may be empty."""
-
-    name: str
-    part: str
-    text: str
-    sequence: Sequence | None = None
-    if_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SetNotNull:
-    """ALTER COLUMN SET or DROP NOT NULL."""
-
-    name: str
-    required: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AddConstraint:
-    """ADD CONSTRAINT; with ``index`` it takes over an index of that name."""
-
-    constraint: Constraint
-    checked: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DropConstraint:
-    """DROP CONSTRAINT."""
-
-    name: str
-    if_exists: bool
-    cascade: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RenameConstraint:
-    """RENAME CONSTRAINT."""
-
-    old: str
-    new: str
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """What changes nothing that can be seen: owners, statistics, storage."""
-
-    what: str
-
-
-Action = (
-    AddColumn
-    | DropColumn
-    | RenameColumn
-    | RenameTo
-    | SetSchema
-    | AlterType
-    | SetRule
-    | SetNotNull
-    | AddConstraint
-    | DropConstraint
-    | RenameConstraint
-    | Nothing
-)
 
 
 @dataclass(frozen=True, slots=True)

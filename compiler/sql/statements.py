@@ -185,6 +185,8 @@ class Update:
     common: exp.Expr | None = None
     through: Through | None = None
     alone: bool = False
+    whole: str = ""
+    """The partitioned table that was named, if this is the part for one of its partitions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,7 +311,10 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
 
         query = with_heirs(binding, entry)
         if query is not None:
-            enter(binding, scope, name, query.names, query.columns, renamed, node)
+            width = len(entry.schema.columns)
+            enter(binding, scope, name, query.names[:width], query.columns[:width], renamed, node)
+            for column in query.columns[width:]:
+                scope.fields.append(Field(name, "tableoid", column, of_system=True))
             return query.node
     width = len(entry.schema.columns)
     if isinstance(entry, ViewEntry) and not entry.materialized and entry.rel is not None:
@@ -328,7 +331,11 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if binding.reads is not None:
         binding.reads.enter(entry, columns)
     enter(binding, scope, name, entry.schema.names, columns, renamed, node)
-    return result
+    if "tableoid" not in binding.source.lower():
+        return result
+    from kpg.compiler.sql.bind.table_oid import with_oid
+
+    return with_oid(binding, scope, name, entry, result)
 
 
 def _sampled(binding: Binding, scope: Scope, node: exp.Table) -> Node:

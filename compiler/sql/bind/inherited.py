@@ -3,6 +3,7 @@
 from kpg.compiler.catalog import Entry, TableEntry
 from kpg.compiler.sql.bind.output import settled_query
 from kpg.compiler.sql.bind.scope import Binding, Scope
+from kpg.compiler.sql.bind.table_oid import is_asked
 from kpg.compiler.sql.ddl.reader import tree_of
 from kpg.compiler.sql.tokens import tokenize
 from kpg.compiler.sql.tree import Query
@@ -15,6 +16,8 @@ def with_heirs(binding: Binding, entry: Entry) -> Query | None:
     if not found:
         return None
     columns = ", ".join(map(_quoted, entry.schema.names))
+    if is_asked(binding):
+        columns += ", tableoid"
     parts = (f"SELECT {columns} FROM ONLY {_whole(name)}" for name in (entry.name, *found))
     text = " UNION ALL ".join(parts)
     tree = tree_of(tokenize(text), text)

@@ -11,12 +11,8 @@ from kpg.compiler.sql.ddl.sequences import created, options
 from kpg.compiler.sql.ddl.tables import TABLE_PARTS, Parts, column
 
 REFUSED: Final = {
-    "INHERIT": "inheritance",
-    "NO INHERIT": "inheritance",
-    "ATTACH PARTITION": "a partition",
-    "DETACH PARTITION": "a partition",
-    "ENABLE": "a trigger, rule or policy",
-    "DISABLE": "a trigger, rule or policy",
+    "ENABLE": "a policy",
+    "DISABLE": "a policy",
     "FORCE ROW LEVEL SECURITY": "row level security",
     "OF": "a typed table",
     "OWNER TO": "OWNER TO beside other actions",
@@ -77,9 +73,25 @@ def _action(reader: Reader) -> ast.Action:
 
 
 def _other(reader: Reader) -> ast.Action:
-    for verb in ("ENABLE", "DISABLE"):
-        if reader.take(verb, "TRIGGER", "ALL") or reader.take(verb, "TRIGGER", "USER"):
-            return ast.Nothing(f"{verb} TRIGGER")
+    for words in ("ENABLE", "ENABLE ALWAYS", "ENABLE REPLICA", "DISABLE"):
+        for kind in ("TRIGGER", "RULE"):
+            if reader.take(*words.split(), kind):
+                name = "" if reader.take("ALL") or reader.take("USER") else reader.name()
+                return ast.Switch(kind.lower(), name, words in ("ENABLE", "ENABLE ALWAYS"))
+    if reader.take("ATTACH", "PARTITION"):
+        from kpg.compiler.sql.ddl.partitions import bound_of
+
+        child = reader.relation()
+        return ast.Attach(child, bound_of(reader, ""))
+    if reader.take("DETACH", "PARTITION"):
+        child = reader.relation()
+        if not reader.take("CONCURRENTLY"):
+            reader.take("FINALIZE")
+        return ast.Detach(child)
+    if reader.at("INHERIT") or reader.at("NO", "INHERIT"):
+        begins = not reader.take("NO")
+        reader.need("INHERIT")
+        return ast.Inherit(reader.relation(), begins)
     for words, construct in REFUSED.items():
         if reader.at(*words.split()):
             reader.refuse(construct)
