@@ -8,6 +8,7 @@ neither was the commit.
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -95,10 +96,6 @@ class Keeper:
         """Where commits go; None if nothing is written any more."""
         return None if self.refuses is not None else self._log
 
-    def record_last(self) -> None:
-        """Keep what no commit has."""
-        self._record_last(self.engine.executor.epoch)
-
     def use(self, checkpoints: "Checkpoints") -> None:
         """Have checkpoints be made, and rows go straight into packs."""
         self.checkpoints = self._rows.checkpoints = checkpoints
@@ -171,7 +168,7 @@ class Keeper:
         strings = self._new_strings()
         clock = self._state.get(("clock",), (None, None))[0]
         quiet = not (found or self._ahead) and all(number == clock for _, number, *_ in rows)
-        self._write((epoch, strings, rows, _plain(found), self._now(epoch)), sync=not quiet)
+        self._write((epoch, strings, rows, found.plain, self._now(epoch)), sync=not quiet)
         self._epoch = epoch
         self._strings = len(self.engine.executor.dictionary)
         if state is not self._state:
@@ -182,13 +179,14 @@ class Keeper:
         self.moment = epoch, self.engine.clock.read()
         return self.moment[1]
 
-    def _record_last(self, epoch: int) -> None:
+    def record_last(self) -> None:
         """Keep what no commit has: numbers that sequences gave, and epochs without changes."""
+        epoch = self.engine.executor.epoch
         state = state_of(self.engine)
         found = changes(self._state, state)
         if found or epoch > self._epoch:
             rows = self._rows_of(epoch, (), state)
-            self._write((epoch, self._new_strings(), rows, _plain(found), self._now(epoch)), sync=False)
+            self._write((epoch, self._new_strings(), rows, found.plain, self._now(epoch)), sync=False)
 
     def _rows_of(self, epoch: int, changed: Iterable[Changed], state: State | None) -> list[Any]:
         """What a record says of rows, which may have been written by then."""
@@ -314,7 +312,7 @@ class Keeper:
         rows = [one for one in rows if one[1] in numbers(state)]
         if rows or fresh or found:
             strings = self._new_strings()
-            self._write((epoch, strings, [*rows, *fresh], _plain(found), self._now(epoch)), sync=True)
+            self._write((epoch, strings, [*rows, *fresh], found.plain, self._now(epoch)), sync=True)
             self._strings = len(self.engine.executor.dictionary)
             self._learn(state)
 
@@ -356,7 +354,7 @@ class Keeper:
             raise OperationalError(self.refuses)
         self._check_process()
         if self.checkpoints is not None:
-            self._record_last(self.engine.executor.epoch)
+            self.record_last()
             self.checkpoints.make()
 
     # The end
@@ -367,10 +365,7 @@ class Keeper:
         self._lazy.end()
         try:
             if self._log is not None and self.refuses is None and self._process == os.getpid():
-                self._record_last(self.engine.executor.epoch)
-                if self.checkpoints is not None:
-                    self.checkpoints.close()
-                self._end(self._log)
+                self._finish(self._log)
         finally:
             if self.checkpoints is not None and self._process == os.getpid():
                 self.checkpoints.end()
@@ -380,6 +375,16 @@ class Keeper:
             if self._lock is not None:
                 self._lock.release()
             self._lock = None
+
+    def _finish(self, log: Log) -> None:
+        """Have nothing be left to do for who opens it next."""
+        with suppress(OperationalError):  # what no commit has was promised to nobody
+            self.record_last()
+        if self.refuses is not None:
+            raise OperationalError(self.refuses)
+        if self.checkpoints is not None:
+            self.checkpoints.close()
+        self._end(log)
 
     def _end(self, log: Log) -> None:
         """Sync what no commit has; OperationalError if that fails and anything committed may be lost."""
@@ -393,7 +398,3 @@ class Keeper:
                     f"{self.where} could not be written to when it was closed: {error.strerror}",
                     hint=f'what was committed in the mode "{self.mode}" is lost if the power goes now',
                 ) from error
-
-
-def _plain(found: Changes) -> Any:
-    return found.gone, found.now

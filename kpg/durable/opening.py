@@ -5,6 +5,7 @@ import gc
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -136,7 +137,10 @@ def _refused(where: str, error: OSError) -> OperationalError:
     reason = error.strerror or str(error)
     hint = None
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        hint = "open it with read_only=True, or see to its permissions"
+        hint = "see to its permissions"
+        with suppress(OSError):
+            if Path(where, "manifest").exists():
+                hint = f"open it with read_only=True, or {hint}"
     elif error.errno == errno.ENOENT:
         hint = "a file of the database is missing: restore a backup"
     return OperationalError(f"{where} cannot be opened: {reason}", hint=hint)

@@ -32,6 +32,11 @@ class Changes:
     def __bool__(self) -> bool:
         return bool(self.gone or self.now)
 
+    @property
+    def plain(self) -> tuple[Any, ...]:
+        """As a record of the log has it."""
+        return self.gone, self.now
+
     def onto(self, state: State) -> None:
         """Have a state become the next."""
         for key in self.gone:

@@ -39,8 +39,16 @@ class Mounted:
         run("mkfs.ext4", "-q", "-F", str(self.image))
         self.mount()
 
-    def mount(self, *options: str) -> None:
-        run("mount", "-o", ",".join(("loop", *options)), str(self.image), str(self.folder))
+    def mount(self) -> None:
+        """As after a start of the machine: who else sees what was mounted before has to be gone."""
+        for _ in range(100):
+            run("mount", "-o", "loop", str(self.image), str(self.folder))
+            with open("/proc/mounts") as mounts:
+                if not any(str(self.folder) in line and "shutdown" in line for line in mounts):
+                    return
+            self.unmount()
+            time.sleep(0.1)
+        raise AssertionError(f"{self.image} stays shut down")
 
     def unmount(self) -> None:
         """As soon as nobody has a file of it: a child may be about to end, a mapped array to be collected."""
