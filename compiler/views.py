@@ -89,6 +89,17 @@ def through(catalog: Catalog, name: str, span: Span | None) -> Through | None:
     return Through(entry.name, table, entry.schema.names, columns, found.predicates, checked)
 
 
+def written_columns(catalog: Catalog, entry: ViewEntry) -> frozenset[str]:
+    """The columns of a view that can be written through it; none if it is no selection of a table."""
+    try:
+        found = through(catalog, entry.name, None)
+    except ProgrammingError:
+        return frozenset()
+    assert found is not None
+    shown = zip(found.names, found.columns, strict=False)
+    return frozenset(name for name, column in shown if isinstance(column, Column))
+
+
 def _checked(catalog: Catalog, entry: ViewEntry) -> list[tuple[str, tuple[Scalar, ...]]]:
     """The views that check rows, this one and those below, with their conditions."""
     found = selection(entry.rel) if entry.rel is not None else None

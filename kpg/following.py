@@ -58,6 +58,23 @@ class Following(Schemas):
             assert view.rel is not None
             self._move(replace(view, definition=transform_up(view.rel, moved)))
 
+    def replace_view(self, entry: ViewEntry, uses: frozenset[str], over: Sequence[ViewEntry]) -> None:
+        """A view that is not kept takes the place of another, and ``over``, who use it, have new plans."""
+        self.check_defining("CREATE VIEW")
+        kept = [view.name for view in over if view.name in self.views]
+        if kept and self.executor.has_pending:
+            raise NotSupportedError(
+                f'replacing view "{entry.name}" in a transaction that has changed rows is not supported '
+                f"while {kept[0]} uses it"
+            )
+        with self._interrupt:
+            for view in (entry, *over):  # those that others use stand first
+                self.catalog.replace(view)
+                self._uses[view.name] = self._uses.pop(view.name)
+            self._uses[entry.name] = uses
+        for name in kept:
+            self.journal.note(done=partial(self._keep_anew, name))
+
     def _move(self, entry: ViewEntry) -> None:
         self.catalog.replace(entry)
         self.followed.add(entry.name)

@@ -11,11 +11,11 @@ from kpg.compiler.clock import CLOCK
 from kpg.compiler.rights import FIRST
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.parse import parse_query
-from kpg.compiler.sql.query import asks_system, lower_query
+from kpg.compiler.sql.query import asks_system, lower_query, lower_view
 from kpg.compiler.sql.through import below_of, refuse_unchecked
 from kpg.compiler.sql.volatile import has_calls
 from kpg.engine import Engine
-from kpg.planning import plan_view, relations_of
+from kpg.planning import plan_bound, plan_view, relations_of
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.values.styles import PLAIN
 from kpg.view import Maintained
@@ -30,9 +30,10 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     of_system = asks_system(statement.query, engine.catalog)
     if of_system and statement.materialized:
         raise NotSupportedError(
-            "a materialized view over the system's relations is not supported",
+            "a materialized view over what is computed each time it is asked for, as the system's relations "
+            "are, is not supported",
             span=statement.span,
-            hint="they are computed when they are asked for, and it would not follow: write CREATE VIEW",
+            hint="it would not follow: write CREATE VIEW",
         )
     if has_calls(statement.query.query):
         raise NotSupportedError("a number of a sequence in a view is not supported", span=statement.span)
@@ -41,7 +42,14 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
         # Whether its owner may read what it names is asked whenever somebody reads it.
         catalog = catalog.copy()
         catalog.asker = replace(catalog.asker, user=FIRST)
-    planned = plan_view(statement, catalog, engine.statistics)
+    try:
+        planned = plan_view(statement, catalog, engine.statistics)
+    except NotSupportedError:
+        if statement.materialized:
+            raise
+        # What cannot be kept up to date, as the present time in a column, can still be asked each time.
+        planned = plan_bound(lower_view(statement, catalog, kept=False), catalog, engine.statistics)
+        of_system = True
     if any(isinstance(node, Get) and node.name == CLOCK for node in walk(planned.rel)):
         engine.clock.keep()
     # Hidden columns, which only sort, are not for others to read: then others expand the view.
@@ -61,7 +69,7 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     if engine.catalog.style is not PLAIN:
         engine.followed.add(name)  # its text alone does not say its time zone
     if not statement.materialized:
-        engine.create_view(entry, uses, replace_old=statement.or_replace)
+        _create_plain(engine, statement, entry, uses)
         return None
     if engine.transactions.idle:
         return engine.create_materialized_view(entry, planned, uses, replace_old=statement.or_replace)
@@ -69,6 +77,21 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     later = partial(plan_view, statement, engine.catalog, engine.statistics)
     engine.create_later(entry, later, uses, replace_old=statement.or_replace)
     return None
+
+
+def _create_plain(engine: Engine, statement: ast.CreateView, entry: ViewEntry, uses: frozenset[str]) -> None:
+    """A view that is expanded where it is used; those over one that it replaces are planned again."""
+    old = engine.catalog.find(entry.name)
+    if not statement.or_replace or not isinstance(old, ViewEntry) or old.name in engine.views:
+        engine.create_view(entry, uses, replace_old=statement.or_replace)
+        return
+    from kpg.replacing import check_columns, views_over
+
+    check_columns(old.schema, entry.schema, statement.span)
+    if engine.users(old.name):
+        engine.replace_view(entry, uses, views_over(engine, entry, uses, statement.span))
+    else:
+        engine.create_view(entry, uses, replace_old=True)
 
 
 def asked_again(engine: Engine, text: str) -> Callable[[], Rel]:

@@ -111,9 +111,14 @@ def asks_system(query: ast.Select, catalog: Catalog) -> bool:
     return any(isinstance(view := catalog.find(name), ViewEntry) and view.of_system for name in names)
 
 
-def lower_view(statement: ast.CreateView | ast.CreateTableAs, catalog: Catalog) -> Bound:
-    """The relation of a view's or table's query under the column names of these, which must differ."""
-    bound = lower_query(statement.query, catalog, kept=isinstance(statement, ast.CreateView))
+def lower_view(
+    statement: ast.CreateView | ast.CreateTableAs, catalog: Catalog, *, kept: bool = True
+) -> Bound:
+    """The relation of a view's or table's query under the column names of these, which must differ.
+
+    That of a view is one that can be ``kept`` up to date, or one for asking it once.
+    """
+    bound = lower_query(statement.query, catalog, kept=kept and isinstance(statement, ast.CreateView))
     what = "view" if isinstance(statement, ast.CreateView) else "table"
     if len(statement.columns) > bound.visible:
         message = f"the {what} has {bound.visible} columns but {len(statement.columns)} are named"

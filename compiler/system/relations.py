@@ -19,6 +19,7 @@ from kpg.compiler.system.naming import (
     split,
     type_facts,
 )
+from kpg.compiler.views import written_columns
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, ColumnDef, Kind, Type
 
@@ -87,15 +88,17 @@ def _tables(catalog: Catalog) -> Iterator[Row]:
             if entry.materialized:
                 continue
             kind = "VIEW"
-        yield DATABASE, schema, name, kind, yes(isinstance(entry, TableEntry)), "NO"
+        yield DATABASE, schema, name, kind, yes(_written(catalog, entry)), "NO"
 
 
 def _columns(catalog: Catalog) -> Iterator[Row]:
     for schema, name, entry in _shown(catalog):
         if isinstance(entry, ViewEntry) and entry.materialized:
             continue
+        written = _written(catalog, entry)
         for place, column in enumerate(entry.schema.columns):
-            yield DATABASE, schema, name, column.name, place + 1, *_column(entry, place, column)
+            facts = _column(entry, place, column)
+            yield DATABASE, schema, name, column.name, place + 1, *facts, yes(column.name in written)
 
 
 def _column(entry: Entry, place: int, column: ColumnDef) -> Row:
@@ -118,14 +121,21 @@ def _column(entry: Entry, place: int, column: ColumnDef) -> Row:
         identity or None,
         "ALWAYS" if rule is not None and rule.generated else "NEVER",
         rule.generated or None if rule is not None else None,
-        yes(isinstance(entry, TableEntry)),
     )
 
 
 def _views(catalog: Catalog) -> Iterator[Row]:
     for schema, name, entry in _shown(catalog):
         if isinstance(entry, ViewEntry) and not entry.materialized:
-            yield DATABASE, schema, name, f" {entry.sql};", "NONE", "NO", "NO"
+            written, check = yes(_written(catalog, entry)), "CASCADED" if entry.checked else "NONE"
+            yield DATABASE, schema, name, f" {entry.sql};", check, written, written
+
+
+def _written(catalog: Catalog, entry: Entry) -> frozenset[str]:
+    """The columns that INSERT and UPDATE may name."""
+    if isinstance(entry, TableEntry):
+        return frozenset(entry.schema.names)
+    return written_columns(catalog, entry)
 
 
 def constraints(catalog: Catalog) -> Iterator[tuple[str, TableEntry, Check | Unique | ForeignKey]]:
