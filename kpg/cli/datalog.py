@@ -74,6 +74,29 @@ Macros = Annotated[
 ]
 
 
+def _unused(*names: str) -> Any:
+    """An option of ``souffle``'s that changes nothing here, which is said if it is given."""
+    return typer.Option(*names, hidden=True, callback=_tell_unused)
+
+
+def _tell_unused(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
+    if value and not context.resilient_parsing:
+        print(
+            f"{parameter.opts[0]} has no effect: {WHY_UNUSED.get(parameter.name or '', ELSE)}",
+            file=sys.stderr,
+        )
+    return value
+
+
+ELSE = "it is about how souffle compiles"
+WHY_UNUSED = {
+    "profile": "see PROFILE in SQL, and kpg serve --http",
+    "provenance": "see .explain at the prompt of kpg datalog repl, and db.explain_row",
+    "library": "functions are Python's: -l functions.py",
+    "program_file": "programs are run, not written",
+}
+
+
 def _macros(given: list[str] | None) -> dict[str, str]:
     """Macros as Soufflé's users give them: several in one, a name alone is 1."""
     parts = (part.partition("=") for text in given or () for part in text.split())
@@ -148,6 +171,14 @@ def run(
     compiled: Annotated[bool, typer.Option("--compile", "-c", hidden=True)] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", hidden=True)] = False,
     legacy: Annotated[bool, typer.Option("--legacy", hidden=True)] = False,
+    profile: Annotated[str | None, _unused("--profile", "-p")] = None,
+    report: Annotated[str | None, _unused("--debug-report", "-r")] = None,
+    provenance: Annotated[str | None, _unused("--provenance", "-t")] = None,
+    generated: Annotated[str | None, _unused("--generate", "-g", "--generate-many", "-G")] = None,
+    program_file: Annotated[str | None, _unused("--dl-program", "-o")] = None,
+    library: Annotated[str | None, _unused("--library-dir", "-L")] = None,
+    disabled: Annotated[str | None, _unused("--disable-transformers", "-z")] = None,
+    preprocessor: Annotated[str | None, _unused("--preprocessor")] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print answers.")] = Format.TABLE,
 ) -> None:
     from kpg.cli.explain import read_script

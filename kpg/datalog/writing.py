@@ -90,11 +90,12 @@ class Writer:
         if not self._rfc4180:
             return plain
         always = column.type.domain in ALWAYS_QUOTED
+        mark = '\\""' if column.type.domain is core.Domain.SYMBOL else '""'
 
         def quoted(value: object) -> str:
             text = plain(value)
             if always or self._delimiter in text or '"' in text:
-                return '"' + text.replace('"', '""') + '"'
+                return '"' + text.replace('"', mark) + '"'
             return text
 
         return quoted

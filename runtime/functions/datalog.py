@@ -5,6 +5,7 @@ symbols are quoted in them, so that equal values are equal texts.
 """
 
 import re
+import struct
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -121,6 +122,30 @@ def whole_number(text: str) -> int:
     return int(text, 0 if found["based"] else 10)
 
 
+def float_bits(value: float) -> int:
+    """The whole number of the same 64 bits."""
+    (found,) = struct.unpack("<q", struct.pack("<d", value))
+    return int(found)
+
+
+def float_bits32(value: float) -> int:
+    """The whole number of the 32 bits that the float has if it is rounded to them."""
+    (found,) = struct.unpack("<i", struct.pack("<f", value))
+    return int(found)
+
+
+def bits_float(value: int) -> float:
+    """The float of the same 64 bits."""
+    (found,) = struct.unpack("<d", struct.pack("<q", value))
+    return float(found)
+
+
+def bits_float32(value: int) -> float:
+    """The float that the low 32 bits are."""
+    (found,) = struct.unpack("<f", struct.pack("<I", value & LOW_BITS))
+    return float(found)
+
+
 def number_or_zero(text: str) -> int:
     """The number of 32 bits that a text is, as FlowLog reads it: 0 for what is none."""
     found = int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else 0
@@ -213,6 +238,10 @@ _function("$substr", substring)
 _function("$full_match", full_match)
 _function("$six_places", six_places)
 _function("$whole_number", whole_number)
+_function("$float_bits", float_bits)
+_function("$float_bits32", float_bits32)
+_function("$bits_float", bits_float)
+_function("$bits_float32", bits_float32)
 _function("$number_or_zero", number_or_zero)
 _function("$quote", quote)
 _function("$unquote", unquote)

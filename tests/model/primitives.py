@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 WORD = 2**64
 HALF = 2**32
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\](),]|[^\[\](),"\s]+')
@@ -130,6 +132,10 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "$quotient": lambda x, y: x / y if y else math.nan if x == 0 or x != x else math.copysign(math.inf, x),
     "$six_places": lambda x: f"{x:.6f}",
     "$whole_number": _whole_number,
+    "$float_bits": lambda value: int(np.float64(value).view(np.int64)),
+    "$float_bits32": lambda value: int(np.float32(value).view(np.int32)),
+    "$bits_float": lambda bits: float(np.int64(bits).view(np.float64)),
+    "$bits_float32": lambda bits: float(np.uint32(bits & 0xFFFFFFFF).view(np.float32)),
     "$number_or_zero": _number_or_zero,
     "$quote": lambda text: '"' + "".join(ESCAPES.get(one, one) for one in text) + '"',
     "$show": repr,

@@ -4,6 +4,9 @@ A rule that asks is applied to what is new only: for each of its recursive atoms
 that one not to have been there a round before, ``R@old``. The number of the round is the tuple of ``@now``,
 which is replaced from round to round and gone after the one that brings nothing new. The stratum is then
 computed by rounds (``core.Limit``), and its relations keep what they have.
+
+``debug_delta(R)`` has the tuples of R that recursive rules derive, with the round that each first comes in:
+it is computed in those rounds too. That of a relation that is not recursive is empty.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,6 +40,8 @@ from kpg.runtime.types import BIGINT
 
 ITERATION: Final = "$iteration"
 """Stands for the number while rules are made."""
+DELTA: Final = "$delta"
+"""Stands in the one rule of a ``debug_delta``."""
 OLD: Final = "@old"
 NUMBER: Final = Variable("@iteration", BIGINT)
 ZERO: Final = Constant(0, BIGINT)
@@ -45,33 +50,46 @@ COLUMN: Final = Column("n", ValueType("number", Domain.NUMBER, BIGINT), BIGINT)
 
 def iterate(relations: dict[str, Relation], rules: list[Rule], diagnostics: Diagnostics) -> None:
     """Give the rules that ask in which round they are this, by relations and rules that are added."""
-    if not any(map(_asks, rules)):
+    deltas = {_only_atom(rule): rule for rule in rules if _asks(rule, DELTA)}
+    if not deltas and not any(map(_asks, rules)):
         return
     made: dict[int, list[Rule]] = {}
     added: list[Rule] = []
     for number, stratum in enumerate(strata(dict(relations), rules)):
         asking = [rule for rule in stratum.rules if _asks(rule)]
         members = [name for name in stratum.relations if name in relations]
-        if not stratum.is_recursive or not any(_recursive(rule, members) for rule in asking):
+        shown = [deltas[name] for name in members if name in deltas]
+        made |= {id(rule): [] for rule in shown}
+        is_counted = any(_recursive(rule, members) for rule in asking) or bool(shown)
+        if not stratum.is_recursive or not is_counted:
             made |= {id(rule): [_answered(rule, ZERO)] for rule in asking}
             continue
+        span = (*asking, *shown)[0].span
         if any(relations[name].selection is not None or any(relations[name].aggregates) for name in members):
-            message = "__ITERATION__() beside relations that keep less than is derived is not supported"
-            diagnostics.error("unsupported", message, asking[0].span)
+            what = "__ITERATION__()" if asking else "debug_delta"
+            message = f"{what} beside relations that keep less than is derived is not supported"
+            diagnostics.error("unsupported", message, span)
             continue
         now = f"@now{number}"
         made |= {id(rule): list(_versions(rule, members, now)) for rule in asking}
-        added += _helpers(relations, members, {rule.head.relation for rule in asking}, now, asking[0].span)
+        names = [rule.head.relation for rule in shown]
+        added += [_delta(rule, now) for rule in shown]
+        added += _helpers(relations, members, names, {rule.head.relation for rule in asking}, now, span)
     rules[:] = [new for rule in rules for new in made.get(id(rule), [rule])] + added
 
 
 def _helpers(
-    relations: dict[str, Relation], members: Sequence[str], keeping: set[str], now: str, span: Span
+    relations: dict[str, Relation],
+    members: Sequence[str],
+    deltas: Sequence[str],
+    keeping: set[str],
+    now: str,
+    span: Span,
 ) -> Iterator[Rule]:
     """The relations of what was there a round before, and of the round; rules for them."""
     begun = f"{now}.begun"
     olds = tuple(name + OLD for name in members)
-    limit = Limit((), (now, begun, *members, *olds))
+    limit = Limit((), (now, begun, *members, *olds, *deltas))
     for name, selection in ((now, limit), (begun, None)):
         relations[name] = Relation(name, (COLUMN,), Kind.DERIVED, span, (None,), selection=selection)
     yield Rule(Head(begun, (ZERO,), span), (), span)
@@ -79,6 +97,8 @@ def _helpers(
     yield Rule(Head(now, (ZERO,), span), (started,), span)
     before = Variable("n", BIGINT)
     following = Assignment(NUMBER, Call("add", (before, Constant(1, BIGINT)), BIGINT), span)
+    for name in deltas:
+        yield _kept(relations[name], span)
     for name in members:
         relation = relations[name]
         relations[name + OLD] = replace(relation, name=name + OLD, base=None, kind=Kind.DERIVED)
@@ -90,6 +110,31 @@ def _helpers(
         is_new = Negation(Atom(name + OLD, terms, span))
         body = (Atom(now, (before,), span), there, is_new, following)
         yield Rule(Head(now, (NUMBER,), span), body, span)
+
+
+def _kept(relation: Relation, span: Span) -> Rule:
+    """What was there stays there."""
+    terms = tuple(Variable(f"c{place}", type_) for place, type_ in enumerate(relation.types))
+    return Rule(Head(relation.name, terms, span), (Atom(relation.name, terms, span),), span)
+
+
+def _only_atom(rule: Rule) -> str:
+    (name,) = (one.relation for one in rule.body if isinstance(one, Atom))
+    return name
+
+
+def _delta(rule: Rule, now: str) -> Rule:
+    """The tuples that are new, and come of rules, with the round before: they came in that."""
+    (atom,) = (one for one in rule.body if isinstance(one, Atom))
+    before, span = Variable("@before", BIGINT), rule.span
+    body = (
+        atom,
+        Negation(replace(atom, relation=atom.relation + OLD)),
+        Atom(now, (NUMBER,), span),
+        Comparison("gt", NUMBER, ZERO, span),
+        Assignment(before, Call("sub", (NUMBER, Constant(1, BIGINT)), BIGINT), span),
+    )
+    return Rule(replace(rule.head, terms=(*rule.head.terms[:-1], before)), body, span)
 
 
 def _versions(rule: Rule, members: Sequence[str], now: str) -> Iterator[Rule]:
@@ -115,20 +160,20 @@ def _recursive(rule: Rule, members: Sequence[str]) -> list[int]:
     return [at for at, one in enumerate(rule.body) if isinstance(one, Atom) and one.relation in members]
 
 
-def _asks(rule: Rule) -> bool:
-    return any(_in_literal(one) for one in rule.body)
+def _asks(rule: Rule, what: str = ITERATION) -> bool:
+    return any(_in_literal(one, what) for one in rule.body)
 
 
-def _in_literal(literal: Literal) -> bool:
+def _in_literal(literal: Literal, what: str) -> bool:
     if isinstance(literal, Comparison):
-        return _in(literal.left) or _in(literal.right)
-    return isinstance(literal, Assignment) and _in(literal.expression)
+        return _in(literal.left, what) or _in(literal.right, what)
+    return isinstance(literal, Assignment) and _in(literal.expression, what)
 
 
-def _in(expression: Expression) -> bool:
+def _in(expression: Expression, what: str) -> bool:
     if not isinstance(expression, Call):
         return False
-    return expression.function == ITERATION or any(map(_in, expression.args))
+    return expression.function == what or any(_in(arg, what) for arg in expression.args)
 
 
 def _answered(rule: Rule, number: Expression) -> Rule:

@@ -12,7 +12,7 @@ from typing import assert_never
 from kpg.compiler.datalog.desugaring import structures
 from kpg.compiler.datalog.desugaring.constants import NIL, Literals, OutOfRange, literal
 from kpg.compiler.datalog.desugaring.counters import AUTOINC
-from kpg.compiler.datalog.desugaring.iterations import ITERATION
+from kpg.compiler.datalog.desugaring.iterations import DELTA, ITERATION
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
 from kpg.compiler.datalog.syntax.flatten import FlatRule
@@ -318,6 +318,8 @@ class Normalizer:
                 message = "__ITERATION__() in an aggregate is not supported"
                 self.diagnostics.error("unsupported", message, call.span)
             return Call(ITERATION, (), BIGINT)
+        if call.function == DELTA:
+            return Call(DELTA, (), BIGINT)
         if call.function == "range":
             args = tuple(self.expression(arg) for arg in call.args)
             variable = self.fresh(kind.type, call.span)

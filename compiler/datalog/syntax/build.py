@@ -7,6 +7,7 @@ from lark import Token, Tree
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
+from kpg.compiler.datalog.syntax.deltas import Delta, with_deltas
 from kpg.compiler.datalog.syntax.flowlog import binds_alike, is_flowlog, translate, tuple_type
 from kpg.compiler.datalog.syntax.flowlog_loops import Block, last_round, ways
 from kpg.compiler.datalog.syntax.literals import integer, unescape
@@ -39,7 +40,7 @@ class Builder:
 
     def _statements(self, nodes: Any) -> tuple[ast.Statement, ...]:
         made = (getattr(self, node.data)(node) for node in nodes)
-        return tuple(statement for statement in made if statement is not None)
+        return with_deltas([one for one in made if one is not None], self.diagnostics)
 
     def _span(self, node: Any) -> Span:
         if isinstance(node, Token):
@@ -191,8 +192,10 @@ class Builder:
     def _functor_type(self, node: Any) -> ast.TypeRef:
         return ast.TypeRef(self._name(node.children[-1]))
 
-    def debug_delta(self, node: Any) -> None:
-        self._unsupported("debug_delta", node, "db.explain_row says in which round a row came")
+    def debug_delta(self, node: Any) -> Delta:
+        _, name, _, _, relation, *rest = node.children
+        qualifiers = tuple(self._name(part.children[0]) for part in rest if part.data == "qualifier")
+        return Delta(self._name(name), self._name(relation), qualifiers, self._span(node))
 
     def lattice(self, node: Any) -> ast.Lattice:
         _, name, *parts = node.children

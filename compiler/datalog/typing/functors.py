@@ -180,7 +180,14 @@ def convert(value: Expression, source: TypeKind, target: TypeKind, size: int) ->
 
 
 def reinterpreted(value: Expression, source: TypeKind, target: TypeKind, size: int) -> Expression:
-    """The number that stands for a value of another kind, ``as(x, number)``; for nil that is 0."""
+    """What a value's bits are as one of another kind, ``as(x, number)``; what a symbol or a record has for
+    bits is the number that stands for it, for nil 0.
+    """
+    bits = "32" if size == 32 else ""
+    if target.domain is Domain.FLOAT:
+        return Call(f"$bits_float{bits}", (value,), DOUBLE)
+    if source.domain is Domain.FLOAT:
+        value, source = Call(f"$float_bits{bits}", (value,), BIGINT), NUMBER
     if source.domain in WHOLE:
         if size == 32:
             return Call(WRAPS[target.domain], (value,), BIGINT)

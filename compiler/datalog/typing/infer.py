@@ -26,8 +26,8 @@ from kpg.compiler.datalog.typing.constraints import (
 from kpg.compiler.datalog.typing.functors import CONSTRAINTS, FUNCTORS, NUMERIC, WHOLE, Scheme
 from kpg.compiler.datalog.typing.kinds import Reason
 from kpg.compiler.datalog.typing.relations import RelationInfo
-from kpg.compiler.datalog.typing.solve import LITERALS, solve
-from kpg.compiler.datalog.typing.types import CONDITION, FLOAT, SYMBOL, UNSIGNED, TypeTable
+from kpg.compiler.datalog.typing.solve import LITERALS, is_number_of, solve
+from kpg.compiler.datalog.typing.types import CONDITION, FLOAT, NUMBER, SYMBOL, UNSIGNED, TypeKind, TypeTable
 from kpg.compiler.rules.core import Domain
 from kpg.runtime.errors import Span
 from kpg.runtime.records import dataclass
@@ -208,7 +208,11 @@ class _Inference:
             return
         reason = Reason(kind, f"as {expression.type}", expression.span)
         self.typing.kinds.learn(node, reason)
-        if isinstance(expression.value, (*LITERALS, ast.Nil, ast.Record)):
+        own = _kind_of_constant(expression.value)
+        if own is not None and is_number_of(own, kind):
+            self.typing.learn(expression.value, Reason(own, "what it is", expression.value.span))
+            self.typing.pending.append(Casted(expression, reason))
+        elif isinstance(expression.value, (*LITERALS, ast.Nil, ast.Record)):
             self.typing.learn(expression.value, reason)
         else:
             self.typing.pending.append(Casted(expression, reason))
@@ -248,7 +252,7 @@ class _Inference:
             self.visit(arg)
         table = self.typing.table
         functor = table.functors.get(call.function) or FUNCTORS.get(call.function)
-        if call.function == "__ITERATION__" and not call.args:
+        if call.function in ("__ITERATION__", "$delta") and not call.args:
             self.typing.checks.append((call, WHOLE, "the number of a round"))
             return
         if call.function.startswith("@") and functor is None:
@@ -286,3 +290,14 @@ class _Inference:
             self.typing.kinds.learn(node, Reason(functor.result, f"the result of {call.function}", call.span))
         elif functor.scheme is Scheme.SAME:
             self.typing.pending.append(Same(call, functor))
+
+
+def _kind_of_constant(expression: ast.Expression) -> TypeKind | None:
+    """What a constant that has a sign, an ``u`` or a point is of itself, whatever it stands for."""
+    is_negative = isinstance(expression, ast.Call) and expression.function == "neg"
+    number = expression.args[0] if isinstance(expression, ast.Call) and is_negative else expression
+    if isinstance(number, ast.Float):
+        return FLOAT
+    if isinstance(number, ast.Integer) and number.unsigned:
+        return UNSIGNED
+    return NUMBER if is_negative and isinstance(number, ast.Integer) else None

@@ -200,8 +200,16 @@ class _Solver:
 
 
 def is_number_of(source: TypeKind, target: TypeKind) -> bool:
-    """Whether ``as`` makes of a symbol, a record or another number the number that stands for it."""
-    return target.domain in WHOLE and source.domain in (*WHOLE, *TEXTS) and source.domain != target.domain
+    """Whether ``as`` makes of a symbol, a record or another number the number that stands for it, or has its
+    bits.
+    """
+    if target.domain is Domain.FLOAT:
+        return source.domain in WHOLE
+    return (
+        target.domain in WHOLE
+        and source.domain in (*WHOLE, *TEXTS, Domain.FLOAT)
+        and source.domain != target.domain
+    )
 
 
 def _is_sql(kind: TypeKind) -> bool:

@@ -279,6 +279,23 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, stdin: str = "") -> in
     return int(left.value.code or 0)
 
 
+def test_the_command_takes_what_souffle_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
+) -> None:
+    program = tmp_path / "p.dl"
+    program.write_text(".decl a(x: number) a(1). .output a")
+    options = ["-D-", "-j4", "-p", "log", "-o", "exe", "-t", "none", "-w", "-L."]
+    assert run(monkeypatch, "run", str(program), *options) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "---------------\na\n===============\n1\n===============\n"
+    assert [line.split()[0] for line in captured.err.splitlines()] == [
+        "--profile",
+        "--dl-program",
+        "--provenance",
+        "--library-dir",
+    ]
+
+
 def test_the_command_runs_programs(monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path) -> None:
     program, script = tmp_path / "p.dl", tmp_path / "t.txt"
     program.write_text(DECLARATIONS.format("", "") + '?- small(s, 1).\n?- small("b", $n).\n')

@@ -82,7 +82,7 @@ def test_quotes_and_rfc4180(tmp_path: Path) -> None:
         '-0.1,0,"nil","$Point"\n2,7,"[""a, b"", 0.5, [""]"", 1, nil]]","$Circle(3)"\n'
     )
     text = '.decl s(x: symbol) s("a\\"b"). s("c, d"). .output s(rfc4180=true, delimiter="; ")'
-    assert written(text, tmp_path, "s.csv") == '"a""b"\n"c, d"\n'
+    assert written(text, tmp_path, "s.csv") == '"a\\""b"\n"c, d"\n'
 
 
 def test_what_is_quoted_can_be_read(tmp_path: Path) -> None:

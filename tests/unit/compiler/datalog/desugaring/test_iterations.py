@@ -73,3 +73,36 @@ def test_refusals(text: str, message: str) -> None:
     with pytest.raises(DatalogError) as caught:
         check(text, Catalog())
     assert caught.value.message == message and caught.value.span is not None
+
+
+def test_debug_delta_has_what_each_round_brings() -> None:
+    program = kpg.connect().datalog(
+        EDGES
+        + """
+        .decl p(x: number, y: number)
+        .decl d = debug_delta(p)
+        .output d
+        p(x, y) :- e(x, y).
+        p(x, z) :- p(x, y), p(y, z).
+        .comp Steps {
+            .decl a(x: number)
+            .decl b(x: number) b(x + 1) :- a(x), x < 6.
+            .decl new = debug_delta(a) brie
+            a(1). a(x + 1) :- b(x).
+        }
+        .init steps = Steps
+        .decl none = debug_delta(e)
+    """
+    )
+    assert sorted(program["d"]) == [(1, 3, 0), (2, 4, 0)]
+    assert sorted(program["steps.new"]) == [(3, 1), (5, 3), (7, 5)]
+    assert sorted(program["none"]) == []
+    program.update("-e(1, 4). +e(4, 5).")
+    assert sorted(program["d"]) == [(1, 3, 0), (1, 4, 1), (1, 5, 1), (2, 4, 0), (2, 5, 1), (3, 5, 0)]
+    program.update("-e(2, 3).")
+    assert sorted(program["d"]) == [(3, 5, 0)]
+
+
+def test_debug_delta_of_nothing() -> None:
+    with pytest.raises(DatalogError, match="relation r is not defined"):
+        check(".decl d = debug_delta(r)", Catalog())
