@@ -165,17 +165,16 @@ def connect(
     ``history`` is how long the past is kept, as a time (``"1 hour"``) or a number of epochs, for ``SELECT ...
     AS OF``, ``View.as_of`` and ``View.changes(since=...)``. Without it nothing is.
 
-    ``workers`` is how many processes of this machine do the work together, for a database in memory: see
-    docs/scaling.md.
+    ``workers`` is how many processes of this machine do the work together: see docs/scaling.md.
     """
+    wanted = {"synchronous": synchronous, "read_only": read_only, "functions": functions}
     if workers != 1:
         options = {"folder": folder, "memory_limit": memory_limit, "history": history}
-        return import_at_rest("kpg.connecting").connected(workers, merge_effort, options)
+        return import_at_rest("kpg.connecting").connected(workers, merge_effort, options, wanted)
     make = import_at_rest("kpg.database").Database
     if folder is None:
         database: Database = make(merge_effort, memory_limit, history)
         return database
-    wanted = {"synchronous": synchronous, "read_only": read_only, "functions": functions}
     database = make(merge_effort, memory_limit, history, folder=folder, **wanted)
     return database
 

@@ -107,6 +107,8 @@ class Engine(Kept):
         """Tables of rows from outside."""
         self.extras: dict[str, object] = {}
         """What else is to be there when it is opened again, by name; values are replaced as a whole."""
+        if workers is not None:
+            workers.extras = self.extras
         self.keeper = None
         self.given_anew: frozenset[str] = frozenset()
         """Names of users' functions that are given whenever the database is opened."""

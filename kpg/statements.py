@@ -249,8 +249,10 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
         from kpg.defining import create_defined
 
         create_defined(engine, statement, name)
-    if statement.distribution and engine.workers is not None:
-        engine.workers.declare(name, statement.distribution)
+    if statement.distribution:
+        from kpg.working import declare
+
+        declare(engine, name, statement.distribution)
 
 
 def _make_room(engine: Engine, statement: ast.CreateTable | ast.CreateTableAs, name: str) -> None:

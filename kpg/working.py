@@ -1,10 +1,11 @@
 """Many workers, as the database has them: how tables are distributed, and plans placed."""
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kpg.compiler.catalog import TableEntry
-from kpg.runtime.errors import NotSupportedError
+from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.handles import Work
 from kpg.runtime.local import shared_executor
 from kpg.runtime.plan import Plan
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from kpg.runtime.executor import SharedExecutor
     from kpg.runtime.interrupts import DeferredInterrupt
 
+DISTRIBUTION: Final = "distribution"
+"""In the engine's extras: by tables' numbers what DISTRIBUTED BY and REPLICATED say."""
+EVERYWHERE: Final = "*"
 SMALL: Final = 1000
 """A table of so few rows, when something is installed over it, is kept by all workers alike."""
 
@@ -37,6 +41,13 @@ def work(engine: "Engine") -> list[Work]:
     return [Work(rows, size, time.process_time())]
 
 
+def declare(engine: "Engine", table: str, distribution: str) -> None:
+    """Have a table's rows be by a column, or with ``*`` all at each worker, in plans from now on."""
+    before: tuple[tuple[int, str], ...] = engine.extras.get(DISTRIBUTION, ())  # type: ignore[assignment]
+    number = engine.executor.table_number(table)
+    engine.extras[DISTRIBUTION] = (*before, (number, distribution))
+
+
 class Workers:
     """A crew, and where the rows of each view are among its members."""
 
@@ -48,8 +59,8 @@ class Workers:
         self.crew = crew
         self.small = small
         self._views: dict[str, Placement] = {}
-        self.declared: dict[int, int | None] = {}
-        """By tables' numbers what DISTRIBUTED BY and REPLICATED say."""
+        self.extras: dict[str, Any] = {}
+        """Those of the engine."""
         self._executor: SharedExecutor | None = None
 
     def executor(self, merge_effort: str, interrupt: "DeferredInterrupt") -> "SharedExecutor":
@@ -74,19 +85,15 @@ class Workers:
         """The column by which a table is distributed; None if all workers keep all of it."""
         executor = self._executor
         assert executor is not None
-        number = executor.table_number(table)
-        if number in self.declared:
-            return self.declared[number]
+        declared = dict(self.extras.get(DISTRIBUTION, ())).get(executor.table_number(table))
+        if declared == EVERYWHERE:
+            return None
+        if declared is not None:
+            with suppress(ProgrammingError):  # the column has gone, or has another name
+                return executor.column(table, declared)
         if 0 < executor.count(table) <= self.small:
             return None
         return executor.leading_key(table)
-
-    def declare(self, table: str, distribution: str) -> None:
-        """Have a table's rows be by a column, or with ``*`` all at each worker, in plans from now on."""
-        executor = self._executor
-        assert executor is not None
-        column = None if distribution == "*" else executor.column(table, distribution)
-        self.declared[executor.table_number(table)] = column
 
     def view(self, name: str) -> "Placement":
         """Where the rows of a view are."""

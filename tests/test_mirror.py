@@ -92,6 +92,7 @@ ELSEWHERE: dict[str, str] = {
             "render/shared",
             "sharing/company",
             "sharing/owners",
+            "workers/asking",
             "workers/coordinator",
             "workers/member",
             "workers/messages",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Protocol
 
+from kpg.compiler.algebra.failing import never_fails
 from kpg.compiler.physical.wishes import Wishes
 from kpg.runtime import plan
 from kpg.runtime.plan import AnyNode, Combine, Exchange, Mfp, Plan, Ref, Route, user
@@ -118,6 +119,7 @@ class Level:
     loop: Ref | None = None
     """The loop whose body it is, in the old list of ``outer``."""
     _columns: plan.Columns | None = None
+    _fails: bool | None = None
 
     def add(self, node: AnyNode, placement: Placement) -> Ref:
         """A node of the new list; the same one for equal nodes."""
@@ -141,6 +143,23 @@ class Level:
             else:
                 self._columns = self.outer.columns.bodies[self.loop]
         return self._columns
+
+    @property
+    def fails(self) -> bool:
+        """Whether some row may fail, here or within what this is in."""
+        if self._fails is None:
+            inside = any(map(_may_fail, self.nodes))
+            self._fails = inside or (self.outer is not None and self.outer.fails)
+        return self._fails
+
+    def takes_away(self, ref: Ref) -> bool:
+        """Whether a node of the old list takes rows away that another one has."""
+        node = self.nodes[ref]
+        if isinstance(node, plan.Linear):
+            return self.takes_away(node.input)
+        if isinstance(node, plan.Concat):
+            return any(map(self.takes_away, node.inputs))
+        return isinstance(node, plan.Negate)
 
     def stream(self, ref: Ref) -> tuple[Ref, Placement]:
         """A node of the old list in the new one, wherever its rows are."""
@@ -260,6 +279,13 @@ class Level:
 
     def _arrange(self, new: Ref, key: int) -> Ref:
         return self.add(plan.Arrange(new, key), self.places[new])
+
+
+def _may_fail(node: AnyNode) -> bool:
+    """Whether a node may make rows that have failed."""
+    if isinstance(node, plan.Linear | plan.Delta | plan.HalfJoin | plan.RangeJoin):
+        return not all(map(never_fails, (*node.mfp.predicates, *node.mfp.outputs)))
+    return isinstance(node, plan.Expand)
 
 
 def owned_by_first(level: Level, new: Ref) -> Ref:

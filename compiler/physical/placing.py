@@ -41,7 +41,7 @@ def placed(level: Level, ref: Ref, node: AnyNode) -> Ref:
             new, place = level.stream(source)
             return level.add(plan.Negate(new), place)
         case plan.Concat(inputs=sources):
-            return _concat(level, [level.stream(source)[0] for source in sources])
+            return _concat(level, sources, ref)
         case plan.Arrange():
             wished = level.wishes.of(ref)
             return level.arranged(ref, owned_by_first if wished == 0 else _parted)
@@ -132,12 +132,23 @@ def _narrowed(place: Placement, width: int) -> Placement:
     return Placement(by=frozenset[Key](key for key in place.by if isinstance(key, int) and key < width))
 
 
-def _concat(level: Level, sources: Sequence[Ref]) -> Ref:
-    places = [level.places[new] for new in sources]
-    if all(place.held and not place.loose for place in places):
-        return level.add(plan.Concat(tuple(sources)), HELD)
-    parted = [level.parted(new) for new in sources]
-    return level.add(plan.Concat(tuple(parted)), summed([level.places[new] for new in parted]))
+def _concat(level: Level, sources: Sequence[Ref], ref: Ref) -> Ref:
+    news = [level.stream(source)[0] for source in sources]
+    if all(level.places[new].held and not level.places[new].loose for new in news):
+        return level.add(plan.Concat(tuple(news)), HELD)
+    parted = [level.parted(new) for new in news]
+    place = summed([level.places[new] for new in parted])
+    if not place.by and not place.first and level.fails and any(map(level.takes_away, sources)):
+        # A row that has failed is forgotten where it is taken away again: they have to meet.
+        if level.widths(ref):
+            place = Placement(by=frozenset({0}))
+            parted = [
+                level.owned(new, 0) if level.places[new].loose else strictly(level, new, place)
+                for new in news
+            ]
+        else:
+            parted, place = [level.first(new) for new in news], FIRST
+    return level.add(plan.Concat(tuple(parted)), place)
 
 
 def _reduce(level: Level, node: plan.Reduce, wished: int | None) -> Ref:

@@ -252,6 +252,9 @@ def serve(
     synchronous: Annotated[
         str, typer.Option(metavar="MODE", help="full, normal or off: when commits are on the disk.")
     ] = "full",
+    workers: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Processes that keep views up to date together.")
+    ] = 1,
     max_connections: Annotated[
         int, typer.Option(metavar="N", min=1, help="Clients at once; others are refused.")
     ] = 1_000,
@@ -287,6 +290,7 @@ def serve(
         log_level=log_level,
         grace=grace,
         synchronous=synchronous,
+        workers=workers,
     )
 
 

@@ -31,6 +31,7 @@ def run_serve(
     log_level: str = "warning",
     grace: str = "10s",
     synchronous: str = "full",
+    workers: int = 1,
 ) -> None:
     """Serve a database until the process is told to stop."""
     host, port = address_of(listen)
@@ -50,7 +51,7 @@ def run_serve(
         print(f"kpg serves on {_shown(host)}:{port}{at}; Ctrl-C ends it", file=sys.stderr, flush=True)
 
     how: dict[str, Any] = {} if folder is None else {"synchronous": synchronous}
-    with kpg.connect(folder, memory_limit=memory_limit, history=history, **how) as db:
+    with kpg.connect(folder, memory_limit=memory_limit, history=history, workers=workers, **how) as db:
         serve(db, options, started)
 
 

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kpg.runtime.functions.aggregation import AggregateFunction, Algorithm, Basic, Folded, Types
@@ -75,6 +76,7 @@ def scalar_function(
     made = ScalarFunction(declared.name, declared.accepts, declared.doc, {}, (overload,), rule)
     name: Named[ScalarFunction] = Named(declared.name, declared.number)
     name.definition = replace(made, name=name)
+    name.again = partial(scalar_function, columns=columns, nulls=nulls), (declared, function, result)
     return name
 
 
@@ -144,6 +146,7 @@ def row_function(
     made = RowFunction(declared.name, declared.accepts, declared.doc, {}, (overload,))
     name: Named[RowFunction] = Named(declared.name, declared.number)
     name.definition = replace(made, name=name)
+    name.again = partial(row_function, nulls=nulls), (declared, function, dict(columns))
     return name
 
 
@@ -201,4 +204,5 @@ def aggregate_function(declared: Declared, algebra: Any, result: Type) -> Named[
     )
     name: Named[AggregateFunction] = Named(declared.name, declared.number)
     name.definition = replace(made, name=name)
+    name.again = aggregate_function, (declared, algebra, result)
     return name

@@ -125,6 +125,10 @@ class Told:
         bounds, data = self.dictionary.parts(np.arange(first, count))
         return Delta(bounds, data)
 
+    def untold(self, delta: Delta) -> None:
+        """What was to be told last was not."""
+        self._told -= len(delta)
+
     def hear(self, worker: int, delta: Delta) -> None:
         """Take strings that a worker has made."""
         if len(delta):

@@ -5,7 +5,7 @@ take it through everything together. What is isolated from all that is kept up t
 changes, or as of an epoch) is computed here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kpg.runtime.data.epochs import drain_all
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.errors import InternalError, NotSupportedError, ProgrammingError
-from kpg.runtime.handles import ArrangementInfo, Installation, OperatorInfo, Work
+from kpg.runtime.handles import Installation
 from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import DeferredInterrupt
 from kpg.runtime.operators.input import Input
@@ -24,7 +24,14 @@ from kpg.runtime.sharing.strings import Told
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.types import Schema
 from kpg.runtime.worker import Worker
-from kpg.runtime.workers.messages import Changed, Command, Crew, Reply, texts_of, with_columns
+from kpg.runtime.workers.asking import Asking
+from kpg.runtime.workers.messages import (
+    Changed,
+    Crew,
+    Reply,
+    UnsendableError,
+    texts_of,
+)
 from kpg.runtime.workers.remote import Remote
 
 Words = NDArray[np.int64]
@@ -35,96 +42,96 @@ def _unchecked(schema: Schema) -> Schema:
     return Schema(tuple(replace(column, nullable=True) for column in schema.columns))
 
 
-def _added(infos: Sequence[OperatorInfo]) -> OperatorInfo:
-    """One operator at all members."""
-    first = infos[0]
-    return replace(
-        first,
-        updates_in=sum(one.updates_in for one in infos),
-        updates_out=sum(one.updates_out for one in infos),
-        rows=sum(one.rows for one in infos),
-        bytes=sum(one.bytes for one in infos),
-        seconds=max(one.seconds for one in infos),
-        step_seconds=max(one.step_seconds for one in infos),
-    )
-
-
-def _all_of(infos: Sequence[ArrangementInfo]) -> ArrangementInfo:
-    return replace(infos[0], rows=sum(one.rows for one in infos), bytes=sum(one.bytes for one in infos))
-
-
 ONCE: Final = "query "
 """What is installed for one answer is called so."""
+AT_ONCE: Final = 1 << 20
+"""So many rows of a table are sent to new members in one message."""
 FEW: Final = 2000
 """Rows of tables that are looked through here, for one answer, in less time than asking takes."""
 Place = Callable[[str, Plan], tuple[Plan, bool]]
 """What makes of a plan one for many workers, and says whether each of them has all rows of its output."""
 
 
-class Coordinator(Worker):
+class Coordinator(Asking, Worker):
     """An ``executor.Executor`` whose operators are at the members of a crew."""
 
     def __init__(self, crew: Crew, place: Place, merge_effort: int, interrupt: DeferredInterrupt) -> None:
-        super().__init__(merge_effort, interrupt)
+        Worker.__init__(self, merge_effort, interrupt)
         self.crew = crew
         self.remote: dict[str, Remote] = {}
         self._place = place
         self._told = Told(self.dictionary, crew.count)
         self._ended = False
         self._input_texts: dict[str, tuple[int, ...]] = {}
+        self._positions = 0
+        """The highest position of an operator, from which all members go on alike."""
 
-    # Asking members
+    # Members that are new
 
-    def ask(self, method: str, *args: object) -> list[Any]:
-        """What all members answer; of several errors the one that comes first in order of operators."""
-        return [reply.value for reply in self.replies(method, *args)]
+    def _be_there(self) -> None:
+        """Start new members if they are gone, and have them be as of the last commit.
 
-    def replies(self, method: str, *args: object) -> list[Reply]:
-        """As :meth:`ask`, with the strings that came along taken up."""
-        if self._ended:
-            return []
-        command = Command(method, args, self._told.delta())
-        replies, stopped = self.crew.call(command, self._interrupt.check)
-        for worker, reply in enumerate(replies):
-            self._told.hear(worker, reply.delta)
-        if stopped is not None:
-            raise stopped
-        failed = [reply for reply in replies if reply.error is not None]
-        if failed:
-            own = [reply for reply in failed if not reply.aside] or failed
-            error = min(own, key=lambda reply: reply.order).error
-            assert error is not None
-            raise error
-        return replies
+        What was captured of views' changes is here: their listeners miss nothing, and hear nothing twice.
+        """
+        gone = self._gone
+        if gone is None:
+            return
+        if self.inputs or any(remote.has_sinks for remote in self.remote.values()):
+            raise gone
+        self.crew.again()
+        self._gone = None
+        self._told = Told(self.dictionary, self.crew.count)
+        self._positions = 0
+        try:
+            self.inform("start_at", self.epoch)
+            for name in self.tables:
+                self._tell_table(name)
+            for remote in self.remote.values():
+                self._put(remote)
+                if remote.watched:
+                    self.inform("observe", remote.name, True)
+            if self._gone is not None:
+                raise self._gone
+        except BaseException:
+            self.crew.close()
+            self._gone = gone
+            raise
 
-    def words(self, worker: int, words: Words, texts: tuple[int, ...]) -> Words:
-        """Words of a member as those of the coordinator, in place."""
-        for column in texts:
-            words[column] = self._told.words(worker, words[column])
-        return words
+    def _tell_table(self, name: str) -> None:
+        """Have members have a table, with the rows of the last commit."""
+        self.inform("table", name, _unchecked(self.tables[name].schema), self.table_number(name))
+        rowids = self.tables[name].live_at(self._savepoints[name])
+        for start in range(0, rowids.shape[0], AT_ONCE):
+            some = rowids[start : start + AT_ONCE]
+            self.inform("fill", name, some, self.tables[name].read(some))
 
-    def updates(self, worker: int, updates: Updates, texts: tuple[int, ...]) -> Updates:
-        """Updates of a member in words of the coordinator."""
-        columns = {place: self._told.words(worker, updates.data[place]) for place in texts}
-        return with_columns(updates, columns) if columns else updates
+    def start_at(self, epoch: int) -> None:
+        """See ``Worker``."""
+        super().start_at(epoch)
+        self.inform("start_at", epoch)
+
+    def replayed(self, epoch: int) -> None:
+        """See ``executor.Lasting``."""
+        super().replayed(epoch)
+        self.inform("start_at", epoch)
 
     # Tables
 
     def create_table(self, name: str, schema: Schema, number: int | None = None) -> Any:
-        """A new table, here and at all members."""
+        """A new table, here and at all members; with the rows that it kept."""
         table = super().create_table(name, schema, number)
-        self.ask("table", name, _unchecked(schema), self.table_number(name))
+        self._tell_table(name)
         return table
 
     def drop_table(self, name: str) -> None:
         """Forget a table that nothing installed reads."""
         super().drop_table(name)
-        self.ask("drop_table", name)
+        self.inform("drop_table", name)
 
     def rename_table(self, old: str, new: str) -> None:
         """Have a table be another name's."""
         super().rename_table(old, new)
-        self.ask("rename_table", old, new)
+        self.inform("rename_table", old, new)
 
     # Plans
 
@@ -136,6 +143,7 @@ class Coordinator(Worker):
             return super().install(name, plan, isolated=True, then=then, own=own)
         if self.has_pending:
             raise InternalError("a view cannot be installed while changes are pending")
+        self._be_there()
         made, held = self._place(name, plan)
         for node in made.nodes:
             if isinstance(node, user.Input):
@@ -144,12 +152,24 @@ class Coordinator(Worker):
         remote = self.remote[name] = Remote(self, name, made, texts_of(types), len(types), held)
         try:
             with self._interrupt:
-                figures = self.ask("put", name, made)
+                self._put(remote)
+        except UnsendableError:
+            del self.remote[name]
+            if name.startswith(ONCE) and not any(isinstance(node, Import) for node in plan.nodes):
+                return super().install(name, plan, isolated=True)
+            raise
         except BaseException:
             del self.remote[name]
+            if self._gone is None:
+                # Some members may have it: who meets nobody does not know that another has failed.
+                self._positions = max(self.ask("drop", name), default=0)
             raise
-        remote.figures = figures
         return remote
+
+    def _put(self, remote: Remote) -> None:
+        figures = self.ask("put", remote.name, remote.plan, self._positions)
+        remote.figures = [(stats, place) for stats, place, _ in figures]
+        self._positions = max((last for _, _, last in figures), default=0)
 
     def _is_small(self, plan: Plan) -> bool:
         """Whether a query is answered here sooner than anybody is asked."""
@@ -167,20 +187,20 @@ class Coordinator(Worker):
             super().uninstall(installed)
         elif isinstance(installed, Remote) and self.remote.get(installed.name) is installed:
             del self.remote[installed.name]
-            self.ask("drop", installed.name)
+            self.inform("drop", installed.name)
 
     def watch(self, installed: Installation) -> None:
         """Start capturing its changes."""
         remote = self.remote[installed.name]
         if not remote.watched:
-            self.ask("observe", remote.name, True)
+            self.inform("observe", remote.name, True)
             remote.watched = True
 
     def unwatch(self, installed: Installation) -> None:
         """Stop capturing its changes, and forget those not drained."""
         remote = self.remote.get(installed.name)
         if remote is not None and remote.watched:
-            self.ask("observe", remote.name, False)
+            self.inform("observe", remote.name, False)
             remote.watched = False
             remote.captured.clear()
 
@@ -227,29 +247,40 @@ class Coordinator(Worker):
     def create_input(self, name: str, width: int) -> Input:
         """A new input; what it brings goes to the members with the step that takes it."""
         made = super().create_input(name, width)
-        self.ask("feed", name, width, made.identity)
+        self.inform("feed", name, width, made.identity)
         return made
 
     def forget_input(self, identity: str) -> None:
         """Nobody feeds an input any more."""
         super().forget_input(identity)
-        self.ask("forget", identity)
+        self.inform("forget", identity)
 
     def _take(self, step: Step, epoch: int) -> None:
         self.scope.step = step
         with self._interrupt:
+            recorder = self.recorder
             try:
+                if recorder is not None:
+                    recorder.expect(self._closed)
                 self.inputs.release(step.upper)
                 fed = self._fed(step)
-                self.ask("change", step.lower, step.upper, self._changes(), fed)
+                news = self.replies("change", step.lower, step.upper, self._changes(), fed)
                 self._interrupt.check()
+                if recorder is not None:
+                    recorder.record(epoch, self._closed)
             except BaseException:
-                self.ask("undo")
-                self._undo(step)
+                if recorder is not None:
+                    recorder.cancel()
+                self._take_back(step)
                 raise
             self.epoch = epoch
-            self._news(self.replies("settle", epoch, True))
             self._commit(step, None)
+            self._news(news)
+            self.inform("settle", epoch)
+
+    def _take_back(self, step: Step) -> None:
+        self.inform("undo")
+        self._undo(step)
 
     def _fed(self, step: Step) -> list[tuple[str, Updates, tuple[int, ...]]]:
         """What inputs have brought."""
@@ -285,15 +316,7 @@ class Coordinator(Worker):
         for remote in self.remote.values():
             remote.gather()
 
-    # Profiles
-
-    def operators(self) -> list[OperatorInfo]:
-        """Every operator, with the work of all members."""
-        return [_added(infos) for infos in zip(*self.ask("operators_here"), strict=True)]
-
-    def work(self) -> list[Work]:
-        """What each member keeps and has done."""
-        return self.ask("work_here")
+    # Tables' columns
 
     def column(self, table: str, name: str) -> int:
         """The place of a table's column, whose name is in any case."""
@@ -306,7 +329,3 @@ class Coordinator(Worker):
         """The first column of a table's primary key, or of all."""
         key = self.tables[table].schema.primary_key
         return key[0] if key else 0
-
-    def arrangements(self) -> list[ArrangementInfo]:
-        """Every index, with the rows of all members."""
-        return [_all_of(infos) for infos in zip(*self.ask("arrangements_here"), strict=True)]

@@ -17,6 +17,7 @@ from kpg.runtime.dataflow.operator import Below, Operator, Place
 from kpg.runtime.dataflow.scope import Scope
 from kpg.runtime.dataflow.step import Step
 from kpg.runtime.handles import ArrangementInfo, OperatorInfo, Stats, Work
+from kpg.runtime.installed import Installed
 from kpg.runtime.interrupts import Watch
 from kpg.runtime.operators.apply import Apply
 from kpg.runtime.operators.exchange import Sending, Share
@@ -158,8 +159,16 @@ class Member(Worker):
         """There is a table."""
         self.create_table(name, schema, number)
 
-    def put(self, name: str, plan: Plan) -> tuple[Stats, int]:
-        """Install a plan, which is made for many workers; what it cost, and its place."""
+    def fill(self, name: str, rowids: Words, words: Words) -> None:
+        """Rows that a table has had for long, in words of the coordinator."""
+        table = self.tables[name]
+        replay(table, np.empty(0, np.int64), rowids, self._in_own(words, texts_of(table.schema.types)))
+        table.drain()
+        self._settle((name,))
+
+    def put(self, name: str, plan: Plan, position: int) -> tuple[Stats, int, int]:
+        """Install a plan, which is made for many workers; what it cost, its place, and the last position."""
+        self._position = max(self._position, position)
         self.sharing.begin(over=False)
         try:
             installed = self.install(name, plan)
@@ -169,15 +178,16 @@ class Member(Worker):
         assert installed.found is not None and self._rendered is not None
         types = self._rendered.identities.types[plan.output]
         self._texts[name], self._rendered = texts_of(types), None
-        return installed.stats, installed.place
+        return installed.stats, installed.place, self._position
 
-    def drop(self, name: str) -> None:
-        """Uninstall what has a name."""
+    def drop(self, name: str) -> int:
+        """Uninstall what has a name, if it is there; the last position that an operator had."""
         view = self.views.get(name)
         if view is not None:
             self.uninstall(view)
-            del self._texts[name]
+            self._texts.pop(name, None)
             self.sharing.last = self._last_level()
+        return self._position
 
     def feed(self, name: str, width: int, identity: str) -> None:
         """There is an input."""
@@ -186,8 +196,11 @@ class Member(Worker):
 
     def change(
         self, lower: int, upper: int, changes: list[Changed], fed: list[tuple[str, Updates, tuple[int, ...]]]
-    ) -> None:
-        """Take changes of tables, and what has come to inputs, through everything; not final yet."""
+    ) -> dict[str, list[Updates]]:
+        """Take changes of tables, and what has come to inputs, through everything; not final yet.
+
+        What has changed in what is watched.
+        """
         self.sharing.begin(over=not self.sharing.last)
         self._changed = True
         step = self.scope.step = Step(lower, upper)
@@ -195,34 +208,38 @@ class Member(Worker):
             self._redo(changes)
             self._feed(step, None)
             for identity, updates, texts in fed:
-                self.inputs.get(identity).push(0, self._share(self._own(updates, texts), texts))
+                self.inputs.get(identity).push(
+                    0, self._share(updates.with_data(self._in_own(updates.data, texts)), texts)
+                )
             for custom in self.inputs._customs:
                 custom.awaken(upper)
             self._run(step)
+            return {name: self._news(view) for name, view in self.views.items() if view.watched}
         except BaseException:
             self._undo(step)
             self._changed = False
             raise
 
+    def _news(self, view: Installed) -> list[Updates]:
+        assert view.capture is not None
+        texts = self._texts[view.name]
+        return [self._common(one, texts) for one in view.capture.read(view.capture.uncommitted)]
+
     def _redo(self, changes: list[Changed]) -> None:
-        strings = self.sharing.strings
         for one in changes:
-            table, words = self.tables[one.table], one.words
-            texts = texts_of(table.schema.types)
-            if texts:
-                words = words.copy()
-                for column in texts:
-                    words[column] = strings.from_coordinator(words[column])
+            table = self.tables[one.table]
+            words = self._in_own(one.words, texts_of(table.schema.types))
             replay(table, one.gone, one.rowids, words)
             self._closed.append(Closed(one.epoch, one.table, table.drain()))
 
-    def _own(self, updates: Updates, texts: tuple[int, ...]) -> Updates:
+    def _in_own(self, words: Words, texts: tuple[int, ...]) -> Words:
+        """The coordinator's words as own ones."""
         if not texts:
-            return updates
-        data = updates.data.copy()
+            return words
+        words = words.copy()
         for column in texts:
-            data[column] = self.sharing.strings.from_coordinator(data[column])
-        return updates.with_data(data)
+            words[column] = self.sharing.strings.from_coordinator(words[column])
+        return words
 
     def _share(self, updates: Updates, texts: tuple[int, ...]) -> Updates:
         """This worker's rows of an input, which are parted by their first column."""
@@ -238,18 +255,15 @@ class Member(Worker):
             self._undo(self.scope.step)
             self._changed = False
 
-    def settle(self, epoch: int, final: bool) -> dict[str, list[Updates]]:
-        """What was done is final; what has changed in what is watched."""
+    def settle(self, epoch: int) -> None:
+        """What was done is final."""
         self.epoch = epoch
         self._open_epoch = epoch + 1
-        if final:
-            self._changed = False
-            self._commit(self.scope.step, None)
-        return {
-            name: [self._common(one, self._texts[name]) for one in view.drain()]
-            for name, view in self.views.items()
-            if view.watched
-        }
+        self._changed = False
+        self._commit(self.scope.step, None)
+        for view in self.views.values():
+            if view.watched:
+                view.drain()
 
     def _common(self, updates: Updates, texts: tuple[int, ...]) -> Updates:
         if not texts:

@@ -1,14 +1,17 @@
 """What a coordinator and its members say to each other."""
 
+import pickle
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.errors import InterfaceError, OperationalError
 from kpg.runtime.plan import Types
 from kpg.runtime.sharing.strings import Delta
 from kpg.runtime.trace.updates import Updates
+from kpg.runtime.workers.wire import packed
 
 Words = NDArray[np.int64]
 
@@ -47,6 +50,14 @@ class Changed(NamedTuple):
     words: Words
 
 
+class MemberGoneError(OperationalError):
+    """A member has ended, and the others with it."""
+
+
+class UnsendableError(InterfaceError):
+    """What members are to do has something in it that only this process has."""
+
+
 class Crew(Protocol):
     """The members, as their coordinator has them."""
 
@@ -56,11 +67,27 @@ class Crew(Protocol):
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
         """Have all members do something, and wait for what they answer.
 
-        When ``poll`` raises, members end what they do; what it raised is given, too.
+        When ``poll`` raises, members end what they do; what it raised is given, too. MemberGoneError if one
+        has ended: nobody is there any more. UnsendableError if nobody was asked.
         """
+
+    def again(self) -> None:
+        """Start new ones in the place of those that are gone, who know nothing yet."""
 
     def close(self) -> None:
         """Give them up."""
+
+
+def sent(command: Command) -> list[memoryview]:
+    """The pieces of a message of it; UnsendableError."""
+    try:
+        return packed(command)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise UnsendableError(
+            f"what is installed has something in it that workers cannot get: {error}",
+            hint="views of several workers call Python's functions that a module has, not those within "
+            "others, nor functions in PL/pgSQL",
+        ) from None
 
 
 def texts_of(types: Types) -> tuple[int, ...]:

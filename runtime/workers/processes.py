@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -10,9 +9,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from kpg.runtime.errors import InterfaceError, OperationalError
-from kpg.runtime.workers.messages import STEPS, Command, Reply
-from kpg.runtime.workers.wire import GoneError, exchange, packed, pair
+from kpg.runtime.errors import InterfaceError
+from kpg.runtime.workers.messages import STEPS, Command, MemberGoneError, Reply, sent
+from kpg.runtime.workers.wire import GoneError, exchange, pair
 
 POLL: Final = 0.02
 """Seconds after which the coordinator looks whether to go on."""
@@ -27,9 +26,14 @@ class Processes:
         if not 1 <= count <= MOST:
             raise InterfaceError(f"there cannot be {count} workers", hint=f"1 to {MOST}, as many as cores")
         self.count = count
+        self._merge_effort = merge_effort
+        self._start_all()
+
+    def _start_all(self) -> None:
         self._dead: str | None = None
         self._ends: list[socket.socket] = []
         self._running: list[subprocess.Popen[bytes]] = []
+        count = self.count
         own = [pair() for _ in range(count)]
         peers = {(i, j): pair() for i in range(count) for j in range(i + 1, count)}
         try:
@@ -39,7 +43,7 @@ class Processes:
                     if other != index:
                         first, second = peers[min(index, other), max(index, other)]
                         ends.append(first if index < other else second)
-                self._start(index, ends, merge_effort)
+                self._start(index, ends)
                 self._ends.append(own[index][0])
         finally:
             for _, theirs in own:
@@ -48,10 +52,16 @@ class Processes:
                 for end in both:
                     end.close()
 
-    def _start(self, index: int, ends: list[socket.socket], merge_effort: int) -> None:
+    def _start(self, index: int, ends: list[socket.socket]) -> None:
         numbers = [end.fileno() for end in ends]
         code = "from kpg.runtime.workers.process import main; main()"
-        arguments = [str(index), str(self.count), str(merge_effort), str(os.getpid()), *map(str, numbers)]
+        arguments = [
+            str(index),
+            str(self.count),
+            str(self._merge_effort),
+            str(os.getpid()),
+            *map(str, numbers),
+        ]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
@@ -70,7 +80,7 @@ class Processes:
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
         """See ``messages.Crew``."""
         if self._dead is not None:
-            raise OperationalError(self._dead, hint="close the database, and open it again")
+            raise MemberGoneError(self._dead)
         stopped: BaseException | None = None
 
         def look() -> None:
@@ -86,26 +96,16 @@ class Processes:
                     for one in self._running:
                         one.send_signal(signal.SIGUSR1)
 
+        pieces = sent(command)
         try:
-            pieces = self._pieces(command)
             replies = exchange([(end, list(pieces)) for end in self._ends], self._ends, look, POLL)
         except GoneError:
             self._dead = self._obituary()
             self._end()
-            raise OperationalError(
-                self._dead, hint="what was committed is lost with it: open the database again"
+            raise MemberGoneError(
+                self._dead, hint="what was committed is there: workers are started again by what comes next"
             ) from None
         return [_reply(found) for found in replies], stopped
-
-    @staticmethod
-    def _pieces(command: Command) -> list[memoryview]:
-        try:
-            return packed(command)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise InterfaceError(
-                f"what is installed has something in it that workers cannot get: {error}",
-                hint="functions have to be defined in a module that workers can import, not within others",
-            ) from None
 
     def _obituary(self) -> str:
         for index, process in enumerate(self._running):
@@ -124,6 +124,11 @@ class Processes:
             process.kill()
         for process in self._running:
             process.wait()
+
+    def again(self) -> None:
+        """See ``messages.Crew``."""
+        self._end()
+        self._start_all()
 
     def close(self) -> None:
         """End all processes."""

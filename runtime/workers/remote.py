@@ -42,6 +42,11 @@ class Remote:
         self._sinks = dict(_sinks(Columns(made.nodes)))
 
     @property
+    def has_sinks(self) -> bool:
+        """Whether somebody listens to what goes through it, whom new members would tell everything again."""
+        return bool(self._sinks)
+
+    @property
     def stats(self) -> Stats:
         """The slowest member's times, and all rows."""
         found: list[tuple[Stats, int, bool]] = self._owner.ask("figures", self.name)

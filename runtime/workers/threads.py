@@ -14,7 +14,7 @@ from kpg.runtime.sharing.strings import Delta
 from kpg.runtime.trace.tiers import EFFORT
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.workers.member import Member
-from kpg.runtime.workers.messages import STEPS, Command, Reply
+from kpg.runtime.workers.messages import STEPS, Command, Reply, sent
 
 POLL: Final = 0.02
 """Seconds after which the coordinator looks whether to go on."""
@@ -126,6 +126,7 @@ class Threads:
 
     def call(self, command: Command, poll: Callable[[], None]) -> tuple[list[Reply], BaseException | None]:
         """See ``messages.Crew``."""
+        sent(command)
         self._command = command
         self._table.batons[0].release()
         while not self._table.done.acquire(timeout=POLL):
@@ -136,6 +137,9 @@ class Threads:
                     self._stop.wanted = error
         wanted, self._stop.wanted = self._stop.wanted, None
         return [reply for reply in self._replies if reply is not None], wanted
+
+    def again(self) -> None:
+        """Threads do not end."""
 
     def close(self) -> None:
         """End the threads."""

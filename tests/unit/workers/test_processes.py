@@ -53,17 +53,71 @@ def test_two_processes_answer_as_one() -> None:
         assert [row[0] for row in work] == [0, 1] and all(row[1] > 0 for row in work)
 
 
-def test_a_worker_that_dies_is_named_and_the_others_end() -> None:
-    db = kpg.connect(workers=2)
-    db.sql(TEXT)
-    processes = db._engine.executor.crew.processes
-    os.kill(processes[1], signal.SIGKILL)
-    with pytest.raises(OperationalError, match=rf"worker 1 \(process {processes[1]}\) was ended by signal 9"):
-        db.sql("insert into t values (1, 'x', 2)")
-    assert all(map(gone, processes))
-    with pytest.raises(OperationalError, match="worker 1"):
-        db.sql("select * from sums")
-    db.close()
+def test_a_worker_that_dies_is_named_the_others_end_and_new_ones_go_on() -> None:
+    with kpg.connect(workers=2) as db:
+        db.sql(TEXT)
+        told: list[list[tuple[object, int, int]]] = []
+        db.view("sums").subscribe(told.append)
+        db.sql("insert into t values (1, 'x', 2), (2, 'y', 1)")
+        processes = db._engine.executor.crew.processes
+        os.kill(processes[1], signal.SIGKILL)
+        message = rf"worker 1 \(process {processes[1]}\) was ended by signal 9"
+        with pytest.raises(OperationalError, match=message):
+            db.sql("insert into t values (3, 'x', 3)")
+        assert all(map(gone, processes))
+        assert rows(db, "select * from sums") == [("X", 2), ("Y", 1)]
+        db.sql("insert into t values (4, 'y', 4)")
+        os.kill(db._engine.executor.crew.processes[0], signal.SIGKILL)
+        assert rows(db, "select * from sums") == [("X", 2), ("Y", 5)]
+        changes = [sorted(((row, diff) for row, _, diff in each), key=repr) for each in told]
+        assert changes == [[(("X", 2), 1), (("Y", 1), 1)], [(("Y", 1), -1), (("Y", 5), 1)]]
+
+
+def test_a_folder_is_opened_by_any_number_of_workers(tmp_path: Path) -> None:
+    with kpg.connect(tmp_path / "db") as db:
+        db.sql(TEXT.replace("v int)", "v int) distributed by (g)"))
+        db.sql("insert into t select i, 'g' || i % 3, i / 2 from generate_series(1, 300) g(i)")
+        db.sql("delete from t where k = 7")
+        expected = [rows(db, "select * from sums"), rows(db, "select * from below")]
+    for count in (2, 1, 3):
+        with kpg.connect(tmp_path / "db", workers=count) as db:
+            if count > 1:
+                assert db._engine.workers is not None and db._engine.workers.home("t") == 1
+            assert [rows(db, "select * from sums"), rows(db, "select * from below")] == expected
+            db.sql(f"update t set v = v + {count} where k % 10 = {count}")
+            expected = [rows(db, "select * from sums"), rows(db, "select * from below")]
+
+
+def test_what_was_committed_outlives_the_database_and_all_its_workers(tmp_path: Path) -> None:
+    code = (
+        "import kpg, os, signal\n"
+        f"db = kpg.connect({str(tmp_path / 'db')!r}, workers=2)\n"
+        f"db.sql('''{TEXT}''')\n"
+        "db.sql(\"insert into t values (1, 'x', 2)\")\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with kpg.connect(tmp_path / "db", workers=2) as db:
+        assert rows(db, "select * from sums") == [("X", 2)]
+
+
+def half(value: int) -> int:
+    return value // 2
+
+
+def test_views_call_functions_that_workers_can_import() -> None:
+    with kpg.connect(workers=2) as db:
+        db.sql("create table t(k int primary key); insert into t values (4), (10)")
+        db.create_function("half", half)
+        db.create_function("twice", lambda value: 2 * value, args=["int"], returns="int")
+        db.sql("create materialized view h as select half(k) as h from t")
+        assert rows(db, "select * from h") == [(2,), (5,)]
+        assert rows(db, "select twice(k) from t") == [(8,), (20,)]
+        with pytest.raises(InterfaceError, match="has something in it that workers cannot get"):
+            db.sql("create materialized view w as select twice(k), 'new text' from t")
+        db.sql("create materialized view w as select k, 'new text' as s from t")
+        assert rows(db, "select s from w") == [("new text",)] * 2
 
 
 def test_workers_end_with_their_parent_however_it_ends() -> None:
@@ -118,9 +172,7 @@ def test_a_closed_database_leaves_no_process() -> None:
     assert all(map(gone, processes))
 
 
-def test_what_is_not_there_yet_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(NotSupportedError, match="a durable folder together with workers=2"):
-        kpg.connect(tmp_path, workers=2)
+def test_what_is_not_there_yet_is_refused_by_name() -> None:
     with pytest.raises(NotSupportedError, match="a history together with workers=2"):
         kpg.connect(history=3, workers=2)
     with kpg.connect(workers=2) as db:
