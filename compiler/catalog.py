@@ -12,7 +12,7 @@ from kpg.compiler.algebra.facts import unique_keys
 from kpg.compiler.algebra.rel import Get, OrderBy, Rel
 from kpg.compiler.constraints import Constraints, Domain, Index, Sequence
 from kpg.compiler.rights import FIRST, Rights
-from kpg.compiler.routines import Routine
+from kpg.compiler.routines import Aggregate, Routine
 from kpg.runtime.errors import ProgrammingError, Span
 from kpg.runtime.functions.named import Named
 from kpg.runtime.records import dataclass
@@ -211,6 +211,11 @@ class Catalog:
         if not type_.parts:
             return type_
         return replace(type_, parts=tuple(self.known_type(part, span) for part in type_.parts))
+
+    @property
+    def aggregates(self) -> dict[str, tuple[Aggregate, ...]]:
+        """The aggregates of users, by name."""
+        return {key[1]: found for key, found in self.others.items() if key[0] == "aggregate"}
 
     def find_routines(self, name: str, schema: str = "") -> tuple[Routine, ...]:
         """The functions in SQL of that name, none if there are no such."""

@@ -1,5 +1,6 @@
 """Functions that users write in SQL: what CREATE FUNCTION says, as data, and which one a call means."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -63,6 +64,22 @@ class Routine:
     def same_arguments(self, types: Sequence[Type]) -> bool:
         """Whether the parameters are of these types."""
         return tuple(one.type for one in self.parameters) == tuple(types)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """CREATE AGGREGATE: a state, how an argument's value changes it, and what it gives in the end.
+
+    ``init`` is the text of the first state, None for NULL; ``fold`` computes all of it of arrays.
+    """
+
+    name: str
+    types: tuple[Type, ...]
+    step: str
+    state: Type
+    init: str | None
+    final: str
+    fold: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +159,11 @@ def _fitting(routine: Routine, places: Sequence[Place], types: Sequence[Type]) -
             return None
         exact += 2 * (type_ == target) + (type_ == UNKNOWN and target == TEXT)
     parameters = tuple(replace(one, type=settled(one.type, meant)) for one in routine.parameters)
-    return exact, replace(routine, parameters=parameters, result=settled(routine.result, meant))
+    body = routine.body
+    if routine.runs and meant != UNKNOWN and "any" in body:
+        body = re.sub(rf"\b({'|'.join(ELEMENTS)})\b", str(meant), body)
+        body = re.sub(rf"\b({'|'.join(ARRAYS)})\b", f"{meant}[]", body)
+    return exact, replace(routine, parameters=parameters, result=settled(routine.result, meant), body=body)
 
 
 WIDER: Final = (Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.NUMERIC, Kind.REAL, Kind.DOUBLE)

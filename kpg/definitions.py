@@ -72,6 +72,10 @@ def define(engine: Engine, statement: ast.AnyDefinition) -> Result | None:
             from kpg.blocks.triggers import define_trigger
 
             define_trigger(engine, statement)
+        case ast.CreateAggregate() | ast.DropAggregate():
+            from kpg.aggregates import define_aggregate
+
+            define_aggregate(engine, statement)
         case ast.CreateFunction() | ast.DropFunction() | ast.AlterFunction():
             from kpg.routines import run_routine
 

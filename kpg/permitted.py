@@ -87,7 +87,9 @@ def check_definition(catalog: Catalog, statement: Defining) -> None:
             need_owner(catalog, ("TYPE", statement.name.lower()), span)
         case ddl.AlterFunction():
             need_owner(catalog, ("FUNCTION", statement.name.lower()), span)
-        case ddl.DropFunction():
+        case ddl.CreateAggregate():
+            _check_new(catalog, statement.name, span)
+        case ddl.DropFunction() | ddl.DropAggregate():
             for name, _ in statement.names:
                 need_owner(catalog, ("FUNCTION", name.lower()), span)
         case _:

@@ -57,12 +57,12 @@ def _create(engine: Engine, statement: ast.CreateFunction) -> None:
 
 def _routine(engine: Engine, statement: ast.CreateFunction, name: str) -> Routine:
     catalog, span = engine.catalog, statement.span
-    parameters = tuple(replace(one, type=_known(catalog, one.type, span)) for one in statement.parameters)
-    result, columns = _known(catalog, statement.result, span), statement.columns
+    parameters = tuple(replace(one, type=known_type(catalog, one.type, span)) for one in statement.parameters)
+    result, columns = known_type(catalog, statement.result, span), statement.columns
     whole = statement.result.kind is Kind.ENUM and result.kind is Kind.RECORD
     if whole and not columns:
         columns = result.labels
-    outs = tuple((one, _known(catalog, type_, span)) for one, type_ in statement.outs)
+    outs = tuple((one, known_type(catalog, type_, span)) for one, type_ in statement.outs)
     made = Routine(
         name,
         parameters,
@@ -129,7 +129,7 @@ def _is_polymorphic(type_: Type) -> bool:
     return type_.name in POLYMORPHIC or any(map(_is_polymorphic, type_.parts))
 
 
-def _known(catalog: Catalog, type_: Type, span: Span) -> Type:
+def known_type(catalog: Catalog, type_: Type, span: Span) -> Type:
     """A type with what its name stands for: a user's type, or the rows of a relation."""
     if type_.name.endswith("%type"):
         relation, _, field = type_.name.removesuffix("%type").strip().lower().rpartition(".")
@@ -139,7 +139,7 @@ def _known(catalog: Catalog, type_: Type, span: Span) -> Type:
             raise ProgrammingError(f'column "{field}" of "{relation}" does not exist', span=span)
         return schema.types[known.index(field)]
     if type_.parts:
-        return replace(type_, parts=tuple(_known(catalog, part, span) for part in type_.parts))
+        return replace(type_, parts=tuple(known_type(catalog, part, span) for part in type_.parts))
     if type_.kind is not Kind.ENUM or type_.labels or type_.name.lower() in AS_THEY_ARE:
         return replace(type_, name=type_.name.lower()) if type_.name.lower() in AS_THEY_ARE else type_
     entry = catalog.find(type_.name) if type_.name.lower() not in catalog.types else None
@@ -153,7 +153,7 @@ def _found(engine: Engine, name: str, types: Sequence[Type] | None, span: Span) 
     schema, _, rest = name.lower().rpartition(".")
     known = engine.catalog.find_routines(rest, schema)
     if types is not None:
-        wanted = [_known(engine.catalog, one, span) for one in types]
+        wanted = [known_type(engine.catalog, one, span) for one in types]
         return next((one for one in known if one.same_arguments(wanted)), None)
     if len(known) > 1:
         message = f"there are several functions {name}"

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TYPED = ("AddColumn", "AlterType")
 """The actions of ALTER TABLE that name a type."""
-RESOLVED_LATER = ("CreateFunction", "DropFunction", "AlterFunction", "CreateDomain", "AlterDomain")
+RESOLVED_LATER = (
+    *("CreateFunction", "DropFunction", "AlterFunction", "CreateDomain", "AlterDomain"),
+    *("CreateAggregate", "DropAggregate"),
+)
 """Of functions types may be the rows of relations, or those of their arguments."""
 
 

@@ -211,6 +211,30 @@ class AlterFunction(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class CreateAggregate(Definition):
+    """CREATE AGGREGATE; see ``routines.Aggregate``."""
+
+    name: str
+    types: tuple[Type, ...]
+    step: str
+    state: Type
+    init: str | None
+    final: str
+    or_replace: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class DropAggregate(Definition):
+    """DROP AGGREGATE: names, each with the types of its arguments."""
+
+    names: tuple[tuple[str, tuple[Type, ...]], ...]
+    if_exists: bool
+    cascade: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTrigger(Definition):
     """CREATE TRIGGER, or CREATE RULE."""
 
@@ -264,6 +288,8 @@ AnyDefinition = (
     | CreateFunction
     | DropFunction
     | AlterFunction
+    | CreateAggregate
+    | DropAggregate
     | CreateTrigger
     | DropTrigger
     | AnyRole

@@ -60,6 +60,10 @@ def resolved(binding: Binding, query: Query) -> Resolved:
 
 def bind_query(binding: Binding, parent: Scope | None, node: exp.Expr) -> Query:
     """The bound form of a query within the scopes around it. Column types may still be UNKNOWN."""
+    if binding.catalog.others and isinstance(node, exp.Select) and binding.catalog.aggregates:
+        from kpg.compiler.sql.folds import folded
+
+        node = folded(binding.catalog, node)
     binding.depth += 1
     if binding.depth > MAX_DEPTH:
         binding.refuse(f"nesting deeper than {MAX_DEPTH}", node)

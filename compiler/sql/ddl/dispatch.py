@@ -27,7 +27,6 @@ REFUSED: Final = {
     "EVENT TRIGGER": "a trigger",
     "POLICY": "a policy",
     "FOREIGN": "a foreign table",
-    "AGGREGATE": "an aggregate of the user's",
     "OPERATOR": "an operator of the user's",
     "DATABASE": "a database",
     "TABLESPACE": "a tablespace",
@@ -117,6 +116,10 @@ def create(reader: Reader) -> statements.Statement | None:
         if kind == "procedure":
             reader.need("PROCEDURE")
         return create_function(reader, or_replace="REPLACE" in words, kind=kind)
+    if reader.take("AGGREGATE"):
+        from kpg.compiler.sql.ddl.aggregates import create_aggregate
+
+        return create_aggregate(reader, or_replace="REPLACE" in words)
     constraint = reader.take("CONSTRAINT", "TRIGGER")
     if constraint or reader.take("TRIGGER"):
         from kpg.compiler.sql.ddl.triggers import create_trigger
@@ -260,6 +263,10 @@ def drop(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.functions import drop_function
 
         return drop_function(reader)
+    if reader.take("AGGREGATE"):
+        from kpg.compiler.sql.ddl.aggregates import drop_aggregate
+
+        return drop_aggregate(reader)
     if reader.take("PROCEDURE"):
         from kpg.compiler.sql.ddl.functions import drop_function
 
