@@ -72,6 +72,11 @@ class ColumnChange(RuleChange):
         for link in self.engine.references.users(entry.name):
             if place in link.target_columns:
                 self._drop_reference(link.table, link.key, name, cascade=action.cascade)
+        generated = self._generated_from(name, cascade=action.cascade)
+        if generated:
+            self._drop_column(ast.DropColumn(generated, True, True))
+            self._drop_column(action)
+            return
         kept = tuple(index for index in range(len(entry.schema.columns)) if index != place)
         schema = Schema(
             tuple(entry.schema.columns[index] for index in kept),
@@ -80,17 +85,6 @@ class ColumnChange(RuleChange):
             else tuple(kept.index(index) for index in entry.schema.primary_key),
         )
         old, lower = entry.constraints, name.lower()
-        for index, rule in enumerate(old.rules):
-            if rule.generated and uses(rule.generated, name) and index != place:
-                if not action.cascade:
-                    raise ProgrammingError(
-                        f"column {name} cannot be dropped: {entry.schema.names[index]} is generated from it",
-                        span=self.span,
-                        hint="drop that first, or use CASCADE",
-                    )
-                self._drop_column(ast.DropColumn(entry.schema.names[index], True, True))
-                self._drop_column(action)
-                return
         rules = tuple(old.rules[index] for index in kept) if old.rules else ()
         constraints = Constraints(
             rules,
@@ -101,12 +95,29 @@ class ColumnChange(RuleChange):
         sequence = old.rule(place).sequence
         if sequence:
             self.engine.catalog.sequences.pop(sequence.lower(), None)
-        for index_ in list(self.engine.catalog.indexes.values()):
-            if index_.table == entry.name and name in index_.columns:
-                del self.engine.catalog.indexes[index_.name.lower()]
-                self.engine.journal.note(done=partial(self.engine.forget_index, index_.name))
+        self._forget_indexes_of(name)
         chosen = list(kept)
         self._rewrite(TableEntry(entry.name, schema, constraints), lambda words: words[chosen], kept)
+
+    def _generated_from(self, name: str, *, cascade: bool) -> str:
+        """A column that is generated from another, if it may be dropped with that; "" for none."""
+        entry = self.entry
+        for other, rule in zip(entry.schema.names, entry.constraints.rules, strict=False):
+            if other != name and rule.generated and uses(rule.generated, name):
+                if cascade:
+                    return other
+                raise ProgrammingError(
+                    f"column {name} cannot be dropped: {other} is generated from it",
+                    span=self.span,
+                    hint="drop that first, or use CASCADE",
+                )
+        return ""
+
+    def _forget_indexes_of(self, column: str) -> None:
+        for index in list(self.engine.catalog.indexes.values()):
+            if index.table == self.entry.name and column in index.columns:
+                del self.engine.catalog.indexes[index.name.lower()]
+                self.engine.journal.note(done=partial(self.engine.forget_index, index.name))
 
     def _alter_type(self, action: ast.AlterType) -> None:
         entry = self.entry
@@ -159,24 +170,29 @@ class ColumnChange(RuleChange):
             ),
         )
         self._put(TableEntry(entry.name, schema, constraints))
+        self._rename_elsewhere(before, new)
+        self.engine.rename_column(entry.name, schema)
+
+    def _rename_elsewhere(self, before: str, new: str) -> None:
+        """The other name where other tables, indexes and sequences have it."""
+        entry, catalog = self.entry, self.engine.catalog
+
+        def named(names: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(new if name == before else name for name in names)
+
         for link in self.engine.references.users(entry.name):
-            other = self.engine.catalog.table(link.table)
+            other = catalog.table(link.table)
             keys = tuple(
                 replace(key, target_columns=named(key.target_columns)) if key.target == entry.name else key
                 for key in other.constraints.foreign_keys
             )
-            self.engine.catalog.replace(
-                replace(other, constraints=replace(other.constraints, foreign_keys=keys))
-            )
-        for index in list(self.engine.catalog.indexes.values()):
+            catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=keys)))
+        for index in list(catalog.indexes.values()):
             if index.table == entry.name:
-                self.engine.catalog.indexes[index.name.lower()] = replace(index, columns=named(index.columns))
-        for sequence in list(self.engine.catalog.sequences.values()):
+                catalog.indexes[index.name.lower()] = replace(index, columns=named(index.columns))
+        for sequence in list(catalog.sequences.values()):
             if sequence.owner == (entry.name, before):
-                self.engine.catalog.sequences[sequence.name.lower()] = replace(
-                    sequence, owner=(entry.name, new)
-                )
-        self.engine.rename_column(entry.name, schema)
+                catalog.sequences[sequence.name.lower()] = replace(sequence, owner=(entry.name, new))
 
     def _rename(self, name: str) -> str:
         engine, old = self.engine, self.entry

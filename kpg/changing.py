@@ -182,6 +182,17 @@ def found_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[Plan
     return engine.computed(found)
 
 
+def _with_defaults(engine: Engine, statement: ast.Insert, entry: TableEntry, words: Words) -> Words:
+    """Rows with what their columns have that were not given."""
+    from kpg.filling import filled, numbered
+
+    given = set(insert_places(statement, entry.schema))
+    places = [place for place in range(len(entry.schema.columns)) if place not in given]
+    make = partial(numbered, entry, engine.reading_catalog, places)
+    found = engine.remembered.made(("numbered", *places), entry, engine.catalog, make)
+    return filled(engine.executor, engine.sequences, found, words)
+
+
 def insertion(
     engine: Engine,
     table: Table,
@@ -202,13 +213,7 @@ def insertion(
 
         check_insertion(statement, entry, catalog)
     if entry.constraints.rules and len(statement.columns):
-        from kpg.filling import filled, numbered
-
-        given = set(insert_places(statement, entry.schema))
-        places = [place for place in range(len(entry.schema.columns)) if place not in given]
-        make = partial(numbered, entry, catalog, places)
-        found = engine.remembered.made(("numbered", *places), entry, engine.catalog, make)
-        words = filled(engine.executor, engine.sequences, found, words)
+        words = _with_defaults(engine, statement, entry, words)
     if actions is not None:
         words = actions.before_insert(words)
     if not fitted:

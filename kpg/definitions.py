@@ -257,6 +257,32 @@ def _is_datalog(engine: Engine, name: str) -> bool:
 
 def _truncate(engine: Engine, statement: ast.Truncate) -> int:
     catalog = engine.catalog
+    chosen = _to_truncate(engine, statement)
+    rows = 0
+    actions = truncating(engine, chosen) if catalog.others else []
+    for one in actions:
+        one.before_statement("TRUNCATE")
+    for name in chosen:
+        table = engine.table(name)
+        rowids = engine.executor.rowids(name)
+        rows += int(rowids.shape[0])
+        guard, table.guard = table.guard, None
+        table.delete(rowids)
+        table.guard = guard
+        if statement.restart:
+            for rule in catalog.table(name).constraints.rules:
+                if rule.sequence:
+                    at = engine.sequences.next.get(rule.sequence)
+                    engine.sequences.restart(rule.sequence)
+                    engine.journal.note(undo=partial(engine.sequences.restart, rule.sequence, at))
+    for one in actions:
+        one.after_statement("TRUNCATE")
+    return rows
+
+
+def _to_truncate(engine: Engine, statement: ast.Truncate) -> set[str]:
+    """The tables that are named, what inherits from them, and with CASCADE all that refers to one."""
+    catalog = engine.catalog
     chosen = {catalog.table(name, statement.span).name for name in statement.tables}
     if catalog.others:
         from kpg.compiler.triggers import heirs
@@ -278,26 +304,7 @@ def _truncate(engine: Engine, statement: ast.Truncate) -> int:
                 )
             chosen.add(link.table)
             pending.append(link.table)
-    rows = 0
-    actions = truncating(engine, chosen) if catalog.others else []
-    for one in actions:
-        one.before_statement("TRUNCATE")
-    for name in chosen:
-        table = engine.table(name)
-        rowids = engine.executor.rowids(name)
-        rows += int(rowids.shape[0])
-        guard, table.guard = table.guard, None
-        table.delete(rowids)
-        table.guard = guard
-        if statement.restart:
-            for rule in catalog.table(name).constraints.rules:
-                if rule.sequence:
-                    at = engine.sequences.next.get(rule.sequence)
-                    engine.sequences.restart(rule.sequence)
-                    engine.journal.note(undo=partial(engine.sequences.restart, rule.sequence, at))
-    for one in actions:
-        one.after_statement("TRUNCATE")
-    return rows
+    return chosen
 
 
 def truncating(engine: Engine, names: Iterable[str]) -> list["Actions"]:

@@ -248,22 +248,29 @@ def _set(engine: Engine, statement: ast.Set) -> None:
     settle(engine, undo, "SET LOCAL" if statement.local else "")
     if name == "search_path":
         _set_path(engine, statement)
-    value = ", ".join(statement.values)
-    if statement.values and name in NAMES:
+    value = _given_value(engine, statement)
+    if value is None:
+        engine.settings.pop(name, None)
+    else:
+        engine.settings[name] = value
+
+
+def _given_value(engine: Engine, statement: ast.Set) -> str | None:
+    """What SET gives; None where that is what the setting is by itself."""
+    name, value = statement.name, ", ".join(statement.values)
+    if not statement.values:
+        return None
+    if name in NAMES:
         from kpg.styles import meant
 
         value = meant(name, value, shown(engine, name), statement.span)
         if value == SETTINGS[name]:
-            engine.settings.pop(name, None)
-            return
-    if statement.values and name in FIXED and value.lower() not in FIXED[name]:
+            return None
+    if name in FIXED and value.lower() not in FIXED[name]:
         raise NotSupportedError(
             f"{name} = {value} is not supported", span=statement.span, hint=f"it is {SETTINGS[name]}"
         )
-    if statement.values:
-        engine.settings[name] = value
-    else:
-        engine.settings.pop(name, None)
+    return value
 
 
 def settle(engine: Engine, undo: Callable[[], object], local: str) -> None:

@@ -28,15 +28,7 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     if statement.if_not_exists and isinstance(old, ViewEntry):
         return engine.views.get(old.name)
     of_system = asks_system(statement.query, engine.catalog)
-    if of_system and statement.materialized:
-        raise NotSupportedError(
-            "a materialized view over what is computed each time it is asked for, as the system's relations "
-            "are, is not supported",
-            span=statement.span,
-            hint="it would not follow: write CREATE VIEW",
-        )
-    if has_calls(statement.query.query):
-        raise NotSupportedError("a number of a sequence in a view is not supported", span=statement.span)
+    _refuse(statement, of_system=of_system)
     catalog = engine.reading_catalog
     if catalog.is_limited and not statement.materialized:
         # Whether its owner may read what it names is asked whenever somebody reads it.
@@ -92,6 +84,18 @@ def _create_plain(engine: Engine, statement: ast.CreateView, entry: ViewEntry, u
         engine.replace_view(entry, uses, views_over(engine, entry, uses, statement.span))
     else:
         engine.create_view(entry, uses, replace_old=True)
+
+
+def _refuse(statement: ast.CreateView, *, of_system: bool) -> None:
+    if of_system and statement.materialized:
+        raise NotSupportedError(
+            "a materialized view over what is computed each time it is asked for, as the system's relations "
+            "are, is not supported",
+            span=statement.span,
+            hint="it would not follow: write CREATE VIEW",
+        )
+    if has_calls(statement.query.query):
+        raise NotSupportedError("a number of a sequence in a view is not supported", span=statement.span)
 
 
 def asked_again(engine: Engine, text: str) -> Callable[[], Rel]:

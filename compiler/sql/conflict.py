@@ -1,13 +1,13 @@
 """ON CONFLICT DO UPDATE: the row that takes the place of one that is there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from kpg.compiler.catalog import Catalog, get_of
+from kpg.compiler.catalog import Catalog, TableEntry, get_of
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.predicate import bind_condition
 from kpg.compiler.sql.bind.query import new_binding, resolved
-from kpg.compiler.sql.bind.scope import Field, Scope
+from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.change import arbiters, assigned_values
 from kpg.compiler.sql.given import given_assignments
 from kpg.compiler.sql.query import Bound, check_reads, lowered
@@ -18,6 +18,18 @@ from kpg.runtime.types import BIGINT, Schema
 
 OverPairs = Callable[[str], Bound]
 """From a table of pairs, as below, and behind them a number for each: the numbers and the new rows."""
+
+
+def _note_reads(binding: Binding, statement: ast.Insert, entry: TableEntry, ids: Sequence[int]) -> None:
+    """What is read of the row that is there, if somebody asks whether it may be."""
+    if binding.reads is None:
+        return
+    named = entry if statement.through is None else binding.catalog.get(statement.through.view)
+    shown = {
+        name.lower(): Column(ids[place], BIGINT) for name, place in _shown_columns(statement, entry.schema)
+    }
+    known = [shown.get(name.lower(), Column(-1, BIGINT)) for name in named.schema.names]
+    binding.reads.enter(named, known, scanned=False)
 
 
 def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | OverPairs | None:
@@ -41,13 +53,7 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | OverPairs |
         for name, place in _shown_columns(statement, schema)
     ]
     scope = Scope(fields=fields)
-    if binding.reads is not None:
-        named = entry if statement.through is None else catalog.get(statement.through.view)
-        shown = {
-            name.lower(): Column(ids[0][place], BIGINT) for name, place in _shown_columns(statement, schema)
-        }
-        known = [shown.get(name.lower(), Column(-1, BIGINT)) for name in named.schema.names]
-        binding.reads.enter(named, known, scanned=False)
+    _note_reads(binding, statement, entry, ids[0])
     assignments = given_assignments(conflict.assignments, entry, statement.span.source, catalog)
     new = assigned_values(binding, scope, schema, assignments)
     kept: tuple[Scalar, ...] = ()

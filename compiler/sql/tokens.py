@@ -208,6 +208,13 @@ def _moved(tokens: Sequence[Token], by: int, last: Token) -> list[Token]:
     ]
 
 
+def _begins_clause(word: str, written: str, before: str) -> bool:
+    """Whether a clause of a query begins here: ``before`` is the word before, ``written`` the whole token."""
+    if word not in CLAUSE_ORDER or written in ("group", "order"):
+        return False
+    return before not in ("distinct", "within", ".", "as", "rows")
+
+
 def _check(text: str, tokens: Sequence[Token]) -> None:
     """ProgrammingError for tokens that cannot follow each other, brackets and clauses out of order."""
     opened: list[_Open] = [_Open(None, "")]
@@ -238,12 +245,7 @@ def _check(text: str, tokens: Sequence[Token]) -> None:
             opened = [_Open(None, "")]
         elif word in ANEW:
             opened[-1].clause = 0
-        elif (
-            word in CLAUSE_ORDER
-            and not free
-            and written not in ("group", "order")
-            and before not in ("distinct", "within", ".", "as", "rows")
-        ):
+        elif not free and _begins_clause(word, written, before):
             clause = CLAUSE_ORDER[word]
             if clause < opened[-1].clause or clause == opened[-1].clause < CLAUSE_ORDER["limit"]:
                 raise syntax_error(text, token)

@@ -118,6 +118,23 @@ def _number(x: Scalar, target: Type) -> Scalar:
     return _exact(x, target)
 
 
+def _text(x: Scalar, target: Type) -> Scalar:
+    """As text, cut to the length of the type; CHAR is kept without its blanks."""
+    source = x.type
+    if source.is_text:
+        cut = target.precision and not 0 < source.precision <= target.precision
+        text = Call("left", (x, Literal(target.precision, INTEGER)), TEXT) if cut else x
+        stays = target.kind is not Kind.CHAR or (source.kind is Kind.CHAR and not cut)
+        return text if stays else Call("rtrim", (text,), TEXT)
+    if source.kind is Kind.INET:
+        text = Call("$with_length", (x,), TEXT)
+    else:
+        text = Call("$format", (x,), TEXT)
+        if target.kind is Kind.CHAR:
+            text = Call("rtrim", (text,), TEXT)
+    return Call("left", (text, Literal(target.precision, INTEGER)), TEXT) if target.precision else text
+
+
 def _cast(call: Call) -> Scalar:
     (x,) = call.args
     source, target = x.type, call.type
@@ -125,21 +142,10 @@ def _cast(call: Call) -> Scalar:
         raise ProgrammingError(f"cannot cast {source} to {target}")
     if source.kind is Kind.NULL:
         return Literal(None, target)
-    if source.is_text and target.is_text:
-        cut = target.precision and not 0 < source.precision <= target.precision
-        text = Call("left", (x, Literal(target.precision, INTEGER)), TEXT) if cut else x
-        stays = target.kind is not Kind.CHAR or (source.kind is Kind.CHAR and not cut)
-        return text if stays else Call("rtrim", (text,), TEXT)
+    if target.is_text:
+        return _text(x, target)
     if source.is_text:
         return Call("$parse", (x,), target)
-    if source.kind is Kind.INET and target.is_text:
-        x = Call("$with_length", (x,), TEXT)
-        return Call("left", (x, Literal(target.precision, INTEGER)), TEXT) if target.precision else x
-    if target.is_text:
-        text = Call("$format", (x,), TEXT)
-        if target.kind is Kind.CHAR:
-            text = Call("rtrim", (text,), TEXT)
-        return Call("left", (text, Literal(target.precision, INTEGER)), TEXT) if target.precision else text
     if Kind.NUMERIC in (source.kind, target.kind) and source.is_numeric and target.is_numeric:
         fits = source.kind is target.kind and not target.precision
         return x if fits else Call("$numeric", (x,), target)

@@ -214,7 +214,7 @@ def _lenient(name: str, accepts: str, doc: str, examples: dict[str, str], rule: 
     scalar(name, accepts, doc, examples, overload, nulls=NullRule.OWN)
 
 
-def _define(prefix: str, type_: Type) -> None:
+def _define_makers(prefix: str, type_: Type) -> None:
     blank = "" if type_ == JSON else " "
     around = " : " if type_ == JSON else ": "
     _lenient(
@@ -254,6 +254,10 @@ def _define(prefix: str, type_: Type) -> None:
         {f"{prefix}_object('{{a, 1}}')::TEXT": f'\'{{"a"{around}"1"}}\''},
         (one, _pairs),
     )
+
+
+def _define_askers(prefix: str, type_: Type) -> None:
+    blank = "" if type_ == JSON else " "
     plainly(
         f"{prefix}_typeof",
         "JSON",
@@ -278,7 +282,8 @@ def _define(prefix: str, type_: Type) -> None:
 
 
 for _prefix, _type in (("json", JSON), ("jsonb", JSONB)):
-    _define(_prefix, _type)
+    _define_makers(_prefix, _type)
+    _define_askers(_prefix, _type)
 
 _lenient(
     "array_to_json",

@@ -191,18 +191,26 @@ def aggregate_function(declared: Declared, algebra: Any, result: Type) -> Named[
         finish,
         None if subtract is None else stepper(subtract, -1),
     )
-    signature = taking(declared.args, result)
+    kept = Basic() if subtract is None else Folded()
+    idempotent = bool(getattr(algebra, "idempotent", False))
+    name = _named(declared, result, algorithm, kept, idempotent=idempotent)
+    name.again = aggregate_function, (declared, algebra, result)
+    return name
+
+
+def _named(
+    declared: Declared, result: Type, algorithm: Algorithm, kept: Basic | Folded, *, idempotent: bool
+) -> Named[AggregateFunction]:
     made = AggregateFunction(
         declared.name,
         declared.accepts,
         declared.doc,
         {},
-        signature,
+        taking(declared.args, result),
         lambda types: algorithm,
-        Basic() if subtract is None else Folded(),
-        idempotent=bool(getattr(algebra, "idempotent", False)),
+        kept,
+        idempotent=idempotent,
     )
     name: Named[AggregateFunction] = Named(declared.name, declared.number)
     name.definition = replace(made, name=name)
-    name.again = aggregate_function, (declared, algebra, result)
     return name

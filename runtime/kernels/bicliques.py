@@ -9,13 +9,14 @@ node, in the place of the items in these lists.
 
 import numpy as np
 
-from kpg.runtime.kernels import device, kernel
+from kpg.runtime.kernels import device, inlined, kernel
 
 PLAIN = 0
 NEGATIVE = 1  # a list may lack some items of a path: they are taken away from what the node gives
 AGAIN = 2  # an item may reach a reader by several nodes; an odd item has reached it already
 VISITS = 256  # places of a tree that are looked at for one list, of those that it is not on
 
+PLACE = (1 << 32) - 1  # the bits of a gain that are the place; the higher ones are what it saves, negated
 SAVED = 0  # of the account: edges saved
 NODES = 1  # nodes made
 MEMBERS = 2  # items of nodes made
@@ -242,6 +243,14 @@ def take_out(j, path, lists, begin, length, variant):
             lists[kept] = lists[at]
             kept += 1
         at += 1
+    if variant == AGAIN:
+        # The node stands in the place of one item that has reached the reader already.
+        at = first
+        while lists[at] & 1 == 0:
+            at += 1
+        for k in range(at, kept - 1):
+            lists[k] = lists[k + 1]
+        kept -= 1
     length[j] = kept - first
     return had
 
@@ -288,6 +297,51 @@ def worth(place, tree, members, touched):
     return total
 
 
+@device
+def rank_by_gain(tree, places, gains):
+    """The places that save something, best first, each with what it saves; how many."""
+    good = 0
+    for place in range(1, places):
+        saved = tree[6, place] - tree[4, place]
+        if saved > 0 and tree[7, place] > 1:
+            gains[good] = -saved * (PLACE + 1) + place
+            good += 1
+    sort_few(gains, 0, good)
+    return good
+
+
+@inlined
+def saved_by(gain):
+    return -((gain - (gain & PLACE)) >> 32)
+
+
+@device
+def path_of(place, tree):
+    """The ranks on the way from a place up to the root."""
+    path = np.empty(tree[4, place], np.int64)
+    for d in range(path.shape[0]):
+        path[d] = tree[0, place]
+        place = tree[3, place]
+    return path
+
+
+@device
+def add_items(r, new, start, size, items):
+    for k in range(new.shape[0]):
+        items[start[r] + size[r]] = new[k]
+        size[r] += 1
+
+
+@device
+def put_back(here, lists, begin, length, ranked, start, size, items):
+    """Have readers' lists end with what is left of those of the chunk."""
+    for j in range(here.shape[0]):
+        r = here[j]
+        for at in range(begin[j], begin[j] + length[j]):
+            items[start[r] + size[r]] = ranked[lists[at] >> 1] | (lists[at] & 1)
+            size[r] += 1
+
+
 @kernel(
     "int64(int64[::1], int64, int64, int64[::1], int64[::1], int32[::1], int64, int64, int64, int32[::1],"
     " int64[::1], int32[::1], int64[::1], int64[::1])"
@@ -332,21 +386,13 @@ def mine(
         while lists.shape[0] > 0 and not full:
             tree, members, places = grow(lists, begin, variant, lacks)
             gains = np.empty(places, np.int64)
-            good = 0
-            for place in range(1, places):
-                saved = tree[6, place] - tree[4, place]
-                if saved > 0 and tree[7, place] > 1:
-                    gains[good] = -saved * (1 << 32) + place
-                    good += 1
+            good = rank_by_gain(tree, places, gains)
             if good == 0:
                 break
-            sort_few(gains, 0, good)
             touched[:] = 0
-            best = (gains[0] - (gains[0] & 0xFFFFFFFF)) >> 32
             for g in range(good):
-                place = gains[g] & 0xFFFFFFFF
-                saved = -((gains[g] - place) >> 32)
-                if 4 * saved < -best:
+                place = gains[g] & PLACE
+                if 4 * saved_by(gains[g]) < saved_by(gains[0]):
                     break
                 if g > 0 and worth(place, tree, members, touched) <= 0:
                     continue
@@ -354,48 +400,28 @@ def mine(
                 if nodes == made.shape[0] or account[MEMBERS] + depth > made_items.shape[0]:
                     full = True
                     break
-                path = np.empty(depth, np.int64)
-                up = place
+                path = path_of(place, tree)
                 for d in range(depth):
-                    path[d] = tree[0, up]
                     made_items[account[MEMBERS] + d] = ranked[path[d]]
-                    up = tree[3, up]
                 account[MEMBERS] += depth
                 made[nodes] = account[MEMBERS]
-                node = next_node + nodes
-                nodes += 1
-                account[SAVED] += saved
-                by_size[min(tree[7, place], by_size.shape[0] - 1)] += saved
+                account[SAVED] += saved_by(gains[g])
+                by_size[min(tree[7, place], by_size.shape[0] - 1)] += saved_by(gains[g])
                 entry = tree[5, place]
                 while entry >= 0:
                     j = members[0, entry]
                     if members[1, entry] > 1:
-                        r = here[j]
                         touched[j] = 1
-                        without = 0
+                        out[0] = 2 * (next_node + nodes)
+                        new = 1
                         if variant == NEGATIVE:
-                            without = lacks_of(j, path, lists, begin, length, ranked, out)
+                            new += lacks_of(j, path, lists, begin, length, ranked, out[1:])
                         take_out(j, path, lists, begin, length, variant)
-                        if variant == AGAIN:
-                            # In the place of one that has reached the reader already.
-                            at = begin[j]
-                            while lists[at] & 1 == 0:
-                                at += 1
-                            for k in range(at, begin[j] + length[j] - 1):
-                                lists[k] = lists[k + 1]
-                            length[j] -= 1
-                        items[start[r] + size[r]] = 2 * node
-                        size[r] += 1
-                        for k in range(without):
-                            items[start[r] + size[r]] = out[k]
-                            size[r] += 1
+                        add_items(here[j], out[:new], start, size, items)
                     entry = members[2, entry]
+                nodes += 1
             lists = close_up(lists, begin, length)
-        for j in range(here.shape[0]):
-            r = here[j]
-            for at in range(begin[j], begin[j] + length[j]):
-                items[start[r] + size[r]] = ranked[lists[at] >> 1] | (lists[at] & 1)
-                size[r] += 1
+        put_back(here, lists, begin, length, ranked, start, size, items)
         if full:
             break
     account[NODES] = nodes

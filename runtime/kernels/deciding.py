@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kpg.runtime.kernels import kernel
+from kpg.runtime.kernels import device, kernel
 
 UNDECIDED = 0
 PUSH = 1
@@ -18,6 +18,29 @@ def add_up(order, start, size, items, frequency):
             frequency[node] += frequency[items[at] >> 1]
 
 
+@device
+def follow(label, weight, start, size, items, needed, decided, queue, tail):
+    """Label nodes to which edges lead from ``needed`` labelled ones, where it pays; how many.
+
+    The first ``tail`` of ``queue`` are those that have the label.
+    """
+    missing = needed.copy()
+    begun = tail
+    head = 0
+    while head < tail:
+        node = queue[head]
+        head += 1
+        for at in range(start[node], start[node] + size[node]):
+            other = items[at] >> 1
+            missing[other] -= 1
+            pays = (weight[other] >= 0) == (label == PUSH)
+            if missing[other] == 0 and decided[other] == UNDECIDED and pays:
+                decided[other] = label
+                queue[tail] = other
+                tail += 1
+    return tail - begun
+
+
 @kernel(
     "int64(float64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1], uint8[::1])"
 )
@@ -28,8 +51,6 @@ def prune(weight, in_start, in_size, in_items, out_start, out_size, out_items, d
     nodes are left.
     """
     nodes = weight.shape[0]
-    above = in_size.copy()
-    below = out_size.copy()
     queue = np.empty(nodes, np.int64)
     tail = 0
     for node in range(nodes):
@@ -37,42 +58,21 @@ def prune(weight, in_start, in_size, in_items, out_start, out_size, out_items, d
             queue[tail] = node
             tail += 1
     left = nodes - tail
-    head = 0
     for node in range(nodes):
         if decided[node] == UNDECIDED and in_size[node] == 0 and weight[node] >= 0:
             decided[node] = PUSH
             left -= 1
             queue[tail] = node
             tail += 1
-    while head < tail:
-        node = queue[head]
-        head += 1
-        for at in range(out_start[node], out_start[node] + out_size[node]):
-            target = out_items[at] >> 1
-            above[target] -= 1
-            if above[target] == 0 and decided[target] == UNDECIDED and weight[target] >= 0:
-                decided[target] = PUSH
-                left -= 1
-                queue[tail] = target
-                tail += 1
-    head, tail = 0, 0
+    left -= follow(PUSH, weight, out_start, out_size, out_items, in_size, decided, queue, tail)
+    tail = 0
     for node in range(nodes):
         if decided[node] == UNDECIDED and out_size[node] == 0 and weight[node] < 0:
             decided[node] = PULL
             left -= 1
             queue[tail] = node
             tail += 1
-    while head < tail:
-        node = queue[head]
-        head += 1
-        for at in range(in_start[node], in_start[node] + in_size[node]):
-            source = in_items[at] >> 1
-            below[source] -= 1
-            if below[source] == 0 and decided[source] == UNDECIDED and weight[source] < 0:
-                decided[source] = PULL
-                left -= 1
-                queue[tail] = source
-                tail += 1
+    left -= follow(PULL, weight, in_start, in_size, in_items, out_size, decided, queue, tail)
     return left
 
 

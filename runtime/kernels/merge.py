@@ -431,6 +431,50 @@ def copy_single(
     note_diff(out_diff, at, state)
 
 
+@device
+def choose_diffs(
+    a: Words, i: int, b: Words, j: int, out: Words, at: int, count: int, from_a: Words, state: Words
+) -> None:
+    """The diffs of the next ``count`` rows by ``from_a``, where any may be other than the first."""
+    if at == 0:
+        out[0] = a[i if a.shape[0] > 1 else 0] if from_a[0] else b[j if b.shape[0] > 1 else 0]
+    same = a.shape[0] == 1 and b.shape[0] == 1 and a[0] == b[0]
+    if same and state[3] & UNEQUAL == 0 and a[0] == out[0]:
+        return
+    choose(a, i, b, j, out, at, count, from_a)
+    for k in range(at, at + count):
+        if out[k] != out[0] and state[3] & UNEQUAL == 0:
+            out[1:at] = out[0]
+            state[3] |= UNEQUAL
+
+
+@device
+def add_up_history(
+    rows: Words, i: int, out: Words, out_time: Words, out_diff: Words, at: int, to: int, state: Words
+) -> int:
+    """Leave one update a time of row i's history, sorted in places ``at`` to ``to``; where it ends."""
+    k = at
+    while k < to:
+        head = k
+        total = out_diff[k]
+        k += 1
+        while k < to and compare_times(out_time, head, k) == 0:
+            if overflows(total, out_diff[k]):
+                state[3] |= OVERFLOW
+            total += out_diff[k]
+            k += 1
+        if total == 0:
+            continue
+        for d in range(out_time.shape[0]):
+            out_time[d, at] = out_time[d, head]
+        for c in range(rows.shape[0]):
+            out[c, at] = rows[c, i]
+        out_diff[at] = total
+        note_diff(out_diff, at, state)
+        at += 1
+    return at
+
+
 @kernel(
     "int64(int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
     " int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64)"
@@ -460,8 +504,6 @@ def merge_histories(
     a_rows = a.shape[1]
     b_rows = b.shape[1]
     width, depth = a.shape[0], out_time.shape[0]
-    a_diff_step, b_diff_step = int(a_diff.shape[0] > 1), int(b_diff.shape[0] > 1)
-    same = a_diff.shape[0] == 1 and b_diff.shape[0] == 1 and a_diff[0] == b_diff[0]
     from_a = np.empty(BLOCK, np.int64)
     singly = 0
     while (i < a_rows or j < b_rows) and i + j - start < limit:
@@ -475,14 +517,7 @@ def merge_histories(
                 done = merge_block(a, i, b, j, out, at, count, from_a)
                 for d in range(depth):
                     choose(a_time[d], i, b_time[d], j, out_time[d], at, done, from_a)
-                if at == 0:
-                    out_diff[0] = a_diff[i * a_diff_step] if from_a[0] else b_diff[j * b_diff_step]
-                if not (same and state[3] & UNEQUAL == 0 and a_diff[0] == out_diff[0]):
-                    choose(a_diff, i, b_diff, j, out_diff, at, done, from_a)
-                    for k in range(at, at + done):
-                        if out_diff[k] != out_diff[0] and state[3] & UNEQUAL == 0:
-                            out_diff[1:at] = out_diff[0]
-                            state[3] |= UNEQUAL
+                choose_diffs(a_diff, i, b_diff, j, out_diff, at, done, from_a, state)
                 taken = from_a[:done].sum()
                 i += taken
                 j += done - taken
@@ -490,11 +525,7 @@ def merge_histories(
             if done == count:
                 continue
             singly = BLOCK if done < SHORT_BLOCK else 0
-        sign = -1 if j == b_rows else (1 if i == a_rows else 0)
-        c = 0
-        while sign == 0 and c < width:
-            sign = int(a[c, i] > b[c, j]) - int(a[c, i] < b[c, j])
-            c += 1
+        sign = -1 if j == b_rows else (1 if i == a_rows else compare_rows(a, i, b, j))
         # A row with one update, as most have, is copied.
         if sign < 0 and is_single(a, i):
             copy_single(a, a_time, a_diff, i, floor, out, out_time, out_diff, at, state)
@@ -506,9 +537,8 @@ def merge_histories(
             at += 1
             j += 1
             continue
-        first, to = at, at
+        to = at
         first_a, first_b = i, j
-        overflow = False
         if sign <= 0:
             i = run_end(a, i)
             to = copy_history(a_time, a_diff, first_a, i, floor, out_time, out_diff, to)
@@ -517,28 +547,14 @@ def merge_histories(
             to = copy_history(b_time, b_diff, first_b, j, floor, out_time, out_diff, to)
         if to > at + 1:
             sort_history(out_time, out_diff, at, to)
-        k = at
-        while k < to:
-            head = k
-            total = out_diff[k]
-            k += 1
-            while k < to and compare_times(out_time, head, k) == 0:
-                overflow |= overflows(total, out_diff[k])
-                total += out_diff[k]
-                k += 1
-            if total == 0:
-                continue
-            for d in range(out_time.shape[0]):
-                out_time[d, at] = out_time[d, head]
-            for c in range(a.shape[0]):
-                out[c, at] = a[c, first_a] if sign <= 0 else b[c, first_b]
-            out_diff[at] = total
-            note_diff(out_diff, at, state)
-            at += 1
-        if overflow:
-            i, j, at = first_a, first_b, first
-            state[3] |= OVERFLOW
+        if sign <= 0:
+            end = add_up_history(a, first_a, out, out_time, out_diff, at, to, state)
+        else:
+            end = add_up_history(b, first_b, out, out_time, out_diff, at, to, state)
+        if state[3] & OVERFLOW:
+            i, j = first_a, first_b
             break
+        at = end
     state[0] = i
     state[1] = j
     state[2] = at

@@ -8,7 +8,7 @@ who asked it from below, whether it is kept or not.
 
 import numpy as np
 
-from kpg.runtime.kernels import device, kernel
+from kpg.runtime.kernels import device, inlined, kernel
 
 EMPTY = 2**63 - 1  # the word of an extreme of nothing: after all others
 ROOM = 1 << 10  # of a stack, at first
@@ -19,6 +19,20 @@ def larger(stack):
     grown = np.empty(2 * stack.shape[0], np.int64)
     grown[: stack.shape[0]] = stack
     return grown
+
+
+@inlined
+def add_row(sums, i, words, k, negative):
+    """Add row k of ``words`` to row i of sums, or take it away; 1 if one overflows."""
+    overflow = 0
+    for c in range(sums.shape[1]):
+        before = sums[i, c]
+        change = -words[k, c] if negative else words[k, c]
+        after = before + change
+        sums[i, c] = after
+        if ((before ^ after) & (change ^ after)) < 0:
+            overflow = 1
+    return overflow
 
 
 @kernel("void(int64[::1], int64[::1], int64[::1], int64[::1], int32[::1])")
@@ -70,12 +84,10 @@ def arrange(start, size, items, waiting, order):
 )
 def push_sums(nodes, deltas, start, size, items, pushed, state, arrivals):
     """Add what writers' sums change by to them and to all that is pushed below; whether one overflows."""
-    width = state.shape[1]
     stack = np.empty(ROOM, np.int64)
     overflow = 0
     for i in range(nodes.shape[0]):
-        for c in range(width):
-            state[nodes[i], c] += deltas[i, c]
+        overflow |= add_row(state, nodes[i], deltas, i, 0)
         stack[0] = 2 * nodes[i]
         top = 1
         while top > 0:
@@ -88,13 +100,7 @@ def push_sums(nodes, deltas, start, size, items, pushed, state, arrivals):
                 if pushed[target] == 0:
                     continue
                 negative = (items[at] & 1) ^ sign
-                for c in range(width):
-                    before = state[target, c]
-                    change = -deltas[i, c] if negative else deltas[i, c]
-                    after = before + change
-                    state[target, c] = after
-                    if ((before ^ after) & (change ^ after)) < 0:
-                        overflow = 1
+                overflow |= add_row(state, target, deltas, i, negative)
                 if size[target] > 0:
                     if top == stack.shape[0]:
                         stack = larger(stack)
@@ -109,12 +115,10 @@ def push_sums(nodes, deltas, start, size, items, pushed, state, arrivals):
 )
 def pull_sums(nodes, start, size, items, pushed, state, asked, out):
     """The sums of nodes: kept ones as they are, others of what feeds them; whether one overflows."""
-    width = state.shape[1]
     stack = np.empty(ROOM, np.int64)
     overflow = 0
     for i in range(nodes.shape[0]):
-        for c in range(width):
-            out[i, c] = 0
+        out[i] = 0
         stack[0] = 2 * nodes[i]
         top = 1
         while top > 0:
@@ -123,13 +127,7 @@ def pull_sums(nodes, start, size, items, pushed, state, asked, out):
             sign = stack[top] & 1
             asked[node] += 1
             if pushed[node]:
-                for c in range(width):
-                    before = out[i, c]
-                    change = -state[node, c] if sign else state[node, c]
-                    after = before + change
-                    out[i, c] = after
-                    if ((before ^ after) & (change ^ after)) < 0:
-                        overflow = 1
+                overflow |= add_row(out, i, state, node, sign)
                 continue
             while top + size[node] > stack.shape[0]:
                 stack = larger(stack)

@@ -151,11 +151,7 @@ def added_up(updates: Updates, combine: Combine) -> Updates:
     data, diffs, key = updates.data, updates.diffs(), combine.key
     if (data[key:] == ERROR).any():
         return updates
-    order = np.lexsort(tuple(data[place] for place in reversed(range(key)))) if key else np.arange(n)
-    sorted_keys = data[:key][:, order]
-    changes = np.ones(n, np.bool_)
-    changes[1:] = (sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0)
-    starts = np.flatnonzero(changes)
+    order, sorted_keys, starts = _by_group(data[:key], n)
     if 4 * starts.shape[0] > n:
         return updates.combined()
     diffs = diffs[order]
@@ -186,6 +182,15 @@ def added_up(updates: Updates, combine: Combine) -> Updates:
     kept = np.flatnonzero(diff)
     whole = np.ascontiguousarray(np.concatenate(rows, axis=1)[:, kept])
     return Updates(whole, updates.time, diff[kept] if kept.shape[0] else ONE)
+
+
+def _by_group(keys: Words, n: int) -> tuple[Words, Words, Words]:
+    """The order in which equal keys stand together, the keys so, and where each begins."""
+    order = np.lexsort(keys[::-1]) if keys.shape[0] else np.arange(n)
+    keys = keys[:, order]
+    changes = np.ones(n, np.bool_)
+    changes[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    return order, keys, np.flatnonzero(changes)
 
 
 def _rows(keys: Words, width: int, column: int, words: Words) -> Words:

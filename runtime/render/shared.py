@@ -66,16 +66,8 @@ def join_apart(ref: Ref, paths: Sequence[plan.Path], level: "Level") -> Operator
             if exchange_ref is not None:
                 node = level.nodes[exchange_ref]
                 assert isinstance(node, plan.Exchange)
-                if node.held:
-                    source = _connected(
-                        level, exchange(node, _site(level, exchange_ref), {node.input: source}), source
-                    )
-                else:
-                    company = level.context.sharing
-                    assert company is not None
-                    source = _connected(
-                        level, _sending(node, _site(level, exchange_ref), source, company), source
-                    )
+                made = exchange(node, _site(level, exchange_ref), {node.input: source})
+                source = _connected(level, made, source)
             stages = tuple(_stage(halves, index, level) for index in chosen)
             end = halves.path.refs[chosen[-1] + 1] if chosen else halves.path.refs[0]
             looked_up = (level.built[halves.path.half_joins[index].arrangement] for index in chosen)

@@ -23,7 +23,7 @@ from kpg.compiler.datalog.typing.constraints import (
     Structured,
     Typing,
 )
-from kpg.compiler.datalog.typing.functors import CONSTRAINTS, FUNCTORS, NUMERIC, WHOLE, Scheme
+from kpg.compiler.datalog.typing.functors import CONSTRAINTS, FUNCTORS, NUMERIC, WHOLE, Functor, Scheme
 from kpg.compiler.datalog.typing.kinds import Reason
 from kpg.compiler.datalog.typing.relations import RelationInfo
 from kpg.compiler.datalog.typing.solve import LITERALS, is_number_of, solve
@@ -275,6 +275,13 @@ class _Inference:
             message = f"functor {call.function} takes {takes}, {given(len(call.args))}"
             self.typing.error("functor", message, call.span)
             return
+        self._expect_arguments(call, functor)
+        if functor.result is not None:
+            self.typing.kinds.learn(node, Reason(functor.result, f"the result of {call.function}", call.span))
+        elif functor.scheme is Scheme.SAME:
+            self.typing.pending.append(Same(call, functor))
+
+    def _expect_arguments(self, call: ast.Call, functor: Functor) -> None:
         for position, arg in enumerate(call.args):
             if functor.scheme is Scheme.FIXED:
                 self.expect(arg, Reason(functor.args[position], f"an argument of {call.function}", arg.span))
@@ -286,10 +293,6 @@ class _Inference:
                 self.typing.checks.append((arg, functor.domains, f"the argument of {call.function}"))
             elif functor.result is not None:
                 self.expect(arg, Reason(functor.result, f"an argument of {call.function}", arg.span))
-        if functor.result is not None:
-            self.typing.kinds.learn(node, Reason(functor.result, f"the result of {call.function}", call.span))
-        elif functor.scheme is Scheme.SAME:
-            self.typing.pending.append(Same(call, functor))
 
 
 def _kind_of_constant(expression: ast.Expression) -> TypeKind | None:

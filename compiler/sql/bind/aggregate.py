@@ -19,6 +19,7 @@ from kpg.runtime.functions import (
     Direction,
     Form,
     Maintenance,
+    Part,
     aggregate_named,
     exact,
     resolve_aggregate,
@@ -123,22 +124,22 @@ def _collected(
             AggregateCall(function.name, (*taken, *keys), distinct, signature.result, order, text),
         )
     parts, result = maintenance.build(taken)
-    columns: list[Scalar] = []
-    for part in parts:
-        type_ = resolve_aggregate(part.function, tuple(arg.type for arg in part.args)).result_type
-        own = part.args == taken
-        text = f"{part.function}({written})" if own else node.sql("postgres")
-        different = (distinct or part.distinct) and not aggregate_named(part.function).idempotent
-        beside = tuple(arg for arg in taken if arg not in part.args) if distinct and not own else ()
-        operated = tuple(map(key, part.args)) if different else part.args
-        columns.append(
-            _column(
-                binding,
-                into,
-                AggregateCall(part.function, (*operated, *beside), different, type_, text=text),
-            )
-        )
-    return substitute(result, columns)
+    whole = node.sql("postgres")
+    made = [_part(part, taken, written, whole, distinct=distinct) for part in parts]
+    return substitute(result, [_column(binding, into, call) for call in made])
+
+
+def _part(
+    part: Part, taken: tuple[Scalar, ...], written: str, whole: str, *, distinct: bool
+) -> AggregateCall:
+    """One of the aggregates that another is made of; ``written`` are its arguments, ``whole`` the call."""
+    type_ = resolve_aggregate(part.function, tuple(arg.type for arg in part.args)).result_type
+    own = part.args == taken
+    different = (distinct or part.distinct) and not aggregate_named(part.function).idempotent
+    beside = tuple(arg for arg in taken if arg not in part.args) if distinct and not own else ()
+    operated = tuple(map(key, part.args)) if different else part.args
+    text = f"{part.function}({written})" if own else whole
+    return AggregateCall(part.function, (*operated, *beside), different, type_, text=text)
 
 
 def _ordered(

@@ -6,7 +6,7 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.algebra.rel import types as rel_types
-from kpg.compiler.catalog import ViewEntry, did_you_mean, get_of
+from kpg.compiler.catalog import Entry, ViewEntry, did_you_mean, get_of
 from kpg.compiler.sql.bind.calls import call, unified, user_type
 from kpg.compiler.sql.bind.literals import conjuncts
 from kpg.compiler.sql.bind.output import settled_query
@@ -277,16 +277,7 @@ def _function(
 
 def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
     if not isinstance(node.this, exp.Identifier):
-        only(node, binding.source, "this", "alias", "joins", "ordinality", "rows_from", "db")
-        only_call(binding, node)
-        calls = in_order(node)
-        if isinstance(calls[0], exp.Anonymous) and str(calls[0].this).lower() == OPTIONS:
-            from kpg.compiler.sql.bind.unlisted import no_options
-
-            return no_options(binding, scope, node)
-        if node.args.get("db") is not None and node.db.lower() != "pg_catalog":
-            calls = [exp.Dot(this=node.args["db"].copy(), expression=calls[0].copy())]
-        return _function(binding, scope, node, calls, numbered=bool(node.args.get("ordinality")))
+        return _called(binding, scope, node)
     only(node, binding.source, "this", "alias", "joins", "db", "only", "sample")
     if node.args.get("sample") is not None:
         return _sampled(binding, scope, node)
@@ -316,6 +307,33 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
             for column in query.columns[width:]:
                 scope.fields.append(Field(name, "tableoid", column, of_system=True))
             return query.node
+    result, columns = _rows_of(binding, entry)
+    if binding.reads is not None:
+        binding.reads.enter(entry, columns)
+    enter(binding, scope, name, entry.schema.names, columns, renamed, node)
+    if "tableoid" not in binding.source.lower():
+        return result
+    from kpg.compiler.sql.bind.table_oid import with_oid
+
+    return with_oid(binding, scope, name, entry, result)
+
+
+def _called(binding: Binding, scope: Scope, node: exp.Table) -> Node:
+    """A function in the place of a table."""
+    only(node, binding.source, "this", "alias", "joins", "ordinality", "rows_from", "db")
+    only_call(binding, node)
+    calls = in_order(node)
+    if isinstance(calls[0], exp.Anonymous) and str(calls[0].this).lower() == OPTIONS:
+        from kpg.compiler.sql.bind.unlisted import no_options
+
+        return no_options(binding, scope, node)
+    if node.args.get("db") is not None and node.db.lower() != "pg_catalog":
+        calls = [exp.Dot(this=node.args["db"].copy(), expression=calls[0].copy())]
+    return _function(binding, scope, node, calls, numbered=bool(node.args.get("ordinality")))
+
+
+def _rows_of(binding: Binding, entry: Entry) -> tuple[Node, tuple[Column, ...]]:
+    """The rows of a table or view, and its columns but hidden ones; views that are not kept are shared."""
     width = len(entry.schema.columns)
     if isinstance(entry, ViewEntry) and not entry.materialized and entry.rel is not None:
         shared = _share_view(binding, entry)
@@ -327,15 +345,7 @@ def _table(binding: Binding, scope: Scope, node: exp.Table) -> Node:
         types = rel_types(get)
         ids = tuple(binding.fresh() for _ in types)
         result = Scan(get, ids)
-    columns = tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))[:width]
-    if binding.reads is not None:
-        binding.reads.enter(entry, columns)
-    enter(binding, scope, name, entry.schema.names, columns, renamed, node)
-    if "tableoid" not in binding.source.lower():
-        return result
-    from kpg.compiler.sql.bind.table_oid import with_oid
-
-    return with_oid(binding, scope, name, entry, result)
+    return result, tuple(Column(id_, type_) for id_, type_ in zip(ids, types, strict=True))[:width]
 
 
 def _sampled(binding: Binding, scope: Scope, node: exp.Table) -> Node:

@@ -9,7 +9,8 @@ from typing import Final, assert_never
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
-from kpg.compiler.sql.bind.calls import call, coerce, condition, settle, special_moment, unified, user_type
+from kpg.compiler.sql.bind.calls import call, coerce, settle, special_moment, unified, user_type
+from kpg.compiler.sql.bind.case import bind_case
 from kpg.compiler.sql.bind.clock import bind_moment, moment_type
 from kpg.compiler.sql.bind.composite import bind_composite, cast_array, joined
 from kpg.compiler.sql.bind.functions import aggregate_of, function_of, in_their_places, listed, own_call
@@ -34,7 +35,7 @@ from kpg.compiler.sql.syntax import Known, construct_name, only, scalar_of, span
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, is_function, window_function
 from kpg.runtime.functions.tables import RowFunction
-from kpg.runtime.scalar import If, Literal, Scalar
+from kpg.runtime.scalar import Literal, Scalar
 from kpg.runtime.types import (
     BOOLEAN,
     DATE,
@@ -42,7 +43,6 @@ from kpg.runtime.types import (
     INTERVAL,
     JSONB,
     MAX_DECIMAL_PRECISION,
-    TEXT,
     TIMESTAMP,
     UNKNOWN,
     Kind,
@@ -71,8 +71,8 @@ SYSTEM_CALLS: Final = (
     *("col_description", "current_schemas", "format_type", "to_regclass", "to_regtype", "shobj_description"),
     *("acldefault", "inet_server_addr", "inet_client_addr"),
 )
-USER: Final = "kpg"
-"""Who asks: there is nobody else."""
+USER: Final = ("user", "current_role")
+"""Other words for CURRENT_USER, which sqlglot takes for columns."""
 MAX_DEPTH: Final = 1200
 """How deep expressions and queries may nest: everything that walks a scalar is recursive."""
 
@@ -121,7 +121,7 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         case exp.Column() if (whole := bind_whole_row(binding, scope, node)) is not None:
             return whole
         case exp.Column(this=exp.Identifier(this=str() as word)) if _is_user(node, word):
-            return Literal(USER, TEXT)
+            return binding.expression(scope, exp.CurrentUser())
         case exp.Column():
             only(node, source, "this", "table", "db")
             return resolve_name(binding, scope, node).column
@@ -136,7 +136,7 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         case exp.Func() if own_call(node, binding.catalog.functions) is not None:
             return _own(binding, scope, node)
         case exp.Case() | exp.If():
-            return _case(binding, scope, node)
+            return bind_case(binding, scope, node)
         case exp.Dot(this=exp.Identifier(this="pg_catalog")):
             return binding.expression(scope, node.expression)
         case exp.Dot(this=exp.Identifier(this="information_schema"), expression=exp.Anonymous()):
@@ -177,8 +177,8 @@ def _bind(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 
 
 def _is_user(node: exp.Column, word: str) -> bool:
-    """Whether a name is the word USER, which no column has without quotes."""
-    return word.lower() == "user" and not node.table and not node.this.args.get("quoted")
+    """Whether a name is one that asks who asks, which no column has without quotes."""
+    return word.lower() in USER and not node.table and not node.this.args.get("quoted")
 
 
 def _constant(binding: Binding, node: exp.Expr) -> Scalar:
@@ -212,32 +212,6 @@ def _negative(binding: Binding, scope: Scope, node: exp.Neg) -> Scalar:
     operand = binding.expression(scope, inner)
     value = negated(operand) if isinstance(operand, Literal) else None
     return value if value is not None else call(binding, "neg", [operand], node)
-
-
-def _case(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
-    only(node, binding.source, "this", "ifs", "default", "true", "false")
-    if isinstance(node, exp.If):
-        branches, operand, default = [node], None, node.args.get("false")
-    else:
-        branches, operand, default = node.args["ifs"], node.args.get("this"), node.args.get("default")
-    scope = scope.without_rows("CASE")
-    tested = binding.expression(scope, operand) if operand is not None else None
-    conditions = [_branch(binding, scope, tested, branch.this) for branch in branches]
-    values = [binding.expression(scope, branch.args["true"]) for branch in branches]
-    values.append(binding.expression(scope, default) if default is not None else Literal(None, UNKNOWN))
-    nodes = [*(branch.args["true"] for branch in branches), default if default is not None else node]
-    values = unified(binding, values, nodes, "CASE branches")
-    result = values[-1]
-    for test, value in zip(reversed(conditions), reversed(values[:-1]), strict=True):
-        result = If(test, value, result, value.type)
-    return result
-
-
-def _branch(binding: Binding, scope: Scope, tested: Scalar | None, node: exp.Expr) -> Scalar:
-    value = binding.expression(scope, node)
-    if tested is not None:
-        return call(binding, "eq", [tested, value], node)
-    return condition(binding, value, node, "WHEN")
 
 
 def _cast(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
@@ -373,15 +347,21 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         from kpg.compiler.sql.bind.texts import as_texts
 
         args = as_texts(args)
-    if isinstance(node, exp.Sqrt | exp.Cbrt):  # the operators, which are of DOUBLE only
-        args = [coerce(arg, DOUBLE) for arg in args]
-    if name == "nullif" and len(args) == 2:
-        args = settle(binding, args, node)
+    args = _settled(binding, scope, name, args, node)
     if args and name in ("coalesce", "greatest", "least"):
         args = unified(binding, args, list(operands), f"arguments of {name.upper()}")
-    if name == "age" and len(args) == 1:
-        args = [bind_moment(binding, scope, node, DATE), *args]
     return _rounded(name, args) or call(binding, name, args, node)
+
+
+def _settled(binding: Binding, scope: Scope, name: str, args: list[Scalar], node: exp.Expr) -> list[Scalar]:
+    """Arguments as some functions have them that go beyond what types of arguments say."""
+    if isinstance(node, exp.Sqrt | exp.Cbrt):  # the operators, which are of DOUBLE only
+        return [coerce(arg, DOUBLE) for arg in args]
+    if name == "nullif" and len(args) == 2:
+        return settle(binding, args, node)
+    if name == "age" and len(args) == 1:
+        return [bind_moment(binding, scope, node, DATE), *args]
+    return args
 
 
 def _rounded(name: str, args: list[Scalar]) -> Scalar | None:

@@ -24,6 +24,7 @@ from kpg.compiler.sql.bind.windowed import bind_qualify, over_groups, windowed
 from kpg.compiler.sql.call_syntax import WRITTEN
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import Distinct, Filter, Node, Query, SortKey, TopK
+from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 
 CLAUSES: Final = frozenset(
@@ -46,61 +47,99 @@ CLAUSES: Final = frozenset(
 )
 
 
+Written = list[tuple[Scalar, exp.Expr]]
+"""Scalars, and how each was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Clauses:
+    """What the clauses that follow grouping are bound to: over rows, then over groups if there are some."""
+
+    items: list[Item]
+    having: Scalar | None
+    qualify: tuple[Scalar, ...]
+    distinct_on: Written
+    order: Written
+
+    def over(self, grouping: Grouping, node: exp.Select) -> "_Clauses":
+        """The same over the groups; refused where something is neither grouped nor aggregated."""
+
+        def all_over(scalars: Written) -> Written:
+            return [(grouping.over_groups(scalar, key), key) for scalar, key in scalars]
+
+        items = [replace(one, scalar=grouping.over_groups(one.scalar, one.syntax)) for one in self.items]
+        having = None if self.having is None else grouping.over_groups(self.having, node)
+        order, distinct_on = all_over(self.order), all_over(self.distinct_on)
+        qualify = tuple(grouping.over_groups(scalar, node) for scalar in self.qualify)
+        return _Clauses(items, having, qualify, distinct_on, order)
+
+
 def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Query, tuple[SortKey, ...]]:
     """The query of a SELECT block without its LIMIT, and its order."""
     only(node, binding.source, *CLAUSES)
     scope = Scope(around.parent, common=around.common)
     reads = binding.reads
     before = 0 if reads is None else len(reads.relations)
-    source = bind_from(binding, scope, node)
+    source = _where(binding, scope, bind_from(binding, scope, node), node)
     if reads is not None and node.args.get("locks"):
         reads.lock(before)
-    where = node.args.get("where")
-    if where is not None:
-        inner = replace(scope.without_aggregates("WHERE"), clocked=True)
-        predicate = bind_condition(binding, inner, where.this, "WHERE")
-        source, predicates = timed(binding, source, conjuncts(predicate), where)
-        source = Filter(source, predicates)
     collector = Aggregates(number=partial(numbered, binding, source, scope.orders))
     windows = Windows()
     inner = replace(scope, aggregates=collector, windows=windows, expansions=Expansions())
     define_windows(binding, inner, node)
     items = select_items(binding, inner, node.expressions)
     keys = bind_keys(binding, inner, node, items)
-    having = node.args.get("having")
-    grouped_only = inner.without_windows("HAVING")
-    kept = bind_condition(binding, grouped_only, having.this, "HAVING") if having is not None else None
-    qualified = bind_qualify(binding, inner, items, node)
-    distinct_on = _distinct_on(binding, inner, items, node)
-    order = _order_scalars(binding, inner, items, node)
-    expansions = inner.expansions or Expansions()
-    kept_order = order_within(source, scope.orders)
+    clauses = _Clauses(
+        items,
+        _having(binding, inner, node),
+        bind_qualify(binding, inner, items, node),
+        _distinct_on(binding, inner, items, node),
+        _order_scalars(binding, inner, items, node),
+    )
+    expansions, kept_order = inner.expansions or Expansions(), order_within(source, scope.orders)
     source = collector.numbered[0] if collector.numbered is not None else source
-    if node.args.get("group") is not None or collector.all_ids or kept is not None:
+    if node.args.get("group") is not None or collector.all_ids or clauses.having is not None:
         source, expansions = _before_groups(binding, source, keys, expansions)
         grouping = Grouping(binding, inner, keys, source)
         grouping.check_direct(collector)
-        items = [replace(item, scalar=grouping.over_groups(item.scalar, item.syntax)) for item in items]
-        kept = grouping.over_groups(kept, node) if kept is not None else None
-        order = [(grouping.over_groups(scalar, key), key) for scalar, key in order]
-        distinct_on = [(grouping.over_groups(scalar, key), key) for scalar, key in distinct_on]
-        for place, call in enumerate(expansions.calls):
-            over = tuple(grouping.over_groups(arg, node) for arg in call.args)
-            expansions.calls[place] = replace(call, args=over)
-        qualified = tuple(grouping.over_groups(scalar, node) for scalar in qualified)
+        clauses = clauses.over(grouping, node)
+        _expand_over(grouping, expansions, node)
         over_groups(windows, grouping, node)
         source, kept_order = grouped(binding, source, keys, collector), ()
-        if kept is not None:
-            source = Filter(source, conjuncts(kept))
+        if clauses.having is not None:
+            source = Filter(source, conjuncts(clauses.having))
     if windows.calls:
         source = windowed(binding, source, windows, scope.orders)
-    if qualified:
-        source = Filter(source, qualified)
+    if clauses.qualify:
+        source = Filter(source, clauses.qualify)
     source = expanded(source, expansions)
-    query, ordering = _output(binding, source, items, order, distinct_on, node)
-    if order or windows.calls or node.args.get("distinct") is not None:
-        return query, ordering
-    return query, kept_order
+    query, ordering = _output(binding, source, clauses, node)
+    reordered = clauses.order or windows.calls or node.args.get("distinct") is not None
+    return query, ordering if reordered else kept_order
+
+
+def _where(binding: Binding, scope: Scope, source: Node, node: exp.Select) -> Node:
+    where = node.args.get("where")
+    if where is None:
+        return source
+    inner = replace(scope.without_aggregates("WHERE"), clocked=True)
+    predicate = bind_condition(binding, inner, where.this, "WHERE")
+    source, predicates = timed(binding, source, conjuncts(predicate), where)
+    return Filter(source, predicates)
+
+
+def _having(binding: Binding, inner: Scope, node: exp.Select) -> Scalar | None:
+    having = node.args.get("having")
+    if having is None:
+        return None
+    return bind_condition(binding, inner.without_windows("HAVING"), having.this, "HAVING")
+
+
+def _expand_over(grouping: Grouping, expansions: Expansions, node: exp.Select) -> None:
+    """Have calls that make rows make them of groups."""
+    for place, call in enumerate(expansions.calls):
+        over = tuple(grouping.over_groups(arg, node) for arg in call.args)
+        expansions.calls[place] = replace(call, args=over)
 
 
 def _before_groups(
@@ -112,14 +151,10 @@ def _before_groups(
 
 
 def _output(
-    binding: Binding,
-    source: Node,
-    items: list[Item],
-    order: list[tuple[Scalar, exp.Expr]],
-    distinct_on: list[tuple[Scalar, exp.Expr]],
-    node: exp.Select,
+    binding: Binding, source: Node, clauses: _Clauses, node: exp.Select
 ) -> tuple[Query, tuple[SortKey, ...]]:
     distinct = node.args.get("distinct")
+    items, order, distinct_on = clauses.items, clauses.order, clauses.distinct_on
     values = [item.scalar for item in items]
     ordering = [scalar for scalar, _ in order]
     if distinct is not None and not distinct_on:
@@ -253,14 +288,12 @@ def _output_scalar(binding: Binding, items: list[Item], node: exp.Expr) -> Scala
     return None if place is None else items[place.index].scalar
 
 
-def _order_scalars(
-    binding: Binding, scope: Scope, items: list[Item], node: exp.Select
-) -> list[tuple[Scalar, exp.Expr]]:
+def _order_scalars(binding: Binding, scope: Scope, items: list[Item], node: exp.Select) -> Written:
     clause = node.args.get("order")
     if clause is None:
         return []
     only(clause, binding.source, "expressions")
-    result: list[tuple[Scalar, exp.Expr]] = []
+    result: Written = []
     if _is_all(clause):
         return [(item.scalar, clause.expressions[0]) for item in items]
     for ordered in clause.expressions:
@@ -278,9 +311,7 @@ def _is_all(clause: exp.Expr) -> bool:
             return False
 
 
-def _distinct_on(
-    binding: Binding, scope: Scope, items: list[Item], node: exp.Select
-) -> list[tuple[Scalar, exp.Expr]]:
+def _distinct_on(binding: Binding, scope: Scope, items: list[Item], node: exp.Select) -> Written:
     distinct = node.args.get("distinct")
     if distinct is None:
         return []

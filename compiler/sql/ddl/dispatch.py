@@ -81,10 +81,10 @@ def create(reader: Reader) -> statements.Statement | None:
     words = set()
     while (word := next((one for one in MODIFIERS if reader.take(one)), "")) != "":
         words.add(word)
-    temporary = bool(words & {"TEMP", "TEMPORARY"})
+    temporary, or_replace = bool(words & {"TEMP", "TEMPORARY"}), "REPLACE" in words
     if reader.take("TABLE"):
         made = create_table(reader, temporary=temporary)
-        return replace(made, or_replace=True) if "REPLACE" in words else made
+        return replace(made, or_replace=True) if or_replace else made
     if reader.take("VIEW"):
         from kpg.compiler.sql.ddl.views import create_view
 
@@ -92,7 +92,7 @@ def create(reader: Reader) -> statements.Statement | None:
     if reader.take("EGO", "VIEW"):
         from kpg.compiler.sql.ddl.egos import create_ego_view
 
-        return create_ego_view(reader, or_replace="REPLACE" in words)
+        return create_ego_view(reader, or_replace=or_replace)
     if reader.take("SEQUENCE"):
         return create_sequence(reader, temporary=temporary)
     if reader.at("UNIQUE") or reader.at("INDEX"):
@@ -109,27 +109,32 @@ def create(reader: Reader) -> statements.Statement | None:
         from kpg.compiler.sql.ddl.domains import create_domain
 
         return create_domain(reader)
+    return _create_code(reader, or_replace=or_replace) or _refuse(reader, "CREATE")
+
+
+def _create_code(reader: Reader, *, or_replace: bool) -> statements.Statement | None:
+    """What has a body: a function, a procedure, a trigger, a rule."""
     if reader.at("FUNCTION") or reader.at("PROCEDURE"):
         from kpg.compiler.sql.ddl.functions import create_function
 
         kind = "function" if reader.take("FUNCTION") else "procedure"
         if kind == "procedure":
             reader.need("PROCEDURE")
-        return create_function(reader, or_replace="REPLACE" in words, kind=kind)
+        return create_function(reader, or_replace=or_replace, kind=kind)
     if reader.take("AGGREGATE"):
         from kpg.compiler.sql.ddl.aggregates import create_aggregate
 
-        return create_aggregate(reader, or_replace="REPLACE" in words)
+        return create_aggregate(reader, or_replace=or_replace)
     constraint = reader.take("CONSTRAINT", "TRIGGER")
     if constraint or reader.take("TRIGGER"):
         from kpg.compiler.sql.ddl.triggers import create_trigger
 
-        return create_trigger(reader, or_replace="REPLACE" in words, constraint=constraint)
+        return create_trigger(reader, or_replace=or_replace, constraint=constraint)
     if reader.take("RULE"):
         from kpg.compiler.sql.ddl.triggers import create_rule
 
-        return create_rule(reader, or_replace="REPLACE" in words)
-    return _refuse(reader, "CREATE")
+        return create_rule(reader, or_replace=or_replace)
+    return None
 
 
 def _refuse(reader: Reader, verb: str) -> statements.Statement | None:

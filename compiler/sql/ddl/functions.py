@@ -102,35 +102,13 @@ def _calls(query: str, name: str) -> bool:
 def _built(reader: Reader, name: str, parts: _Parts, how: tuple[bool, str]) -> ast.CreateFunction:
     or_replace, kind = how
     if kind == "procedure":
-        return ast.CreateFunction(
-            name,
-            tuple(parts.parameters),
-            Type(Kind.ENUM, name="procedure"),
-            (),
-            False,
-            parts.body,
-            False,
-            or_replace,
-            reader.span,
-            parts.language or "sql",
-            kind,
-            tuple(parts.outs),
-        )
-    result, columns = parts.result, tuple(one for one, _ in parts.outs)
-    if len(parts.outs) == 1 and result in (None, parts.outs[0][1]) and not parts.rows:
-        result, columns = parts.outs[0][1], ()
-    elif len(parts.outs) == 1:
-        result = parts.outs[0][1]
-    elif parts.outs:
-        types = tuple(type_ for _, type_ in parts.outs)
-        result = Type(Kind.RECORD, parts=types, labels=columns)
-    if result is None:
-        reader.skip(-1)
-        reader.wrong(f"function {name} needs RETURNS and a type")
-    parameters = tuple(parts.parameters)
+        parts.rows = parts.strict = False
+        result, columns = Type(Kind.ENUM, name="procedure"), tuple[str, ...]()
+    else:
+        result, columns = _result(reader, name, parts)
     return ast.CreateFunction(
         name,
-        parameters,
+        tuple(parts.parameters),
         result,
         columns,
         parts.rows,
@@ -142,6 +120,22 @@ def _built(reader: Reader, name: str, parts: _Parts, how: tuple[bool, str]) -> a
         kind,
         tuple(parts.outs),
     )
+
+
+def _result(reader: Reader, name: str, parts: _Parts) -> tuple[Type, tuple[str, ...]]:
+    """The type of what a function gives, and the names of its columns if it has some."""
+    result, columns = parts.result, tuple(one for one, _ in parts.outs)
+    if len(parts.outs) == 1 and result in (None, parts.outs[0][1]) and not parts.rows:
+        result, columns = parts.outs[0][1], ()
+    elif len(parts.outs) == 1:
+        result = parts.outs[0][1]
+    elif parts.outs:
+        types = tuple(type_ for _, type_ in parts.outs)
+        result = Type(Kind.RECORD, parts=types, labels=columns)
+    if result is None:
+        reader.skip(-1)
+        reader.wrong(f"function {name} needs RETURNS and a type")
+    return result, columns
 
 
 def _parameters(reader: Reader, parts: _Parts) -> None:

@@ -168,6 +168,11 @@ def setting(reader: Reader) -> statements.Statement | None:
     whole = whole or reader.take("SESSION", "AUTHORIZATION")
     if whole or (reader.take("ROLE") and not (reader.at("=") or reader.at("TO"))):
         return _role(reader, whole, local, span)
+    return _set(reader, span, local=local)
+
+
+def _set(reader: Reader, span: Span, *, local: bool) -> ast.Set:
+    """A setting and its values."""
     name = _setting_name(reader)
     plain = name in ("timezone", "schema") and not (reader.at("=") or reader.at("TO"))
     if not plain and not reader.take("="):

@@ -17,6 +17,7 @@ from kpg.statements import explain_statement
 
 if TYPE_CHECKING:
     from kpg.engine import Engine
+    from kpg.runtime.handles import OperatorInfo
     from kpg.server.listen import Server
 
 FRESH: Final = 0.45
@@ -49,6 +50,23 @@ class Sampler:
         return self._found
 
 
+def _shape(one: "OperatorInfo") -> dict[str, Any]:
+    return {
+        "id": one.position,
+        "text": one.description,
+        "inputs": one.inputs,
+        "readers": one.readers,
+        "loop": one.loop,
+        "arranged": one.arranged,
+    }
+
+
+def _figures(one: "OperatorInfo") -> tuple[int, ...]:
+    """What the operator has done and has, as the page's columns have it; microseconds."""
+    took = round(one.seconds * 1e6), round(one.step_seconds * 1e6)
+    return (one.updates_in, one.updates_out, one.rows, one.bytes, *took, one.rounds)
+
+
 def read(engine: "Engine") -> dict[str, Any]:
     """The operators and relations, on the engine's thread: what they are, and how much they have done."""
     begun = time.perf_counter()
@@ -63,32 +81,8 @@ def read(engine: "Engine") -> dict[str, Any]:
         for entry in engine.catalog
     ]
     return {
-        "shape": {
-            "operators": [
-                {
-                    "id": one.position,
-                    "text": one.description,
-                    "inputs": one.inputs,
-                    "readers": one.readers,
-                    "loop": one.loop,
-                    "arranged": one.arranged,
-                }
-                for one in operators
-            ],
-            "relations": relations,
-        },
-        "figures": [
-            (
-                one.updates_in,
-                one.updates_out,
-                one.rows,
-                one.bytes,
-                round(one.seconds * 1e6),
-                round(one.step_seconds * 1e6),
-                one.rounds,
-            )
-            for one in operators
-        ],
+        "shape": {"operators": list(map(_shape, operators)), "relations": relations},
+        "figures": list(map(_figures, operators)),
         "counts": counts,
         "epoch": engine.executor.epoch,
         "steps_in_all": engine.steps.count if engine.steps else 0,

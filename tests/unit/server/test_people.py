@@ -43,6 +43,7 @@ def admin(guarded: Running) -> Iterator[psycopg.Connection[Any]]:
 def test_roles_log_in_with_their_passwords(guarded: Running, admin: Any) -> None:
     with connected(guarded, "ann", "right") as ann:
         assert ann.execute("SELECT current_user, session_user").fetchone() == ("ann", "ann")
+        assert ann.execute("SELECT user, current_role").fetchone() == ("ann", "ann")
         assert ann.info.parameter_status("is_superuser") == "off"
         assert ann.info.parameter_status("session_authorization") == "ann"
     with pytest.raises(psycopg.OperationalError, match='password authentication failed for user "ann"'):
