@@ -32,7 +32,6 @@ class Compiled:
 
 def compile_bound(
     bound: Bound,
-    catalog: Catalog | None = None,
     statistics: Statistics | None = None,
     *,
     passes: Sequence[Pass] = PIPELINE,
@@ -75,7 +74,7 @@ def explain(
     bound = lower_query(query, catalog, kept=kept)
     if stage == "logical":
         return rel_text(bound.rel)
-    compiled = compile_bound(bound, catalog, statistics)
+    compiled = compile_bound(bound, statistics)
     match stage:
         case "magic":
             return compiled.restricted.text()

@@ -156,7 +156,7 @@ def plan_bound(
     bound: Bound, catalog: Catalog, statistics: Statistics, *, restricting: bool = True
 ) -> Planned:
     """The plan of a bound statement; ``restricting`` as in ``pipeline.compile_bound``."""
-    compiled = pipeline.compile_bound(bound, catalog, statistics, restricting=restricting)
+    compiled = pipeline.compile_bound(bound, statistics, restricting=restricting)
     columns = zip(bound.names, bound.types, bound.nullable, strict=True)
     schema = Schema(tuple(ColumnDef(name, type_, nullable) for name, type_, nullable in columns))
     return Planned(bound.rel, compiled.plan, schema, rel_types(bound.rel), bound.order)

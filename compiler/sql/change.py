@@ -170,7 +170,7 @@ def lower_update(statement: ast.Update, catalog: Catalog) -> Bound:
     shown = len(scope.fields)
     node = _restricted(binding, scope, joined(binding, scope, target, statement.sources), statement.where)
     entry = catalog.table(statement.table, statement.span)
-    assignments = given_assignments(statement.assignments, entry, statement.span.source, catalog)
+    assignments = given_assignments(statement.assignments, entry, statement.span.source)
     new = assigned_values(binding, scope, schema, assignments)
     ids = {place: binding.fresh() for place in new}
     node = Map(node, tuple(ids.values()), tuple(new.values()))

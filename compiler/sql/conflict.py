@@ -54,7 +54,7 @@ def lower_conflict(statement: ast.Insert, catalog: Catalog) -> Mfp | OverPairs |
     ]
     scope = Scope(fields=fields)
     _note_reads(binding, statement, entry, ids[0])
-    assignments = given_assignments(conflict.assignments, entry, statement.span.source, catalog)
+    assignments = given_assignments(conflict.assignments, entry, statement.span.source)
     new = assigned_values(binding, scope, schema, assignments)
     kept: tuple[Scalar, ...] = ()
     if conflict.where is not None:

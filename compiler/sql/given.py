@@ -45,9 +45,9 @@ def given_insert(statement: ast.Insert, catalog: Catalog) -> ast.Insert:
         bare = any(not row.args.get("expressions") for row in node.expressions)
         if not entry.constraints.rules and not bare and not any(map(is_default, node.find_all(exp.Var))):
             return _cut(statement, node, places, entry)
-        node = _values(statement, node, places, entry, catalog)
+        node = _values(statement, node, places, entry)
         statement = _cut(replace(statement, query=replace(statement.query, query=node)), node, places, entry)
-        return _numbered(statement, node, entry, catalog)
+        return _numbered(statement, node, entry)
     statement = _cut(statement, node, places, entry)
     for place in insert_places(statement, entry.schema):
         rule = entry.constraints.rule(place)
@@ -86,7 +86,7 @@ def given_width(node: exp.Expr) -> int:
     return 0 if starred else len(node.expressions)
 
 
-def _numbered(statement: ast.Insert, node: exp.Expr, entry: TableEntry, catalog: Catalog) -> ast.Insert:
+def _numbered(statement: ast.Insert, node: exp.Expr, entry: TableEntry) -> ast.Insert:
     """Rows that are computed come in no order: numbers of sequences become cells of theirs."""
     given = insert_places(statement, entry.schema)
     rules = entry.constraints.rules
@@ -106,9 +106,7 @@ def _numbered(statement: ast.Insert, node: exp.Expr, entry: TableEntry, catalog:
     return replace(statement, columns=(*(names[place] for place in (*given, *more)),))
 
 
-def _values(
-    statement: ast.Insert, node: exp.Expr, places: list[int], entry: TableEntry, catalog: Catalog
-) -> exp.Expr:
+def _values(statement: ast.Insert, node: exp.Expr, places: list[int], entry: TableEntry) -> exp.Expr:
     node = node.copy()
     for row in node.expressions:
         if isinstance(row, exp.Tuple) and not row.expressions and row.meta.get("default"):
@@ -154,9 +152,7 @@ def _check_given(rule: Rule, name: str, overriding: str, span: Span) -> None:
         )
 
 
-def given_assignments(
-    assignments: Assignments, entry: TableEntry, source: str, catalog: Catalog
-) -> Assignments:
+def given_assignments(assignments: Assignments, entry: TableEntry, source: str) -> Assignments:
     """What SET gives to columns, with expressions for each DEFAULT."""
     found: list[tuple[exp.Identifier, exp.Expr]] = []
     known = [name.lower() for name in entry.schema.names]

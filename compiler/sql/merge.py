@@ -105,7 +105,7 @@ def _row(
     """The new row of an action; None if it makes none."""
     schema = entry.schema
     if when.assignments:
-        given = given_assignments(when.assignments, entry, binding.source, catalog)
+        given = given_assignments(when.assignments, entry, binding.source)
         new = assigned_values(binding, scope, schema, given)
         old = [field.column for field in scope.fields[: len(schema.columns)]]
         return [new.get(place, column) for place, column in enumerate(old)]

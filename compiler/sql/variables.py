@@ -1,7 +1,6 @@
 """Variables within the expressions and statements of PL/pgSQL: scalars in the place of their names."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -234,8 +233,3 @@ def with_element(array: Type, element: Type, subscripts: int) -> Mfp:
 
     places = tuple(Column(2 + place, INTEGER) for place in range(subscripts))
     return Mfp((), (Call("$with_element", (Column(0, array), Column(1, element), *places), array),))
-
-
-def without_then(statement: ast.Select) -> ast.Select:
-    """A query as of now."""
-    return replace(statement, then=None)

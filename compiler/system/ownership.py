@@ -180,11 +180,6 @@ def visible(catalog: Catalog, key: Key) -> bool:
     return any(one[0] == "COLUMN" and one[1] == key[1] and rights.given(user, one) for one in rights.lists)
 
 
-def owner_of_table(catalog: Catalog, name: str) -> str:
-    """The name of who owns a relation."""
-    return catalog.rights.owner(("RELATION", name.lower()))
-
-
 def _only_public(rows: Callable[..., Iterator[Row]]) -> Callable[[Catalog], Iterator[Row]]:
     return lambda catalog: rows(catalog, public=False)
 

@@ -1,14 +1,11 @@
 """What a body gives: a value, a row of OUT variables, rows, or the row of a trigger."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from kpg.blocks.evaluating import Evaluator, Given
 from kpg.blocks.frame import Frame, Record, Value, row_word, row_words
 from kpg.runtime.errors import DataError, ProgrammingError, RaisedError
 from kpg.runtime.types import NULL, Kind, Type, record
-
-NOT_ROWS: Final = tuple(kind for kind in Kind if kind is not Kind.RECORD)
 
 
 class Returned:

@@ -31,10 +31,6 @@ class Arranged(Collection):
     def key(self) -> tuple[str, ...]:
         return self._key
 
-    def as_collection(self) -> Collection:
-        """The same rows."""
-        return self
-
     def _indexed(self, key: Sequence[str], *, inline: bool = False) -> Index:
         places = self._rows.places(key)
         if self._index.serves(places) and (

@@ -1,10 +1,9 @@
 """A database's definitions from its state: tables before their rows, views after them."""
 
 import importlib
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kpg.compiler.catalog import PUBLIC
 from kpg.compiler.clock import CLOCK, CLOCK_SCHEMA
@@ -16,8 +15,6 @@ from kpg.schemas import is_guarded
 
 if TYPE_CHECKING:
     from kpg.engine import Engine
-
-LOG: Final = logging.getLogger("kpg")
 
 
 class Restoring:

@@ -57,7 +57,7 @@ class Bags:
     def _compact(self) -> None:
         used = np.flatnonzero(self.room)
         order = np.ascontiguousarray(used[np.argsort(self.start[used], kind="stable")])
-        self._state[0] = kernels.compact(self.start, self.room, self.used, self.words, self.counts, order)
+        self._state[0] = kernels.compact(self.start, self.room, self.words, self.counts, order)
 
     def clear(self, nodes: Words) -> None:
         """Have nodes' bags be empty."""

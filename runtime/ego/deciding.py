@@ -6,7 +6,6 @@ pushing, the best labels are the sides of a minimum cut; most nodes need no cut 
 the paper).
 """
 
-from functools import lru_cache
 from importlib.util import find_spec
 from typing import Final
 
@@ -212,9 +211,3 @@ def adapt(overlay: Overlay, costs: Costs) -> Words:
         pushing, pulling, found,
     )  # fmt: skip
     return found[:count].copy()
-
-
-@lru_cache(maxsize=1)
-def default_costs() -> Costs:
-    """Costs for partial aggregates that were not timed."""
-    return Costs(push=0.01, push_log=0.0, pull=0.01, pull_each=0.01)

@@ -205,11 +205,6 @@ class AggregateFunction:
     """
 
     @property
-    def order_sensitive(self) -> bool:
-        """Whether the order in which the values are taken matters."""
-        return self.in_order is not None
-
-    @property
     def is_lattice(self) -> bool:
         """Whether merging is a least upper bound in one direction: what a recursion may aggregate by."""
         return self.idempotent and self.trend is not None

@@ -95,10 +95,6 @@ def before(left: Ranges, right: Ranges) -> bool:
     return bool(left and right) and left[-1][1] <= right[0][0]
 
 
-def _edges(left: Ranges, right: Ranges) -> bool:
-    return bool(left and right)
-
-
 _either = _two(lambda left, right: BOOLEAN)
 _alike = _two(lambda left, right: left, mixed=False)
 _say("overlaps_with", _either, lambda call: lambda x, y: bool(ranges.intersection(x, y)))

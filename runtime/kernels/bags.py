@@ -80,8 +80,8 @@ def add(bags, given, diffs, first, start, room, used, live, words, counts, state
     return bags.shape[0]
 
 
-@kernel("int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
-def compact(start, room, used, words, counts, order):
+@kernel("int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
+def compact(start, room, words, counts, order):
     """Move tables to the pool's beginning, those that begin first first; how many places are taken then."""
     end = 0
     for i in range(order.shape[0]):
@@ -120,7 +120,7 @@ def least(bags, start, room, words, counts, out):
 
 
 @device
-def most(first, room, words, counts, few, best):
+def most(first, room, counts, few, best):
     """The count of the word that comes ``few``-th by how often it is there; 0 if there are not so many."""
     known = 0
     for at in range(first, first + room):
@@ -197,7 +197,7 @@ def frequent(
                         heap_words[place] = words[at]
                         heap_counts[place] += -counts[at] if stack[k] & 1 else counts[at]
             first, table, times = 0, heap_words, heap_counts
-        enough = most(first, places, table, times, few, best) if few > 0 else 0
+        enough = most(first, places, times, few, best) if few > 0 else 0
         count = 0
         for at in range(first, first + places):
             if times[at] > 0 and times[at] >= enough:

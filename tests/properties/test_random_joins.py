@@ -45,7 +45,7 @@ def test_every_path_of_a_random_join_gives_the_answer(seed: int) -> None:
             bound = lower_query(parse_query(query), CATALOG)
             expected = connection.execute(query).fetchall()
             for passes in ((), PIPELINE):
-                rows = rows_of_plan(compile_bound(bound, CATALOG, passes=passes).plan, data)
+                rows = rows_of_plan(compile_bound(bound, passes=passes).plan, data)
                 assert_same((row[: bound.visible] for row in rows.elements()), expected)
 
 

@@ -42,7 +42,7 @@ def bind_inquiry(binding: Binding, node: exp.Anonymous, name: str, args: list[Sc
     if kind not in KINDS or not isinstance(wanted, Literal):
         return Literal(1, BOOLEAN)
     catalog = binding.catalog
-    parts = _privileges(binding, node, str(wanted.value), KINDS[kind])
+    parts = _privileges(str(wanted.value), KINDS[kind])
     if kind == "column":
         return _column(binding, node, users, args, parts)
     whom = users or (Literal(1, BOOLEAN), {"": catalog.asker.user})
@@ -73,7 +73,7 @@ def _may(catalog: Catalog, user: str, key: Key, letter: str, option: bool, kind:
     return any(rights.has(user, each, letter) for each in keys)
 
 
-def _privileges(binding: Binding, node: exp.Expr, text: str, kind: str) -> list[tuple[str, bool]]:
+def _privileges(text: str, kind: str) -> list[tuple[str, bool]]:
     """Letters of a list of privileges, and whether each is WITH GRANT OPTION."""
     found = []
     for part in text.upper().split(","):

@@ -15,15 +15,15 @@ def bind_interval(binding: Binding, node: exp.Interval) -> Literal:
     if not isinstance(node.this, exp.Literal):
         binding.refuse("INTERVAL of anything but a constant", node)
     unit = node.args.get("unit")
-    first = last = ""
+    last = ""
     if isinstance(unit, exp.IntervalSpan):
         only(unit, binding.source, "this", "expression")
-        first, last = (part.name.lower() for part in (unit.this, unit.expression))
+        last = unit.expression.name.lower()  # which says all: what comes first follows from the text
     elif unit is not None:
         only(unit, binding.source, "this")
         last = unit.name.lower()
     try:
-        value = _parsed(node.this.name, first, last)
+        value = _parsed(node.this.name, last)
     except (ValueError, ArithmeticError):
         shown = f"{node.this.name} {last}".rstrip()
         binding.wrong(f"'{shown}' is not of type INTERVAL", node)
@@ -47,7 +47,7 @@ def is_negative(literal: Literal) -> bool:
     return intervals.span(intervals.decode(literal.value)) < 0
 
 
-def _parsed(text: str, first: str, last: str) -> intervals.Interval:
+def _parsed(text: str, last: str) -> intervals.Interval:
     if not last:
         return intervals.parse(text)
     value = intervals.parse(text, last)

@@ -47,6 +47,8 @@ COMPARISONS: Final = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_distinct
 QUOTED_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 TRUE_WORDS: Final = ("t", "true", "y", "yes", "on", "1")
 FALSE_WORDS: Final = ("f", "false", "n", "no", "off", "0")
+RANGE_HINT: Final = f"a NUMERIC has {numeric.MOST_WHOLE} digits before the point at most"
+"""What to say of a number that :func:`number` or :func:`negated` has no value for."""
 
 
 def number(text: str) -> Literal | None:
@@ -84,11 +86,6 @@ def own_number(scalar: Scalar) -> Literal | None:
         return None
     found = number(text.lstrip("+-"))
     return negated(found) if found is not None and text[0] == "-" else found
-
-
-def range_hint(text: str) -> str:
-    """What to say of a number that :func:`number` or :func:`negated` has no value for."""
-    return f"a NUMERIC has {numeric.MOST_WHOLE} digits before the point at most"
 
 
 def meant(literal: Literal, type_: Type) -> Literal | None:

@@ -16,11 +16,11 @@ from kpg.compiler.sql.bind.composite import bind_composite, cast_array, joined
 from kpg.compiler.sql.bind.functions import aggregate_of, function_of, in_their_places, listed, own_call
 from kpg.compiler.sql.bind.intervals import bind_interval
 from kpg.compiler.sql.bind.literals import (
+    RANGE_HINT,
     from_text,
     meant,
     negated,
     number,
-    range_hint,
     shifted,
 )
 from kpg.compiler.sql.bind.predicate import bind_predicate, pattern_for_each
@@ -196,7 +196,7 @@ def _constant(binding: Binding, node: exp.Expr) -> Scalar:
         case _:
             value = number(node.name)
             if value is None:
-                binding.wrong(f"number {node.name} is out of range", node, range_hint(node.name))
+                binding.wrong(f"number {node.name} is out of range", node, RANGE_HINT)
             return value
 
 
@@ -207,7 +207,7 @@ def _negative(binding: Binding, scope: Scope, node: exp.Neg) -> Scalar:
         positive = number(inner.name)
         value = negated(positive) if positive is not None else None
         if value is None:
-            binding.wrong(f"number -{inner.name} is out of range", node, range_hint(inner.name))
+            binding.wrong(f"number -{inner.name} is out of range", node, RANGE_HINT)
         return value
     operand = binding.expression(scope, inner)
     value = negated(operand) if isinstance(operand, Literal) else None

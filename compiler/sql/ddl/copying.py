@@ -38,7 +38,7 @@ def copy(reader: Reader) -> ast.CopyFrom | ast.CopyTo:
     if direction == "FROM" and reader.at("WHERE"):
         reader.refuse("WHERE in COPY", "copy into a table of its own, and INSERT ... SELECT from it")
     reader.end()
-    form = options.pop("format", None) or _format_of(path, reader, place)
+    form = options.pop("format", None) or _format_of(path, place)
     if form == BINARY and path:
         reader.refuse("a file in Postgres' binary form", "the formats of files are csv, text and parquet")
     if form == BINARY and options:
@@ -82,7 +82,7 @@ def _all_of(name: str, columns: tuple[str, ...], reader: Reader) -> ast.Select:
     return ast.Select(exp.Select(expressions=items or [exp.Star()], from_=exp.From(this=table)), reader.span)
 
 
-def _format_of(path: str, reader: Reader, place: Span) -> str:
+def _format_of(path: str, place: Span) -> str:
     """What the end of a file's name tells, else Postgres' own."""
     suffix = path.lower().rpartition(".")[2]
     if suffix in FOREIGN:

@@ -93,7 +93,7 @@ def calling(function: AggregateFunction, distinct: str, operands: Sequence[str])
     if function.form is not Form.PLAIN:
         direct = ["0.25" if operand == "p" else operand for operand in operands[1:]]
         return f"{function.name}({', '.join(direct)}) WITHIN GROUP (ORDER BY {operands[0]})"
-    order = f" ORDER BY {operands[0]}" if function.order_sensitive else ""
+    order = f" ORDER BY {operands[0]}" if function.in_order is not None else ""
     return f"{function.name}({distinct}{', '.join(operands)}{order})"
 
 

@@ -104,7 +104,7 @@ def check_mfp(mfp: Mfp, types: Types) -> None:
 
 def check_query(text: str, catalog: Catalog) -> None:
     bound = lower_query(parse_query(text), catalog)
-    query = compile_bound(bound, catalog).plan
+    query = compile_bound(bound).plan
     columns = Columns(query.nodes)
     check_plan(columns)
     found, said = columns.types[query.output], rel_types(bound.rel)
@@ -181,7 +181,7 @@ def test_data_of_small_queries() -> None:
     with filled(TABLES, random_data(7)) as db:
         catalog = db._engine.catalog
         for place, text in enumerate(SMALL_QUERIES):
-            query = compile_bound(lower_query(parse_query(text), catalog), catalog).plan
+            query = compile_bound(lower_query(parse_query(text), catalog)).plan
             db._engine.executor.install(f"v{place}", query)
             check_data(db, f"v{place}", query)
 

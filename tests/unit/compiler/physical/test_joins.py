@@ -64,7 +64,7 @@ def test_equality_over_several_relations(query: str) -> None:
     with database_of(SCRIPT, DATA) as connection:
         expected = connection.execute(query).fetchall()
     for passes in ((), PIPELINE):
-        rows = rows_of_plan(compile_bound(bound, CATALOG, passes=passes).plan, DATA)
+        rows = rows_of_plan(compile_bound(bound, passes=passes).plan, DATA)
         assert_same(rows.elements(), expected)
 
 
@@ -117,7 +117,7 @@ def test_planning_is_linear_in_the_depth_of_nesting(kind: str, monkeypatch: pyte
         count(owner, name)
     work: dict[int, Counter[str]] = {}
     for depth in (4, 6, 8):
-        optimized = compile_bound(lower_query(parse_query(nested(kind, depth)), CATALOG), CATALOG).optimized
+        optimized = compile_bound(lower_query(parse_query(nested(kind, depth)), CATALOG)).optimized
         calls.clear()
         plan_query(optimized, NoStatistics())
         work[depth] = Counter(calls)

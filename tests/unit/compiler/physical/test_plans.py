@@ -49,7 +49,7 @@ def test_agrees_with_duckdb(query: str, database: tuple[Data, duckdb.DuckDBPyCon
     bound = lower_query(parse_query(query), CATALOG)
     expected = connection.execute(query).fetchall()
     for passes in ((), PIPELINE):
-        rows = rows_of_plan(compile_bound(bound, CATALOG, passes=passes).plan, data)
+        rows = rows_of_plan(compile_bound(bound, passes=passes).plan, data)
         assert all(count > 0 for count in rows.values())
         assert_same((row[: bound.visible] for row in rows.elements()), expected)
 
@@ -105,8 +105,8 @@ def lookups(query: Plan) -> int:
 
 def test_an_arrangement_that_exists_is_used() -> None:
     bound = lower_query(parse_query("select r.k from r, r as other where r.a = other.a"), CATALOG)
-    without = compile_bound(bound, CATALOG).plan
-    existing = compile_bound(bound, CATALOG, Existing()).plan
+    without = compile_bound(bound).plan
+    existing = compile_bound(bound, Existing()).plan
     assert lookups(existing) == lookups(without)
     assert any(isinstance(node, plan.Arrange) and node.key == 2 for node in existing.nodes)
 
@@ -116,5 +116,5 @@ def test_a_tower_of_doublings_stays_small() -> None:
     query = "select a as x from r"
     for _ in range(40):
         query = f"select x + x as x from ({query}) as t"
-    compiled = compile_bound(lower_query(parse_query(query), CATALOG), CATALOG)
+    compiled = compile_bound(lower_query(parse_query(query), CATALOG))
     assert len(compiled.plan.nodes) < 45

@@ -92,7 +92,7 @@ def test_plans_grow_in_proportion(shape: Callable[[int], str]) -> None:
     def lookups(count: int) -> int:
         with _database(count) as db:
             catalog = db._engine.reading_catalog
-            plan = compile_bound(lower_query(parse_query(shape(count)), catalog), catalog).plan
+            plan = compile_bound(lower_query(parse_query(shape(count)), catalog)).plan
             return sum(isinstance(node, HalfJoin) for node in plan.nodes)
 
     assert lookups(12) == 12 * 11

@@ -55,7 +55,7 @@ def bound(number: int) -> Bound:
 
 
 def planned(number: int) -> Plan:
-    return compile_bound(bound(number), CATALOG).plan
+    return compile_bound(bound(number)).plan
 
 
 def shared(query: Plan) -> list[tuple[str, tuple[int, ...]]]:
@@ -84,7 +84,7 @@ def test_agrees_with_duckdb(number: int, database: duckdb.DuckDBPyConnection) ->
     expected = database.execute(query_text(number)).fetchall()
     assert expected
     for passes in ((), PIPELINE):
-        rows = rows_of_plan(compile_bound(query, CATALOG, passes=passes).plan, DATA)
+        rows = rows_of_plan(compile_bound(query, passes=passes).plan, DATA)
         assert_same((row[: query.visible] for row in rows.elements()), expected)
 
 
