@@ -52,16 +52,6 @@ class Point:
     waiting: tuple[int, int]
 
 
-def _interrupt_of(memory_limit: int | str | None) -> DeferredInterrupt:
-    """Who is asked whether to go on, within the limit if there is one."""
-    interrupt = DeferredInterrupt()
-    if memory_limit is not None:
-        from kpg.memory import MemoryWatch, bytes_of
-
-        interrupt.watch = MemoryWatch(bytes_of(memory_limit))
-    return interrupt
-
-
 class Engine(Kept):
     """Tables, views, transactions; Ctrl-C never leaves it half changed. For one thread only."""
 
@@ -74,7 +64,11 @@ class Engine(Kept):
         workers: "Workers | None" = None,
     ) -> None:
         """With a ``trunk``, tables are as there, and ``kpg/branching.py`` does the rest."""
-        self._interrupt = _interrupt_of(memory_limit)
+        self._interrupt = DeferredInterrupt()
+        if memory_limit is not None:
+            from kpg.memory import MemoryWatch, bytes_of
+
+            self._interrupt.watch = MemoryWatch(bytes_of(memory_limit))
         self.workers = workers
         make = local_executor if workers is None else workers.executor
         fork = trunk.executor.fork if trunk is not None else partial(make, merge_effort)

@@ -15,7 +15,7 @@ from kpg.compiler.sql.query import asks_system, lower_query, lower_view
 from kpg.compiler.sql.through import below_of, refuse_unchecked
 from kpg.compiler.sql.volatile import has_calls
 from kpg.engine import Engine
-from kpg.planning import plan_bound, plan_view, relations_of
+from kpg.planning import Planned, plan_bound, plan_view, relations_of
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.values.styles import PLAIN
 from kpg.view import Maintained
@@ -60,9 +60,16 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
     uses = relations_of(planned.rel, statement.query, engine.catalog)
     if engine.catalog.style is not PLAIN:
         engine.followed.add(name)  # its text alone does not say its time zone
-    if not statement.materialized:
-        _create_plain(engine, statement, entry, uses)
-        return None
+    if statement.materialized:
+        return _create_kept(engine, statement, entry, planned, uses)
+    _create_plain(engine, statement, entry, uses)
+    return None
+
+
+def _create_kept(
+    engine: Engine, statement: ast.CreateView, entry: ViewEntry, planned: Planned, uses: frozenset[str]
+) -> Maintained | None:
+    """A view that is maintained; in a transaction it is computed now, and there once that ends."""
     if engine.transactions.idle:
         return engine.create_materialized_view(entry, planned, uses, replace_old=statement.or_replace)
     engine.run(planned)

@@ -1,10 +1,12 @@
 """CREATE and DROP AGGREGATE."""
 
+from dataclasses import field
 from typing import Final
 
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.functions import type_name
 from kpg.compiler.sql.ddl.reader import Reader
+from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 
 SKIPPED: Final = frozenset(
@@ -17,6 +19,15 @@ SKIPPED: Final = frozenset(
 """What says how fast an aggregate may be computed, and changes no answer."""
 
 
+@dataclass(slots=True)
+class _Found:
+    """What has been read: the types of the arguments and of the state, and names and texts by their words."""
+
+    types: tuple[Type, ...] | None
+    state: Type | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+
+
 def create_aggregate(reader: Reader, *, or_replace: bool) -> ast.CreateAggregate:
     """What follows CREATE AGGREGATE."""
     name = reader.relation()
@@ -25,8 +36,23 @@ def create_aggregate(reader: Reader, *, or_replace: bool) -> ast.CreateAggregate
     if not _is_option(reader):
         types = _arguments(reader)
         reader.need("(")
-    found: dict[str, str] = {}
-    state: Type | None = None
+    found = _Found(types)
+    _attributes(reader, found)
+    reader.end()
+    if "SFUNC" not in found.texts:
+        reader.wrong("aggregate sfunc must be specified")
+    if found.state is None:
+        reader.wrong("aggregate stype must be specified")
+    if found.types is None:
+        reader.wrong("aggregate input type must be specified")
+    step, init, final = (found.texts.get(one) for one in ("SFUNC", "INITCOND", "FINALFUNC"))
+    return ast.CreateAggregate(
+        name, found.types, step or "", found.state, init, final or "", or_replace, reader.span
+    )
+
+
+def _attributes(reader: Reader, found: _Found) -> None:
+    """What stands between the parentheses."""
     while True:
         word = reader.name().upper()
         if not reader.take("="):
@@ -35,13 +61,13 @@ def create_aggregate(reader: Reader, *, or_replace: bool) -> ast.CreateAggregate
             if word == "HYPOTHETICAL":
                 reader.refuse("a hypothetical-set aggregate of the user's")
         elif word in ("STYPE", "STYPE1"):
-            state = type_name(reader)
+            found.state = type_name(reader)
         elif word == "BASETYPE":
-            types = _base(reader)
+            found.types = _base(reader)
         elif word in ("SFUNC", "SFUNC1", "FINALFUNC"):
-            found[word.removesuffix("1")] = reader.relation()
+            found.texts[word.removesuffix("1")] = reader.relation()
         elif word in ("INITCOND", "INITCOND1"):
-            found["INITCOND"] = _text(reader)
+            found.texts["INITCOND"] = _text(reader)
         elif word in SKIPPED:
             while not reader.at(",") and not reader.at(")"):
                 reader.skip(1)
@@ -51,17 +77,6 @@ def create_aggregate(reader: Reader, *, or_replace: bool) -> ast.CreateAggregate
         if not reader.take(","):
             break
     reader.need(")")
-    reader.end()
-    if "SFUNC" not in found:
-        reader.wrong("aggregate sfunc must be specified")
-    if state is None:
-        reader.wrong("aggregate stype must be specified")
-    if types is None:
-        reader.wrong("aggregate input type must be specified")
-    init = found.get("INITCOND")
-    return ast.CreateAggregate(
-        name, types, found["SFUNC"], state, init, found.get("FINALFUNC", ""), or_replace, reader.span
-    )
 
 
 def _is_option(reader: Reader) -> bool:
