@@ -6,7 +6,7 @@ from functools import partial
 
 from kpg.compiler.algebra.rel import Get, Rel
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.catalog import ViewEntry
+from kpg.compiler.catalog import Catalog, ViewEntry
 from kpg.compiler.clock import CLOCK
 from kpg.compiler.rights import FIRST
 from kpg.compiler.sql import statements as ast
@@ -34,14 +34,8 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
         # Whether its owner may read what it names is asked whenever somebody reads it.
         catalog = catalog.copy()
         catalog.asker = replace(catalog.asker, user=FIRST)
-    try:
-        planned = plan_view(statement, catalog, engine.statistics)
-    except NotSupportedError:
-        if statement.materialized:
-            raise
-        # What cannot be kept up to date, as the present time in a column, can still be asked each time.
-        planned = plan_bound(lower_view(statement, catalog, kept=False), catalog, engine.statistics)
-        of_system = True
+    planned, anew = _planned(engine, statement, catalog)
+    of_system = of_system or anew
     if any(isinstance(node, Get) and node.name == CLOCK for node in walk(planned.rel)):
         engine.clock.keep()
     # Hidden columns, which only sort, are not for others to read: then others expand the view.
@@ -64,6 +58,17 @@ def create_view(engine: Engine, statement: ast.CreateView) -> Maintained | None:
         return _create_kept(engine, statement, entry, planned, uses)
     _create_plain(engine, statement, entry, uses)
     return None
+
+
+def _planned(engine: Engine, statement: ast.CreateView, catalog: Catalog) -> tuple[Planned, bool]:
+    """The plan, and whether the view has to be planned anew each time that it is asked."""
+    try:
+        return plan_view(statement, catalog, engine.statistics), False
+    except NotSupportedError:
+        if statement.materialized:
+            raise
+    # What cannot be kept up to date, as the present time in a column, can still be asked each time.
+    return plan_bound(lower_view(statement, catalog, kept=False), catalog, engine.statistics), True
 
 
 def _create_kept(
