@@ -148,14 +148,18 @@ def _insert(engine: Engine, table: Table, statement: ast.Insert, actions: "Actio
         actions.before_statement("INSERT")
         if statement.conflict is not None and statement.conflict.assignments:
             actions.before_statement("UPDATE")
-    return insertion(engine, table, statement, given_words(engine, table, statement), actions)
+    statement, words = given_words(engine, table, statement)
+    return insertion(engine, table, statement, words, actions)
 
 
-def given_words(engine: Engine, table: Table, statement: ast.Insert) -> Words:
-    """The rows that an INSERT gives, numbers of sequences still to be filled in."""
+def given_words(engine: Engine, table: Table, statement: ast.Insert) -> tuple[ast.Insert, Words]:
+    """The rows that an INSERT gives, numbers of sequences still to be filled in, and the INSERT of these.
+
+    It names the columns that got their DEFAULT already.
+    """
     catalog = engine.reading_catalog
     numbered = _numbered(engine, given_insert(statement, catalog))
-    return engine.computed(lambda: _given_rows(engine, table, numbered, catalog))
+    return numbered, engine.computed(lambda: _given_rows(engine, table, numbered, catalog))
 
 
 def _given_rows(engine: Engine, table: Table, statement: ast.Insert, catalog: Catalog) -> Words:

@@ -36,8 +36,8 @@ def routed(engine: Engine, statement: ast.Insert) -> Several | None:
     around = actions_of(engine, statement)
     if around is not None:
         around.before_statement("INSERT")
-    words = given_words(engine, engine.table(entry.name), statement)
     table = engine.table(entry.name)
+    statement, words = given_words(engine, table, statement)
     whole = replace(statement, conflict=None, returning=())
     inserted = insertion(engine, table, whole, words, None, fitted=False).inserted
     assert inserted is not None

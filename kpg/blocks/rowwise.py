@@ -94,7 +94,7 @@ def row_by_row(engine: Engine, statement: ast.Change, actions: Actions) -> RowBy
         actions.before_statement(event)
     match statement:
         case ast.Insert():
-            words = given_words(engine, table, statement)
+            statement, words = given_words(engine, table, statement)
             return inserted_rows(engine, table, statement, words, actions)
         case ast.Update():
             planned, data = found_rows(engine, statement)
