@@ -120,6 +120,12 @@ def _parted(level: Level, new: Ref) -> Ref:
     return level.parted(new) if level.places[new].loose else new
 
 
+def _at_owners(level: Level, new: Ref) -> Ref:
+    """Each row at one worker, for which it only matters what row it is."""
+    new = level.parted(new)
+    return level.owned(new, 0) if not level.places[new].by and not level.places[new].first else new
+
+
 def _not_loose(level: Level, source: Ref) -> tuple[Ref, Placement]:
     new = _parted(level, level.stream(source)[0])
     return new, level.places[new]
@@ -194,8 +200,13 @@ def _top_k(level: Level, node: plan.TopK) -> Ref:
     here = here or any(isinstance(key, int) and key < node.group for key in place.by)
     if here:
         return level.add(plan.moved(node, lambda _: arrangement), _narrowed(place, node.group))
-    if node.limit is None or level.outer is not None:
+    # Where paths of a join end at different workers, one may have what is to be taken from another's rows.
+    scattered = not place.by
+    if node.limit is None or level.outer is not None or (scattered and node.group):
         return _of_groups(level, node, node.input, node.group)
+    if scattered:
+        arrangement = level.arranged(node.input, _at_owners)
+        place = level.places[arrangement]
     local = plan.TopK(arrangement, node.group, node.limit + node.offset, 0, node.exact)
     mine = level.add(local, place)
     brought = level.together(mine, node.group, 0)

@@ -1,6 +1,7 @@
 """The functors that users declare and write in Python, and functions of the database's own."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from kpg.compiler.catalog import Catalog
@@ -55,14 +56,14 @@ def declare_functors(
 
 def _total(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, for which giving nothing is an error."""
+    return partial(_call_total, function)
 
-    def call(*values: Any) -> Any:
-        value = function(*values)
-        if value is None:
-            raise ValueError("it gave None")
-        return value
 
-    return call
+def _call_total(function: Callable[..., Any], *values: Any) -> Any:
+    value = function(*values)
+    if value is None:
+        raise ValueError("it gave None")
+    return value
 
 
 def _check(
