@@ -210,7 +210,7 @@ def insertion(
 
     They are ``fitted`` if they are rows of this table, not of a partition of it.
     """
-    catalog = engine.reading_catalog
+    catalog = engine.catalog
     entry = catalog.table(statement.table, statement.span)
     if catalog.is_limited:
         from kpg.permitted import check_insertion
@@ -229,11 +229,7 @@ def insertion(
     updated: tuple[Words, Words] | None = None
     if statement.conflict is not None:
         keys = arbiters(statement, entry)
-        what = ("conflict", engine.executor.has_pending)
-        from kpg.compiler.sql.conflict import lower_conflict
-
-        make_update = partial(lower_conflict, statement, catalog)
-        update = engine.remembered.made(what, statement, engine.catalog, make_update)
+        update = conflict_of(engine, statement)
         if update is None:
             words = missing(table, words, keys)
         else:
@@ -249,6 +245,16 @@ def insertion(
         return changes
     rows = words if updated is None else np.concatenate((updated[1], words), axis=1)
     return replace(changes, returned=_returned(engine, table, statement, np.ascontiguousarray(rows)))
+
+
+def conflict_of(engine: Engine, statement: ast.Insert) -> "Mfp | OverPairs | None":
+    """What ON CONFLICT makes of a row that is there next to the one that is given; None: it leaves it."""
+    from kpg.compiler.sql.conflict import lower_conflict
+
+    what = ("conflict", engine.executor.has_pending)
+    return engine.remembered.made(
+        what, statement, engine.catalog, lambda: lower_conflict(statement, engine.reading_catalog)
+    )
 
 
 def _evaluation(engine: Engine, table: Table, update: "Mfp | OverPairs") -> Evaluate:
@@ -274,9 +280,10 @@ def _check_shown(engine: Engine, statement: ast.Insert | ast.Update, words: Word
 
 
 def _returned(engine: Engine, table: Table, statement: ast.Insert, rows: Words) -> Returned:
-    make = partial(lower_returning, statement, engine.reading_catalog)
     what = ("returning", engine.executor.has_pending)
-    mfp, names, types = engine.remembered.made(what, statement, engine.catalog, make)
+    mfp, names, types = engine.remembered.made(
+        what, statement, engine.catalog, lambda: lower_returning(statement, engine.reading_catalog)
+    )
     if not rows.shape[1]:
         return Returned(names, types, np.empty((len(names), 0), np.int64))
     if mfp is not None:

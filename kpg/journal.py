@@ -14,11 +14,12 @@ Uses = dict[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A state to return to."""
+    """A state to return to; without a catalog that of when the transaction began to define things."""
 
     entries: int
-    catalog: Catalog
+    catalog: Catalog | None
     uses: Uses
+    path: tuple[str, ...]
 
 
 class Journal:
@@ -48,7 +49,7 @@ class Journal:
     def writing(self) -> Iterator[None]:
         """Note what the block does."""
         if self._start is None:
-            self._start = self.mark()
+            self._start = self._whole()
         before, self._writing = self._writing, True
         try:
             yield
@@ -60,7 +61,7 @@ class Journal:
         """Go on with a block of :meth:`writing` after a commit of its own: what is noted later is undone."""
         yield
         if self._writing and self._start is None:
-            self._start = self.mark()
+            self._start = self._whole()
 
     def note(
         self, undo: Callable[[], object] = lambda: None, done: Callable[[], object] = lambda: None
@@ -73,7 +74,13 @@ class Journal:
 
     def mark(self) -> Mark:
         """The present state, for :meth:`undo`."""
-        return Mark(len(self._entries), self._catalog.copy(), dict(self._uses))
+        if self._start is None:
+            # Nothing is defined but after the mark that ``writing`` makes first.
+            return Mark(0, None, {}, self._catalog.path)
+        return self._whole()
+
+    def _whole(self) -> Mark:
+        return Mark(len(self._entries), self._catalog.copy(), dict(self._uses), self._catalog.path)
 
     def undo(self, mark: Mark | None = None) -> None:
         """Return to a mark, without one to the start of the transaction."""
@@ -83,9 +90,12 @@ class Journal:
         while len(self._entries) > target.entries:
             undo, _ = self._entries.pop()
             undo()
-        self._catalog.become(target.catalog)
-        self._uses.clear()
-        self._uses.update(target.uses)
+        whole = target if target.catalog is not None else self._start
+        if whole is not None and whole.catalog is not None:
+            self._catalog.become(whole.catalog)
+            self._uses.clear()
+            self._uses.update(whole.uses)
+        self._catalog.path = target.path
         if mark is None:
             self._start = None
 

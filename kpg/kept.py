@@ -19,6 +19,9 @@ from kpg.table import Table
 from kpg.view import Maintained
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from kpg.channels import Channels
     from kpg.notices import Notice
 
@@ -75,10 +78,15 @@ class Kept(Following):
         """Take all pending changes through everything."""
         raise NotImplementedError
 
-    def close_epochs(self, table: str, counts: Sequence[int]) -> None:
-        """End an epoch for each count of rows that a table was given last, nothing else being pending."""
+    def close_epochs(
+        self, table: str, counts: Sequence[int], gone: "NDArray[np.int64] | None" = None
+    ) -> None:
+        """End an epoch for each count of rows that a table was given last, and row that is gone from it.
+
+        Nothing else is pending.
+        """
         self._closing.add(table)
-        self.executor.close_epochs(table, counts)
+        self.executor.close_epochs(table, counts, gone)
 
     @cached_property
     def channels(self) -> "Channels":

@@ -17,7 +17,7 @@ from kpg.compiler.algebra.traverse import walk
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.constants import valued
 from kpg.compiler.sql.marking import marked_statement
-from kpg.compiler.sql.normal import Asked
+from kpg.compiler.sql.normal import Asked, normal
 from kpg.compiler.sql.outside import Mention, attached
 from kpg.compiler.sql.parameters import Binder
 from kpg.compiler.sql.parse import parse
@@ -57,6 +57,12 @@ class Template:
     reader: Reader
     sizes: tuple[tuple[str, int], ...]
 
+    @property
+    def looks_up(self) -> bool:
+        """Whether it reads one row of a table, and no view: what is pending does not matter to it."""
+        how = self.direct
+        return how is not None and bool(how.key) and isinstance(how.source, ir.Source)
+
 
 class Known:
     """What is known of statements that differ in constants: ``pins`` are those that their plans depend on."""
@@ -69,6 +75,21 @@ class Known:
         self.refused = False
         self.seen: Latest[tuple[str, ...], bool] = Latest(MOST_TEXTS)
         self.templates: Latest[tuple[str, ...], Template] = Latest(MOST_TEXTS)
+
+
+def looks_up(engine: Engine, text: str) -> bool:
+    """Whether a text is known to look up what it reads, or the one row that it changes."""
+    found = normal(text)
+    return found is not None and engine.remembered.keyed.get(found.text) == engine.catalog.version
+
+
+def kept_template(engine: Engine, statement: Asked, key: tuple[object, ...]) -> Template | None:
+    """The plan of a statement that looks up one row, if there is one under a key."""
+    known = engine.remembered.plans.get(key)
+    if known is None or known.version != engine.catalog.version or known.pins is None:
+        return None
+    template = known.templates.get(tuple(statement.normal.written[place] for place in known.pins))
+    return template if template is not None and template.looks_up else None
 
 
 def template_of(engine: Engine, statement: Asked, key: tuple[object, ...]) -> Template | None:
@@ -156,7 +177,7 @@ def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | Non
     slots = slots_in(planned.plan)
     expected = {place for place, one in enumerate(asked.constants) if one is not None and place not in pins}
     filler = Filler(planned.plan)
-    if {slot.number for slot in slots} != expected or filler.filled(_values(slots, asked)) != exact.plan:
+    if {slot.number for slot in slots} != expected or filler.filled(slot_values(slots, asked)) != exact.plan:
         return None
     shown = (planned.schema, planned.types, planned.order)
     if shown != (exact.schema, exact.types, exact.order):
@@ -164,7 +185,7 @@ def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | Non
     tables = [node.table for node in planned.plan.nodes if isinstance(node, ir.Source)]
     sizes = tuple((table, engine.executor.count(table)) for table in dict.fromkeys(tables))
     reader = planned.reader(engine.executor.dictionary)
-    how = _tried(engine, direct(engine, planned.plan, catalog), _values(slots, asked))
+    how = _tried(engine, direct(engine, planned.plan, catalog), slot_values(slots, asked))
     return Template(
         marked, planned, tuple(slots), filler, how, reader, sizes if len(planned.plan.nodes) > 4 else ()
     )
@@ -186,7 +207,7 @@ def _refuse(mention: Mention) -> str | None:
     raise Beyond
 
 
-def _values(slots: Iterable[Slot], asked: Asked) -> dict[Slot, Literal]:
+def slot_values(slots: Iterable[Slot], asked: Asked) -> dict[Slot, Literal]:
     """The values of slots; Beyond if one is none of its type."""
     constants = asked.constants
     found = {}
@@ -206,6 +227,8 @@ def run(engine: Engine, template: Template, asked: Asked, otherwise: Callable[[]
     if done is None:
         return otherwise()
     engine.remembered.used += 1
+    if template.direct is not None and template.direct.key:
+        engine.remembered.keyed.put(asked.normal.text, engine.catalog.version)
     if isinstance(done, Result):
         return done
     with engine.transactions.statement(changes=True):
@@ -216,7 +239,7 @@ def run(engine: Engine, template: Template, asked: Asked, otherwise: Callable[[]
 def _answer(engine: Engine, template: Template, asked: Asked) -> Result | Changes | None:
     """The rows of a query, or what a statement changes; None for errors, which are said by the way of all."""
     try:
-        values = _values(template.slots, asked)
+        values = slot_values(template.slots, asked)
         found = None if template.direct is None else rows(engine, template.direct, values)
         if found is None:
             planned = template.planned

@@ -10,14 +10,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.changing import conflict_of
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql.bulk import placed, written
+from kpg.compiler.sql.change import arbiters
 from kpg.compiler.sql.constants import LIMITS, column_values
 from kpg.compiler.sql.slots import Beyond
+from kpg.compiler.sql.statements import Insert
 from kpg.engine import Engine
 from kpg.inserting import Inserting, inserting, shape_of
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
+from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import ERROR, NULL, Kind, Type
 from kpg.runtime.values.styles import PLAIN
@@ -30,12 +34,16 @@ DIGITS: Final = frozenset("0123456789")
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a row is made: ``first`` are its words but for those of ``cells``, made of values by position."""
+    """How a row is made: ``first`` are its words but for those of ``cells``, made of values by position.
+
+    ``merges``: the statement, if rows with the row's primary key are in conflict with it.
+    """
 
     entry: TableEntry
     first: tuple[int, ...]
     cells: tuple[tuple[int, int, Type, Take], ...]
     values: int
+    merges: Insert | None = None
 
     def row(self, values: Sequence[Any], dictionary: Dictionary) -> Words:
         """The row, ``int64[w, 1]``; Beyond if there is more to it."""
@@ -48,8 +56,8 @@ class Recipe:
         return np.array(words, np.int64).reshape(-1, 1)
 
 
-def row_of(engine: Engine, text: str, values: Sequence[Any]) -> tuple[str, Words] | None:
-    """The table and the row that a text adds, with values for its parameters; None if it does more."""
+def row_of(engine: Engine, text: str, values: Sequence[Any]) -> tuple[Recipe, Words] | None:
+    """The row that a text adds, with values for its parameters, and how it is made; None if it does more."""
     path = engine.catalog.outlook
     if engine.catalog.style is not PLAIN:
         return None
@@ -61,7 +69,7 @@ def row_of(engine: Engine, text: str, values: Sequence[Any]) -> tuple[str, Words
     if recipe is None:
         return None
     try:
-        return recipe.entry.name, recipe.row(values, engine.executor.dictionary)
+        return recipe, recipe.row(values, engine.executor.dictionary)
     except (Beyond, Error, ValueError, OverflowError):
         return None
 
@@ -78,7 +86,7 @@ def recipe_of(engine: Engine, text: str) -> Recipe | None:
     """The recipe of a text; None if it does more than to add one row of values to a table."""
     rows = placed(text)
     made = None if rows is None else inserting(engine, rows)
-    if made is None or made.statement.conflict is not None or made.statement.returning:
+    if made is None or made.statement.returning:
         return None
     try:
         return _recipe(engine, made)
@@ -94,6 +102,13 @@ def _recipe(engine: Engine, made: Inserting) -> Recipe | None:
         or entry.name in engine.at_commit
         or entry.constraints.rules
         or engine.table(entry.name).guard is not None
+    ):
+        return None
+    merges = shape.statement if made.statement.conflict is not None else None
+    if merges is not None and (
+        any(not one.primary for one in entry.constraints.uniques)
+        or arbiters(merges, entry) != (entry.schema.primary_key,)
+        or not isinstance(conflict_of(engine, merges), Mfp | None)
     ):
         return None
     dictionary, types = engine.executor.dictionary, entry.schema.types
@@ -115,7 +130,7 @@ def _recipe(engine: Engine, made: Inserting) -> Recipe | None:
         first[place] = _word(value, dictionary)
     if used != set(range(len(used))):
         return None
-    return Recipe(entry, tuple(first), tuple(cells), len(used))
+    return Recipe(entry, tuple(first), tuple(cells), len(used), merges)
 
 
 def _word(value: int | str | None, dictionary: Dictionary) -> int:

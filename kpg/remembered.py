@@ -64,6 +64,8 @@ class Remembered:
         self.types: Latest[str, Type] = Latest()
         """Of declared parameters."""
         self._made: Latest[tuple[object, ...], tuple[object, int, Any]] = Latest(FEW)
+        self.keyed: Latest[str, int] = Latest()
+        """Texts that look up what they read, or the row that they change; the catalog's version."""
         self.used = 0
         """How often a plan was used again."""
 
@@ -93,6 +95,7 @@ class Remembered:
         """Names, types or settings mean something else from now on."""
         self.shapes.clear()
         self.plans.clear()
+        self.keyed.clear()
         self.recipes.clear()
         self.types.clear()
         self._made.clear()

@@ -55,13 +55,18 @@ def _again(engine: Engine, text: str, parameters: Parameters | None) -> Iterator
     if statement is None:
         return None
     pending = engine.executor.has_pending
-    key = (statement.normal.text, kinds(statement.given), engine.catalog.outlook, pending)
+    key = (statement.normal.text, kinds(statement.given), engine.catalog.outlook)
     version = engine.catalog.version
-    if not engine.remembered.comes_again((*key, version)):
+    template = None
+    if pending and len(engine.remembered.keyed):
+        from kpg.planned import kept_template
+
+        template = kept_template(engine, statement, (*key, False))
+    if template is None and not engine.remembered.comes_again((*key, pending, version)):
         return None
     from kpg.planned import run, template_of
 
-    template = template_of(engine, statement, key)
+    template = template or template_of(engine, statement, (*key, pending))
     if template is None:
         return None
 

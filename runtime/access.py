@@ -126,10 +126,10 @@ class Access:
         """The tables that may have changes which no epoch has taken."""
         return [name for name, table in self.tables.items() if table.has_pending]
 
-    def close_epochs(self, table: str, counts: Sequence[int]) -> None:
-        """End an epoch for each count of rows: they came last, and nothing else is pending."""
+    def close_epochs(self, table: str, counts: Sequence[int], gone: Words | None = None) -> None:
+        """End an epoch for each count of rows, and row that is gone: nothing else is pending."""
         self.inputs.leave_all(self._open_epoch, len(counts))
-        self._open_epoch = close_each(self.tables[table], self._open_epoch, counts, self._closed)
+        self._open_epoch = close_each(self.tables[table], self._open_epoch, counts, gone, self._closed)
 
     def changed_since(self, savepoint: object) -> list[tuple[str, Words, Words, Words]]:
         """Of each table that has changed since a savepoint, or the last step, rowids that went and came."""

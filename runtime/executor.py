@@ -52,8 +52,11 @@ class Executor(Lasting, Protocol):
     def close_epoch(self) -> object:
         """End the open epoch, with the tables' pending changes."""
 
-    def close_epochs(self, table: str, counts: Sequence[int]) -> object:
-        """End an epoch for each count of rows of a table: they came last, and nothing else is pending."""
+    def close_epochs(self, table: str, counts: Sequence[int], gone: Words | None = None) -> object:
+        """End an epoch for each count of rows of a table, and each row that is gone from it, if not -1.
+
+        The rows came last, in this order, and nothing else is pending.
+        """
 
     def step(self) -> object:
         """Take all closed epochs, and pending changes as one more, through everything."""

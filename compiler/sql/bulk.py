@@ -138,10 +138,15 @@ def placed(text: str) -> Rows | None:
     """The INSERT of one row that a text is, with placeholders as cells; None if it is another statement."""
     head = _HEAD.match(text)
     cells, stop = ([], 0) if head is None else _cells(text, head.end())
-    blank = _BLANK.fullmatch(text, stop)
-    if head is None or len(cells) != 1 or blank is None:
+    if head is None or len(cells) != 1:
         return None
-    short = f"{head[0]}({', '.join(['NULL'] * len(cells[0]))})"
+    tail = ""
+    if _BLANK.fullmatch(text, stop) is None:
+        rest = _TAIL.match(text, stop)
+        if rest is None or len(text) - stop > LONGEST_TAIL or "select" in rest[0].lower():
+            return None
+        tail = rest[0]
+    short = f"{head[0]}({', '.join(['NULL'] * len(cells[0]))}){tail}"
     return Rows(short, tuple((cell,) for cell in cells[0]))
 
 

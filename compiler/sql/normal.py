@@ -42,6 +42,7 @@ class Normal:
     places: tuple[int, ...]
 
 
+@lru_cache(256)
 def normal(text: str) -> Normal | None:
     """A text as constants and what is around them; None if there is more in it than is told apart here."""
     if len(text) > LONGEST or _BEGINNING.match(text) is None:

@@ -29,8 +29,7 @@ from kpg.server.requests import Request
 from kpg.server.subscribing import Subscribe
 from kpg.server.tags import prepared_by, tag_of
 from kpg.sessions.session import Session, how
-from kpg.sessions.texts import how as how_of
-from kpg.sessions.texts import word_of
+from kpg.sessions.texts import gathers, word_of
 from kpg.settings import of_asker, run_session
 from kpg.statements import execute
 from kpg.transaction import State
@@ -268,7 +267,7 @@ class Client(Connection):
 
     # Statements
 
-    async def engine(self, work: "Callable[[Engine], Given]", **flags: bool) -> Given:
+    async def engine(self, work: "Callable[[Engine], Given]", **flags: Any) -> Given:
         """Do something with the engine when it is this session's turn."""
         assert self.session is not None
         self.busy = True
@@ -337,7 +336,7 @@ class Client(Connection):
             text, values = portal.quick
             portal.ran = True
             begun = time.monotonic()
-            flags = {} if joins else how_of(text)
+            flags: dict[str, Any] = {} if joins else {"gathers": gathers(text)}
             portal.outcome = await self.engine(
                 lambda engine: session.answer(engine, text, values, joins=joins), **flags
             )

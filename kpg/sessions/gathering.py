@@ -5,17 +5,25 @@ once. Rows that follow one another into the same table are inserted together. If
 is undone, and each piece is done again alone, so that only the one which is at fault gets the error.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kpg.result import Affected
 from kpg.runtime.errors import OperationalError
 from kpg.sessions.jobs import Job, Ready
 
 if TYPE_CHECKING:
+    from kpg.keyed import Keyed, Merged
     from kpg.sessions.hub import Hub
 
 Done = list[tuple[Job, Any]]
+
+
+class Failed(NamedTuple):
+    """The error of a piece of work, which stands if the step succeeds: it may come of what others did."""
+
+    error: BaseException
 
 
 class Group:
@@ -40,30 +48,34 @@ class Group:
         finally:
             self.gathering = False
         try:
-            with self._hub.cancellation.watching_all([job.session for job, _ in done]):
+            fine = [job.session for job, result in done if not isinstance(result, Failed)]
+            with self._hub.cancellation.watching_all(fine):
                 self._engine.step()
         except BaseException as error:
             self._one_by_one(done, error)
             return
         for job, result in done:
+            if isinstance(result, Failed):
+                job.promise.set_exception(result.error)
+                continue
             job.session.token.canceled = False
             job.promise.set_result(result)
         self._deliver()
 
     def _do(self, jobs: list[Job], done: Done) -> None:
-        together: list[tuple[Job, Ready]] = []
+        together: list[tuple[Job, Ready | Keyed | Merged]] = []
         for job in jobs:
             ready = self._ready(job)
-            if together and (ready is None or ready.table != together[0][1].table):
-                self._insert(together, done)
+            if together and (ready is None or _kind(ready) != _kind(together[0][1])):
+                self._all(together, done)
                 together = []
             if ready is None:
                 self._one(job, done)
             else:
                 together.append((job, ready))
-        self._insert(together, done)
+        self._all(together, done)
 
-    def _ready(self, job: Job) -> Ready | None:
+    def _ready(self, job: Job) -> "Ready | Keyed | Merged | None":
         if job.rows is None or job.session.token.canceled:
             return None
         try:
@@ -72,26 +84,38 @@ class Group:
             # Done as all other work, it will say what is wrong.
             return None
 
-    def _insert(self, together: list[tuple[Job, Ready]], done: Done) -> None:
-        """Insert rows of several pieces of work at once; if that fails, by one after the other."""
-        if not together:
-            return
-        jobs = [job for job, _ in together]
-        table = together[0][1].table
-        words = [ready.words for _, ready in together]
-        point = None
-        try:
-            self._hub.enter(jobs[0].session)
-            point = self._engine.savepoint()
-            self._engine.executor.insert(table, np.concatenate(words, axis=1))
-            self._engine.close_epochs(table, [one.shape[1] for one in words])
-        except Exception:
-            if point is not None:
-                self._engine.rollback_to(point)
-            for job in jobs:
-                self._one(job, done)
-            return
-        done += ((job, ready.result) for job, ready in together)
+    def _all(self, together: "list[tuple[Job, Ready | Keyed | Merged]]", done: Done) -> None:
+        """Do several pieces of work of one kind at once; if that fails, one after the other."""
+        while together:
+            jobs = [job for job, _ in together]
+            point = None
+            try:
+                self._hub.enter(jobs[0].session)
+                point = self._engine.savepoint()
+                results = self._done([what for _, what in together])
+            except Exception:
+                results = None
+            if results is None:
+                if point is not None:
+                    self._engine.rollback_to(point)
+                for job in jobs:
+                    self._one(job, done)
+                return
+            done += zip(jobs, results, strict=False)
+            together = together[len(results) :]
+
+    def _done(self, what: "list[Ready | Keyed | Merged]") -> list[Any] | None:
+        """The results of the first of them, which are done; None if they are to be done alone."""
+        ready = [one for one in what if isinstance(one, Ready)]
+        if not ready:
+            from kpg.keyed import change_some
+
+            counts = change_some(self._engine, [one for one in what if not isinstance(one, Ready)])
+            return None if counts is None else [Affected(count) for count in counts]
+        words = [one.words for one in ready]
+        self._engine.executor.insert(ready[0].table, np.concatenate(words, axis=1))
+        self._engine.close_epochs(ready[0].table, [one.shape[1] for one in words])
+        return [one.result for one in ready]
 
     def _one(self, job: Job, done: Done) -> None:
         try:
@@ -100,12 +124,13 @@ class Group:
             with self._hub.cancellation.watching(job.session):
                 done.append((job, job.work()))
         except BaseException as error:
-            job.promise.set_exception(error)
+            done.append((job, Failed(error)))
 
     def _one_by_one(self, done: Done, error: BaseException) -> None:
         """Everything was rolled back: do each piece again, now with a step of its own."""
         if len(done) == 1:
-            done[0][0].promise.set_exception(error)
+            _, result = done[0]
+            done[0][0].promise.set_exception(result.error if isinstance(result, Failed) else error)
             return
         for job, _ in done:
             self._hub.do(job)
@@ -116,3 +141,8 @@ class Group:
         except OperationalError:
             # A subscriber's callback failed: its owner is told, not those whose commits are done.
             return
+
+
+def _kind(what: "Ready | Keyed | Merged") -> object:
+    """What is done together: rows of one table, statements of one plan."""
+    return what.table if isinstance(what, Ready) else id(what.template)

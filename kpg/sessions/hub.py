@@ -113,6 +113,20 @@ class Hub:
         with self._lock:
             self.work()
 
+    def serve_light(self) -> bool:
+        """Do the one piece of work that waits, if it is light and nobody is at work; whether it is done."""
+        if len(self._waiting) != 1 or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            waits = self._waiting
+            light = waits[0].light if len(waits) == 1 and not self._looks and not self._held else None
+            if light is None or not light(self.engine):
+                return False
+            self.work()
+            return True
+        finally:
+            self._lock.release()
+
     def _wait(self, future: "Future[Any]") -> None:
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
@@ -263,8 +277,16 @@ class Hub:
         return job.gathers is True or job.gathers(self.engine)
 
     def _others(self) -> list[Job]:
-        """Those after it that can share its step."""
+        """Those after it that can share its step: others wait for that, each session's in its order."""
         jobs: list[Job] = []
-        while self._waiting and len(jobs) < MOST_GATHERED - 1 and self._gathers(self._waiting[0]):
-            jobs.append(self._waiting.popleft())
+        passed: list[Job] = []
+        before: set[Session] = set()
+        while self._waiting and len(jobs) < MOST_GATHERED - 1:
+            job = self._waiting.popleft()
+            if job.session not in before and not self._must_wait(job.session) and self._gathers(job):
+                jobs.append(job)
+            else:
+                passed.append(job)
+                before.add(job.session)
+        self._waiting.extendleft(reversed(passed))
         return jobs

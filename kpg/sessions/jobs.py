@@ -10,6 +10,7 @@ from kpg.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from kpg.engine import Engine
+    from kpg.keyed import Keyed, Merged
     from kpg.sessions.session import Session
 
 
@@ -42,8 +43,10 @@ class Job:
     work: Callable[[], Any]
     promise: Promise
     gathers: "bool | Callable[[Engine], bool]" = False
-    rows: "Callable[[Engine], Ready | None] | None" = None
-    """The rows, if adding these is all that it does."""
+    rows: "Callable[[Engine], Ready | Keyed | Merged | None] | None" = None
+    """The rows, if adding these is all that it does, or the plan, if it changes one row by its key."""
+    light: "Callable[[Engine], bool] | None" = None
+    """Whether it takes about as long as to have another thread do it."""
     rolls_back: bool = False
     commits: bool = False
     """Whether it ends the transaction, whatever comes of it."""

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kpg.channels import Mailbox, Message
@@ -19,8 +20,7 @@ from kpg.sessions.cancel import Token
 from kpg.sessions.hub import Hub
 from kpg.sessions.isolation import SHOWN, Isolated, Isolation, noted
 from kpg.sessions.jobs import Ready
-from kpg.sessions.texts import how as how_of
-from kpg.sessions.texts import word_of
+from kpg.sessions.texts import gathers, is_light, word_of
 from kpg.statements import execute
 from kpg.transaction import State
 from kpg.view import Maintained
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kpg.engine import Engine
+    from kpg.keyed import Keyed, Merged
 
 Given = TypeVar("Given")
 
@@ -120,10 +121,9 @@ class Session:
 
     def how(self, text: str, parameters: Parameters | None) -> dict[str, Any]:
         """How the hub may treat the one statement of a text (``texts.py``)."""
-        found = how_of(text)
-        if found["gathers"]:
-            found["rows"] = lambda engine: self.rows(engine, text, parameters)
-        return found
+        found, light = gathers(text), partial(is_light, text)
+        rows = None if found is False else lambda engine: self.rows(engine, text, parameters)
+        return {"gathers": found, "light": light, "rows": rows}
 
     def execute(self, statement: ast.Statement) -> Result | None:
         """Run one statement when it is its turn."""
@@ -181,17 +181,27 @@ class Session:
             engine.seen = None
         return None if isinstance(outcome, Maintained) else outcome
 
-    def rows(self, engine: "Engine", text: str, parameters: Parameters | None = None) -> Ready | None:
-        """The rows that a text inserts, if that is all that it does."""
+    def rows(
+        self, engine: "Engine", text: str, parameters: Parameters | None = None
+    ) -> "Ready | Keyed | Merged | None":
+        """The rows that a text inserts, if that is all that it does, or the plan by which it changes one."""
         catalog = engine.catalog
         before = catalog.path, catalog.asker
         if self.hub.current is not self:
             catalog.path, catalog.asker = self.path, self.asker
         try:
+            if word_of(text) != "insert":
+                from kpg.keyed import keyed
+
+                return keyed(engine, text, parameters)
             if isinstance(parameters, list | tuple):
-                row = row_of(engine, text, parameters)
-                if row is not None:
-                    return Ready(*row, Affected(1))
+                made = row_of(engine, text, parameters)
+                if made is not None and made[0].merges is None:
+                    return Ready(made[0].entry.name, made[1], Affected(1))
+                if made is not None:
+                    from kpg.keyed import Merged
+
+                    return Merged(*made)
             found = alone(engine, text, parameters)
         finally:
             catalog.path, catalog.asker = before

@@ -1,13 +1,17 @@
 """What a text is, at a look: one statement that may have a plan already, an INSERT that reads nothing."""
 
 import re
-from functools import lru_cache
-from typing import Any, Final
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kpg.engine import Engine
 
 WORD: Final = re.compile(r"\s*(select|insert|update|delete)\b", re.IGNORECASE)
-ADDS: Final = re.compile(
-    r"\s*insert\b(?!.*\b(?:select|returning|conflict|default|with)\b).*\bvalues\b", re.I | re.S
-)
+ADDS: Final = re.compile(r"\s*insert\b(?!.*\b(?:select|default|with)\b).*\bvalues\b", re.I | re.S)
+CHANGES: Final = ("update", "delete")
 MOST_TEXTS: Final = 1024
 """So many texts are known."""
 SHORT: Final = 1_000
@@ -32,6 +36,20 @@ def word_of(text: str) -> str | None:
     return _seen(text)[0]
 
 
-def how(text: str) -> dict[str, Any]:
-    """How the hub may treat it: an INSERT that reads nothing shares its step with others."""
-    return {"gathers": _seen(text)[1]}
+def gathers(text: str) -> "bool | Callable[[Engine], bool]":
+    """Whether it may share its step: an INSERT that reads nothing, a change of a row by its key."""
+    word, adds = _seen(text)
+    return partial(_looks_up, text) if word in CHANGES else adds
+
+
+def is_light(text: str, engine: "Engine") -> bool:
+    """Whether it takes about as long as to have another thread do it: a few rows are added, or looked up."""
+    return len(text) <= SHORT and (_read(text)[1] or _looks_up(text, engine))
+
+
+def _looks_up(text: str, engine: "Engine") -> bool:
+    if not len(engine.remembered.keyed):
+        return False
+    from kpg.planned import looks_up
+
+    return looks_up(engine, text)

@@ -5,14 +5,19 @@ What clients ask for in one turn of the loop is handed over together, and what c
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kpg.sessions.hub import Hub
 from kpg.sessions.jobs import Job
 from kpg.sessions.session import Session
 from kpg.transaction import State
+
+LONG: Final = 0.003
+REST: Final = 1.0
+"""Seconds that a light piece of work takes which is not light, and for which others are not tried then."""
 
 
 class Ending(NamedTuple):
@@ -59,6 +64,7 @@ class Turns:
         self._wake = threading.Lock()
         self._wake.acquire()
         self._waking = self._telling = self._stopping = False
+        self._rests = 0.0
         self._thread = threading.Thread(target=self._work, name="kpg-engine", daemon=True)
 
     def start(self) -> None:
@@ -104,8 +110,27 @@ class Turns:
 
     def _release(self) -> None:
         self._waking = False
-        if self._wake.locked():
+        if not self._here() and self._wake.locked():
             self._wake.release()
+
+    def _here(self) -> bool:
+        """Do what waits on this thread, if it is one light piece of work; whether it is done.
+
+        That spares two changes of threads. While it runs the loop stands still: where that has taken long
+        it is not tried for a while.
+        """
+        begun = time.monotonic()
+        if begun < self._rests or self._telling or self._stopping:
+            return False
+        self._telling = True  # by this very thread, at once
+        try:
+            done = self.hub.serve_light()
+        finally:
+            self._telling = False
+        if time.monotonic() - begun > LONG:
+            self._rests = begun + REST
+        self._tell()
+        return done
 
     def _work(self) -> None:
         while True:

@@ -22,15 +22,20 @@ def drain_all(touched: dict[Table, None], epoch: int, closed: list[Closed]) -> b
     return len(closed) > before
 
 
-def close_each(table: Table, first: int, counts: Sequence[int], closed: list[Closed]) -> int:
-    """Add an epoch, from ``first`` on, for each count of rows; the next epoch.
+def close_each(
+    table: Table, first: int, counts: Sequence[int], gone: Words | None, closed: list[Closed]
+) -> int:
+    """Add an epoch, from ``first`` on, for each count of rows and each row ``gone`` (-1: none); the next one.
 
-    The rows came last, and nothing else of the table is pending.
+    The rows came last, all of them are there, and nothing else of the table is pending.
     """
-    (change,) = table.drain()
+    *_, change = table.drain()
     start, epoch = 0, first
-    for count in counts:
-        closed.append(Closed(epoch, table.name, [Change(change.rowids[start : start + count], change.diff)]))
+    for place, count in enumerate(counts):
+        changes = [] if gone is None or gone[place] < 0 else [Change(gone[place : place + 1], -1)]
+        if count:
+            changes.append(Change(change.rowids[start : start + count], 1))
+        closed.append(Closed(epoch, table.name, changes))
         start += count
         epoch += 1
     return epoch
