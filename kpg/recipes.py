@@ -59,7 +59,8 @@ class Recipe:
 def row_of(engine: Engine, text: str, values: Sequence[Any]) -> tuple[Recipe, Words] | None:
     """The row that a text adds, with values for its parameters, and how it is made; None if it does more."""
     path = engine.catalog.outlook
-    if engine.catalog.style is not PLAIN:
+    if engine.catalog.style is not PLAIN or engine.catalog.is_limited or not engine.remembers:
+        # Who may be refused is asked for privileges, triggers and rules are run, by the way of all.
         return None
     known = engine.remembered.recipes.get((text, path))
     if known is None or (known.version != engine.catalog.version):

@@ -38,7 +38,7 @@ def test_a_row_is_what_the_statement_stores(db: kpg.Database, values: list[Any])
     found = row_of(engine, text, values)
     db.sql(text, values)
     assert found is not None
-    assert found[0] == "t"
+    assert found[0].entry.name == "t"
     assert found[1].tolist() == engine.table("t").scan().tolist()
 
 
@@ -62,7 +62,7 @@ def test_columns_constants_and_positions(db: kpg.Database) -> None:
         ("insert into t (a, b) values (1, $1)", [7]),
         ("insert into t (a) values ($1), ($2)", [1, 2]),
         ("insert into t (a) values ($1) returning a", [1]),
-        ("insert into t (a) values ($1) on conflict do nothing", [1]),
+        ("insert into t (a) values ($1) on conflict (a) do update set b = (select max(b) from t)", [1]),
         ("insert into t (a) values (1 + $1)", [1]),
         ("insert into none values ($1)", [1]),
         ("insert into ruled (x) values ($1)", [1]),

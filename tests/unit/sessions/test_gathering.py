@@ -132,3 +132,32 @@ def test_rows_and_uncommitted_changes_keep_apart(db: kpg.Database) -> None:
     assert other.sql("select count(*) from t").fetchall() == [(3,)]  # type: ignore[union-attr]
     one.sql("commit")
     assert db.view("v").fetchall() == [(10, 4)]
+
+
+def test_who_may_not_insert_is_refused_together_too(db: kpg.Database) -> None:
+    db.sql("create role ann login; create role bob login; grant insert on t to bob")
+    ann, bob = db.session("ann"), db.session("bob")
+    texts = ("insert into t values ($1, 1)", "insert into t values ($1, 1) on conflict do nothing")
+    texts = (*texts, "insert into t (x, id) values (1, $1)")
+    futures = [
+        handed_in(one, text, [10 * place + number])
+        for place, text in enumerate(texts)
+        for number, one in enumerate((ann, bob))
+    ]
+    db.hub.serve()
+    assert [str(future.exception()) for future in futures] == ["permission denied for table t", "None"] * 3
+    assert db.query("select id from t order by id").fetchall() == [(1,), (11,), (21,)]
+
+
+def test_triggers_run_for_rows_that_are_inserted_together(db: kpg.Database) -> None:
+    db.sql("""
+        create table log (x int);
+        create function noted() returns trigger language plpgsql as $$
+            begin insert into log values (new.id); return new; end $$;
+        create trigger g after insert on t for each row execute function noted()
+    """)
+    one = db.session()
+    futures = [insert(one, place, 1) for place in range(3)]
+    db.hub.serve()
+    assert [future.exception() for future in futures] == [None] * 3
+    assert db.query("select x from log order by x").fetchall() == [(0,), (1,), (2,)]
