@@ -45,6 +45,12 @@ class File(Protocol):
     def hasten(self, offset: int, size: int) -> None:
         """Have what was written there be on its way: a sync that is to come waits for less."""
 
+    def allocate(self, size: int) -> None:
+        """Have the file be so long, with room for zeros behind what it has, if the system can at no cost.
+
+        What is written there later changes the file's length no more, so that a sync waits for less.
+        """
+
     def truncate(self, size: int) -> None:
         """Have the file end there."""
 
@@ -132,9 +138,15 @@ class DiskFile:
 
     def hasten(self, offset: int, size: int) -> None:
         """Have the system begin to write its pages; what fails is told by the sync."""
-        call = _sync_file_range()
+        call = _call("sync_file_range", "iqqI")
         if call is not None:
             call(self._descriptor, offset, size, SYNC_FILE_RANGE_WRITE)
+
+    def allocate(self, size: int) -> None:
+        """Have it be so long, where the system has a call for it; without room, it stays as it is."""
+        call, now = _call("fallocate", "iiqq"), self.size()
+        if call is not None and size > now:
+            call(self._descriptor, 0, now, size - now)
 
     def truncate(self, size: int) -> None:
         """Have the file end there."""
@@ -148,14 +160,15 @@ class DiskFile:
 
 
 @cache
-def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """A call of Linux, which Python does not have."""
+def _call(name: str, kinds: str) -> Callable[..., int] | None:
+    """A call of Linux that Python does not have, with arguments of these kinds, as ``struct`` names them."""
     import ctypes
 
-    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    call = getattr(ctypes.CDLL(None), name, None)
     if call is not None:
-        call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
-    found: Callable[[int, int, int, int], int] | None = call
+        types = {"i": ctypes.c_int, "I": ctypes.c_uint, "q": ctypes.c_int64}
+        call.argtypes = [types[kind] for kind in kinds]
+    found: Callable[..., int] | None = call
     return found
 
 

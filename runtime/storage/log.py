@@ -42,6 +42,12 @@ ROOM: Final = 1 << 20
 SMALL: Final = 1 << 16
 TAIL: Final = 1 << 12
 """Zeros behind a large one: what follows is the record of its commit, which is small."""
+AHEAD: Final = 8
+"""Room for so many more is asked of the system behind a large record that others came before,"""
+SHARE: Final = 4
+"""or a fourth of the segment if that is more: how long the file is changes seldom."""
+MOST: Final = 1 << 26
+"""Bytes that are asked for at once at most."""
 KEPT: Final = 1 << 24
 """Bytes of memory up to which that of a large record is kept for the next one."""
 PAGE: Final = 4096
@@ -200,6 +206,11 @@ class Log:
         self.end = end
         """Where the next record begins."""
         self._room = room
+        """Up to where zeros are written."""
+        self._allocated = room
+        """Up to where there is room."""
+        self._large = 0
+        """How many large records there are."""
         self.number = number
         """The number of the next record."""
         self._salt = salt
@@ -261,6 +272,8 @@ class Log:
         WORD.pack_into(whole, HEADER.size, int(checksum(words[: RECORD_WORDS - 1], 0)))
         end = self.end + len(whole)
         zeros = b""
+        if length > SMALL:
+            self._allocate(end, len(whole))
         if end > self._room:
             zeros = bytes(ROOM if length <= SMALL else TAIL)
             self._room = end + len(zeros)
@@ -268,6 +281,13 @@ class Log:
         self.end = end
         self.number += 1
         return self.number - 1
+
+    def _allocate(self, end: int, size: int) -> None:
+        """Have there be room for more large records, once one has come before."""
+        self._large += 1
+        if self._large > 1 and end + TAIL > self._allocated:
+            self._allocated = end + TAIL + min(max(AHEAD * size, end // SHARE), MOST)
+            self._file.allocate(self._allocated)
 
     def _memory_for(self, size: int) -> memoryview:
         """Memory for a record, that of the last large one if there was one."""
@@ -297,7 +317,7 @@ class Log:
         """Have no record after a mark; when this returns, none of them can come back."""
         self._file.truncate(mark.end)
         self._file.sync()
-        self.end = self._room = mark.end
+        self.end = self._room = self._allocated = mark.end
         self.number = mark.number
         self.synced = mark.number - 1
 

@@ -24,7 +24,7 @@ PAUSE: Final = 0.002
 
 
 class Still:
-    """A folder that is only read. Packs are mapped; segments of the log, which are added to, are copied."""
+    """A folder that is only read. Packs are mapped; segments of the log, which are added to, are read."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -43,7 +43,7 @@ class Still:
             taken = {NAME: np.frombuffer(bytearray(before), np.uint8)}
             for name in files.list():
                 if segment_number(name) is not None:
-                    taken[name] = files.map(name).copy()
+                    taken[name] = _read(files, name)
                 elif pack_number(name) is not None:
                     taken[name] = files.map(name)
             if files.map(NAME).tobytes() != before:
@@ -95,3 +95,12 @@ class Still:
     def lock(self, name: str, holder: str) -> Lock | str:
         """As the folder does."""
         return self._files.lock(name, holder)
+
+
+def _read(files: Files, name: str) -> Bytes:
+    """The bytes of a file that another process may cut back: if it were mapped, that would end this one."""
+    file = files.open(name)
+    try:
+        return np.frombuffer(bytearray(file.read(0, file.size())), np.uint8)
+    finally:
+        file.close()

@@ -122,6 +122,13 @@ class SimFile:
         pass
 
     @alone
+    def allocate(self, size: int) -> None:
+        """What fails has no effect; else there are zeros, of which any may be there after a cut."""
+        if size > len(self.node.now) and not self.sim.operation(f"allocate {self.name}"):
+            self.node.waiting.append((len(self.node.now), bytes(size - len(self.node.now))))
+            self.node.now.extend(bytes(size - len(self.node.now)))
+
+    @alone
     def truncate(self, size: int) -> None:
         self.sim.settle(self.sim.operation(f"truncate {self.name}"))
         del self.node.now[size:]

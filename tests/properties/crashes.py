@@ -361,6 +361,10 @@ STRAIGHT = {"FEW": 4, "STRAIGHT": 512, "STRINGS": 256}
 """With so little, rows and strings go straight into packs."""
 
 
+LARGE = {"SMALL": 256, "TAIL": 512, "MOST": 4096}
+"""With so little, room is asked for behind records."""
+
+
 def main() -> None:
     """Go on for some minutes."""
     parser = argparse.ArgumentParser()
@@ -379,8 +383,9 @@ def main() -> None:
         small = patch("kpg.runtime.data.rowgroups.GROUP_BYTES", 1536 if seed % 7 < 3 else 1 << 20)
         bulk = patch("kpg.durable.keeper.BULK", 2 if seed % 11 < 3 else 8192)
         straight = patch.multiple("kpg.durable.rows", **(STRAIGHT if seed % 5 == 2 else {"FEW": 64}))
+        large = patch.multiple("kpg.runtime.storage.log", **(LARGE if seed % 4 == 1 else {"SMALL": 1 << 16}))
         try:
-            with small, bulk, straight:
+            with small, bulk, straight, large:
                 one.run(40)
         except Exception as error:
             failed.append(seed)

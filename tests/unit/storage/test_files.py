@@ -41,6 +41,17 @@ def test_many_pieces(files: Files) -> None:
     assert file.read(0, 3000) == bytes(n % 256 for n in range(2000))
 
 
+def test_room_that_is_asked_for_is_zeros(files: Files) -> None:
+    file = files.create("a")
+    file.write(0, [b"abc"])
+    file.allocate(10)
+    file.allocate(4)
+    assert (file.size(), file.read(0, 20)) == (10, b"abc" + bytes(7))
+    file.write(8, [b"xyz"])
+    assert file.read(0, 20) == b"abc" + bytes(5) + b"xyz"
+    file.close()
+
+
 def test_names(files: Files) -> None:
     files.create("b").write(0, [b"b"])
     files.create("a")

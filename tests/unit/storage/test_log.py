@@ -187,3 +187,32 @@ def test_a_segment_whose_header_never_came_is_empty() -> None:
     sim.create(segment_name(3))
     assert Segment(sim, 3, 99).empty
     assert contents(sim) == []
+
+
+def test_large_records_have_room_made_for_them() -> None:
+    """Once one has come, the file's length changes seldom; what is cut back gives its room up."""
+    sim = Sim()
+    log = Log.create(sim, 3, 99, 0)
+    size = 1 << 17
+    sizes = []
+    for number in range(12):
+        mark = log.mark()
+        log.write(1, [payload(number, size)])
+        sizes.append(len(sim.names[segment_name(3)].now))
+    assert len(set(sizes)) == 3
+    assert sizes[-1] > log.end + 4 * size
+    log.sync()
+    assert [one[2] for one in contents(sim)] == [payload(number, size) for number in range(12)]
+    log.cut(mark)
+    assert len(sim.names[segment_name(3)].now) == mark.end
+    assert len(contents(sim)) == 11
+
+
+def test_a_log_without_room_goes_on_as_long_as_there_is_some() -> None:
+    sim = Sim()
+    log = Log.create(sim, 3, 99, 0)
+    sim.fails = lambda count, what: 28 * what.startswith("allocate")
+    for number in range(4):
+        log.write(1, [payload(number, 1 << 17)])
+    assert any(what.startswith("allocate") for what in sim.done)
+    assert [one[1] for one in contents(sim)] == [0, 1, 2, 3]

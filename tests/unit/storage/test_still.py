@@ -10,7 +10,7 @@ from tests.model.disk import Sim
 from tests.model.durable import contents, opened
 
 
-@pytest.mark.parametrize("what", ["map manifest", "map log", "map pack", "list"])
+@pytest.mark.parametrize("what", ["map manifest", "open log", "read log", "map pack", "list"])
 def test_a_checkpoint_comes_between(what: str) -> None:
     """Whatever the reader is about to do, files that it knows of are removed, and others count."""
     sim = Sim()
