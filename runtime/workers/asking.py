@@ -93,6 +93,14 @@ class Asking:
             raise error
         return replies
 
+    def tell(self, method: str, *args: object) -> None:
+        """Have members do something that nobody waits for."""
+        if self._gone is None and not self._ended:
+            try:
+                self.crew.tell(Command(method, args, self._told.delta()))
+            except MemberGoneError as gone:
+                self._gone = gone
+
     def inform(self, method: str, *args: object) -> None:
         """Have members know what is so here; those that are started again do."""
         if self._gone is None:

@@ -276,7 +276,7 @@ class Coordinator(Asking, Worker):
             self.epoch = epoch
             self._commit(step, None)
             self._news(news)
-            self.inform("settle", epoch)
+            self.tell("settle", epoch)
 
     def _take_back(self, step: Step) -> None:
         self.inform("undo")

@@ -72,6 +72,11 @@ class Member(Worker):
             aside = isinstance(error, StoppedError)
             return Reply(None, company.strings.delta(company.count), error, aside=aside, order=order)
 
+    def obey(self, command: Command) -> None:
+        """Do what nobody waits for."""
+        self.sharing.strings.learn(command.learn)
+        getattr(self, command.method)(*command.args)
+
     def stop_when(self, watch: Watch) -> None:
         """Ask, at safe points, whether to go on."""
         self._interrupt.watch = watch

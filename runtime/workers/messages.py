@@ -20,6 +20,10 @@ STEPS: Final = frozenset({"put", "change", "consider"})
 """What members do together, meeting on the way."""
 
 
+TOLD: Final = frozenset({"settle"})
+"""What members do without answering: they end if they cannot."""
+
+
 class Command(NamedTuple):
     """A method of a member, and strings to learn before it is called."""
 
@@ -70,6 +74,9 @@ class Crew(Protocol):
         When ``poll`` raises, members end what they do; what it raised is given, too. MemberGoneError if one
         has ended: nobody is there any more. UnsendableError if nobody was asked.
         """
+
+    def tell(self, command: Command) -> None:
+        """Have all members do one of ``TOLD`` before anything else; MemberGoneError."""
 
     def again(self) -> None:
         """Start new ones in the place of those that are gone, who know nothing yet."""

@@ -12,7 +12,7 @@ from kpg.runtime.errors import InternalError
 from kpg.runtime.sharing.company import Met, Parcel, PeerFailedError, Phase, StoppedError
 from kpg.runtime.trace.updates import Updates
 from kpg.runtime.workers.member import Member
-from kpg.runtime.workers.messages import Command, Reply
+from kpg.runtime.workers.messages import TOLD, Command, Reply
 from kpg.runtime.workers.wire import GoneError, exchange, packed
 
 PR_SET_PDEATHSIG: Final = 1
@@ -112,7 +112,11 @@ def main() -> None:
         try:
             (found,) = exchange([], ends[:1])
             wish.wanted = False
-            reply = sendable(member.perform(Command(*found)))
+            command = Command(*found)
+            if command.method in TOLD:
+                member.obey(command)
+                continue
+            reply = sendable(member.perform(command))
             exchange([(ends[0], packed(tuple(reply)))], [])
         except GoneError:
             return

@@ -100,12 +100,24 @@ class Processes:
         try:
             replies = exchange([(end, list(pieces)) for end in self._ends], self._ends, look, POLL)
         except GoneError:
-            self._dead = self._obituary()
-            self._end()
-            raise MemberGoneError(
-                self._dead, hint="what was committed is there: workers are started again by what comes next"
-            ) from None
+            raise self._gone() from None
         return [_reply(found) for found in replies], stopped
+
+    def tell(self, command: Command) -> None:
+        """See ``messages.Crew``."""
+        if self._dead is not None:
+            raise MemberGoneError(self._dead)
+        pieces = sent(command)
+        try:
+            exchange([(end, list(pieces)) for end in self._ends], [])
+        except GoneError:
+            raise self._gone() from None
+
+    def _gone(self) -> MemberGoneError:
+        self._dead = self._obituary()
+        self._end()
+        hint = "what was committed is there: workers are started again by what comes next"
+        return MemberGoneError(self._dead, hint=hint)
 
     def _obituary(self) -> str:
         for index, process in enumerate(self._running):

@@ -138,6 +138,11 @@ class Threads:
         wanted, self._stop.wanted = self._stop.wanted, None
         return [reply for reply in self._replies if reply is not None], wanted
 
+    def tell(self, command: Command) -> None:
+        """See ``messages.Crew``."""
+        for member in self.members:
+            member.obey(command)
+
     def again(self) -> None:
         """Threads do not end."""
 
