@@ -1,7 +1,7 @@
 """EXPLAIN: a compiled query at any of its stages, as stable text."""
 
-from collections.abc import Iterator
-from typing import Final, assert_never
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, assert_never
 
 from kpg.compiler.algebra.text import rel_text
 from kpg.compiler.catalog import Catalog
@@ -11,6 +11,9 @@ from kpg.runtime.functions.shadows import guard_of, is_dear
 from kpg.runtime.functions.sql_text import sql_text
 from kpg.runtime.plan import HalfJoin, Mfp, Plan, Ref, user
 from kpg.runtime.scalar import Column, Fetch, Scalar
+
+if TYPE_CHECKING:
+    from kpg.compiler.physical.placement import Placed, Placement
 
 STAGES: Final = ("ast", "logical", "magic", "steps", "optimized", "physical")
 
@@ -22,9 +25,15 @@ def explain_steps(steps: tuple[Step, ...]) -> str:
     return "".join(f"after {step.name}:\n{rel_text(step.rel)}" for step in steps)
 
 
-def explain_plan(query: Plan, catalog: Catalog) -> str:
-    """Every node with its inputs, what it computes, what a change of its inputs costs, and what it keeps."""
-    lines = _Printer(query, catalog).lines()
+def explain_plan(query: Plan, catalog: Catalog, placed: "Placed | None" = None) -> str:
+    """Every node with its inputs, what it computes, what a change of its inputs costs, and what it keeps.
+
+    Of a ``placed`` plan also where rows are among many workers.
+    """
+    printer = _Printer(query, catalog)
+    if placed is not None:
+        printer.places, printer.bodies = placed.placements, placed.bodies
+    lines = printer.lines()
     return "".join(f"{line}\n" for line in [*lines, f"output %{query.output}"])
 
 
@@ -97,6 +106,8 @@ class _Printer:
         self.catalog = catalog
         self.prefix = prefix
         self.outer = outer
+        self.places: Sequence[Placement] = ()
+        self.bodies: Mapping[Ref, Sequence[Placement]] = {}
 
     def lines(self) -> list[str]:
         """All lines of all nodes."""
@@ -116,9 +127,11 @@ class _Printer:
             return  # shown with the join
         kept = plan.kept(node)
         keeps = "" if kept is plan.Kept.NOTHING else f", keeps {kept.value}"
-        yield f"{self._ref(ref)} {self._headline(ref)}  -- {self._cost(ref)}{keeps}"
+        where = f", {self.places[ref]}" if self.places else ""
+        yield f"{self._ref(ref)} {self._headline(ref)}  -- {self._cost(ref)}{keeps}{where}"
         if isinstance(node, plan.Loop):
             body = _Printer(Plan(node.body, 0), self.catalog, f"{self._ref(ref)}.", self.prefix)
+            body.places = self.bodies.get(ref, ())
             yield from (f"  {line}" for line in body.lines())
             yield f"  results {', '.join(f'{self._ref(ref)}.{result}' for result in node.results)}"
         if isinstance(node, plan.Linear | plan.RangeJoin):
@@ -171,7 +184,7 @@ class _Printer:
             case plan.Loop(limit=int(limit), error_at_limit=error):
                 return f"{name}, {'error' if error else 'end'} after {limit} rounds"
             case plan.Exchange():
-                return f"{name} {_sent(node)}"
+                return f"{name} {sent(node)}"
             case plan.Loop() | plan.Linear() | plan.Concat() | plan.Negate():
                 return name
             case plan.Delta() | plan.HalfJoin() | plan.DeltaJoin():
@@ -245,7 +258,7 @@ def _of_groups(node: plan.Reduce | plan.BasicReduce | plan.Fold | plan.TopK | pl
             assert_never(node)
 
 
-def _sent(node: plan.Exchange) -> str:
+def sent(node: plan.Exchange) -> str:
     """Who gets an exchange's rows, and whether they are sent."""
     match node.route:
         case plan.Route.OWNER:

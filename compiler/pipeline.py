@@ -1,6 +1,7 @@
 """From a bound query to its dataflow plan, every stage kept for EXPLAIN."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kpg.compiler.algebra.rel import LetRec, Rel
 from kpg.compiler.algebra.traverse import walk
@@ -13,6 +14,9 @@ from kpg.compiler.sql.statements import Select
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.plan import Plan
 from kpg.runtime.records import dataclass
+
+if TYPE_CHECKING:
+    from kpg.compiler.physical.placement import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +65,18 @@ def _restricted(rel: Rel, statistics: Statistics) -> Restricted:
 
 
 def explain(
-    query: Select, stage: str, catalog: Catalog, statistics: Statistics | None = None, *, kept: bool = False
+    query: Select,
+    stage: str,
+    catalog: Catalog,
+    statistics: Statistics | None = None,
+    *,
+    kept: bool = False,
+    tables: "Tables | None" = None,
 ) -> str:
-    """A query that is asked once, or a view's, as text at a stage, one of ``explain.STAGES``."""
+    """A query that is asked once, or a view's, as text at a stage, one of ``explain.STAGES``.
+
+    With ``tables``, its plan is that of many workers.
+    """
     from kpg.compiler.algebra.text import rel_text
     from kpg.compiler.explain import STAGES, explain_plan, explain_steps
 
@@ -84,4 +97,9 @@ def explain(
             return rel_text(compiled.optimized)
         case _:
             notes = (note.line() for note in compiled.restricted.notes)
-            return explain_plan(compiled.plan, catalog) + "".join(notes)
+            text = explain_plan(compiled.plan, catalog)
+            if tables is not None:
+                from kpg.compiler.explain_workers import explain_placed
+
+                text = explain_placed(compiled.plan, catalog, tables)
+            return text + "".join(notes)

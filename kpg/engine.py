@@ -78,6 +78,7 @@ class Engine(Kept):
         self.views: dict[str, Maintained] = {}
         self._plans: dict[str, Plan] = {}
         self.statistics = LiveStatistics(self.executor, self._plans)
+        self.statistics.tables = workers
         self.notifications = Notifications()
         self.ends: Callable[[int, bool], bool] | None = None
         """Ends what the session of a number does, or that session; whether there is one."""

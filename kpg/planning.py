@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from kpg.runtime.types import NULL, ColumnDef, Schema, Type
 
 Words = NDArray[np.int64]
 Query = ast.Select | ast.Insert | ast.Delete | ast.Update | ast.Merge
+
+if TYPE_CHECKING:
+    from kpg.compiler.physical.placement import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class LiveStatistics:
     def __init__(self, executor: Executor, plans: Mapping[str, ir.Plan]) -> None:
         self._executor = executor
         self._plans = plans
+        self.tables: Tables | None = None
+        """Where tables' rows are among many workers, if there are some."""
 
     def rows(self, table: str) -> int:
         """The rows that the table has."""
@@ -187,7 +192,8 @@ def explain(statement: ast.Explained, stage: str, catalog: Catalog, statistics: 
         return _explain_arrangements(planned.plan, catalog, statistics)
     if stage not in STAGES:
         raise InterfaceError(f'there is no stage "{stage}"', hint=f"the stages are {', '.join(STAGES)}")
-    return pipeline.explain(query, stage, catalog, statistics, kept=kept).rstrip("\n")
+    tables = statistics.tables if isinstance(statistics, LiveStatistics) else None
+    return pipeline.explain(query, stage, catalog, statistics, kept=kept, tables=tables).rstrip("\n")
 
 
 def _explain_change(statement: ast.Change, catalog: Catalog, statistics: Statistics) -> str:

@@ -103,6 +103,7 @@ ELSEWHERE: dict[str, str] = {
     },
     "runtime/kernels/shards.py": REFERENCES,
     "kpg/working.py": WORKERS,
+    "compiler/explain_workers.py": WORKERS,
     "kpg/profiling.py": "unit/kpg/test_database.py",
     "kpg/connecting.py": "unit/workers/test_processes.py",
     "runtime/workers/process.py": "unit/workers/test_processes.py",

@@ -209,3 +209,17 @@ def test_a_distribution_names_a_column() -> None:
     for db in (many(2), kpg.connect()):
         with db, pytest.raises(Error, match='column "h" does not exist'):
             db.sql("create table t(k int) distributed by (h)")
+
+
+def test_explain_tells_where_rows_are_and_what_is_sent() -> None:
+    with many(2) as db:
+        db.sql("create table c(k int primary key, kind int); create table o(k int primary key, c int, v int)")
+        plan = repr(db.sql("explain select c, sum(v) from o group by c"))
+        assert "Reduce" in plan and "parted by #0" in plan
+        assert "sent for a change of o: at %3 to owners of #0, added up first" in plan
+        assert "with o distributed by (c): 0 exchanges instead of 1" in plan
+        plan = repr(db.sql("explain select c.kind, o.v from o join c on o.c = c.k"))
+        assert "sent for a change of o: nothing\nsent for a change of c: nothing" in plan
+    with kpg.connect() as db:
+        db.sql("create table o(k int primary key, c int, v int)")
+        assert "parted" not in repr(db.sql("explain select c, sum(v) from o group by c"))
