@@ -308,7 +308,6 @@ ELSEWHERE: dict[str, str] = {
     "runtime/operators/join.py": "properties/test_delta_join.py",
     "runtime/operators/reduce.py": WHOLE,
     "runtime/operators/source.py": WHOLE,
-    "runtime/operators/topk.py": WHOLE,
     **{
         f"runtime/operators/windows/{name}.py": WINDOWS
         for name in (

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kpg.compiler.rules import core
+from kpg.datalog.spelling import float_text
 from kpg.datalog.terms import STRUCTURED
 from kpg.result import Row
 from kpg.runtime.errors import DataError, OperationalError
@@ -19,8 +20,23 @@ OBJECT = "object"
 def to_text(rows: Sequence[Row], relation: core.Relation, program: core.Program, form: str) -> str:
     """The rows as an array with one of them a line."""
     types = [(column.name, column.type) for column in relation.columns]
-    texts = [json.dumps(_together(types, row, program, form), ensure_ascii=False) for row in rows]
+    if not types:
+        return "[null\n]\n" if rows else "[]\n"
+    texts = [_dumped(_together(types, row, program, form)) for row in rows]
     return "[" + ",\n".join(texts) + "]\n"
+
+
+def _dumped(value: Any) -> str:
+    """The value as JSON, floats as in files of text."""
+    match value:
+        case float():
+            return float_text(value)
+        case list():
+            return f"[{', '.join(map(_dumped, value))}]"
+        case dict():
+            return "{" + ", ".join(f"{json.dumps(key)}: {_dumped(one)}" for key, one in value.items()) + "}"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
 
 
 def _together(

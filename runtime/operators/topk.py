@@ -51,7 +51,7 @@ def distinct_prefixes(pending: Sequence[Updates], owed: Sequence[Words], group: 
     if not owed and len(pending) == 1 and pending[0].data.shape[1] == 1:
         return np.ascontiguousarray(pending[0].data[:group])
     if not pending and len(owed) == 1 and owed[0].shape[1] == 1:
-        return owed[0]
+        return np.ascontiguousarray(owed[0])  # it may be a column of more
     if len(pending) == 1 and pending[0].ordered and not owed:
         data = pending[0].data
         out = np.empty((group, data.shape[1]), np.int64)

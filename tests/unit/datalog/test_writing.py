@@ -107,6 +107,14 @@ def test_order_and_limit(tmp_path: Path) -> None:
     assert written(text + '.output p(order_by="s")', tmp_path, "p.csv") == "2\ta\n1\tb\n3\tb\n"
 
 
+def test_json_as_souffle_spells_it() -> None:
+    text = '.decl r(f: float, s: symbol) r(-2.0, "a\\"b"). r(1.5, "é").'
+    text += " .decl n() n(). .decl m() m() :- r(0.0, _)."
+    assert screen(text + ".output r(IO=json) .output r(IO=json, format=object) .output n, m(IO=json)") == (
+        '[[-2, "a\\"b"],\n[1.5, "é"]]\n[{"f": -2, "s": "a\\"b"},\n{"f": 1.5, "s": "é"}]\n[null\n]\n[]\n'
+    )
+
+
 def test_json(tmp_path: Path) -> None:
     lists = written(VALUES + ".output r(IO=jsonfile)", tmp_path, "r.json")
     assert json.loads(lists) == [
