@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kpg.runtime.functions.own import Own
 
 NO_CONSTRAINTS = Constraints()
+KEYS = "kpg_keys."
+"""What the names of tables begin with that catalogs do not show: keys of others."""
 PUBLIC = "public"
 TEMPORARY = "pg_temp"
 T = TypeVar("T")

@@ -59,6 +59,10 @@ def alter(engine: Engine, statement: ast.Alter) -> None:
             for heir in rest:
                 _Altering(engine, engine.catalog.table(heir), statement.span).run(action)
     engine.refresh_rules()
+    if any(key[:2] == ("exclusion", name.lower()) for key in engine.catalog.others):
+        from kpg.exclusions import rebuild_exclusions
+
+        rebuild_exclusions(engine, name)
 
 
 def _alter_index(engine: Engine, statement: ast.Alter) -> None:

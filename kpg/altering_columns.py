@@ -180,6 +180,11 @@ class ColumnChange(RuleChange):
         def named(names: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new if name == before else name for name in names)
 
+        for rule, one in list(catalog.others.items()):
+            if rule[:2] == ("exclusion", entry.name.lower()):
+                elements = tuple(renamed(text, before, new) for text in one.elements)
+                moved = replace(one, elements=elements, where=renamed(one.where, before, new))
+                catalog.others[rule] = moved
         for link in self.engine.references.users(entry.name):
             other = catalog.table(link.table)
             keys = tuple(

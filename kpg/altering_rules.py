@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kpg.altering_table import TableChange
 from kpg.compiler.catalog import TableEntry, did_you_mean
-from kpg.compiler.constraints import NO_RULE, Check, Constraints, ForeignKey, Rule, Unique
+from kpg.compiler.constraints import NO_RULE, Check, Constraints, Exclusion, ForeignKey, Rule, Unique
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.rules import bind_default
 from kpg.defining import with_constraint
@@ -84,6 +84,11 @@ class RuleChange(TableChange):
 
     def _add_constraint(self, action: ast.AddConstraint) -> None:
         engine = self.engine
+        if isinstance(action.constraint, Exclusion):
+            from kpg.exclusions import add_exclusion
+
+            add_exclusion(engine, self.entry, action.constraint)
+            return
         new = with_constraint(self.entry, action.constraint, engine.catalog, self.span)
         match action.constraint:
             case Check():
@@ -118,6 +123,12 @@ class RuleChange(TableChange):
     def _drop_constraint(self, action: ast.DropConstraint) -> None:
         entry, old, engine = self.entry, self.entry.constraints, self.engine
         found = next((one for one in old if one.name.lower() == action.name.lower()), None)
+        rule = self.engine.catalog.others.get(("exclusion", entry.name.lower(), action.name.lower()))
+        if rule is not None and not rule.index:
+            from kpg.exclusions import drop_exclusion
+
+            drop_exclusion(engine, rule)
+            return
         match found:
             case None:
                 if not action.if_exists:

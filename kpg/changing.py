@@ -3,7 +3,7 @@
 In between nothing has changed, so that the parts of a statement all see the tables as they were before it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
@@ -30,6 +30,7 @@ from kpg.table import Table
 if TYPE_CHECKING:
     from kpg.blocks.actions import Actions
     from kpg.compiler.sql.conflict import OverPairs
+    from kpg.exclusions import Excluding
 
 Words = NDArray[np.int64]
 
@@ -228,12 +229,18 @@ def insertion(
     _check_shown(engine, statement, words)
     updated: tuple[Words, Words] | None = None
     if statement.conflict is not None:
-        keys = arbiters(statement, entry)
+        keys, rules = _arbiters(engine, entry, statement)
         update = conflict_of(engine, statement)
         if update is None:
-            words = missing(table, words, keys)
+            words = missing(table, words, keys) if keys or not rules else words
+            if rules:
+                from kpg.exclusions import without_conflicts
+
+                words = without_conflicts(rules, words)
         else:
-            words, updated = merged(table, words, keys[0], _evaluation(engine, table, update))
+            old = rules[0].find(words) if rules else None
+            evaluate = _evaluation(engine, table, update)
+            words, updated = merged(table, words, keys[0] if keys else (), evaluate, old)
             if actions is not None:
                 rowids, changed = actions.before_update(*updated)
                 updated = rowids, checked(changed, table)
@@ -255,6 +262,22 @@ def conflict_of(engine: Engine, statement: ast.Insert) -> "Mfp | OverPairs | Non
     return engine.remembered.made(
         what, statement, engine.catalog, lambda: lower_conflict(statement, engine.reading_catalog)
     )
+
+
+def _arbiters(
+    engine: Engine, entry: TableEntry, statement: ast.Insert
+) -> "tuple[Sequence[tuple[int, ...]], list[Excluding]]":
+    """Where ON CONFLICT looks for rows that are there."""
+    conflict = statement.conflict
+    assert conflict is not None
+    beside = conflict.elements or any(
+        key[:2] == ("exclusion", entry.name.lower()) for key in engine.catalog.others
+    )
+    if not beside:
+        return arbiters(statement, entry), []
+    from kpg.exclusions import arbiters_beside
+
+    return arbiters_beside(engine, entry, statement)
 
 
 def _evaluation(engine: Engine, table: Table, update: "Mfp | OverPairs") -> Evaluate:

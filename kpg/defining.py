@@ -228,3 +228,7 @@ def create_defined(engine: "Engine", statement: ast.CreateTable, name: str) -> N
         from kpg.compiler.sql.rules import check_rules
 
         check_rules(entry, engine.catalog)
+    for one in statement.exclusions:
+        from kpg.exclusions import add_exclusion
+
+        add_exclusion(engine, engine.catalog.table(name), one)

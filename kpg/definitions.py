@@ -269,6 +269,10 @@ def _truncate(engine: Engine, statement: ast.Truncate) -> int:
         guard, table.guard = table.guard, None
         table.delete(rowids)
         table.guard = guard
+        if guard is not None and guard.excluding:
+            from kpg.exclusions import empty_exclusions
+
+            empty_exclusions(engine, table.name)
         if statement.restart:
             for rule in catalog.table(name).constraints.rules:
                 if rule.sequence:

@@ -159,6 +159,14 @@ class Following(Schemas):
                 del catalog.comments[key]
                 catalog.comments[(key[0], name.lower(), *key[2:])] = text
 
+        for key, one in list(catalog.others.items()):
+            if was.lower() in key[1:] and key[0] != "aggregate":
+                del catalog.others[key]
+                fields = {
+                    part: name for part in ("table", "parent", "child") if getattr(one, part, "") == was
+                }
+                moved = (key[0], *(name.lower() if part == was.lower() else part for part in key[1:]))
+                catalog.others[moved] = replace(one, **fields)
         catalog.rights.rename(("RELATION", was.lower()), ("RELATION", name.lower()))
 
     def rename_view(self, entry: ViewEntry, name: str) -> None:

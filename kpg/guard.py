@@ -1,6 +1,8 @@
 """What happens to the rows of a table with CHECKs, generated columns or foreign keys as they change."""
 
+from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,10 @@ from kpg.runtime.errors import DataError, IntegrityError
 from kpg.runtime.executor import Executor
 from kpg.runtime.plan import Mfp
 from kpg.runtime.types import ERROR
+from kpg.schemas import is_guarded
+
+if TYPE_CHECKING:
+    from kpg.exclusions import Excluding
 
 Words = NDArray[np.int64]
 
@@ -27,6 +33,7 @@ class Guard:
         self._entry = entry
         self._catalog = catalog
         self._references = references
+        self.excluding: Sequence[Excluding] = ()
 
     @cached_property
     def _generated(self) -> Mfp | None:
@@ -44,18 +51,23 @@ class Guard:
         """Append rows; their rowids."""
         words = self.fitting(words)
         rowids = self._executor.insert(self._entry.name, words)
+        for one in self.excluding:
+            one.inserted(words)
         if self._references is not None:
             self._references.inserted(self._entry.name, rowids, words)
         return rowids
 
     def delete(self, rowids: Words) -> None:
         """Delete live rows."""
-        if self._references is None:
+        if self._references is None and not self.excluding:
             self._executor.delete(self._entry.name, rowids)
             return
         old = self._executor.fetch(self._entry.name, rowids)
         self._executor.delete(self._entry.name, rowids)
-        self._references.deleted(self._entry.name, old)
+        for one in self.excluding:
+            one.deleted(old)
+        if self._references is not None:
+            self._references.deleted(self._entry.name, old)
 
     def update(self, rowids: Words, words: Words) -> Words:
         """Put rows in the place of others, one by one; their rowids."""
@@ -64,6 +76,9 @@ class Guard:
         old = self._executor.fetch(name, rowids)
         self._executor.delete(name, rowids)
         new = self._executor.insert(name, words)
+        for one in self.excluding:
+            one.deleted(old)
+            one.inserted(words)
         if self._references is not None:
             self._references.updated(name, old, words, new)
         return new
@@ -99,3 +114,22 @@ class Guard:
                     f"row ({row}) of table {self._entry.name} fails CHECK {check.name}: {check.text}",
                     hint="nothing was changed",
                 )
+
+
+def guards(executor: Executor, catalog: Catalog, references: References) -> dict[str, Guard | None]:
+    """The guards of all tables, None for those that need none."""
+    excluded = {key[1] for key in catalog.others if key[0] == "exclusion"}
+    found: dict[str, Guard | None] = {}
+    for entry in catalog:
+        if not isinstance(entry, TableEntry):
+            continue
+        referring = references if references.concerns(entry.name) else None
+        special = entry.name.lower() in excluded
+        needed = referring is not None or special or is_guarded(entry.constraints)
+        guard = Guard(executor, entry, catalog, referring) if needed else None
+        if guard is not None and special:
+            from kpg.exclusions import excluding
+
+            guard.excluding = excluding(executor, entry, catalog)
+        found[entry.name] = guard
+    return found

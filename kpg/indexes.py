@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.constraints import Index, Unique
+from kpg.compiler.constraints import Exclusion, Index, Unique
 from kpg.compiler.sql import definitions as ast
 from kpg.defining import free_name
 from kpg.engine import Engine
@@ -32,6 +32,17 @@ def create_index(engine: Engine, statement: ast.CreateIndex) -> None:
         if statement.if_not_exists:
             return
         raise ProgrammingError(f'relation "{name}" already exists', span=statement.span)
+    if statement.unique and statement.elements:
+        from kpg.exclusions import add_exclusion
+
+        signs = ("=",) * len(statement.elements)
+        plain_name = name.rpartition(".")[2]
+        one = Exclusion(
+            plain_name, statement.elements, signs, statement.where, statement.nulls_distinct, index=True
+        )
+        add_exclusion(engine, entry, one)
+        catalog.indexes[name.lower()] = Index(name, entry.name, (), statement.what)
+        return
     if statement.unique:
         key = Unique(name, columns, nulls_distinct=statement.nulls_distinct, index=True)
         add_key(engine, entry, key)
@@ -101,6 +112,14 @@ def arrangement(table: str, schema: Schema, columns: tuple[str, ...]) -> Plan:
     return Plan(nodes, 2)
 
 
+def _drop_exclusion(engine: Engine, index: Index) -> None:
+    key = ("exclusion", index.table.lower(), index.name.rpartition(".")[2].lower())
+    if key in engine.catalog.others:
+        from kpg.exclusions import drop_exclusion
+
+        drop_exclusion(engine, engine.catalog.others[key])
+
+
 def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
     """DROP INDEX."""
     catalog = engine.catalog
@@ -108,6 +127,7 @@ def drop_index(engine: Engine, statement: ast.DropOther, name: str) -> None:
         (one for one in catalog.indexes.values() if one.name.rpartition(".")[2].lower() == name.lower()), None
     )
     if index is not None:
+        _drop_exclusion(engine, index)
         del catalog.indexes[index.name.lower()]
         engine.journal.note(done=partial(engine.forget_index, index.name))
         return

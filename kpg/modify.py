@@ -86,14 +86,15 @@ def missing(table: Table, words: Words, keys: Sequence[tuple[int, ...]]) -> Word
 
 
 def merged(
-    table: Table, words: Words, key: tuple[int, ...], update: Evaluate
+    table: Table, words: Words, key: tuple[int, ...], update: Evaluate, old: Words | None = None
 ) -> tuple[Words, tuple[Words, Words]]:
     """The rows whose ``key`` is not there; and rowids of those that are, with what takes their place.
 
     ``update`` maps a row of the table next to the one to insert to that. IntegrityError if a row would be
-    updated twice.
+    updated twice. ``old`` are the rowids of the rows that are there, -1 for others, if the key is no columns.
     """
-    old = table.find_unique(key, np.ascontiguousarray(words[list(key)]))
+    if old is None:
+        old = table.find_unique(key, np.ascontiguousarray(words[list(key)]))
     there = np.flatnonzero(old >= 0)
     rowids = old[there]
     _, first = np.unique(rowids, return_index=True)

@@ -181,9 +181,12 @@ class Schemas:
     def _forget_others(self, name: str) -> None:
         """The triggers and rules of a relation go with it."""
         others = self.catalog.others
+        kept = [one.kept for key, one in others.items() if key[:2] == ("exclusion", name.lower())]
         lower = name.lower()
         for key in [one for one in others if one[1] == lower or (one[0] == "inherits" and one[2] == lower)]:
             del others[key]
+        for one in kept:
+            self.drop_table(self.catalog.table(one))
 
     def set_aside(self, name: str) -> None:
         """Take a table's rows out of the way, to be given up when the transaction is over."""
@@ -202,16 +205,12 @@ class Schemas:
 
     def refresh_rules(self) -> None:
         """Have tables follow the rules that the catalog has for them now."""
-        from kpg.guard import Guard
+        from kpg.guard import guards
 
         self.references.refresh(self.catalog, self._default_words)
-        for entry in self.catalog:
-            if isinstance(entry, TableEntry) and entry.name in self._tables:
-                rules = entry.constraints
-                referring = self.references if self.references.concerns(entry.name) else None
-                guarded = referring or is_guarded(rules)
-                guard = Guard(self.executor, entry, self.catalog, referring) if guarded else None
-                self._tables[entry.name].guard = guard
+        for name, guard in guards(self.executor, self.catalog, self.references).items():
+            if name in self._tables:
+                self._tables[name].guard = guard
 
     def _default_words(self, table: str, places: tuple[int, ...], rows: int) -> Words:
         from kpg.filling import default_words

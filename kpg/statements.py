@@ -11,7 +11,7 @@ import numpy as np
 from kpg.changing import change
 from kpg.compiler.algebra.rel import LetRec
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.catalog import TableEntry
+from kpg.compiler.catalog import KEYS, TableEntry
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definition import Definition
 from kpg.compiler.sql.definitions import AnyDefinition
@@ -243,7 +243,7 @@ def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
 
         if create_inherited(engine, statement, name):
             return
-    if statement.constraints is ast.NOTHING and not statement.likes:
+    if statement.constraints is ast.NOTHING and not statement.likes and not statement.exclusions:
         engine.create_table(name, statement.schema)
     else:
         from kpg.defining import create_defined
@@ -360,6 +360,8 @@ def show_tables(engine: Engine) -> Result:
     names, kinds = [], []
     rows: list[int | None] = []
     for entry in engine.catalog:
+        if entry.name.startswith(KEYS):
+            continue
         names.append(entry.name)
         if isinstance(entry, TableEntry):
             kinds.append("table")

@@ -43,6 +43,10 @@ def tidy(engine: "Engine") -> None:
             guard, table.guard = table.guard, None
             table.delete(engine.executor.rowids(name))
             table.guard = guard
+            if guard is not None and guard.excluding:
+                from kpg.exclusions import empty_exclusions
+
+                empty_exclusions(engine, name)
 
 
 def end(engine: "Engine") -> None:

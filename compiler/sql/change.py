@@ -116,6 +116,8 @@ def arbiters(statement: ast.Insert, entry: TableEntry) -> tuple[tuple[int, ...],
     """
     conflict = statement.conflict
     assert conflict is not None
+    if conflict.elements:
+        return ()
     known = [name.lower() for name in entry.schema.names]
     keys = {one.name.lower(): one for one in entry.constraints.uniques}
     found = [tuple(known.index(name.lower()) for name in one.columns) for one in keys.values()]

@@ -78,6 +78,9 @@ class CreateIndex(Definition):
     nulls_distinct: bool
     if_not_exists: bool
     span: Span
+    elements: tuple[str, ...] = ()
+    """The expressions, if they are more than columns or ``where`` says of which rows."""
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,18 +192,21 @@ def _by_name(query: exp.Expr, columns: tuple[str, ...], text: str) -> tuple[str,
 def _conflict(clause: exp.Expr, text: str, span: Span) -> ast.Conflict:
     if clause.args.get("action") is None:
         wrong("ON CONFLICT needs DO NOTHING or DO UPDATE", clause, text)
-    only(clause, text, "expressions", "action", "conflict_keys", "where", "constraint")
+    only(clause, text, "expressions", "action", "conflict_keys", "where", "constraint", "index_predicate")
     constraint = clause.args.get("constraint")
-    columns = []
-    for key in clause.args.get("conflict_keys") or ():
-        named = key.this if isinstance(key, exp.Ordered) else key
-        if not isinstance(named, exp.Column):
-            refuse(f"ON CONFLICT over {construct_name(named)}", key, text)
-        columns.append(named.name)
+    keys = [
+        key.this if isinstance(key, exp.Ordered) else key for key in clause.args.get("conflict_keys") or ()
+    ]
+    given = clause.args.get("index_predicate")
+    elements: tuple[str, ...] = ()
+    if given is not None or not all(isinstance(key, exp.Column) for key in keys):
+        elements = tuple(key.sql(dialect="postgres") for key in keys)
     assignments = _assignments(clause.expressions, text)
     place = span_of(clause, text) or span
     named = constraint.name if constraint is not None else ""
-    return ast.Conflict(tuple(columns), assignments, condition(clause), place, named)
+    predicate = "" if given is None else given.this.sql(dialect="postgres")
+    columns = () if elements else tuple(key.name for key in keys)
+    return ast.Conflict(columns, assignments, condition(clause), place, named, elements, predicate)
 
 
 def _update(tree: exp.Update, text: str, span: Span) -> ast.Update:

@@ -8,8 +8,8 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog, TableEntry
-from kpg.compiler.constraints import Check
-from kpg.compiler.sql.bind.calls import assigned, condition
+from kpg.compiler.constraints import Check, Exclusion
+from kpg.compiler.sql.bind.calls import assigned, condition, settled
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.ddl.reader import parsed_expression
@@ -49,6 +49,18 @@ def bind_check(entry: TableEntry, check: Check, catalog: Catalog) -> Scalar:
     scalar = binding.expression(scope.without_aggregates("CHECK"), node)
     _no_subquery(binding, "CHECK", check.text)
     return condition(binding, scalar, node, "CHECK")
+
+
+def key_of_row(entry: TableEntry, one: Exclusion, catalog: Catalog) -> Mfp:
+    """The rows of which a rule speaks, and the values of its expressions."""
+    predicates = (bind_check(entry, Check("", one.where), catalog),) if one.where else ()
+    values = []
+    for text in one.elements:
+        binding, scope = over_row(entry, text, catalog)
+        scalar = binding.expression(scope.without_aggregates("an index"), parsed_expression(text))
+        _no_subquery(binding, "an index", text)
+        values.append(settled(scalar))
+    return Mfp(predicates, tuple(values))
 
 
 def checks(entry: TableEntry, catalog: Catalog) -> Mfp | None:

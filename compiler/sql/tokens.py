@@ -228,7 +228,8 @@ def _check(text: str, tokens: Sequence[Token]) -> None:
         word, ending = (
             (written.split()[0], written.split()[-1]) if written[0].isalpha() else (written, written)
         )
-        if word == ending == "by" or (before == "using" and word in ("<", ">")):
+        sign = (before == "using" and word in ("<", ">")) or (before == "with" and word in ("=", "<>"))
+        if word == ending == "by" or sign:
             ending = ""
         if free:
             pass

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from kpg.compiler.catalog import Catalog, TableEntry, ViewEntry
+from kpg.compiler.catalog import KEYS, Catalog, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
 from kpg.compiler.system import ownership, relations
 from kpg.compiler.system.naming import (
@@ -56,7 +56,7 @@ def _classes(catalog: Catalog) -> Iterator[Row]:
 def indexes(catalog: Catalog) -> Iterator[tuple[str, TableEntry, tuple[str, ...], bool, bool, str]]:
     """Name, table, columns, whether it is unique, and primary, and its text, of each index."""
     for entry in catalog:
-        if isinstance(entry, TableEntry):
+        if isinstance(entry, TableEntry) and not entry.name.startswith(KEYS):
             for key in entry.constraints.uniques:
                 listed = ", ".join(key.columns)
                 text = f"CREATE UNIQUE INDEX {key.name} ON {_whole(catalog, entry)} USING btree ({listed})"

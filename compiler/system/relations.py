@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final, assert_never
 
-from kpg.compiler.catalog import Catalog, Entry, TableEntry, ViewEntry
+from kpg.compiler.catalog import KEYS, Catalog, Entry, TableEntry, ViewEntry
 from kpg.compiler.constraints import Check, ForeignKey, Unique
 from kpg.compiler.system.naming import (
     ARRAYS,
@@ -62,6 +62,8 @@ def _owner(catalog: Catalog, entry: Entry) -> str:
 def entries(catalog: Catalog) -> Iterator[tuple[str, str, Entry]]:
     """Schema, name and entry of every table and view."""
     for entry in catalog:
+        if entry.name.startswith(KEYS):
+            continue
         yield *split(catalog, entry.name), entry
 
 

@@ -112,7 +112,10 @@ class Restoring:
         for key, value in state.items():
             if key[0] == "table" and key not in self._done:
                 engine.adopt_table(value[1])
-        if any(key[0] == "table" and is_guarded(value[1].constraints) for key, value in state.items()):
+        excluded = any(key[:2] == ("other", "exclusion") for key in state)
+        if excluded or any(
+            key[0] == "table" and is_guarded(value[1].constraints) for key, value in state.items()
+        ):
             engine.refresh_rules()
         self._functions_again()
         self._relations(self._relations_left(), all_of_them=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from kpg.compiler.constraints import Check, ForeignKey
+from kpg.compiler.constraints import Check, Exclusion, ForeignKey
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.constraints import table_constraint
 from kpg.compiler.sql.ddl.reader import Reader
@@ -129,7 +129,13 @@ def _add(reader: Reader) -> ast.Action:
     parts = Parts()
     column(reader, parts)
     sequence = parts.sequences[0][1] if parts.sequences else None
-    return ast.AddColumn(parts.columns[0], parts.rules[0], tuple(parts.constraints), sequence, exists)
+    return ast.AddColumn(
+        parts.columns[0],
+        parts.rules[0],
+        tuple(one for one in parts.constraints if not isinstance(one, Exclusion)),
+        sequence,
+        exists,
+    )
 
 
 def _alter_column(reader: Reader) -> ast.Action:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from kpg.compiler.constraints import Check, Constraint, ForeignKey, Unique
+from kpg.compiler.constraints import Check, Constraint, Exclusion, ForeignKey, Unique
 from kpg.compiler.sql.ddl.reader import Reader
 
 ACTIONS: Final = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
@@ -26,7 +26,7 @@ def column_constraint(reader: Reader, column: str, named: str) -> Constraint:
     return found
 
 
-def table_constraint(reader: Reader, name: str = "") -> Constraint:
+def table_constraint(reader: Reader, name: str = "") -> Constraint | Exclusion:
     """A constraint of a table."""
     if reader.take("CONSTRAINT"):
         name = reader.name()
@@ -39,8 +39,8 @@ def table_constraint(reader: Reader, name: str = "") -> Constraint:
         columns = reader.names()
         reader.need("REFERENCES")
         return _references(reader, name, columns)
-    if reader.at("EXCLUDE"):
-        reader.refuse("EXCLUDE")
+    if reader.take("EXCLUDE"):
+        return _exclusion(reader, name)
     if reader.take("PRIMARY", "KEY"):
         found = Unique(name, _columns(reader), primary=True)
     elif reader.take("UNIQUE"):
@@ -50,6 +50,43 @@ def table_constraint(reader: Reader, name: str = "") -> Constraint:
         reader.unexpected("a constraint")
     _index_options(reader)
     return found
+
+
+def _exclusion(reader: Reader, name: str) -> Exclusion:
+    """What follows EXCLUDE."""
+    if reader.take("USING"):
+        reader.name()
+    reader.need("(")
+    elements, operators = [], []
+    while True:
+        elements.append(reader.value().strip())
+        if not reader.at("WITH"):
+            reader.name()  # an operator class
+        reader.need("WITH")
+        operators.append(_operator(reader))
+        if not reader.take(","):
+            break
+    reader.need(")")
+    if reader.take("INCLUDE"):
+        reader.names()
+    where = reader.enclosed() if reader.take("WHERE") else ""
+    _, deferred = _deferral(reader, "")
+    if deferred:
+        reader.skip(-1)
+        reader.refuse("an exclusion that is INITIALLY DEFERRED", "it is checked at each statement")
+    return Exclusion(name, tuple(elements), tuple(operators), where)
+
+
+def _operator(reader: Reader) -> str:
+    """The signs up to what follows an element."""
+    start = reader.here().start
+    end = start
+    while not reader.done and not reader.at(",") and not reader.at(")"):
+        end = reader.here().end
+        reader.skip(1)
+    if end == start:
+        reader.unexpected("an operator")
+    return reader.text[start:end]
 
 
 def _columns(reader: Reader) -> tuple[str, ...]:

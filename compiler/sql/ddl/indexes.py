@@ -15,7 +15,7 @@ def create_index(reader: Reader, *, unique: bool) -> CreateIndex:
     if reader.take("USING"):
         reader.name()
     start = reader.place
-    columns, plain = _columns(reader)
+    columns, plain, elements = _columns(reader)
     if reader.take("INCLUDE"):
         reader.names()
     distinct = not reader.take("NULLS", "NOT", "DISTINCT")
@@ -24,22 +24,19 @@ def create_index(reader: Reader, *, unique: bool) -> CreateIndex:
         reader.skip_enclosed()
     if reader.take("TABLESPACE"):
         reader.name()
-    partial = reader.take("WHERE")
-    if partial:
-        reader.condition()
+    where = reader.condition() if reader.take("WHERE") else ""
     reader.end()
-    if unique and (partial or not plain):
-        reader.skip(start - reader.place)
-        reader.refuse("a UNIQUE index of some rows, or over expressions")
     what = reader.text[reader.tokens[start].start : reader.span.end]
-    kept = columns if plain and not partial else ()
-    return CreateIndex(name, table, kept, what, unique, distinct, exists, reader.span)
+    kept = columns if plain and not where else ()
+    of_some = () if kept else elements
+    return CreateIndex(name, table, kept, what, unique, distinct, exists, reader.span, of_some, where)
 
 
-def _columns(reader: Reader) -> tuple[tuple[str, ...], bool]:
-    """The columns, and whether they are nothing but columns."""
+def _columns(reader: Reader) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
+    """The columns, whether they are nothing but columns, and all as texts."""
     reader.need("(")
     names: list[str] = []
+    elements: list[str] = []
     plain = True
     while True:
         start = reader.place
@@ -47,6 +44,8 @@ def _columns(reader: Reader) -> tuple[tuple[str, ...], bool]:
         alone = reader.place == start + 1
         plain = plain and alone
         names.append(reader.tokens[start].text)
+        last = reader.tokens[reader.place - 1]
+        elements.append(reader.text[reader.tokens[start].start : last.end + 1])
         if reader.take("COLLATE"):
             reader.name()
         if not (reader.done or reader.at(",") or reader.at(")") or _order(reader)):
@@ -58,7 +57,7 @@ def _columns(reader: Reader) -> tuple[tuple[str, ...], bool]:
         if not reader.take(","):
             break
     reader.need(")")
-    return tuple(names), plain
+    return tuple(names), plain, tuple(elements)
 
 
 def _order(reader: Reader) -> bool:

@@ -1,0 +1,23 @@
+-- shown
+create table t (a int, b text, c int, r int4range);
+create unique index tb on t (lower(b)) where c > 0;
+create unique index tc on t (abs(c));
+create unique index gone on t ((a + c));
+alter table t add constraint apart exclude using gist (r with &&) where (c > 0);
+alter table t rename column b to bb;
+alter table t rename column c to cc;
+alter table t add column d date default '2020-01-01';
+alter table t alter column a type bigint;
+drop index gone;
+alter table t rename to tt;
+select a, bb, cc, r, d from tt order by a;
+insert into tt values (1, 'x', 1, '[1,5)'), (2, 'X', -2, '[2,4)');
+insert into tt values (3, 'X', 3);
+insert into tt values (3, 'y', -1);
+insert into tt values (3, 'y', 3, '[3,9)');
+insert into tt values (3, 'y', 3, '[5,9)');
+delete from tt where a = 1;
+insert into tt values (3, 'x', 1, '[3,4)');
+update tt set r = '[3,6)' where a = 3 and bb = 'x';
+truncate tt;
+insert into tt values (3, 'x', 1, '[3,4)');
