@@ -229,21 +229,11 @@ def insertion(
     _check_shown(engine, statement, words)
     updated: tuple[Words, Words] | None = None
     if statement.conflict is not None:
-        keys, rules = _arbiters(engine, entry, statement)
-        update = conflict_of(engine, statement)
-        if update is None:
-            words = missing(table, words, keys) if keys or not rules else words
-            if rules:
-                from kpg.exclusions import without_conflicts
-
-                words = without_conflicts(rules, words)
-        else:
-            old = rules[0].find(words) if rules else None
-            evaluate = _evaluation(engine, table, update)
-            words, updated = merged(table, words, keys[0] if keys else (), evaluate, old)
-            if actions is not None:
-                rowids, changed = actions.before_update(*updated)
-                updated = rowids, checked(changed, table)
+        words, updated = _settled(engine, table, statement, words)
+        if updated is not None and actions is not None:
+            rowids, changed = actions.before_update(*updated)
+            updated = rowids, checked(changed, table)
+        if updated is not None:
             if table.guard is not None:
                 updated = updated[0], table.guard.fitting(updated[1])
             _check_shown(engine, statement, updated[1])
@@ -252,6 +242,23 @@ def insertion(
         return changes
     rows = words if updated is None else np.concatenate((updated[1], words), axis=1)
     return replace(changes, returned=_returned(engine, table, statement, np.ascontiguousarray(rows)))
+
+
+def _settled(
+    engine: Engine, table: Table, statement: ast.Insert, words: Words
+) -> tuple[Words, tuple[Words, Words] | None]:
+    """The rows that ON CONFLICT lets in, and those that it has take the place of others."""
+    keys, rules = _arbiters(engine, engine.catalog.table(statement.table, statement.span), statement)
+    update = conflict_of(engine, statement)
+    if update is not None:
+        old = rules[0].find(words) if rules else None
+        return merged(table, words, keys[0] if keys else (), _evaluation(engine, table, update), old)
+    words = missing(table, words, keys) if keys or not rules else words
+    if rules:
+        from kpg.exclusions import without_conflicts
+
+        words = without_conflicts(rules, words)
+    return words, None
 
 
 def conflict_of(engine: Engine, statement: ast.Insert) -> "Mfp | OverPairs | None":

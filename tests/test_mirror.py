@@ -65,7 +65,6 @@ BODIES = "unit/blocks/test_running.py"
 WORKERS = "properties/test_workers.py"
 
 ELSEWHERE: dict[str, str] = {
-    "kpg/exclusions.py": "unit/kpg/test_exclusions.py",
     "kpg/aggregates.py": "oracle/sql/aggregates_of_users.sql",
     "kpg/blocks/actions.py": "oracle/sql/triggers_rowwise.sql",
     "kpg/blocks/rowwise.py": "oracle/sql/triggers_rowwise.sql",
