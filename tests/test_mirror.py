@@ -176,7 +176,7 @@ ELSEWHERE: dict[str, str] = {
     },
     **{
         f"runtime/kernels/{name}.py": "unit/ego/test_building.py"
-        for name in ("bags", "bicliques", "covering", "deciding", "overlays")
+        for name in ("bags", "bicliques", "covering", "deciding", "ids", "overlays")
     },
     "runtime/operators/ego.py": "unit/kpg/test_egos.py",
     "runtime/render/egos.py": "unit/kpg/test_egos.py",

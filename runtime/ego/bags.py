@@ -17,6 +17,7 @@ class Bags:
         self.room: Words = np.zeros(0, np.int64)
         self.used: Words = np.zeros(0, np.int64)
         self.live: Words = np.zeros(0, np.int64)
+        self.answer: Words = np.zeros(0, np.int64)
         self.words: Words = np.empty(1024, np.int64)
         self.counts: Words = np.empty(1024, np.int64)
         self._state: Words = np.zeros(1, np.int64)
@@ -26,12 +27,14 @@ class Bags:
         self.start, self.room, self.used, self.live = (
             stretched(one, nodes) for one in (self.start, self.room, self.used, self.live)
         )
+        self.answer = np.full(nodes, kernels.FREE, np.int64)
 
     def moved(self, nodes: Words, room: int) -> None:
         """Node i has from now on what ``nodes[i]`` had, and there are bags for ``room``."""
         self.start, self.room, self.used, self.live = (
             stretched(one[nodes], room) for one in (self.start, self.room, self.used, self.live)
         )
+        self.answer = np.full(room, kernels.FREE, np.int64)
         self._compact()
 
     def add(self, nodes: Words, words: Words, diffs: Words) -> None:
@@ -39,8 +42,8 @@ class Bags:
         first = 0
         while first < nodes.shape[0]:
             first = kernels.add(
-                nodes, words, diffs, first, self.start, self.room, self.used, self.live, self.words,
-                self.counts, self._state,
+                nodes, words, diffs, first, self.start, self.room, self.used, self.live,
+                self.answer, self.words, self.counts, self._state,
             )  # fmt: skip
             if first < nodes.shape[0]:
                 self._make_room(nodes[first])
@@ -62,6 +65,7 @@ class Bags:
     def clear(self, nodes: Words) -> None:
         """Have nodes' bags be empty."""
         self.room[nodes] = self.used[nodes] = self.live[nodes] = 0
+        self.answer[nodes] = kernels.FREE
 
     def of(self, node: int) -> tuple[Words, Words]:
         """The words of a node, and how often each is there."""
@@ -78,4 +82,4 @@ class Bags:
     @property
     def bytes(self) -> int:
         """What is kept."""
-        return 2 * self.words.nbytes + 4 * self.start.nbytes
+        return 2 * self.words.nbytes + 5 * self.start.nbytes

@@ -3,6 +3,8 @@
 A pushed node keeps a bag of words. Bags are added and taken away like sums, so negative edges are right.
 """
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,7 @@ from kpg.runtime.ego.extremes import Written
 from kpg.runtime.ego.overlay import WRITER, Overlay
 from kpg.runtime.ego.reaching import reached
 from kpg.runtime.functions import aggregate_named
+from kpg.runtime.functions.named import shown
 from kpg.runtime.functions.tallies import Tally
 from kpg.runtime.kernels import bags as kernels
 from kpg.runtime.mfp.memo import values_of, word_of
@@ -19,6 +22,9 @@ from kpg.runtime.plan.ego import EgoCall
 from kpg.runtime.types import NULL
 
 Words = NDArray[np.int64]
+WAYS: Final = {"distinct_count": kernels.NUMBER, "distinct_values": kernels.BY_WORD}
+MOST_ANSWERS: Final = 1 << 16
+"""Answers that are remembered by what they are made of."""
 
 
 class Counts:
@@ -32,6 +38,8 @@ class Counts:
         self._few = few
         self._dictionary = dictionary
         self._finish = aggregate_named(self._call.function).algorithm(self._call.argument_types).finish
+        self._way = WAYS.get(shown(self._call.function), kernels.BY_COUNT)
+        self._answers: dict[bytes, int] = {}
         self._bags = Bags()
         self._written: list[Written] = []
 
@@ -67,34 +75,59 @@ class Counts:
         self._bags.clear(nodes)
 
     def read(self, overlay: Overlay, nodes: Words) -> tuple[NDArray[np.bool_], Words]:
-        there = np.zeros(nodes.shape[0], np.bool_)
         words = np.full((1, nodes.shape[0]), NULL, np.int64)
+        if self._way == kernels.NUMBER:
+            _, sizes, _ = self._frequent(overlay, nodes, 0)
+            words[0] = sizes
+            return sizes > 0, words
+        self._pushed = overlay.pushed
         first, room = 0, max(1024, 4 * self._few * nodes.shape[0])
         while first < nodes.shape[0]:
             rest = np.ascontiguousarray(nodes[first:])
             found, size, done = self._frequent(overlay, rest, room)
-            values = values_of(found[0], self._call.argument_types[0], self._dictionary)
-            counts = found[1].tolist()
-            at = 0
-            for place, length in enumerate(size.tolist(), first):
-                if length:
-                    there[place] = True
-                    tally = dict(zip(values[at : at + length], counts[at : at + length], strict=True))
-                    value = self._finish(Tally(tally, self._few))
-                    words[0, place] = word_of(value, self._call.type, self._dictionary)
-                at += length
+            self._finished(rest[:done], found, size, words[0, first : first + done])
             first += done
             room *= 4
-        return there, words
+        return words[0] != NULL, words
+
+    def _finished(self, nodes: Words, found: Words, size: Words, words: Words) -> None:
+        """The answers of nodes, of what the kernel found; those of pushed nodes are remembered."""
+        answer = self._bags.answer
+        known = size == kernels.KNOWN
+        words[known] = answer[nodes[known]]
+        rest = np.flatnonzero(~known)
+        ends = np.cumsum(size[rest])
+        begins = ends - size[rest]
+        words[rest] = [
+            self._answer(found, begin, end) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+        ]
+        kept = rest[self._pushed[nodes[rest]] == 1]
+        answer[nodes[kept]] = words[kept]
+
+    def _answer(self, found: Words, begin: int, end: int) -> int:
+        """The word of an answer, which is the same for the same words in the same groups."""
+        if begin == end:
+            return NULL
+        key = found[0, begin:end].tobytes() + found[1, begin:end].tobytes()
+        known = self._answers.get(key)
+        if known is None:
+            values = values_of(found[0, begin:end], self._call.argument_types[0], self._dictionary)
+            counts = (end - found[1, begin:end]).tolist()
+            tally = Tally(dict(zip(values, counts, strict=True)), self._few)
+            known = word_of(self._finish(tally), self._call.type, self._dictionary)
+            if len(self._answers) == MOST_ANSWERS:
+                self._answers.clear()
+            self._answers[key] = known
+        return known
 
     def _frequent(self, overlay: Overlay, nodes: Words, room: int) -> tuple[Words, Words, int]:
         bags, edges = self._bags, overlay.inputs
         found, size = np.empty((2, room), np.int64), np.zeros(nodes.shape[0], np.int64)
         done = kernels.frequent(
             nodes, edges.start, edges.size, edges.items, overlay.pushed, overlay.asked, bags.start, bags.room,
-            bags.live, bags.words, bags.counts, self._few, found, size,
+            bags.live, bags.answer, bags.words, bags.counts, self._few, self._way, found, size,
         )  # fmt: skip
-        return found[:, : int(size[:done].sum())], size[:done], int(done)
+        return found, size[:done], int(done)
 
     def commit(self) -> None:
         self._written.clear()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kpg.runtime.ego.overlay import PARTIAL, READER, WRITER, Overlay
 from kpg.runtime.kernels import deciding
+from kpg.runtime.kernels.overlays import SAMPLED
 from kpg.runtime.records import dataclass
 
 Words = NDArray[np.int64]
@@ -21,9 +22,13 @@ Floats = NDArray[np.float64]
 SCALE: Final = 2**30
 """What all weights of a cut add up to: capacities are whole numbers of 32 bits."""
 
-
+UNSEEN: Final = 0.1
+"""Of the mean: what a node that was not written, or read, may yet have."""
 CLEARLY: Final = 1.25
 """A label changes where the other one costs less by more than this."""
+
+OFTEN: Final = 8 * SAMPLED
+"""Of fewer writes and reads together it is not said what a node costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +73,21 @@ class Frequencies:
 
 
 def frequencies(overlay: Overlay, order: Words) -> Frequencies:
-    """As observed at writers and readers, of which each is taken to have had one more write, or read."""
+    """As observed at writers and readers, each of which is taken to have had a part of the mean besides."""
     inputs, outputs = overlay.inputs, overlay.outputs
-    push = np.where(overlay.kinds == WRITER, overlay.arrivals + 1.0, 0.0)
-    pull = np.where(overlay.kinds == READER, overlay.asked + 1.0, 0.0)
+    push, pull = _observed(overlay, WRITER, overlay.arrivals), _observed(overlay, READER, overlay.asked)
     deciding.add_up(order, inputs.start, inputs.size, inputs.items, push)
     backwards = np.ascontiguousarray(order[::-1])
     deciding.add_up(backwards, outputs.start, outputs.size, outputs.items, pull)
     return Frequencies(push, pull)
+
+
+def _observed(overlay: Overlay, kind: int, times: Words) -> Floats:
+    """How often nodes of a kind were written, or read; if none ever was, each once."""
+    here = overlay.kinds == kind
+    total = float(times[here].sum())
+    more = UNSEEN * total / max(1, int(here[: overlay.count].sum())) if total else 1.0
+    return np.where(here, times + more, 0.0)
 
 
 def decide(overlay: Overlay, mode: str, costs: Costs) -> Decision:
@@ -165,7 +177,7 @@ def split_at(push: Floats, pull: float, costs: Costs) -> tuple[int, float]:
     """How many of a pulled node's inputs, by ascending push frequency, a pushed node of their own pays for.
 
     The sum of the first l frequencies times H(l), and the pull frequency times L(k - l + 1), for 0 < l < k;
-    0 if not to split is as good. And what that costs.
+    0 if not to split is about as good. And what that costs.
     """
     inputs = push.shape[0]
     best, least = 0, pull * float(costs.pulling(np.array([inputs]))[0])
@@ -174,7 +186,7 @@ def split_at(push: Floats, pull: float, costs: Costs) -> tuple[int, float]:
         return 0, least
     cost = np.cumsum(push)[:-1] * costs.pushing(sizes) + pull * costs.pulling(inputs - sizes + 1)
     place = int(np.argmin(cost))
-    return (place + 1, float(cost[place])) if cost[place] < least else (best, least)
+    return (place + 1, float(cost[place])) if CLEARLY * cost[place] < least else (best, least)
 
 
 def split(overlay: Overlay, costs: Costs, *, least: int = 4) -> int:
@@ -199,15 +211,21 @@ def split(overlay: Overlay, costs: Costs, *, least: int = 4) -> int:
 
 
 def adapt(overlay: Overlay, costs: Costs) -> Words:
-    """The nodes between what is pushed and what is not that cost less the other way, as was observed."""
-    found = np.empty(overlay.room, np.int64)
+    """The nodes between what is pushed and what is not that clearly cost less the other way, as observed.
+
+    Of nodes that were seldom written and read nothing is said.
+    """
     inputs, outputs = overlay.inputs, overlay.outputs
-    pushing = overlay.arrivals * costs.pushing(inputs.size)
-    pulling = overlay.asked * costs.pulling(inputs.size)
-    pushing[overlay.pushed == 0] *= CLEARLY
-    pulling[overlay.pushed == 1] *= CLEARLY
+    often = overlay.arrivals + overlay.asked >= OFTEN
+    nodes = np.flatnonzero(often & (overlay.kinds != WRITER) & (inputs.size > 0))
+    size, pushed = inputs.size[nodes], overlay.pushed[nodes]
+    pushing = overlay.arrivals[nodes] * costs.pushing(size)
+    pulling = overlay.asked[nodes] * costs.pulling(size)
+    dearer = np.where(pushed == 1, pushing > CLEARLY * pulling, pulling > CLEARLY * pushing)
+    nodes = nodes[dearer]
+    found = np.empty(nodes.shape[0], np.int64)
     count = deciding.frontier(
-        inputs.start, inputs.size, inputs.items, outputs.start, outputs.size, outputs.items, overlay.pushed,
-        pushing, pulling, found,
+        nodes, inputs.start, inputs.size, inputs.items, outputs.start, outputs.size, outputs.items,
+        overlay.pushed, found,
     )  # fmt: skip
     return found[:count].copy()

@@ -4,6 +4,7 @@ All that it answers is a function of the pairs and of what writers have in their
 and its labels are. So a change is undone by its opposite.
 """
 
+import time
 from typing import Final
 
 import numpy as np
@@ -28,6 +29,9 @@ DECAYED: Final = 0.25
 """An overlay of which this share of edges was patched is built anew, in time."""
 WATCHED: Final = 1 << 16
 """After so many writes and reads labels are compared with what was observed."""
+
+PATIENCE: Final = 25
+"""So many times as long as that took nothing of the kind is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class Engine:
         self._writers, self._readers = Ids(nothing, nothing), Ids(nothing, nothing)
         self.overlay = Overlay(0, 0, grouped(nothing, nothing, 0), 0)
         self._seen = 0
+        self._patience = 0.0
+        """When labels may be compared with what was observed again."""
 
     # What changes
 
@@ -84,12 +90,13 @@ class Engine:
             self._label()
         else:
             self._patch(change.pairs, change.pair_diffs)
+            self.overlay.settle()
 
     def _write(self, rows: Words, diffs: Words) -> None:
         nodes = self._writers.find(rows[0])
-        for word in np.unique(rows[0][nodes < 0]).tolist():
-            self._new_writer(word)
         if (nodes < 0).any():
+            for word in np.unique(rows[0][nodes < 0]).tolist():
+                self._new_writer(word)
             nodes = self._writers.find(rows[0])
         np.add.at(self.overlay.arrivals, nodes, 1)
         self._seen += nodes.shape[0]
@@ -97,13 +104,13 @@ class Engine:
 
     def _new_writer(self, word: int) -> int:
         node = self.overlay.add(WRITER)
-        self._writers.put(word, node)
+        self._writers.put(np.array([word]), np.array([node]))
         self.family.grow(self.overlay.room)
         return node
 
     def _new_reader(self, word: int) -> int:
         node = self.overlay.add(READER)
-        self._readers.put(word, node)
+        self._readers.put(np.array([word]), np.array([node]))
         self.family.grow(self.overlay.room)
         self.overlay.pushed[node] = self.heard or self.mode == "push"
         return node
@@ -127,6 +134,7 @@ class Engine:
         for node in kept:
             if not patching.may_be_pushed(self.overlay, node):
                 self.overlay.pushed[node] = 0
+                self.overlay.labelled(np.array([node]))
                 self.family.drop(np.array([node]))
             else:
                 self._fill(np.array([node]))
@@ -138,6 +146,7 @@ class Engine:
         except DataError:
             self.family.rollback()
             self.overlay.pushed[nodes] = self.overlay.kinds[nodes] == WRITER
+            self.overlay.labelled(nodes)
         self.family.commit()
 
     # The overlay
@@ -189,6 +198,7 @@ class Engine:
             self.family.grow(self.overlay.room)
         self.overlay.patches = 0
         self._fill(self.overlay.order())
+        self.overlay.settle(every=True)
 
     def hear(self, *, all_of_them: bool) -> None:
         """Have all be pushed, or what pays."""
@@ -206,9 +216,12 @@ class Engine:
         if self.overlay.patches > FEW and self.overlay.patches > DECAYED * self.overlay.edges:
             nothing = np.empty((2, 0), np.int64)
             self._rebuild(nothing, nothing[0], nothing[0], label=True)
-        elif self._seen > max(WATCHED, 2 * self.overlay.count) and self.mode == "auto" and not self.heard:
-            self._seen = 0
-            self.adapt()
+        elif self._seen > WATCHED and self.mode == "auto" and not self.heard:
+            begun = time.monotonic()
+            if begun > self._patience:
+                self._seen = 0
+                self.adapt()
+                self._patience = begun + PATIENCE * (time.monotonic() - begun)
 
     def adapt(self) -> None:
         """Flip the nodes at the frontier that cost less the other way, and half forget what was observed."""
@@ -219,6 +232,8 @@ class Engine:
         rising = patching.all_pushed(self.overlay, np.ascontiguousarray(nodes[~pushed]))
         self.overlay.pushed[rising] = 1
         self._fill(rising)
+        self.overlay.labelled(np.concatenate((nodes, rising)))
+        self.overlay.settle()
         self.flips += nodes.shape[0]
         self.overlay.arrivals >>= 1
         self.overlay.asked >>= 1
@@ -248,9 +263,8 @@ class Engine:
     def affected(self, change: Change) -> Words:
         """The readers whose answers a change may change, as words, as pairs are now."""
         writers = np.unique(self._writers.find(np.unique(change.writes[0])))
-        every = np.ones(self.overlay.room, np.uint8)
         nodes = [np.empty(0, np.int64)]
-        for found, _, _ in reached(self.overlay, writers[writers >= 0], every):
+        for found, _, _ in reached(self.overlay, writers[writers >= 0], every=True):
             nodes.append(np.unique(found[self.overlay.kinds[found] == READER]))
         words, known = self._readers.every()
         word_of = np.zeros(self.overlay.room, np.int64)

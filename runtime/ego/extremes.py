@@ -60,8 +60,8 @@ class Extremes:
         nodes = np.unique(one.nodes)
         outputs, inputs = overlay.outputs, overlay.inputs
         overlays.push_least(
-            nodes, self._bags.least(nodes), outputs.start, outputs.size, outputs.items, inputs.start,
-            inputs.size, inputs.items, overlay.pushed, self._best, overlay.arrivals,
+            nodes, self._bags.least(nodes), outputs.start, outputs.size, overlay.live, outputs.items,
+            inputs.start, inputs.size, inputs.items, self._best, overlay.arrivals,
         )  # fmt: skip
 
     def fill(self, overlay: Overlay, order: Words) -> None:

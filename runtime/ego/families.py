@@ -4,9 +4,11 @@ import math
 import time
 from collections.abc import Callable
 from functools import lru_cache, partial
+from itertools import count
 from typing import Final, assert_never
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.ego.counts import Counts
@@ -18,6 +20,8 @@ from kpg.runtime.ego.states import States
 from kpg.runtime.ego.sums import Sums
 from kpg.runtime.plan.ego import EgoCall, EgoFamily
 from kpg.runtime.types import BIGINT
+
+Words = NDArray[np.int64]
 
 
 def family_of(kind: EgoFamily, calls: tuple[EgoCall, ...], few: int, dictionary: Dictionary) -> Family:
@@ -37,10 +41,12 @@ def family_of(kind: EgoFamily, calls: tuple[EgoCall, ...], few: int, dictionary:
             assert_never(kind)
 
 
-SIZES: Final = (2, 128)
+SIZES: Final = (2, 64)
 """Numbers of inputs that costs are measured with."""
-TIMES: Final = 4096
-"""How many writers, and how many reads, are timed."""
+TIMES: Final = 1 << 11
+"""How many writers there are when costs are timed."""
+EACH: Final = 8
+"""How many readers each of them has."""
 
 
 @lru_cache(maxsize=8)
@@ -49,44 +55,64 @@ def calibrated(kind: EgoFamily) -> Costs:
     if kind is EgoFamily.STATES:
         return Costs(push=2.0, push_log=0.0, pull=2.0, pull_each=2.0)
     (low, pull), (high, most) = (_timed(kind, size) for size in SIZES)
-    grows = (high - low) / math.log2(SIZES[-1] / SIZES[0])
-    each = (most - pull) / (SIZES[-1] - SIZES[0])
-    return Costs(max(low, 0.002), max(grows, 0.0), max(pull - each * SIZES[0], 0.002), max(each, 1e-3))
+    push = max(low, LEAST)
+    each = max((most - pull) / (SIZES[1] - SIZES[0]), LEAST)
+    grows = max((high - low) / math.log2(SIZES[1] / SIZES[0]), 0.0)
+    return Costs(push, min(grows, push), max(pull - each * SIZES[0], LEAST), each)
+
+
+LEAST: Final = 0.002
+"""Microseconds: what is timed as less is the clock's."""
 
 
 def _timed(kind: EgoFamily, size: int) -> tuple[float, float]:
     """Microseconds that an update is more if a node of so many inputs is pushed; a read, if it is pulled."""
-    stars = TIMES // size
+    stars = EACH * TIMES // size
     call = EgoCall("distinct_count", (0,), (BIGINT,), BIGINT)
     family = family_of(kind, (call,), 0, Dictionary())
-    overlay = Overlay(TIMES, stars, _stars(stars, size), TIMES)
+    random = np.random.default_rng(1)
+    overlay = Overlay(TIMES, stars, _stars(stars, size, random), EACH * TIMES)
     family.grow(overlay.room)
-    writers, ones = np.arange(TIMES, dtype=np.int64), np.ones(TIMES, np.int64)
-    reads = 128 if kind is EgoFamily.COUNTS else TIMES  # each makes a value in Python
-    readers = TIMES + np.arange(reads, dtype=np.int64) % stars
-    values = (writers * 7919 % 97).reshape(1, -1)
+    writers = random.permutation(TIMES)
+    family.write(overlay, writers, _values(writers, 0), np.ones(TIMES, np.int64))
+    readers = TIMES + random.integers(0, stars, 4 * TIMES // size)
+    turns = count()
     took = []
     for pushed in (0, 1):
         overlay.pushed[TIMES:] = pushed
+        overlay.settle(every=True)
         family.fill(overlay, overlay.order())
-        took.append(_seconds(partial(family.write, overlay, writers, values, ones)) / TIMES)
-        took.append(_seconds(partial(family.read, overlay, readers)) / reads)
+        took.append(_seconds(lambda: _replace(family, overlay, writers, next(turns))) / EACH / TIMES)
+        took.append(_seconds(partial(family.read, overlay, readers)) / readers.shape[0])
     return took[2] - took[0], took[1] - took[3]
 
 
-def _stars(stars: int, size: int) -> Edges:
-    """Readers of so many writers each."""
+def _values(writers: Words, turn: int) -> Words:
+    return ((writers * 7919 + 31 * turn) % 97).reshape(1, -1)
+
+
+def _replace(family: Family, overlay: Overlay, writers: Words, turn: int) -> None:
+    """Have another value of each writer in the place of the one there is."""
+    rows = np.concatenate((_values(writers, turn), _values(writers, turn + 1)), axis=1)
+    diffs = np.repeat(np.array([-1, 1]), TIMES)
+    family.write(overlay, np.concatenate((writers, writers)), rows, diffs)
+    family.commit()
+
+
+def _stars(stars: int, size: int, random: np.random.Generator) -> Edges:
+    """Readers of so many writers each, in no order."""
+    writers = np.concatenate([random.permutation(TIMES) for _ in range(EACH)])
     sizes = np.zeros(TIMES + stars, np.int64)
     sizes[TIMES:] = size
     start = np.zeros(TIMES + stars, np.int64)
     start[TIMES:] = size * np.arange(stars)
-    return Edges(start, sizes, np.arange(0, 2 * stars * size, 2, dtype=np.int32))
+    return Edges(start, sizes, (2 * writers[: stars * size]).astype(np.int32))
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    """Microseconds, of the better of two times after a first one."""
+    """Microseconds, of the best of a few times after a first one: others may have the processor meanwhile."""
     took = []
-    for _ in range(3):
+    for _ in range(6):
         begun = time.perf_counter()
         run()
         took.append(time.perf_counter() - begun)

@@ -3,44 +3,49 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from kpg.runtime.kernels import ids as kernels
+
 Words = NDArray[np.int64]
 
 
 class Ids:
-    """Nodes by word: most in a sorted array, those that came lately in a dictionary."""
+    """Nodes by word, in a table that is at most three quarters full."""
 
     def __init__(self, words: Words, nodes: Words) -> None:
-        order = np.argsort(words, kind="stable")
-        self._words, self._nodes = words[order], nodes[order]
-        self._new: dict[int, int] = {}
+        self._count = words.shape[0]
+        self._table = _table(self._count)
+        kernels.put(self._table, np.ascontiguousarray(words), np.ascontiguousarray(nodes))
 
     def find(self, words: Words) -> Words:
         """The node of each word, -1 where there is none."""
-        if not self._words.shape[0]:
-            found = np.full(words.shape[0], -1, np.int64)
-        else:
-            place = np.minimum(np.searchsorted(self._words, words), self._words.shape[0] - 1)
-            found = np.where(self._words[place] == words, self._nodes[place], -1)
-        if self._new:
-            missing = np.flatnonzero(found < 0)
-            get = self._new.get
-            found[missing] = [get(word, -1) for word in words[missing].tolist()]
+        found = np.empty(words.shape[0], np.int64)
+        kernels.find(self._table, np.ascontiguousarray(words), found)
         return found
 
-    def put(self, word: int, node: int) -> None:
-        """A word that was not known."""
-        self._new[word] = node
-        if len(self._new) > max(256, self._words.shape[0] // 8):
-            words = np.concatenate((self._words, np.array(list(self._new), np.int64)))
-            nodes = np.concatenate((self._nodes, np.array(list(self._new.values()), np.int64)))
-            self.__init__(words, nodes)  # type: ignore[misc]
+    def put(self, words: Words, nodes: Words) -> None:
+        """Words that were not known."""
+        self._count += words.shape[0]
+        if 4 * self._count > 3 * self._table.shape[0]:
+            old = self.every()
+            self._table = _table(2 * self._count)
+            kernels.put(self._table, *old)
+        kernels.put(self._table, np.ascontiguousarray(words), np.ascontiguousarray(nodes))
 
     def every(self) -> tuple[Words, Words]:
         """All words and their nodes."""
-        words = np.concatenate((self._words, np.array(list(self._new), np.int64)))
-        return words, np.concatenate((self._nodes, np.array(list(self._new.values()), np.int64)))
+        there = self._table[:, 1] >= 0
+        return np.ascontiguousarray(self._table[there, 0]), np.ascontiguousarray(self._table[there, 1])
 
     @property
     def bytes(self) -> int:
-        """What the arrays take."""
-        return self._words.nbytes + self._nodes.nbytes + 200 * len(self._new)
+        """What the table takes."""
+        return self._table.nbytes
+
+
+def _table(count: int) -> NDArray[np.int64]:
+    places = 16
+    while 3 * places < 4 * (count + 1):
+        places *= 2
+    table = np.zeros((places, 2), np.int64)
+    table[:, 1] = -1
+    return table

@@ -107,6 +107,9 @@ class Overlay:
         self.pushed: Flags = (self.kinds == WRITER).astype(np.uint8)
         self.arrivals: Words = np.zeros(self.count, np.int64)
         self.asked: Words = np.zeros(self.count, np.int64)
+        self.live: Words = np.zeros(self.count, np.int64)
+        """How many of a node's outputs, which come first, are pushed."""
+        self._unsettled: set[int] = set()
         self.direct = edges
         """Pairs of a reader and one of its writers."""
         self.patches = 0
@@ -128,6 +131,7 @@ class Overlay:
             self.pushed = np.concatenate((self.pushed, np.zeros(room - node, np.uint8)))
             self.arrivals = np.concatenate((self.arrivals, np.zeros(room - node, np.int64)))
             self.asked = np.concatenate((self.asked, np.zeros(room - node, np.int64)))
+            self.live = stretched(self.live, room)
         self.count += 1
         self.kinds[node] = kind
         self.pushed[node] = kind == WRITER
@@ -137,6 +141,7 @@ class Overlay:
         """An edge more into a node."""
         self.inputs.append(target, item)
         self.outputs.append(item >> 1, 2 * target + (item & 1))
+        self._unsettled.add(item >> 1)
         self.patches += 1
 
     def disconnect(self, target: int, item: int) -> bool:
@@ -144,8 +149,24 @@ class Overlay:
         if not self.inputs.remove(target, item):
             return False
         self.outputs.remove(item >> 1, 2 * target + (item & 1))
+        self._unsettled.add(item >> 1)
         self.patches += 1
         return True
+
+    def labelled(self, nodes: Words) -> None:
+        """Labels of nodes have changed."""
+        if nodes.shape[0]:
+            items = np.concatenate([self.inputs.of(node) for node in nodes.tolist()])
+            self._unsettled.update(np.unique(items >> 1).tolist())
+
+    def settle(self, *, every: bool = False) -> None:
+        """Have pushed outputs come first: of nodes whose outputs, or the labels of these, have changed."""
+        if not every and not self._unsettled:
+            return
+        nodes = np.arange(self.room) if every else np.array(list(self._unsettled), np.int64)
+        edges = self.outputs
+        overlays.settle(nodes, edges.start, edges.size, edges.items, self.pushed, self.live)
+        self._unsettled.clear()
 
     def order(self) -> Words:
         """All nodes, each after what feeds it."""
@@ -193,7 +214,7 @@ class Overlay:
     @property
     def bytes(self) -> int:
         """What the arrays take."""
-        return self.inputs.bytes + self.outputs.bytes + 2 * self.kinds.nbytes + 2 * self.arrivals.nbytes
+        return self.inputs.bytes + self.outputs.bytes + 2 * self.kinds.nbytes + 3 * self.live.nbytes
 
 
 def _turned(inputs: Edges) -> Edges:

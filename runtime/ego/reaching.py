@@ -11,24 +11,20 @@ from kpg.runtime.kernels import overlays
 Words = NDArray[np.int64]
 
 
-def reached(
-    overlay: Overlay, writers: Words, pushed: NDArray[np.uint8] | None = None
-) -> Iterator[tuple[Words, Words, Words]]:
-    """The pushed nodes that writers reach, these too, in parts.
+def reached(overlay: Overlay, writers: Words, *, every: bool = False) -> Iterator[tuple[Words, Words, Words]]:
+    """The pushed nodes that writers reach, these too, in parts; with ``every`` those that are pulled as well.
 
-    Of each path the node, the place of its writer among ``writers``, and the sign. ``pushed`` may say that
-    other nodes count.
+    Of each path the node, the place of its writer among ``writers``, and the sign.
     """
     edges = overlay.outputs
-    arrivals = overlay.arrivals if pushed is None else np.empty(overlay.room, np.int64)
-    pushed = overlay.pushed if pushed is None else pushed
+    live = edges.size if every else overlay.live
+    arrivals = np.zeros(overlay.room, np.int64) if every else overlay.arrivals
     room, first = 1 << 14, 0
     while first < writers.shape[0]:
         found, origin, sign = (np.empty(room, np.int64) for _ in range(3))
         count = overlays.reach(
-            writers, first, edges.start, edges.size, edges.items, pushed, arrivals, found,
-            origin, sign,
-        )  # fmt: skip
+            writers, first, edges.start, edges.size, live, edges.items, arrivals, found, origin, sign
+        )
         if count:
             yield found[:count], origin[:count], sign[:count]
             first = int(origin[count - 1]) + 1

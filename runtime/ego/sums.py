@@ -30,42 +30,39 @@ class Sums:
 
     def __init__(self, calls: tuple[EgoCall, ...]) -> None:
         self._calls = calls
-        self._operands = tuple(dict.fromkeys(call.arguments[0] for call in calls if call.arguments))
-        self._state: Words = np.zeros((0, 1 + 2 * len(self._operands)), np.int64)
+        parts = [(call.arguments[0], summed) for call in calls if call.arguments for summed in _parts(call)]
+        self._parts = tuple(dict.fromkeys(parts))
+        self._columns = np.array([column for column, _ in self._parts], np.int64)
+        self._summed = np.array([summed for _, summed in self._parts], np.uint8)
+        self._state: Words = np.zeros((0, 1 + len(self._parts)), np.int64)
+        self._place = np.empty(0, np.int32)
+        """What a kernel needs for each node while it looks for each writer's rows."""
         self._written: list[Written] = []
 
     def grow(self, room: int) -> None:
         self._state = stretched(self._state, room)
+        self._place = np.full(room, -1, np.int32)
 
     def moved(self, writers: Words, room: int) -> None:
         self._state = stretched(self._state[writers], room)
+        self._place = np.full(room, -1, np.int32)
 
     def write(self, overlay: Overlay, nodes: Words, rows: Words, diffs: Words) -> None:
+        found = np.empty(nodes.shape[0], np.int64)
         deltas = np.empty((nodes.shape[0], self._state.shape[1]), np.int64)
-        deltas[:, 0] = diffs
-        for place, column in enumerate(self._operands):
-            words = rows[column]
-            known = words != NULL
-            deltas[:, 1 + 2 * place] = np.where(known, diffs, 0)
-            deltas[:, 2 + 2 * place] = np.where(known, words * diffs, 0)
-        if nodes.shape[0] > 1:
-            order = np.argsort(nodes, kind="stable")
-            sorted_nodes = nodes[order]
-            heads = np.flatnonzero(np.diff(sorted_nodes, prepend=-1))
-            nodes = np.ascontiguousarray(sorted_nodes[heads])
-            deltas = np.add.reduceat(deltas[order], heads, axis=0)
-            kept = deltas.any(axis=1)
-            if not kept.all():
-                nodes, deltas = nodes[kept], deltas[kept]
-        self._written.append(Written(overlay, nodes, deltas))
-        if self._push(overlay, nodes, deltas):
-            raise _overflow()
+        count = overlays.gather_sums(
+            nodes, rows, diffs, self._columns, self._summed, self._place, found, deltas
+        )
+        if count:
+            self._written.append(Written(overlay, found[:count], deltas[:count]))
+            if self._push(overlay, found[:count], deltas[:count]):
+                raise _overflow()
 
     def _push(self, overlay: Overlay, nodes: Words, deltas: Words) -> bool:
         edges = overlay.outputs
         return bool(
             overlays.push_sums(
-                nodes, deltas, edges.start, edges.size, edges.items, overlay.pushed, self._state,
+                nodes, deltas, edges.start, edges.size, overlay.live, edges.items, self._state,
                 overlay.arrivals,
             )
         )  # fmt: skip
@@ -90,10 +87,12 @@ class Sums:
             if not call.arguments:
                 words[place] = found[:, 0]
                 continue
-            at = 1 + 2 * self._operands.index(call.arguments[0])
-            words[place] = (
-                found[:, at] if call.counts else np.where(found[:, at] == 0, NULL, found[:, at + 1])
-            )
+            known = found[:, 1 + self._parts.index((call.arguments[0], False))]
+            if call.counts:
+                words[place] = known
+            else:
+                total = found[:, 1 + self._parts.index((call.arguments[0], True))]
+                words[place] = np.where(known == 0, NULL, total)
         return found[:, 0] > 0, words
 
     def commit(self) -> None:
@@ -106,7 +105,12 @@ class Sums:
 
     @property
     def bytes(self) -> int:
-        return self._state.nbytes
+        return self._state.nbytes + self._place.nbytes
+
+
+def _parts(call: EgoCall) -> tuple[bool, ...]:
+    """Of a call's words how many there are, and, if it is no count, their sum."""
+    return (False,) if call.counts else (False, True)
 
 
 def _overflow() -> DataError:

@@ -2,16 +2,20 @@
 
 A bag is a table with open addressing, ``room[bag]`` places from ``start[bag]`` on in ``words`` and
 ``counts``. A place with count 0 is free, or was: ``used[bag]`` places have had a word since the table was
-made anew. ``live[bag]`` is how many words it has. A bag without a table has room 0. ``state`` says how many
+made anew. ``live[bag]`` is how many words it has. ``answer[bag]`` may have what was once found of it, and is
+``FREE`` when it has changed. A bag without a table has room 0. ``state`` says how many
 places of the pool are taken.
 """
 
 import numpy as np
 
 from kpg.runtime.kernels import device, kernel
+from kpg.runtime.kernels.overlays import SAMPLED, chosen
 
 FREE = -(2**63) + 1  # the word of a place that never had one; no value has it
 LEAST = 2  # places of a table
+KNOWN = -1  # the size of what has an answer
+NUMBER, BY_WORD, BY_COUNT = 0, 1, 2  # what is asked of bags: how many words, which, in what order
 
 
 @device
@@ -47,14 +51,15 @@ def rebuild(bag, room, start, rooms, used, words, counts, end):
 
 @kernel(
     "int64(int64[::1], int64[::1], int64[::1], int64, int64[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[::1])"
+    " int64[::1], int64[::1], int64[::1], int64[::1])"
 )
-def add(bags, given, diffs, first, start, room, used, live, words, counts, state):
+def add(bags, given, diffs, first, start, room, used, live, answer, words, counts, state):
     """Add words to bags, so often, from entry ``first`` on; at which entry the pool was full, else all."""
     for i in range(first, bags.shape[0]):
         bag = bags[i]
         if diffs[i] == 0:
             continue
+        answer[bag] = FREE
         place = -1
         if room[bag] > 0:
             place = place_of(given[i], start[bag], room[bag], words)
@@ -137,45 +142,106 @@ def most(first, room, counts, few, best):
     return best[few - 1] if known == few else 0
 
 
+@device
+def oftener(words, counts, at, word, count, by_count):
+    """Whether what is at a place comes before a word."""
+    if by_count and counts[at] != count:
+        return counts[at] > count
+    return words[at] < word
+
+
+@device
+def arrange(words, counts, first, last, by_count):
+    """Put words in order, the most frequent first if that is asked, and a group's number for each count."""
+    gap = 1
+    while gap < (last - first) // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(first + gap, last):
+            word, count = words[i], counts[i]
+            j = i
+            while j >= first + gap and not oftener(words, counts, j - gap, word, count, by_count):
+                words[j] = words[j - gap]
+                counts[j] = counts[j - gap]
+                j -= gap
+            words[j] = word
+            counts[j] = count
+        gap //= 3
+    group, before = 0, 0
+    for at in range(first, last):
+        if by_count and at > first and counts[at] != before:
+            group += 1
+        before = counts[at]
+        counts[at] = group
+
+
+@device
+def above(node, at_start, at_size, at_items, pushed, live, stack):
+    """What a node that is not kept is made of, in a list, and how many words there may be."""
+    stack[0] = 2 * node
+    top, expected, seen = 1, 0, 0
+    while seen < top:
+        item = stack[seen]
+        seen += 1
+        source = item >> 1
+        if pushed[source]:
+            expected += live[source]
+            continue
+        while top + at_size[source] > stack.shape[0]:
+            grown = np.empty(2 * stack.shape[0], np.int64)
+            grown[: stack.shape[0]] = stack
+            stack = grown
+        for at in range(at_start[source], at_start[source] + at_size[source]):
+            stack[top] = at_items[at] ^ (item & 1)
+            top += 1
+    return stack, top, expected
+
+
 @kernel(
     "int64(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[::1], int64, int64[:, ::1], int64[::1])"
+    " int64[::1], int64[::1], int64[::1], int64[::1], int64, int64, int64[:, ::1], int64[::1])"
 )
 def frequent(
-    nodes, at_start, at_size, at_items, pushed, asked, start, room, live, words, counts, few, out, size
+    nodes,
+    at_start,
+    at_size,
+    at_items,
+    pushed,
+    asked,
+    start,
+    room,
+    live,
+    answer,
+    words,
+    counts,
+    few,
+    way,
+    out,
+    size,
 ):
     """Of each node's bag the words that come as often as the ``few``-th most frequent one, or oftener.
 
-    Bags of nodes that are not kept are those of what feeds them, added up. ``out`` gets words and counts, one
-    node after the other, ``size`` how many of each. Returns the nodes that there was room for.
+    Bags of nodes that are not kept are those of what feeds them, added up. ``out`` gets words in order, one
+    node after the other, and for each the number of its group, of those that come equally often if ``way``
+    is ``BY_COUNT``; ``size`` gets how many of each, which is all if it is ``NUMBER``, or ``KNOWN``. Returns
+    the nodes that there was room for.
     """
     stack = np.empty(1 << 10, np.int64)
     best = np.empty(max(few, 1), np.int64)
     heap_words = np.empty(1 << 6, np.int64)
     heap_counts = np.empty(1 << 6, np.int64)
     written = 0
+    series = asked[nodes[0]] if nodes.shape[0] else 0
     for i in range(nodes.shape[0]):
         node = nodes[i]
         first, places, table, times = start[node], room[node], words, counts
         asked[node] += 1
+        if pushed[node] and answer[node] != FREE:
+            size[i] = KNOWN
+            continue
         if pushed[node] == 0:
-            stack[0] = 2 * node
-            top, expected, seen = 1, 0, 0
-            # First all nodes above, in a list: how many words there may be.
-            while seen < top:
-                item = stack[seen]
-                seen += 1
-                source = item >> 1
-                if pushed[source]:
-                    expected += live[source]
-                    continue
-                while top + at_size[source] > stack.shape[0]:
-                    grown = np.empty(2 * stack.shape[0], np.int64)
-                    grown[: stack.shape[0]] = stack
-                    stack = grown
-                for at in range(at_start[source], at_start[source] + at_size[source]):
-                    stack[top] = at_items[at] ^ (item & 1)
-                    top += 1
+            series, counted = chosen(series)
+            stack, top, expected = above(node, at_start, at_size, at_items, pushed, live, stack)
             places = 4
             while places < 2 * expected:
                 places *= 2
@@ -187,8 +253,8 @@ def frequent(
                 heap_counts[at] = 0
             for k in range(top):
                 source = stack[k] >> 1
-                if k > 0:
-                    asked[source] += 1
+                if k > 0 and counted:
+                    asked[source] += SAMPLED
                 if pushed[source] == 0:
                     continue
                 for at in range(start[source], start[source] + room[source]):
@@ -197,6 +263,14 @@ def frequent(
                         heap_words[place] = words[at]
                         heap_counts[place] += -counts[at] if stack[k] & 1 else counts[at]
             first, table, times = 0, heap_words, heap_counts
+        if way == NUMBER:
+            count = live[node]
+            if pushed[node] == 0:
+                count = 0
+                for at in range(first, first + places):
+                    count += times[at] > 0
+            size[i] = count
+            continue
         enough = most(first, places, times, few, best) if few > 0 else 0
         count = 0
         for at in range(first, first + places):
@@ -206,6 +280,7 @@ def frequent(
                 out[0, written + count] = table[at]
                 out[1, written + count] = times[at]
                 count += 1
+        arrange(out[0], out[1], written, written + count, way == BY_COUNT)
         size[i] = count
         written += count
     return nodes.shape[0]

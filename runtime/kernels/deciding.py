@@ -109,28 +109,19 @@ def greedy(order, weight, in_start, in_size, in_items, decided):
 
 
 @kernel(
-    "int64(int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1], uint8[::1], float64[::1],"
-    " float64[::1], int64[::1])"
+    "int64(int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1], uint8[::1],"
+    " int64[::1])"
 )
-def frontier(in_start, in_size, in_items, out_start, out_size, out_items, pushed, pushing, pulling, flips):
-    """The nodes between what is kept and what is not that would cost less the other way; how many.
-
-    ``pushing`` is what it costs to keep each, ``pulling`` what it costs not to, as was observed.
-    """
+def frontier(nodes, in_start, in_size, in_items, out_start, out_size, out_items, pushed, flips):
+    """Of some nodes those that may change sides: all that feeds them is kept, or nothing that they feed."""
     count = 0
-    for node in range(pushed.shape[0]):
-        if in_size[node] == 0:
-            continue
+    for i in range(nodes.shape[0]):
+        node = nodes[i]
+        fits = True
         if pushed[node] == 0:
-            if pushing[node] >= pulling[node]:
-                continue
-            fits = True
             for at in range(in_start[node], in_start[node] + in_size[node]):
                 fits = fits and pushed[in_items[at] >> 1] == 1
         else:
-            if pulling[node] >= pushing[node]:
-                continue
-            fits = True
             for at in range(out_start[node], out_start[node] + out_size[node]):
                 fits = fits and pushed[out_items[at] >> 1] == 0
         if fits:

@@ -2,8 +2,9 @@
 
 A node's edges are a stretch of ``items``: ``start[node]`` and ``size[node]``. An item is a node and a sign,
 ``2 * node + 1`` if what it brings is taken away. ``pushed[node]`` is 1 where the partial aggregate is kept;
-whatever feeds such a node is kept, too. ``arrivals`` and ``asked`` count what came to a node from above, and
-who asked it from below, whether it is kept or not.
+whatever feeds such a node is kept, too. Of the nodes that a node feeds the first ``live[node]`` are kept.
+``arrivals`` and ``asked`` count what came to a node from above, and who asked it from below, whether it is
+kept or not, of a sample.
 """
 
 import numpy as np
@@ -12,6 +13,8 @@ from kpg.runtime.kernels import device, inlined, kernel
 
 EMPTY = 2**63 - 1  # the word of an extreme of nothing: after all others
 ROOM = 1 << 10  # of a stack, at first
+NULL = -(2**63)
+SAMPLED = 16  # one of so many writes and reads is counted where it comes by, as so many
 
 
 @device
@@ -78,30 +81,91 @@ def arrange(start, size, items, waiting, order):
     return count
 
 
+@device
+def chosen(state):
+    """The next number of a simple series, and whether it is one of every ``SAMPLED``."""
+    state = np.uint64(state) * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+    return np.int64(state), (state >> np.uint64(40)) % np.uint64(SAMPLED) == 0
+
+
 @kernel(
-    "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[:, ::1],"
+    "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], uint8[::1], int32[::1], int64[::1],"
+    " int64[:, ::1])"
+)
+def gather_sums(nodes, rows, diffs, columns, summed, place, found, deltas):
+    """What rows of writers change their sums by, each writer once; how many writers change.
+
+    The first of a writer's numbers is how many rows; each other one how many words of a column there are, or
+    if it is ``summed`` their sum. ``place`` is -1 for all nodes, before and after.
+    """
+    count = 0
+    for i in range(nodes.shape[0]):
+        at = place[nodes[i]]
+        if at < 0:
+            at = count
+            place[nodes[i]] = count
+            found[count] = nodes[i]
+            for c in range(deltas.shape[1]):
+                deltas[count, c] = 0
+            count += 1
+        deltas[at, 0] += diffs[i]
+        for c in range(columns.shape[0]):
+            word = rows[columns[c], i]
+            if word != NULL:
+                deltas[at, c + 1] += word * diffs[i] if summed[c] else diffs[i]
+    kept = 0
+    for k in range(count):
+        place[found[k]] = -1
+        changed = False
+        for c in range(deltas.shape[1]):
+            changed = changed or deltas[k, c] != 0
+        if changed:
+            found[kept] = found[k]
+            for c in range(deltas.shape[1]):
+                deltas[kept, c] = deltas[k, c]
+            kept += 1
+    return kept
+
+
+@kernel("void(int64[::1], int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1])")
+def settle(nodes, start, size, items, pushed, live):
+    """Of what nodes feed, have what is kept stand first."""
+    for i in range(nodes.shape[0]):
+        node = nodes[i]
+        first = start[node]
+        for at in range(first, start[node] + size[node]):
+            if pushed[items[at] >> 1]:
+                items[first], items[at] = items[at], items[first]
+                first += 1
+        live[node] = first - start[node]
+
+
+@kernel(
+    "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[:, ::1],"
     " int64[::1])"
 )
-def push_sums(nodes, deltas, start, size, items, pushed, state, arrivals):
+def push_sums(nodes, deltas, start, size, live, items, state, arrivals):
     """Add what writers' sums change by to them and to all that is pushed below; whether one overflows."""
     stack = np.empty(ROOM, np.int64)
     overflow = 0
+    series = arrivals[nodes[0]]
     for i in range(nodes.shape[0]):
         overflow |= add_row(state, nodes[i], deltas, i, 0)
+        series, counted = chosen(series)
         stack[0] = 2 * nodes[i]
         top = 1
         while top > 0:
             top -= 1
             node = stack[top] >> 1
             sign = stack[top] & 1
-            for at in range(start[node], start[node] + size[node]):
+            if counted:
+                for at in range(start[node], start[node] + size[node]):
+                    arrivals[items[at] >> 1] += SAMPLED
+            for at in range(start[node], start[node] + live[node]):
                 target = items[at] >> 1
-                arrivals[target] += 1
-                if pushed[target] == 0:
-                    continue
                 negative = (items[at] & 1) ^ sign
                 overflow |= add_row(state, target, deltas, i, negative)
-                if size[target] > 0:
+                if live[target] > 0 or (counted and size[target] > 0):
                     if top == stack.shape[0]:
                         stack = larger(stack)
                     stack[top] = 2 * target + negative
@@ -117,23 +181,31 @@ def pull_sums(nodes, start, size, items, pushed, state, asked, out):
     """The sums of nodes: kept ones as they are, others of what feeds them; whether one overflows."""
     stack = np.empty(ROOM, np.int64)
     overflow = 0
+    series = asked[nodes[0]] if nodes.shape[0] else 0
     for i in range(nodes.shape[0]):
         out[i] = 0
+        asked[nodes[i]] += 1
+        if pushed[nodes[i]]:
+            overflow |= add_row(out, i, state, nodes[i], 0)
+            continue
+        series, counted = chosen(series)
         stack[0] = 2 * nodes[i]
         top = 1
         while top > 0:
             top -= 1
             node = stack[top] >> 1
             sign = stack[top] & 1
-            asked[node] += 1
-            if pushed[node]:
-                overflow |= add_row(out, i, state, node, sign)
-                continue
             while top + size[node] > stack.shape[0]:
                 stack = larger(stack)
             for at in range(start[node], start[node] + size[node]):
-                stack[top] = items[at] ^ sign
-                top += 1
+                source = items[at] >> 1
+                if counted:
+                    asked[source] += SAMPLED
+                if pushed[source]:
+                    overflow |= add_row(out, i, state, source, (items[at] & 1) ^ sign)
+                else:
+                    stack[top] = items[at] ^ sign
+                    top += 1
     return overflow
 
 
@@ -162,19 +234,21 @@ def least(node, start, size, items, best):
 
 
 @kernel(
-    "void(int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1],"
-    " uint8[::1], int64[::1], int64[::1])"
+    "void(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1],"
+    " int32[::1], int64[::1], int64[::1])"
 )
-def push_least(nodes, words, start, size, items, in_start, in_size, in_items, pushed, best, arrivals):
+def push_least(nodes, words, start, size, live, items, in_start, in_size, in_items, best, arrivals):
     """Have writers' least words be these, and those of all that is pushed below what they are then.
 
     A node hears that an input was one word, and looks what it is now: so it does not matter in which order
     it hears of them, nor how often.
     """
     stack = np.empty((2, ROOM), np.int64)
+    series = arrivals[nodes[0]] if nodes.shape[0] else 0
     for i in range(nodes.shape[0]):
         if best[nodes[i]] == words[i]:
             continue
+        series, counted = chosen(series)
         stack[0, 0] = nodes[i]
         stack[1, 0] = best[nodes[i]]
         best[nodes[i]] = words[i]
@@ -183,11 +257,11 @@ def push_least(nodes, words, start, size, items, in_start, in_size, in_items, pu
             top -= 1
             node = stack[0, top]
             old = stack[1, top]
-            for at in range(start[node], start[node] + size[node]):
+            if counted:
+                for at in range(start[node], start[node] + size[node]):
+                    arrivals[items[at] >> 1] += SAMPLED
+            for at in range(start[node], start[node] + live[node]):
                 target = items[at] >> 1
-                arrivals[target] += 1
-                if pushed[target] == 0:
-                    continue
                 before = best[target]
                 if best[node] < before:
                     best[target] = best[node]
@@ -209,23 +283,30 @@ def push_least(nodes, words, start, size, items, in_start, in_size, in_items, pu
 def pull_least(nodes, start, size, items, pushed, best, asked, out):
     """The least words of nodes."""
     stack = np.empty(ROOM, np.int64)
+    series = asked[nodes[0]] if nodes.shape[0] else 0
     for i in range(nodes.shape[0]):
+        asked[nodes[i]] += 1
+        if pushed[nodes[i]]:
+            out[i] = best[nodes[i]]
+            continue
+        series, counted = chosen(series)
         found = EMPTY
         stack[0] = nodes[i]
         top = 1
         while top > 0:
             top -= 1
             node = stack[top]
-            asked[node] += 1
-            if pushed[node]:
-                if best[node] < found:
-                    found = best[node]
-                continue
             while top + size[node] > stack.shape[0]:
                 stack = larger(stack)
             for at in range(start[node], start[node] + size[node]):
-                stack[top] = items[at] >> 1
-                top += 1
+                source = items[at] >> 1
+                if counted:
+                    asked[source] += SAMPLED
+                if pushed[source]:
+                    found = min(found, best[source])
+                else:
+                    stack[top] = source
+                    top += 1
         out[i] = found
 
 
@@ -239,10 +320,10 @@ def fill_least(order, start, size, items, pushed, best):
 
 
 @kernel(
-    "int64(int64[::1], int64, int64[::1], int64[::1], int32[::1], uint8[::1], int64[::1], int64[::1],"
+    "int64(int64[::1], int64, int64[::1], int64[::1], int64[::1], int32[::1], int64[::1], int64[::1],"
     " int64[::1], int64[::1])"
 )
-def reach(nodes, first, start, size, items, pushed, arrivals, found, origin, sign):
+def reach(nodes, first, start, size, live, items, arrivals, found, origin, sign):
     """The kept nodes that the writers ``nodes[first:]`` reach, these themselves too, a sign for each path.
 
     What one writer reaches is there whole, so some may have no room. Returns how many entries there are; of
@@ -250,7 +331,9 @@ def reach(nodes, first, start, size, items, pushed, arrivals, found, origin, sig
     """
     stack = np.empty(ROOM, np.int64)
     count = 0
+    series = arrivals[nodes[first]]
     for i in range(first, nodes.shape[0]):
+        series, counted = chosen(series)
         begun = count
         stack[0] = 2 * nodes[i]
         top = 1
@@ -264,14 +347,14 @@ def reach(nodes, first, start, size, items, pushed, arrivals, found, origin, sig
             origin[count] = i
             sign[count] = -1 if negative else 1
             count += 1
-            while top + size[node] > stack.shape[0]:
+            while top + live[node] > stack.shape[0]:
                 stack = larger(stack)
-            for at in range(start[node], start[node] + size[node]):
-                target = items[at] >> 1
-                arrivals[target] += 1
-                if pushed[target]:
-                    stack[top] = items[at] ^ negative
-                    top += 1
+            if counted:
+                for at in range(start[node], start[node] + size[node]):
+                    arrivals[items[at] >> 1] += SAMPLED
+            for at in range(start[node], start[node] + live[node]):
+                stack[top] = items[at] ^ negative
+                top += 1
     return count
 
 

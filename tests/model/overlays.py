@@ -25,6 +25,8 @@ def check_overlay(overlay: Overlay, wanted: dict[int, set[int]], *, repeats: boo
         for item in overlay.inputs.of(node).tolist():
             assert 2 * node + (item & 1) in overlay.outputs.of(item >> 1)
             assert overlay.pushed[item >> 1] or not overlay.pushed[node]
+        below = [bool(overlay.pushed[item >> 1]) for item in overlay.outputs.of(node).tolist()]
+        assert below == sorted(below, reverse=True) and sum(below) == overlay.live[node]
         if overlay.kinds[node] == WRITER:
             assert overlay.pushed[node]
         elif overlay.kinds[node] == READER:

@@ -96,19 +96,19 @@ def test_frequencies_flow_both_ways() -> None:
     size = np.array([0, 0, 1, 1, 2], np.int64)
     items = np.array([8, 8, 0, 2], np.int32)
     overlay = Overlay(2, 2, Edges(np.cumsum(size) - size, size, items), 4)
-    overlay.arrivals[:2] = [4, 9]
-    overlay.asked[2:4] = [1, 2]
+    overlay.arrivals[:2] = [4, 16]
+    overlay.asked[2:4] = [10, 30]
     often = deciding.frequencies(overlay, overlay.order())
-    assert often.push.tolist() == [5, 10, 15, 15, 15]
-    assert often.pull.tolist() == [5, 5, 2, 3, 5]
+    assert often.push.tolist() == [5, 17, 22, 22, 22]
+    assert often.pull.tolist() == [44, 44, 12, 32, 44]
 
 
 def test_what_was_observed_flips_the_frontier() -> None:
     size = np.array([0, 0, 2], np.int64)
     overlay = Overlay(2, 1, Edges(np.zeros(3, np.int64), size, np.array([0, 2], np.int32)), 2)
-    overlay.arrivals[2], overlay.asked[2] = 1, 5
-    assert deciding.adapt(overlay, COSTS).tolist() == [2]  # it would be told once, and is asked five times
+    overlay.arrivals[2], overlay.asked[2] = 100, 500
+    assert deciding.adapt(overlay, COSTS).tolist() == [2]  # it would be told 100 times, and is asked 500
     overlay.pushed[2] = 1
     assert deciding.adapt(overlay, COSTS).tolist() == []
-    overlay.arrivals[2] = 100
+    overlay.arrivals[2] = 10000
     assert deciding.adapt(overlay, COSTS).tolist() == [2]

@@ -21,6 +21,8 @@ ELSEWHERE = {
             *(f"bags.{name}" for name in ("add", "compact", "frequent", "least", "listed")),
             *(f"bicliques.{name}" for name in ("drop_odd", "mine", "shingles")),
             "covering.cover_all",
+            "ids.find",
+            "ids.put",
             *(f"deciding.{name}" for name in ("add_up", "frontier", "greedy", "prune")),
             *(
                 f"overlays.{name}"
@@ -31,11 +33,13 @@ ELSEWHERE = {
                     "deepen",
                     "fill_least",
                     "fill_sums",
+                    "gather_sums",
                     "pull_least",
                     "pull_sums",
                     "push_least",
                     "push_sums",
                     "reach",
+                    "settle",
                     "sources",
                     "transpose",
                 )

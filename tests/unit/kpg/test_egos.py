@@ -169,6 +169,31 @@ def test_subscribers_hear_what_changes() -> None:
     assert len(heard) == 3 and view.read(5) == 35
 
 
+def test_counts_of_what_has_no_sum() -> None:
+    db = kpg.connect()
+    db.sql(
+        "CREATE TABLE edges (a BIGINT, b BIGINT); CREATE TABLE writes (o INT, n BIGINT, v DOUBLE PRECISION)"
+    )
+    db.insert("edges", [(1, node) for node in range(8)])
+    db.insert("writes", [(node, node, 0.5) for node in range(8)])
+    assert db.ego("view", edges="edges", writes="writes", aggregate="count", mode="pull").read(1) == 8
+
+
+def test_answers_that_are_remembered_change() -> None:
+    db = kpg.connect()
+    db.sql("CREATE TABLE edges (a BIGINT, b BIGINT); CREATE TABLE writes (o INT, n BIGINT, v TEXT)")
+    db.insert("edges", [(1, 2), (1, 3), (4, 2)])
+    db.insert("writes", [(1, 2, "x"), (2, 2, "y"), (3, 3, "y")])
+    for mode in ("push", "pull"):
+        db.ego(mode, edges="edges", writes="writes", aggregate="top_k(value, 2)", mode=mode)
+    views = [db.view("push"), db.view("pull")]
+    assert [dict(view.fetchall()) for view in views] == [{1: ["y", "x"], 4: ["x", "y"]}] * 2
+    db.insert("writes", [(4, 3, "a"), (5, 2, "a")])
+    assert [dict(view.fetchall()) for view in views] == [{1: ["a", "y"], 4: ["a", "x"]}] * 2
+    db.sql("DELETE FROM writes WHERE v = 'a'")
+    assert [dict(view.fetchall()) for view in views] == [{1: ["y", "x"], 4: ["x", "y"]}] * 2
+
+
 def test_views_over_it_follow() -> None:
     db = database()
     db.ego("view", edges="edges", writes="writes", window=1)
