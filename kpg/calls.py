@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from kpg.compiler.permitted import need_any
 from kpg.compiler.sql import acting
 from kpg.compiler.sql import statements as ast
+from kpg.compiler.sql.volatile import NEEDED
 from kpg.engine import Engine
 from kpg.result import Result
 from kpg.result import listing as listed
-from kpg.runtime.types import BOOLEAN, TEXT, Type
+from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Type
 
 Act = Callable[[Engine, Sequence[Any]], Any]
 
@@ -29,10 +31,22 @@ def _terminate(engine: Engine, args: Sequence[Any]) -> bool:
     return engine.ends is not None and args[0] is not None and engine.ends(args[0], True)
 
 
+def _setval(engine: Engine, args: Sequence[Any]) -> int | None:
+    if any(arg is None for arg in args):
+        return None
+    name = engine.catalog.sequence(str(args[0]).strip('"')).name
+    if engine.catalog.is_limited:
+        need_any(engine.catalog, ("SEQUENCE", name.lower()), NEEDED["setval"])
+    found = engine.sequences.call("setval", (name, *map(str, args[1:])))
+    engine.keep()
+    return found
+
+
 ACTS: Final[Mapping[str, tuple[Type, Act]]] = {
     "pg_notify": (TEXT, _notify),
     "pg_cancel_backend": (BOOLEAN, _cancel),
     "pg_terminate_backend": (BOOLEAN, _terminate),
+    "setval": (BIGINT, _setval),
 }
 """By name: the type of what comes out, and what it does."""
 

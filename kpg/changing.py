@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.change import arbiters, lower_returning, nothing
 from kpg.compiler.sql.given import given_insert, insert_places
-from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
+from kpg.compiler.sql.volatile import MENTIONS, for_rows, has_calls, once_by_chance, replaced
 from kpg.engine import Engine
 from kpg.modify import Evaluate, checked, distinct, merged, missing
 from kpg.planning import Planned, bind, constant_words, plan, plan_bound
@@ -160,7 +161,9 @@ def given_words(engine: Engine, table: Table, statement: ast.Insert) -> tuple[as
     """
     catalog = engine.reading_catalog
     numbered = _numbered(engine, given_insert(statement, catalog))
-    return numbered, engine.computed(lambda: _given_rows(engine, table, numbered, catalog))
+    words = engine.computed(lambda: _given_rows(engine, table, numbered, catalog))
+    engine.sequences.settle()
+    return numbered, words
 
 
 def _given_rows(engine: Engine, table: Table, statement: ast.Insert, catalog: Catalog) -> Words:
@@ -181,10 +184,24 @@ def found_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[Plan
     """What an UPDATE or a DELETE finds, with its plan."""
 
     def found() -> tuple[Planned, Words]:
-        planned = plan(statement, engine.reading_catalog, engine.statistics)
+        planned = plan(asked, engine.reading_catalog, engine.statistics)
         return planned, engine.run(planned)[0]
 
-    return engine.computed(found)
+    asked = _numbered_update(engine, statement) if isinstance(statement, ast.Update) else statement
+    result = engine.computed(found)
+    engine.sequences.settle()
+    return result
+
+
+def _numbered_update(engine: Engine, statement: ast.Update) -> ast.Update:
+    """The statement with what takes a number for each row in the place of nextval."""
+    place = statement.span
+    if not MENTIONS.search(place.source, place.start, place.end):
+        return statement
+    targets, values = zip(*statement.assignments, strict=True)
+    rows = exp.Select(expressions=[value.copy() for value in values]).from_("rows", copy=False)
+    found = [one.unalias() for one in numbered_rows(engine, rows).expressions]
+    return replace(statement, assignments=tuple(zip(targets, found, strict=True)))
 
 
 def _with_defaults(engine: Engine, statement: ast.Insert, entry: TableEntry, words: Words) -> Words:
@@ -339,9 +356,17 @@ def _numbered(engine: Engine, statement: ast.Insert) -> ast.Insert:
         statement = replace(statement, query=replace(statement.query, query=tree))
     if not has_calls(tree):
         return statement
-    refuse_rows(tree)
-    query = replaced(tree, engine.catalog, engine.sequences.call)
+    query = replaced(numbered_rows(engine, tree), engine.catalog, engine.sequences.call)
     return replace(statement, query=replace(statement.query, query=query))
+
+
+def numbered_rows(engine: Engine, tree: exp.Expr) -> exp.Expr:
+    """A statement whose calls of nextval for each row of a query have numbers of their own."""
+    found = for_rows(tree, engine.catalog, engine.sequences.begin)
+    if found is not tree and engine.workers is not None:
+        engine.sequences.settle()
+        raise NotSupportedError("nextval for each row of a query is not supported with many workers")
+    return found
 
 
 def _delete(engine: Engine, table: Table, statement: ast.Delete, actions: "Actions | None") -> Changes:

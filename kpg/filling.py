@@ -44,7 +44,7 @@ def default_words(
 
 
 def _values(executor: Executor, sequences: Sequences, default: Default, rows: int) -> Words:
-    numbers = [sequences.take(name, rows) for name in default.sequences]
+    numbers = [sequences.take(name, rows) if name else np.arange(rows) for name in default.sequences]
     if isinstance(default.scalar, Column):
         return numbers[default.scalar.index]
     inputs = np.array(numbers or [np.zeros(rows, np.int64)], np.int64)

@@ -20,6 +20,7 @@ class Sequences:
         self.next: dict[str, int] = {}
         catalog().numbers = lambda: self.next
         self._given: dict[str, int] = {}
+        self._drawn: list[tuple[int, str, int]] = []
         self._last = ""
 
     def follow(self, other: "Sequences") -> None:
@@ -81,6 +82,25 @@ class Sequences:
         self._given[numbers.name] = found[-1]
         self._last = numbers.name
         return np.array(found, np.int64)
+
+    def begin(self, name: str, each: int) -> tuple[int, int, int]:
+        """A statement takes so many numbers for each row of a query: who counts, the first, the step."""
+        from kpg.runtime.functions.chance import DRAWN
+
+        numbers = self._numbers(name)
+        token = DRAWN.begin()
+        self._drawn.append((token, name, each))
+        return token, self.next.get(numbers.name, numbers.start), numbers.increment
+
+    def settle(self) -> None:
+        """What such a statement has computed is taken; DataError if there are not as many numbers."""
+        if not self._drawn:
+            return
+        from kpg.runtime.functions.chance import DRAWN
+
+        drawn, self._drawn = self._drawn, []
+        for token, name, each in drawn:
+            self.take(name, each * DRAWN.end(token))
 
     def call(self, function: str, args: Sequence[str]) -> int:
         """What ``nextval``, ``currval``, ``setval`` or ``lastval`` gives; the first argument is a name."""

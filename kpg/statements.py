@@ -16,7 +16,7 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definition import Definition
 from kpg.compiler.sql.definitions import AnyDefinition
 from kpg.compiler.sql.session import Session
-from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, refuse_rows, replaced
+from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, replaced
 from kpg.engine import Engine
 from kpg.notices import warn
 from kpg.owning import owning
@@ -36,7 +36,8 @@ Defining = ast.CreateTable | ast.CreateTableAs | ast.CreateView | ast.Drop | Any
 
 Words = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 COMPUTED_BEFORE: Final = re.compile(
-    r"\b(limit|offset|first|next)\s*\(|current_setting|set_config|pg_(notify|cancel|terminate)", re.IGNORECASE
+    r"\b(limit|offset|first|next)\s*\(|current_setting|set_config|pg_(notify|cancel|terminate)|setval",
+    re.IGNORECASE,
 )
 """A text without these has no LIMIT that is a query, no call about settings, and none that does something."""
 DEEPEST: Final = 30_000
@@ -199,7 +200,9 @@ def select(engine: Engine, statement: ast.Select) -> Result:
 
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
-    return engine.computed(lambda: _selected(engine, statement))
+    found = engine.computed(lambda: _selected(engine, statement))
+    engine.sequences.settle()
+    return found
 
 
 def _selected(engine: Engine, statement: ast.Select) -> Result:
@@ -227,8 +230,9 @@ def _evaluated(engine: Engine, statement: ast.Select) -> ast.Select:
         return statement
     tree = once_by_chance(statement.query)
     if has_calls(tree):
-        refuse_rows(tree)
-        tree = replaced(tree, engine.catalog, engine.sequences.call)
+        from kpg.changing import numbered_rows
+
+        tree = replaced(numbered_rows(engine, tree), engine.catalog, engine.sequences.call)
         engine.keep()
     return replace(statement, query=tree)
 
@@ -270,6 +274,7 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
     if statement.if_not_exists and name in engine.catalog:
         return Affected(0)
     engine.check_defining("CREATE TABLE")
+    statement = replace(statement, query=_evaluated(engine, statement.query))
 
     def asked() -> tuple[Planned, Words]:
         planned = plan_view(statement, engine.reading_catalog, engine.statistics)
@@ -277,6 +282,7 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
         return planned, expand(*engine.run(planned)) if statement.data else nothing
 
     planned, rows = engine.computed(asked)
+    engine.sequences.settle()
     schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
     _make_room(engine, statement, name)
     engine.create_table(name, schema)

@@ -4,14 +4,18 @@ from typing import Final
 
 from sqlglot import exp
 
+from kpg.compiler.sql.volatile import is_computed
 from kpg.runtime.errors import ProgrammingError, Span
 
 ACTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "pg_notify": ("text", ("text", "text")),
     "pg_cancel_backend": ("boolean", ("int",)),
     "pg_terminate_backend": ("boolean", ("int",)),
+    "setval": ("bigint", ("text", "bigint", "boolean")),
 }
 """The type of what comes out, and those that the arguments are brought to, by name."""
+DEFAULTS: Final[dict[str, exp.Expr]] = {"setval": exp.true()}
+"""What the last argument is that need not be given."""
 
 
 def _call(node: exp.Expr) -> exp.Expr:
@@ -24,6 +28,8 @@ def _call(node: exp.Expr) -> exp.Expr:
 def _name(node: exp.Expr) -> str:
     call = _call(node)
     name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
+    if name == "setval" and isinstance(call, exp.Anonymous) and not is_computed(call):
+        return ""  # whose value is put in its place before the statement is run
     return name if name in ACTS else ""
 
 
@@ -71,7 +77,9 @@ def _acting(tree: exp.Expr) -> str:
 
 
 def _arguments(node: exp.Expr, name: str, span: Span) -> list[exp.Expr]:
-    given, types = _call(node).expressions, ACTS[name][1]
+    given, types = list(_call(node).expressions), ACTS[name][1]
+    if len(given) == len(types) - 1 and name in DEFAULTS:
+        given.append(DEFAULTS[name])
     if len(given) != len(types):
         raise ProgrammingError(f"{name} takes {len(types)} arguments", span=span)
     pairs = zip(given, types, strict=True)

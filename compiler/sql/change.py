@@ -20,6 +20,7 @@ from kpg.compiler.sql.changes_allowed import check_change
 from kpg.compiler.sql.given import given_assignments, insert_places
 from kpg.compiler.sql.query import Bound, check_reads, lowered
 from kpg.compiler.sql.tree import Distinct, Filter, Join, Map, Node, Query, Rows, Scan
+from kpg.compiler.sql.volatile import MENTIONS
 from kpg.compiler.views import Through
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan import Mfp
@@ -324,6 +325,10 @@ def target_of(
         names = statement.through.names
         columns, node = _seen(binding, statement.through, columns, node)
     fields = [Field(statement.alias, name, column) for name, column in zip(names, columns, strict=False)]
+    if MENTIONS.search(binding.source):
+        from kpg.compiler.sql.bind.chance import numbered_by
+
+        fields.append(numbered_by(Column(scan.ids[-1], ROWID)))
     check_change(statement, catalog)
     if binding.reads is not None:
         shown = entry if isinstance(statement, ast.Merge) or statement.through is None else None

@@ -10,10 +10,11 @@ from sqlglot import exp
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import Check, Exclusion
 from kpg.compiler.sql.bind.calls import assigned, condition, settled
+from kpg.compiler.sql.bind.chance import numbered_by
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.ddl.reader import parsed_expression
-from kpg.compiler.sql.volatile import NEXTVAL, by_chance, sequence_of
+from kpg.compiler.sql.volatile import NEXTVAL, by_chance, is_chance, sequence_of
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
 from kpg.runtime.plan import Mfp
 from kpg.runtime.records import dataclass
@@ -22,10 +23,15 @@ from kpg.runtime.types import BIGINT, INTEGER, ColumnDef
 
 TIMES: Final = re.compile(r"\bnow\s*\(|\bcurrent_(date|time)|\blocaltime|_timestamp\s*\(", re.IGNORECASE)
 
+ROWS: Final = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """A column's default over the next values of ``sequences``, which are columns 0, 1, ... of its input."""
+    """A column's default over the next values of ``sequences``, which are columns 0, 1, ... of its input.
+
+    ``ROWS`` among them stands for numbers that tell the rows of one INSERT apart.
+    """
 
     scalar: Scalar
     sequences: tuple[str, ...]
@@ -131,6 +137,9 @@ def bind_default(column: ColumnDef, text: str, catalog: Catalog, *, checking: bo
     node = parsed_expression(text).transform(numbered)
     if checking:
         node = by_chance(node)
+    elif any(map(is_chance, node.walk())):
+        sequences.append(ROWS)
+        fields.append(numbered_by(Column(binding.fresh(), BIGINT)))
     scope = Scope(fields=fields, clause="DEFAULT")
     for named in node.find_all(exp.Column):
         if not named.name.startswith("$"):

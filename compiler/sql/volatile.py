@@ -8,9 +8,9 @@ import random
 import re
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.permitted import need_any
@@ -24,11 +24,31 @@ NEEDED: Final = {NEXTVAL: "Uw", "currval": "Ur", "setval": "w"}
 MENTIONS: Final = re.compile(r"random|val\s*\(", re.IGNORECASE)
 """A text without these has none of the calls: trees of many constants are not searched."""
 Evaluate = Callable[[str, Sequence[str]], int]
+Begin = Callable[[str, int], tuple[int, int, int]]
+"""For a sequence and how many of its numbers a row takes: who counts the rows, the first number, the step."""
+
+
+class Drawn(exp.Expression):
+    """How many rows came before this one in a statement that takes a number of a sequence for each."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+    @property
+    def token(self) -> int:
+        """Who counts: see :class:`kpg.runtime.functions.chance.Drawn`."""
+        return int(self.this.name)
 
 
 def is_call(node: exp.Expr) -> bool:
-    """Whether a node is one of the calls."""
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in CALLS
+    """Whether a node is one of the calls, and its arguments are known before the statement is run."""
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in CALLS and not is_computed(node)
+
+
+def is_computed(node: exp.Anonymous) -> bool:
+    """Whether a call of setval has to be given what a query computes."""
+    if str(node.this).lower() != "setval":
+        return False
+    return any(part.find(exp.Column, exp.Query, exp.Binary, exp.AggFunc) for part in node.expressions[1:])
 
 
 def _function(node: exp.Expr) -> str:
@@ -103,16 +123,38 @@ def replaced(tree: exp.Expr, catalog: Catalog, evaluate: Evaluate) -> exp.Expr:
     return tree.transform(value)
 
 
-def refuse_rows(tree: exp.Expr) -> None:
-    """Raise where a call would have to be made for each row of something."""
-    for select in tree.find_all(exp.Select):
-        for node in select.find_all(exp.Anonymous):
-            if (
-                is_call(node)
-                and node.find_ancestor(exp.Select) is select
-                and select.args.get("from_") is not None
-            ):
-                raise ProgrammingError(
-                    f"{node.this} for each row of a query is not supported",
-                    hint="make it the DEFAULT of a column",
-                )
+def _of_rows(node: exp.Expr) -> bool:
+    """Whether a call has a value for each row of a query."""
+    select = node.find_ancestor(exp.Select)
+    return select is not None and select.args.get("from_") is not None
+
+
+def for_rows(tree: exp.Expr, catalog: Catalog, begin: Begin) -> exp.Expr:
+    """A statement with what gives each row a number of its own in the place of nextval for each row.
+
+    ProgrammingError for other calls for each row.
+    """
+    if not any(is_call(node) and _of_rows(node) for node in tree.find_all(exp.Anonymous)):
+        return tree
+    tree = tree.copy()
+    calls: dict[str, list[exp.Anonymous]] = {}
+    for node in tree.find_all(exp.Anonymous, bfs=False):
+        if not is_call(node) or not _of_rows(node):
+            continue
+        if str(node.this).lower() != NEXTVAL:
+            raise ProgrammingError(
+                f"{node.this} for each row of a query is not supported", hint="call it in a query of its own"
+            )
+        calls.setdefault(sequence_of(node, catalog), []).append(node)
+    for name, found in calls.items():
+        if catalog.is_limited:
+            need_any(catalog, ("SEQUENCE", name.lower()), NEEDED[NEXTVAL])
+        token, first, step = begin(name, len(found))
+        for place, node in enumerate(found):
+            row = f"{len(found)} * :row + {place}"
+            value = parse_one(f"CAST({first} + ({row}) * {step} AS BIGINT)", dialect="postgres")
+            for mark in value.find_all(exp.Placeholder):
+                mark.replace(Drawn(this=exp.Literal.number(token)))
+            alias = isinstance(node.parent, exp.Select) and node.arg_key == "expressions"
+            node.replace(exp.alias_(value, NEXTVAL) if alias else value)
+    return tree

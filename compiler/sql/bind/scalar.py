@@ -336,7 +336,9 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 
         return concatenated(binding, scope, node)
     else:
-        binding.refuse(construct_name(node), node)
+        from kpg.compiler.sql.bind.chance import bind_varying
+
+        return bind_varying(binding, scope, node) or binding.refuse(construct_name(node), node)
     if name == "coalesce":
         scope = scope.without_rows("COALESCE")
     args = [binding.expression(scope, operand) for operand in operands]

@@ -24,6 +24,7 @@ from kpg.compiler.sql.bind.windowed import bind_qualify, over_groups, windowed
 from kpg.compiler.sql.call_syntax import WRITTEN
 from kpg.compiler.sql.syntax import only
 from kpg.compiler.sql.tree import Distinct, Filter, Node, Query, SortKey, TopK
+from kpg.compiler.sql.volatile import MENTIONS
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
 
@@ -80,7 +81,12 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     scope = Scope(around.parent, common=around.common)
     reads = binding.reads
     before = 0 if reads is None else len(reads.relations)
-    source = _where(binding, scope, bind_from(binding, scope, node), node)
+    source = bind_from(binding, scope, node)
+    if not binding.kept and MENTIONS.search(binding.source):
+        from kpg.compiler.sql.bind.chance import with_numbers
+
+        source = with_numbers(binding, scope, source, node)
+    source = _where(binding, scope, source, node)
     if reads is not None and node.args.get("locks"):
         reads.lock(before)
     collector = Aggregates(number=partial(numbered, binding, source, scope.orders))
