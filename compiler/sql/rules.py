@@ -10,7 +10,6 @@ from sqlglot import exp
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.constraints import Check, Exclusion
 from kpg.compiler.sql.bind.calls import assigned, condition, settled
-from kpg.compiler.sql.bind.chance import numbered_by
 from kpg.compiler.sql.bind.query import new_binding
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.ddl.reader import parsed_expression
@@ -138,6 +137,8 @@ def bind_default(column: ColumnDef, text: str, catalog: Catalog, *, checking: bo
     if checking:
         node = by_chance(node)
     elif any(map(is_chance, node.walk())):
+        from kpg.compiler.sql.bind.chance import numbered_by
+
         sequences.append(ROWS)
         fields.append(numbered_by(Column(binding.fresh(), BIGINT)))
     scope = Scope(fields=fields, clause="DEFAULT")
