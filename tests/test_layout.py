@@ -166,6 +166,13 @@ def test_the_face_knows_of_the_runtime_what_is_listed_here() -> None:
     assert faces == modules_of(ROOT / "kpg") - NOT_FACE
 
 
+def test_the_face_is_drawn_file_by_file() -> None:
+    """A new file of the face gets its place in the last table of ARCHITECTURE.md."""
+    drawn = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("### The face, file by file")[2]
+    named = set(re.findall(r"`(\w+\.py)`", drawn))
+    assert named == {path.name for path in (ROOT / "kpg").glob("*.py")} - {"__init__.py", "__main__.py"}
+
+
 def test_every_package_has_an_init() -> None:
     folders = {file.parent for file in SOURCES}
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kpg.durable.keeper import Keeper
 from kpg.runtime.errors import Error, InterfaceError, NotSupportedError, OperationalError
 from kpg.runtime.storage.ahead import Ahead
-from kpg.runtime.storage.files import Disk, File, Files
+from kpg.runtime.storage.files import Disk, File, Files, size_of
 from kpg.runtime.storage.log import segment_name, segment_number
 from kpg.runtime.storage.manifest import NAME, NEW, read_manifest, swap, write_beside
 from kpg.runtime.storage.packs import pack_name
@@ -153,12 +153,4 @@ def _contents(keeper: Keeper) -> list[tuple[str, int]]:
     ends = {segment_name(number): end for number, end in keeper.ends.items()}
     if log is not None:
         ends[segment_name(log.segment)] = log.end
-    return [(name, ends[name] if name in ends else _size(files, name)) for name in names]
-
-
-def _size(files: Files, name: str) -> int:
-    file = files.open(name)
-    try:
-        return file.size()
-    finally:
-        file.close()
+    return [(name, ends[name] if name in ends else size_of(files, name)) for name in names]

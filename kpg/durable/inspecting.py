@@ -8,7 +8,7 @@ from kpg.durable.keeper import CLOSED, COMMIT, ROWS
 from kpg.durable.known import codec
 from kpg.runtime.errors import Error, OperationalError
 from kpg.runtime.records import dataclass
-from kpg.runtime.storage.files import Disk, Files
+from kpg.runtime.storage.files import Disk, Files, size_of
 from kpg.runtime.storage.log import Segment, segment_number
 from kpg.runtime.storage.manifest import NAME, Manifest, read_manifest
 from kpg.runtime.storage.packs import BLOCK, Pack, pack_name, pack_number
@@ -44,7 +44,7 @@ def inspected(folder: str | Path) -> list[FileFacts]:
 
 
 def _facts(files: Files, manifest: Manifest, name: str) -> FileFacts:
-    size = _size(files, name)
+    size = size_of(files, name)
     try:
         if name == NAME:
             return FileFacts(name, "manifest", size, _of_manifest(manifest))
@@ -55,14 +55,6 @@ def _facts(files: Files, manifest: Manifest, name: str) -> FileFacts:
     except Error as error:
         return FileFacts(name, "damaged", size, error.message)
     return FileFacts(name, "lock" if name == "lock" else "left over", size, "")
-
-
-def _size(files: Files, name: str) -> int:
-    file = files.open(name)
-    try:
-        return file.size()
-    finally:
-        file.close()
 
 
 def _of_manifest(manifest: Manifest) -> str:

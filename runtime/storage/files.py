@@ -97,6 +97,15 @@ class Files(Protocol):
         """Hold the folder as long as this process lives, or tell who does: what it wrote as ``holder``."""
 
 
+def size_of(files: Files, name: str) -> int:
+    """How many bytes a file has."""
+    file = files.open(name)
+    try:
+        return file.size()
+    finally:
+        file.close()
+
+
 class DiskFile:
     """A file of the operating system."""
 

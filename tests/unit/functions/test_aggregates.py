@@ -65,9 +65,12 @@ VALUES: dict[str, list[Any]] = {
 FRACTIONS = {"percentile_cont", "percentile_disc", "quantile_cont"}
 HYPOTHETICAL = {"rank", "dense_rank", "percent_rank", "cume_dist"}
 JSONS = {name for name in aggregate_names() if name.startswith("json")}
-TALLIES = {"top_k", "distinct_values", "distinct_count"}
-FOREIGN = {*HYPOTHETICAL, *JSONS, *TALLIES, "range_agg", "range_intersect_agg", "every", "array_agg", "list"}
-"""What DuckDB does not have as an aggregate; ``tests/oracle/sql`` has Postgres for it."""
+FOREIGN = {*HYPOTHETICAL, *JSONS, "array_agg", "list"}
+"""What DuckDB has by these names means something else there, or shows it otherwise."""
+IN_DUCKDB = {
+    name for (name,) in duckdb.sql("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()
+}
+"""The functions that DuckDB has; ``tests/oracle/sql`` has Postgres for others."""
 EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -110,7 +113,7 @@ def test_example(
     text = query(function, rows, expected)
     ((got, wanted),) = kpg.connect().sql(text).fetchall()
     assert same(got, wanted), (got, wanted)
-    if function.name in FOREIGN:
+    if function.name in FOREIGN or function.name not in IN_DUCKDB:
         return
     row = oracle.execute(text).fetchone()
     assert row is not None and same(row[0], row[1])
