@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kpg.durable.keeper import Keeper
 from kpg.runtime.errors import Error, InterfaceError, NotSupportedError, OperationalError
 from kpg.runtime.storage.ahead import Ahead
-from kpg.runtime.storage.files import Disk, File, Files, size_of
+from kpg.runtime.storage.files import Disk, File, Files, make_folder, size_of
 from kpg.runtime.storage.log import segment_name, segment_number
 from kpg.runtime.storage.manifest import NAME, NEW, read_manifest, swap, write_beside
 from kpg.runtime.storage.packs import pack_name
@@ -125,7 +125,7 @@ def backup(engine: "Engine", folder: str | Path) -> Backup:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             what = "is not empty" if path.is_dir() else "is a file"
             raise OperationalError(f"{path} {what}", hint="give a folder that is empty, or not there")
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         names = _contents(keeper)
         return Backup(path, engine.executor.epoch, Copying(keeper.files, names, Disk(path)))
     except Error:

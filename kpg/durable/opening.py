@@ -23,7 +23,7 @@ from kpg.runtime.errors import InterfaceError, InternalError, OperationalError
 from kpg.runtime.records import dataclass
 from kpg.runtime.storage.codec import Codec, DamagedError
 from kpg.runtime.storage.columns import unpack
-from kpg.runtime.storage.files import Bytes, Disk, Files, Lock
+from kpg.runtime.storage.files import Bytes, Disk, Files, Lock, make_folder
 from kpg.runtime.storage.log import Log, Segment, segment_name, segment_number
 from kpg.runtime.storage.manifest import NEW, Manifest, read_manifest, swap, write_beside
 from kpg.runtime.storage.placed import Placed, PlacedStrings
@@ -65,7 +65,7 @@ def open_folder(engine: "Engine", folder: str | Path, **options: Any) -> dict[st
 def _open_folder(engine: "Engine", path: Path, wanted: Wanted) -> dict[str, str]:
     try:
         if not path.exists() and not wanted.read_only:
-            path.mkdir(parents=True)
+            make_folder(path)
         if not path.is_dir():
             what = "is a file" if path.exists() else "does not exist"
             raise OperationalError(f"{path} {what}", hint="a database is a folder")

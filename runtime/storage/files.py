@@ -317,3 +317,11 @@ class Disk:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{holder}\n".encode(), 0)
         return DiskLock(descriptor, folder)
+
+
+def make_folder(path: Path) -> None:
+    """Have a folder be there whatever happens, with those above it."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        Disk(one.parent).sync()

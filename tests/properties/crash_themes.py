@@ -392,7 +392,60 @@ def lattices(random: Generator) -> Action:
 
 LATTICES = Theme((), lattices)
 
-THEMES = (TRIGGERS, ROLES, BODIES, PARTED, EGOS, SESSIONS, TYPES, LATTICES)
+SHAPES = (
+    "select g, percentile_cont(0.5) within group (order by v) p, mode() within group (order by v) m "
+    "from t group by g",
+    "select g, string_agg(name, ',' order by t.k, name) names, count(distinct name) n "
+    "from t left join u on t.g = u.k group by g",
+    "select k, ntile(3) over (order by v, k) q, first_value(v) over (partition by g order by k desc) f, "
+    "sum(v) over (order by k rows between 2 preceding and 1 following) s from t",
+    "select k, v, percent_rank() over (partition by g order by v) p, dense_rank() over (order by v) d from t",
+    "select g, k, count(*) n, grouping(g, k) o from t group by grouping sets ((g), (k), ())",
+    "select coalesce(t.k, u.k) k, t.v, u.name from t full join u on t.k = u.k",
+    "select t.k, x.name from t, lateral (select name from u where u.k <= t.g order by k desc limit 1) x",
+    "select k from t except all select g from t",
+    "select g from t intersect all select v from t",
+    "select k, v from t where v >= all (select v from t o where o.g = t.g)",
+    "select distinct on (g) g, k, v from t order by g, v desc, k",
+    "select g, jsonb_agg(v order by k) j, bool_or(v > 5) b, stddev(v) d, corr(k, v) c from t group by g",
+    "with recursive r(k, n) as (select k, 0 from t where v = 1 union all "
+    "select t.k, n + 1 from r join t on t.g = r.k where n < 3) select k, count(*) c from r group by k",
+    "select k, n from t, generate_series(1, g) s(n)",
+    "select k, (select max(v) from t o where o.k < t.k) m, exists (select 1 from u where u.k = t.g) e from t",
+    "select upper(left(name, 1)) f, min(name) a, array_agg(distinct length(name)) l from u group by 1",
+    "select g, sum(v) filter (where k % 2 = 0) s, every(v < 9) e from t group by g having sum(v) > 3",
+    "select k, v from t order by v desc, k offset 1 limit 4",
+    "select g, count(*) n from t group by g order by n desc, g limit 2",
+    "select t.g, o.g h, count(*) n from t join t o on t.v = o.v and t.k < o.k group by t.g, o.g",
+    "select name, row_number() over (order by name nulls first, k) r from u",
+    "select g, sum(v * 1.5) s, sum(v::float8) f, max(repeat('x', v)) t from t group by g",
+)
+
+
+def shapes(random: Generator) -> Action:
+    n, m = (int(one) for one in random.integers(4, size=2))
+    text = SHAPES[int(random.integers(len(SHAPES)))]
+    if random.random() < 0.7:
+        return sql(change(random)) if random.random() < 0.7 else together(*(change(random) for _ in range(3)))
+    return drawn(
+        random,
+        (
+            f"create materialized view s{n} as {text}",
+            f"create or replace materialized view s{n} as {text}",
+            f"create or replace materialized view s{n} as {text}",
+            f"create materialized view over{n} as select count(*) n from s{m}",
+            f"drop view if exists s{n}",
+            f"drop view if exists over{n}",
+        ),
+    )
+
+
+def shaped() -> Theme:
+    made = (f"create materialized view s{n} as {text}" for n, text in enumerate(SHAPES[::5]))
+    return Theme((*made, "insert into u (name) values ('ab'), ('b'), (null), ('aa')"), shapes)
+
+
+THEMES = (shaped(), TRIGGERS, ROLES, BODIES, PARTED, EGOS, SESSIONS, TYPES, LATTICES)
 
 
 def themes(random: Generator) -> list[Theme]:

@@ -395,7 +395,7 @@ def main() -> None:
         errors, refused_ = errors + one.failed, refused_ + one.refused
         seed += 1
         lives = seed - given.seed
-        if lives % 100 == 0 or time.monotonic() >= end:
+        if lives % 20 == 0 or time.monotonic() >= end:
             told = f"{errors} commits refused, {refused_} databases that took no more"
             print(f"{lives} lives, {cuts} cuts, {told}", flush=True)
     print(f"seeds that fail: {failed}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kpg.runtime.storage.files import Disk, Files
+from kpg.runtime.storage.files import Disk, Files, make_folder
 from tests.model.disk import PowerCut, Sim
 
 
@@ -202,3 +202,14 @@ def test_files_of_a_disk_keep_their_holes(tmp_path: Path) -> None:
     disk = with_a_hole(tmp_path)
     assert disk.map("a")[-3:].tobytes() == b"end"
     assert (tmp_path / "a").stat().st_blocks == 2 * 4096 // 512
+
+
+def test_folders_that_are_made_have_their_names_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(Disk, "sync", lambda disk: synced.append(disk.where))
+    make_folder(tmp_path / "a" / "b")
+    make_folder(tmp_path / "a" / "b")
+    assert sorted(synced) == [str(tmp_path), str(tmp_path / "a")]
+    assert (tmp_path / "a" / "b").is_dir()
