@@ -79,16 +79,7 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     """The query of a SELECT block without its LIMIT, and its order."""
     only(node, binding.source, *CLAUSES)
     scope = Scope(around.parent, common=around.common)
-    reads = binding.reads
-    before = 0 if reads is None else len(reads.relations)
-    source = bind_from(binding, scope, node)
-    if not binding.kept and MENTIONS.search(binding.source):
-        from kpg.compiler.sql.bind.chance import with_numbers
-
-        source = with_numbers(binding, scope, source, node)
-    source = _where(binding, scope, source, node)
-    if reads is not None and node.args.get("locks"):
-        reads.lock(before)
+    source = _where(binding, scope, _from(binding, scope, node), node)
     collector = Aggregates(number=partial(numbered, binding, source, scope.orders))
     windows = Windows()
     inner = replace(scope, aggregates=collector, windows=windows, expansions=Expansions())
@@ -122,6 +113,20 @@ def bind_select(binding: Binding, around: Scope, node: exp.Select) -> tuple[Quer
     query, ordering = _output(binding, source, clauses, node)
     reordered = clauses.order or windows.calls or node.args.get("distinct") is not None
     return query, ordering if reordered else kept_order
+
+
+def _from(binding: Binding, scope: Scope, node: exp.Select) -> Node:
+    """The rows of FROM, of which FOR UPDATE and its like say that they are locked."""
+    reads = binding.reads
+    before = 0 if reads is None else len(reads.relations)
+    source = bind_from(binding, scope, node)
+    if reads is not None and node.args.get("locks"):
+        reads.lock(before)
+    if not binding.kept and MENTIONS.search(binding.source):
+        from kpg.compiler.sql.bind.chance import with_numbers
+
+        return with_numbers(binding, scope, source, node)
+    return source
 
 
 def _where(binding: Binding, scope: Scope, source: Node, node: exp.Select) -> Node:

@@ -181,3 +181,13 @@ def test_what_is_kept_of_a_password_is_what_postgres_keeps() -> None:
     assert people.get("kpg", NOBODY) is first["kpg"]
     assert [people.get(name, NOBODY) for name in ("ann", "bob", "nobody")] == [NOBODY] * 3
     assert is_past(Role("a", until="2001-01-01")) and not is_past(Role("a", until="infinity"))
+
+
+def test_for_update_locks_what_from_names_and_not_what_conditions_read() -> None:
+    with kpg.connect() as db:
+        db.sql("CREATE TABLE t (a INT); CREATE TABLE u (a INT)")
+        db.sql("INSERT INTO t VALUES (1); INSERT INTO u VALUES (1); CREATE ROLE ann")
+        db.sql("GRANT SELECT, UPDATE ON t TO ann; GRANT SELECT ON u TO ann; SET ROLE ann")
+        assert db.sql("SELECT a FROM t WHERE a IN (SELECT a FROM u) FOR UPDATE").fetchall() == [(1,)]
+        with pytest.raises(kpg.Error, match="permission denied for table u"):
+            db.sql("SELECT a FROM u FOR UPDATE")
