@@ -195,9 +195,14 @@ def type_number(text: str) -> int | None:
     wanted = " ".join(text.lower().replace('"', "").removeprefix("pg_catalog.").split())
     plain = wanted.removesuffix("[]").strip()
     plain = ALIASES.get(plain, plain)
+    if wanted in ROUTINE_TYPES:
+        return ROUTINE_TYPES[wanted]
     found = next((number for number, names in every_type().items() if plain in names), None)
     return ARRAYS.get(found or 0) if wanted.endswith("[]") else found
 
+
+ROUTINE_TYPES: Final = {"trigger": 2279, "void": 2278, "record": 2249, "event_trigger": 3838}
+"""Types that stand only for what a function gives."""
 
 ALIASES: Final = {
     "int": "integer",

@@ -22,6 +22,7 @@ NOTHING: Final = {
         "oid:o prsname prsnamespace:o prsstart:o prstoken:o prsend:o prsheadline:o prslextype:o"
     ),
     "pg_ts_template": "oid:o tmplname tmplnamespace:o tmplinit:o tmpllexize:o",
+    "pg_user_mappings": "umid:o srvid:o srvname umuser:o usename umoptions:t",
     "pg_user_mapping": "oid:o umuser:o umserver:o umoptions:t",
 }
 """As in ``shapes.py``."""

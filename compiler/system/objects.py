@@ -151,8 +151,13 @@ def _constraint_rows(catalog: Catalog) -> Iterator[Row]:
             index = _index_of_key(catalog.table(one.target), one)
         yield (
             *(number, one.name, schema_number(schema), kind, int(deferrable), int(deferred), 1, table, index),
-            *(target, *actions, own or None, keys or None),
+            *(target, *actions, own or None, keys or None, 0),
         )
+    from kpg.compiler.system.users import domain_checks
+
+    for number, check, place, domain in domain_checks(catalog):
+        flags = (0, 0, 1, 0, 0, 0, " ", " ", None, None)
+        yield number, check.name, place, "c", *flags, domain
 
 
 def _index_of_key(target: TableEntry, key: ForeignKey) -> int:
@@ -197,15 +202,40 @@ def _descriptions(catalog: Catalog) -> Iterator[Row]:
             yield number_of("relation", key[1]), system_number("pg_class"), place, text
 
 
-def _functions(_catalog: Catalog) -> Iterator[Row]:
+def _functions(catalog: Catalog) -> Iterator[Row]:
+    from kpg.compiler.system.users import function_rows
     from kpg.runtime.functions import aggregates, functions
+
+    yield from function_rows(catalog)
 
     for kind, names in (
         ("f", {one.name for one in functions()}),
         ("a", {one.name for one in aggregates()}),
     ):
         for name in sorted(names):
-            yield number_of("function", name), name, 11, 10, kind
+            yield number_of("function", name), name, 11, 10, kind, 0, 0, "", 12, 0, 0, "i"
+
+
+def is_function(name: str) -> bool:
+    """Whether there is a function or an aggregate of that name that users have not made."""
+    from kpg.runtime.functions import aggregates, functions
+
+    return name in {one.name for one in functions()} | {one.name for one in aggregates()}
+
+
+def _enums(catalog: Catalog) -> Iterator[Row]:
+    from kpg.compiler.system.users import enum_rows
+
+    return enum_rows(catalog)
+
+
+def _types(catalog: Catalog) -> Iterator[Row]:
+    from kpg.compiler.system.users import type_rows
+
+    for row in relations.types(catalog):
+        yield *row, 0, -1, 0, None
+    for number, name, schema, kind, category, *rest in type_rows(catalog):
+        yield number, name, schema, 4 if kind == "e" else -1, kind, category, 0, 0, "", *rest
 
 
 PRESET: Final = {
@@ -283,12 +313,19 @@ POSTGRES: Final = {
     "pg_constraint": System(
         columns(
             "oid:o conname connamespace:o contype condeferrable:b condeferred:b convalidated:b conrelid:o "
-            "conindid:o confrelid:o confupdtype confdeltype conkey:a confkey:a"
+            "conindid:o confrelid:o confupdtype confdeltype conkey:a confkey:a contypid:o"
         ),
         _constraint_rows,
     ),
     "pg_description": System(columns("objoid:o classoid:o objsubid:i description"), _descriptions),
-    "pg_proc": System(columns("oid:o proname pronamespace:o proowner:o prokind"), _functions),
+    "pg_proc": System(
+        columns(
+            "oid:o proname pronamespace:o proowner:o prokind prorettype:o pronargs:i prosrc prolang:o "
+            "proisstrict:b proretset:b provolatile"
+        ),
+        _functions,
+    ),
+    "pg_enum": System(columns("oid:o enumtypid:o enumsortorder:i enumlabel"), _enums),
     "pg_settings": System(columns("name setting category"), _settings),
     "pg_database": System(columns("oid:o datname datdba:o encoding:i datcollate"), relations.database),
     "pg_stat_activity": System(
@@ -297,8 +334,11 @@ POSTGRES: Final = {
     ),
     "pg_namespace": System(columns("oid:o nspname nspowner:o nspacl"), relations.namespaces),
     "pg_type": System(
-        columns("oid:o typname typnamespace:o typlen:i typtype typcategory typelem:o typarray:o typinput"),
-        relations.types,
+        columns(
+            "oid:o typname typnamespace:o typlen:i typtype typcategory typelem:o typarray:o typinput "
+            "typbasetype:o typtypmod:i typnotnull:b typdefault"
+        ),
+        _types,
     ),
     "pg_tables": System(
         columns(

@@ -218,7 +218,18 @@ ROWS: Final[dict[str, tuple[dict[str, int | str], ...]]] = {
         {"oid": 100, "collname": "default", "collnamespace": 11, "collowner": 10, "collprovider": "d"},
         {"oid": 950, "collname": "C", "collnamespace": 11, "collowner": 10, "collprovider": "c"},
     ),
-    "pg_language": ({"oid": 12, "lanname": "internal", "lanowner": 10},),
+    "pg_language": (
+        {"oid": 12, "lanname": "internal", "lanowner": 10},
+        {"oid": 14, "lanname": "sql", "lanowner": 10, "lanpltrusted": 1},
+        {
+            "oid": 13500,
+            "lanname": "plpgsql",
+            "lanowner": 10,
+            "lanispl": 1,
+            "lanpltrusted": 1,
+            "lanplcallfoid": 13400,
+        },
+    ),
     "pg_tablespace": ({"oid": 1663, "spcname": "pg_default", "spcowner": 10},),
 }
 """Relations with a few rows that are always the same."""

@@ -5,7 +5,7 @@ from typing import Final
 from sqlglot import exp
 
 from kpg.compiler.system import naming
-from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Type
+from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, TEXT, Type
 
 CURRENT, SESSION = "\0user", "\0login"
 """They stand for the role that asks, and for the one whose session it is."""
@@ -38,6 +38,12 @@ TRUE: Final = frozenset(
         "pg_operator_is_visible",
         "pg_opclass_is_visible",
         "pg_statistics_obj_is_visible",
+        "pg_opfamily_is_visible",
+        "pg_conversion_is_visible",
+        "pg_ts_config_is_visible",
+        "pg_ts_dict_is_visible",
+        "pg_ts_parser_is_visible",
+        "pg_ts_template_is_visible",
     }
 )
 INQUIRIES: Final = frozenset(
@@ -61,9 +67,11 @@ ANSWERS: Final[dict[str, tuple[int | str | None, Type]]] = {
     "inet_server_addr": (None, TEXT),
     "inet_client_addr": (None, TEXT),
     "pg_encoding_to_char": ("UTF8", TEXT),
-    "pg_get_function_arguments": ("", TEXT),
-    "pg_get_function_identity_arguments": ("", TEXT),
-    "pg_get_function_result": ("", TEXT),
+    "getdatabaseencoding": ("UTF8", TEXT),
+    "pg_char_to_encoding": (6, INTEGER),
+    "pg_database_size": (None, BIGINT),
+    "pg_get_function_sqlbody": (None, TEXT),
+    "pg_tablespace_size": (None, BIGINT),
     "pg_get_partkeydef": (None, TEXT),
     "pg_get_partition_constraintdef": (None, TEXT),
     "pg_get_ruledef": (None, TEXT),

@@ -5,6 +5,7 @@ among what there is now. So a view over it would not follow, and is refused.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from sqlglot import exp
 
@@ -17,7 +18,7 @@ from kpg.compiler.sql.bind.information import schemas_of
 from kpg.compiler.sql.bind.scope import Binding, Scope
 from kpg.compiler.sql.tree import Rows
 from kpg.compiler.system import naming, objects
-from kpg.compiler.system.relations import System, constraints
+from kpg.compiler.system.relations import System
 from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import BIGINT, BOOLEAN, INTEGER, OID, TEXT, Type
@@ -105,17 +106,19 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
             return Literal(None if number is None else str(found), TEXT)
         case "pg_get_userbyid":
             known_roles = ((naming.role_number(one.name), one.name) for one in catalog.rights.every())
-            return _choice(binding, node, args[0], known_roles)
+            return choice(binding, node, args[0], known_roles)
+        case _ if name in OF_ROUTINES:
+            from kpg.compiler.sql.bind.described import of_routine
+
+            return of_routine(binding, node, name, args[0])
         case "pg_get_expr":
             return args[0]
         case "pg_get_viewdef":
-            return _choice(binding, node, _as_number(binding, args[0]), objects.of_views(catalog))
+            return choice(binding, node, _as_number(binding, args[0]), objects.of_views(catalog))
         case "pg_get_constraintdef":
-            known = (
-                (naming.number_of("constraint", f"{entry.name} {one.name}"), objects.definition_of(one))
-                for _, entry, one in constraints(catalog)
-            )
-            return _choice(binding, node, args[0], known)
+            from kpg.compiler.sql.bind.described import constraint_texts
+
+            return choice(binding, node, args[0], constraint_texts(catalog))
         case "pg_get_indexdef":
             return _index_definition(binding, node, args)
         case "to_regtype":
@@ -124,12 +127,14 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
         case "format_type":
             return _formatted(binding, node, args)
         case "obj_description":
+            if args[0].type.is_text and not isinstance(args[0], Literal):
+                return Literal(None, TEXT)
             comments = (
                 (naming.number_of("relation", key[1]), text)
                 for key, text in catalog.comments.items()
                 if key[0] == "RELATION"
             )
-            return _choice(binding, node, _as_number(binding, args[0]), comments)
+            return choice(binding, node, _as_number(binding, args[0]), comments)
         case "col_description":
             return _column_comment(binding, node, args)
         case "pg_get_serial_sequence":
@@ -138,12 +143,20 @@ def _described(binding: Binding, node: exp.Anonymous, name: str, args: list[Scal
             binding.refuse(f"function {name}", node)
 
 
+OF_ROUTINES: Final = (
+    "pg_get_function_arguments",
+    "pg_get_function_identity_arguments",
+    "pg_get_function_result",
+    "pg_get_functiondef",
+)
+
+
 def _index_definition(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
     """The text of an index, or one of its columns."""
     found = list(objects.indexes(binding.catalog))
     number = _as_number(binding, args[0])
     if len(args) < 2 or (isinstance(args[1], Literal) and args[1].value == 0):
-        return _choice(
+        return choice(
             binding, node, number, ((naming.number_of("relation", one[0]), one[5]) for one in found)
         )
     columns = {
@@ -159,7 +172,11 @@ def _index_definition(binding: Binding, node: exp.Anonymous, args: list[Scalar])
 def _formatted(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Scalar:
     """The name of a type by its number; what columns have of a length, or precision and scale, in it."""
     names = {number: name for number, (name, _) in naming.every_type().items()}
-    plain = _choice(binding, node, args[0], names.items())
+    if binding.catalog.types:
+        from kpg.compiler.system.users import type_names
+
+        names |= type_names(binding.catalog)
+    plain = choice(binding, node, args[0], names.items())
     if len(args) < 2 or isinstance(args[1], Literal):
         return plain
     whole = {}
@@ -247,7 +264,11 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
     operand = settled(binding.expression(scope, node.this))
     constant = operand.value if isinstance(operand, Literal) else None
     if kind == "oid":
-        return coerce(operand, OID)
+        return _oid(binding, operand, node)
+    if kind in ("regoperator", "regprocedure"):
+        from kpg.compiler.sql.bind.described import routine_names
+
+        return routine_names(binding, operand, node, kind)
     if kind == "regclass":
         if isinstance(constant, str):
             number = _number(binding, constant)
@@ -258,13 +279,7 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
             return _numbers_by_name(binding, operand, node)
         return relation_names(binding, operand, node)
     if kind == "regrole":
-        known = [(naming.role_number(one.name), one.name) for one in binding.catalog.rights.every()]
-        if not isinstance(constant, str):
-            return _choice(binding, node, operand, known)
-        number = {name: one for one, name in known}.get(constant.replace('"', ""))
-        if number is None:
-            raise ProgrammingError(f'role "{constant}" does not exist')
-        return Literal(number, OID)
+        return _role(binding, operand, node)
     if kind == "regproc":
         return Literal(constant.removeprefix("pg_catalog."), TEXT) if isinstance(constant, str) else operand
     if kind == "regtype":
@@ -274,8 +289,30 @@ def _reg(binding: Binding, scope: Scope, node: exp.Cast) -> Scalar:
         known = list(names)
         if isinstance(constant, str):
             return Literal(next((number for number, one in known if one == constant), None), BIGINT)
-        return _choice(binding, node, operand, known)
+        return choice(binding, node, operand, known)
     binding.refuse(f"a cast to {kind}", node)
+
+
+def _role(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
+    """Of a name the role's number, of a number its name."""
+    known = [(naming.role_number(one.name), one.name) for one in binding.catalog.rights.every()]
+    constant = operand.value if isinstance(operand, Literal) else None
+    if not isinstance(constant, str):
+        return choice(binding, node, operand, known)
+    number = {name: one for one, name in known}.get(constant.replace('"', ""))
+    if number is None:
+        raise ProgrammingError(f'role "{constant}" does not exist')
+    return Literal(number, OID)
+
+
+def _oid(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
+    """A cast to oid, of the name of a function too."""
+    inside, name = node.this, operand.value if isinstance(operand, Literal) else None
+    if isinstance(name, str) and isinstance(inside, exp.Cast) and "regproc" in str(inside.to).lower():
+        from kpg.compiler.sql.bind.described import routine_number
+
+        return Literal(routine_number(binding, name, inside), OID)
+    return coerce(operand, OID)
 
 
 def _numbers_by_name(binding: Binding, name: Scalar, node: exp.Expr) -> Scalar:
@@ -301,7 +338,7 @@ def _type(binding: Binding, operand: Scalar, node: exp.Cast) -> Scalar:
 
 
 def _type_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
-    return _choice(binding, node, number, ((one, name) for one, (name, _) in naming.every_type().items()))
+    return choice(binding, node, number, ((one, name) for one, (name, _) in naming.every_type().items()))
 
 
 def named_by_number(node: exp.Expr) -> bool:
@@ -318,10 +355,10 @@ def relation_names(binding: Binding, number: Scalar, node: exp.Expr) -> Scalar:
     ]
     names += [(naming.number_of("relation", one[0]), one[0]) for one in objects.indexes(binding.catalog)]
     names += [(naming.system_number(one), one) for one in objects.POSTGRES]
-    return _choice(binding, node, number, names)
+    return choice(binding, node, number, names)
 
 
-def _choice(binding: Binding, node: exp.Expr, number: Scalar, known: Iterable[tuple[int, str]]) -> Scalar:
+def choice(binding: Binding, node: exp.Expr, number: Scalar, known: Iterable[tuple[int, str]]) -> Scalar:
     """The text of a number, NULL if it has none."""
     found = list(known)
     if isinstance(number, Literal):
