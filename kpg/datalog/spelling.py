@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
+
 from kpg.compiler.rules import core
 from kpg.datalog.terms import STRUCTURED
 from kpg.runtime.functions.datalog import unquote
@@ -15,6 +17,9 @@ BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\],]', re.DOTALL)
 LAST_FIXED: Final = 16
 """The largest power of ten whose number is written out."""
 
+SINGLE: Final = "f32"
+"""FlowLog's floats of 32 bits, which are computed with 64."""
+
 Spelling = Callable[[Any], str]
 
 
@@ -24,6 +29,11 @@ def float_text(value: float) -> str:
     if text.endswith(f"e+{LAST_FIXED}"):
         return f"{value:.0f}"
     return text.removesuffix(".0")
+
+
+def single_text(value: float) -> str:
+    """The shortest digits that are the float among those of 32 bits."""
+    return float_text(float(str(np.float32(value))))
 
 
 def _rounded(text: str) -> str:
@@ -64,7 +74,7 @@ def spelling_of(column: core.Column, *, quotes: bool) -> Spelling:
     if domain in STRUCTURED:
         return lambda value: structure_text(value, quotes=quotes)
     if domain is core.Domain.FLOAT:
-        return float_text
+        return single_text if column.type.name == SINGLE else float_text
     return shown
 
 

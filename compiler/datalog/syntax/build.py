@@ -7,7 +7,6 @@ from lark import Token, Tree
 
 from kpg.compiler.datalog.diagnostics import Diagnostics
 from kpg.compiler.datalog.syntax import ast
-from kpg.compiler.datalog.syntax.deltas import Delta, with_deltas
 from kpg.compiler.datalog.syntax.flowlog import binds_alike, is_flowlog, translate, tuple_type
 from kpg.compiler.datalog.syntax.flowlog_loops import Block, last_round, ways
 from kpg.compiler.datalog.syntax.literals import integer, unescape
@@ -39,8 +38,12 @@ class Builder:
         return ast.Module(translate(found, self.diagnostics) if self.is_flowlog else found)
 
     def _statements(self, nodes: Any) -> tuple[ast.Statement, ...]:
-        made = (getattr(self, node.data)(node) for node in nodes)
-        return with_deltas([one for one in made if one is not None], self.diagnostics)
+        made = [getattr(self, node.data)(node) for node in nodes]
+        if any(node.data == "debug_delta" for node in nodes):
+            from kpg.compiler.datalog.syntax.deltas import with_deltas
+
+            made = with_deltas(made, self.diagnostics)
+        return tuple(statement for statement in made if statement is not None)
 
     def _span(self, node: Any) -> Span:
         if isinstance(node, Token):
@@ -192,7 +195,10 @@ class Builder:
     def _functor_type(self, node: Any) -> ast.TypeRef:
         return ast.TypeRef(self._name(node.children[-1]))
 
-    def debug_delta(self, node: Any) -> Delta:
+    def debug_delta(self, node: Any) -> Any:
+        """Of deltas.py: other than a statement, it does not outlive the program's tree."""
+        from kpg.compiler.datalog.syntax.deltas import Delta
+
         _, name, _, _, relation, *rest = node.children
         qualifiers = tuple(self._name(part.children[0]) for part in rest if part.data == "qualifier")
         return Delta(self._name(name), self._name(relation), qualifiers, self._span(node))

@@ -20,10 +20,8 @@ class Delta:
     span: Span = field(compare=False, repr=False)
 
 
-def with_deltas(statements: Sequence[Any], diagnostics: Diagnostics) -> tuple[Any, ...]:
+def with_deltas(statements: Sequence[Any], diagnostics: Diagnostics) -> list[Any]:
     """The statements of a text or component with declarations and rules in place of such."""
-    if not any(isinstance(one, Delta) for one in statements):
-        return tuple(statements)
     declared = {
         name.text: one for one in statements if isinstance(one, ast.Declaration) for name in one.names
     }
@@ -37,7 +35,7 @@ def with_deltas(statements: Sequence[Any], diagnostics: Diagnostics) -> tuple[An
             hint = "declare it beside its debug_delta"
             message = f"relation {one.relation} is not defined"
             diagnostics.error("undefined", message, one.relation.span, hint=hint)
-    return tuple(made)
+    return made
 
 
 def _written(delta: Delta, of: ast.Declaration) -> Iterator[ast.Statement]:

@@ -69,7 +69,8 @@ class Source:
 
 NO_COMMENT = re.compile(r"[ \t]*#[ \t]*(?:include|define|undef|if|elif|else|endif|error|warning|line|pragma)")
 """Begins a line that is the preprocessor's."""
-MARKED = re.compile(r'"(?:[^"\\\n]|\\.)*"|#')
+MARKED = re.compile(r'\br(#+)".*?"\1|"(?:[^"\\\n]|\\.)*"|#')
+"""Strings, raw ones with marks around them too, and what begins a comment."""
 
 
 def blank_hash_comments(text: str) -> str:

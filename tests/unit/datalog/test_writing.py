@@ -60,6 +60,11 @@ def test_floats(value: float, text: str) -> None:
     assert float_text(value) == text
 
 
+def test_flowlogs_short_floats() -> None:
+    text = ".decl r(f: f32) r(0.1). .decl s(f: f32) s(x + 0.2) :- r(x). .output s"
+    assert screen(text) == f"{'-' * 15}\ns\n{'=' * 15}\n0.3\n{'=' * 15}\n"
+
+
 def test_records() -> None:
     assert structure_text('["a\\"b", 2.0, [1e+20, nil], -3]', quotes=False) == '[a"b, 2, [1e+20, nil], -3]'
     assert structure_text('$B("x", 1.5)', quotes=True) == '$B("x", 1.5)'

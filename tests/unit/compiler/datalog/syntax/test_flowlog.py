@@ -39,6 +39,7 @@ CASES = [
     ("heads with semicolons", "int32", "s(x, y); s(y, x) :- e(x, y, 7).", {(2, 3), (3, 2)}),
     ("booleans", "bool", "s(x, True) :- e(x, _, 7). s(x, False) :- e(x, 2, _).", {(2, True), (1, False)}),
     ("texts", "string", 's(1, r"a\\d" cat "#b"). # that was one', {(1, "a\\d#b")}),
+    ("raw texts", "string", 's(1, r#"a"b#"#). s(2, r##"b"#"##). # r#"', {(1, 'a"b#'), (2, 'b"#')}),
     ("a fixed point", "int32", "s(x, y) :- e(x, y, _). fixpoint { s(x, z) :- s(x, y), e(y, z, _). }",
      {(1, 2), (1, 3), (2, 3)}),
 ]  # fmt: skip
