@@ -16,8 +16,7 @@ from kpg.compiler.datalog.syntax.underscores import same_underscores
 from kpg.runtime.errors import Span
 
 Node = Tree[Token]
-OTHER_OPTIONS = {"header": "headers"}
-"""FlowLog's words for options."""
+FLOWLOGS_OPTIONS = {"header": "headers"}
 NO_USER_AGGREGATES = "use the built-in ones, or aggregate in SQL with a function of db.create_function()"
 
 
@@ -69,9 +68,11 @@ class Builder:
             if choice.data == "choice"
             for key in choice.children[1:]
         )
-        qualifiers = tuple(self._name(part.children[0]) for part in rest if part.data == "qualifier")
         made = self._attributes(attributes)
-        return ast.Declaration(self._names(names), made, qualifiers, self._span(node), keys)
+        return ast.Declaration(self._names(names), made, self._qualifiers(rest), self._span(node), keys)
+
+    def _qualifiers(self, parts: Any) -> tuple[ast.Name, ...]:
+        return tuple(self._name(part.children[0]) for part in parts if part.data == "qualifier")
 
     def _attributes(self, node: Any) -> tuple[ast.Attribute, ...]:
         return tuple(
@@ -122,7 +123,7 @@ class Builder:
     def directive(self, node: Any) -> ast.Directive:
         kind, names, *options = node.children
         named = ((str(part.children[0]), part.children[2]) for part in options)
-        found = tuple((OTHER_OPTIONS.get(name, name), self._option(value)) for name, value in named)
+        found = tuple((FLOWLOGS_OPTIONS.get(key, key), self._option(value)) for key, value in named)
         return ast.Directive(str(kind)[1:], self._names(names), found, self._span(node))
 
     def _option(self, node: Any) -> str:
@@ -196,12 +197,10 @@ class Builder:
         return ast.TypeRef(self._name(node.children[-1]))
 
     def debug_delta(self, node: Any) -> Any:
-        """Of deltas.py: other than a statement, it does not outlive the program's tree."""
         from kpg.compiler.datalog.syntax.deltas import Delta
 
         _, name, _, _, relation, *rest = node.children
-        qualifiers = tuple(self._name(part.children[0]) for part in rest if part.data == "qualifier")
-        return Delta(self._name(name), self._name(relation), qualifiers, self._span(node))
+        return Delta(self._name(name), self._name(relation), self._qualifiers(rest), self._span(node))
 
     def lattice(self, node: Any) -> ast.Lattice:
         _, name, *parts = node.children
