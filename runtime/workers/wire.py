@@ -11,6 +11,9 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 BUFFER: Final = 1 << 20
 """Bytes that are on their way between two processes at most; who sends more waits until they are read."""
 AT_ONCE: Final = 64
@@ -78,7 +81,7 @@ class Receiver:
         self._head = bytearray()
         self._wanted = LENGTHS.size
         self._header = -1
-        self._arrays: list[bytearray] = []
+        self._arrays: list[NDArray[np.uint8]] = []
         self._filled = 0
         self._place = 0
         self.done = False
@@ -105,7 +108,7 @@ class Receiver:
             else:
                 _, count = LENGTHS.unpack_from(self._head)
                 sizes = struct.unpack_from(f"<{count}Q", self._head, LENGTHS.size)
-                self._arrays = [bytearray(size) for size in sizes]
+                self._arrays = [np.empty(size, np.uint8) for size in sizes]
                 self._next()
         return True
 
@@ -116,7 +119,7 @@ class Receiver:
         self.done = self._place == len(self._arrays)
 
     def _read_array(self) -> bool:
-        array = memoryview(self._arrays[self._place])
+        array = self._arrays[self._place].data
         try:
             count = self._end.recv_into(array[self._filled :])
         except BlockingIOError:
