@@ -11,6 +11,7 @@ from kpg.compiler.sql.volatile import NEEDED
 from kpg.engine import Engine
 from kpg.result import Result
 from kpg.result import listing as listed
+from kpg.runtime.errors import PrivilegeError
 from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Type
 
 Act = Callable[[Engine, Sequence[Any]], Any]
@@ -23,12 +24,48 @@ def _notify(engine: Engine, args: Sequence[Any]) -> str:
     return ""
 
 
+SIGNALS: Final = "pg_signal_backend"
+
+
 def _cancel(engine: Engine, args: Sequence[Any]) -> bool:
-    return engine.ends is not None and args[0] is not None and engine.ends(args[0], False)
+    return _end(engine, args[0], wholly=False)
 
 
 def _terminate(engine: Engine, args: Sequence[Any]) -> bool:
-    return engine.ends is not None and args[0] is not None and engine.ends(args[0], True)
+    return _end(engine, args[0], wholly=True)
+
+
+def _end(engine: Engine, number: int | None, *, wholly: bool) -> bool:
+    if engine.ends is None or number is None:
+        return False
+    if engine.catalog.is_limited:
+        _need_to_end(engine, number, wholly=wholly)
+    return engine.ends(number, wholly)
+
+
+def _need_to_end(engine: Engine, number: int, *, wholly: bool) -> None:
+    """PrivilegeError if who asks may not end what a session does, or the session."""
+    catalog = engine.catalog
+    role = next((str(one[1]) for one in catalog.activity() if one[0] == number), None)
+    if role is None:
+        return
+    does, doing, done = (
+        ("terminate process", "process is being terminated", "terminate this process")
+        if wholly
+        else ("cancel query", "query is being canceled", "cancel this query")
+    )
+    mine = catalog.rights.acts_as(catalog.asker.user)
+    if catalog.rights.find(role) is None or catalog.rights.is_superuser(role):
+        many = "terminate processes" if wholly else "cancel queries"
+        detail = f"Only roles with the SUPERUSER attribute may {many} of roles with the SUPERUSER attribute."
+    elif role in mine or SIGNALS in mine:
+        return
+    else:
+        detail = (
+            f"Only roles with privileges of the role whose {doing} or with privileges of the "
+            f'"{SIGNALS}" role may {done}.'
+        )
+    raise PrivilegeError(f"permission denied to {does}", detail=detail)
 
 
 def _setval(engine: Engine, args: Sequence[Any]) -> int | None:

@@ -70,7 +70,7 @@ class Login:
         """Whether a role may have another session; says why not."""
         server = self._server
         rights = server.hub.engine.catalog.rights
-        problem = refused(rights, user)
+        problem = refused(rights, user, known=server.users is not None)
         role = rights.roles.get(user)
         if problem is None and role is not None and role.connections >= 0 and not role.superuser:
             there = sum(1 for one in server.clients.values() if one.session and one.session.user == user)

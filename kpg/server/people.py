@@ -50,9 +50,14 @@ def is_past(role: Role) -> bool:
     return datetime.now(UTC) >= (until if until.tzinfo else until.replace(tzinfo=UTC))
 
 
-def refused(rights: Rights, name: str) -> tuple[str, str] | None:
-    """Why a role may not come in, whoever it is: a SQLSTATE and a message."""
-    role = rights.roles.get(name)
+def refused(rights: Rights, name: str, *, known: bool = False) -> tuple[str, str] | None:
+    """Why a role may not come in, whoever it is: a SQLSTATE and a message.
+
+    ``known``: it is one that has shown a password, and need not be a role.
+    """
+    role = rights.find(name)
+    if role is None and not known:
+        return "28000", f'role "{name}" does not exist'
     if role is not None and not role.logs_in:
         return "28000", f'role "{name}" is not permitted to log in'
     return None

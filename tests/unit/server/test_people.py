@@ -191,3 +191,33 @@ def test_for_update_locks_what_from_names_and_not_what_conditions_read() -> None
         assert db.sql("SELECT a FROM t WHERE a IN (SELECT a FROM u) FOR UPDATE").fetchall() == [(1,)]
         with pytest.raises(kpg.Error, match="permission denied for table u"):
             db.sql("SELECT a FROM u FOR UPDATE")
+
+
+def test_whom_a_role_may_end(guarded: Running, admin: psycopg.Connection[Any]) -> None:
+    admin.execute("CREATE ROLE ender LOGIN PASSWORD 'e'")
+    pids = "select pg_cancel_backend(%s)", "select pg_terminate_backend(%s)"
+    with connected(guarded, "ender", "e") as one, connected(guarded, "ann", "right") as other:
+        for text, does in zip(pids, ("cancel query", "terminate process"), strict=True):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match=f"denied to {does}"):
+                one.execute(text, (admin.info.backend_pid,))
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match=f"denied to {does}") as caught:
+                one.execute(text, (other.info.backend_pid,))
+            assert "pg_signal_backend" in str(caught.value.diag.message_detail)
+        with connected(guarded, "ender", "e") as own:
+            assert one.execute(pids[0], (own.info.backend_pid,)).fetchone() == (True,)
+        admin.execute("GRANT pg_signal_backend TO ender")
+        assert one.execute(pids[0], (other.info.backend_pid,)).fetchone() == (True,)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied"):
+            one.execute(pids[0], (admin.info.backend_pid,))
+
+
+def test_with_trust_too_a_client_is_a_role() -> None:
+    with serving() as running:
+        with pytest.raises(psycopg.OperationalError, match='role "nobody" does not exist'):
+            connected(running, "nobody", "")
+        with pytest.raises(psycopg.OperationalError, match='role "pg_monitor" is not permitted to log in'):
+            connected(running, "pg_monitor", "")
+        with connected(running, "kpg", "") as one:
+            one.execute("CREATE ROLE ann LOGIN")
+        with connected(running, "ann", "") as one:
+            assert one.execute("select current_user").fetchone() == ("ann",)
