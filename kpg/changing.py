@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlglot import exp
 
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.change import arbiters, lower_returning, nothing
 from kpg.compiler.sql.given import given_insert, insert_places
-from kpg.compiler.sql.volatile import MENTIONS, for_rows, has_calls, once_by_chance, replaced
 from kpg.engine import Engine
 from kpg.modify import Evaluate, checked, distinct, merged, missing
+from kpg.numbering import numbered_insert, numbered_update, settle_numbers
 from kpg.planning import Planned, bind, constant_words, plan, plan_bound
 from kpg.reading import Decoded, expand, permutation
 from kpg.result import Affected, Result
@@ -160,9 +159,9 @@ def given_words(engine: Engine, table: Table, statement: ast.Insert) -> tuple[as
     It names the columns that got their DEFAULT already.
     """
     catalog = engine.reading_catalog
-    numbered = _numbered(engine, given_insert(statement, catalog))
+    numbered = numbered_insert(engine, given_insert(statement, catalog))
     words = engine.computed(lambda: _given_rows(engine, table, numbered, catalog))
-    engine.sequences.settle()
+    settle_numbers(engine)
     return numbered, words
 
 
@@ -187,21 +186,10 @@ def found_rows(engine: Engine, statement: ast.Delete | ast.Update) -> tuple[Plan
         planned = plan(asked, engine.reading_catalog, engine.statistics)
         return planned, engine.run(planned)[0]
 
-    asked = _numbered_update(engine, statement) if isinstance(statement, ast.Update) else statement
+    asked = numbered_update(engine, statement) if isinstance(statement, ast.Update) else statement
     result = engine.computed(found)
-    engine.sequences.settle()
+    settle_numbers(engine)
     return result
-
-
-def _numbered_update(engine: Engine, statement: ast.Update) -> ast.Update:
-    """The statement with what takes a number for each row in the place of nextval."""
-    place = statement.span
-    if not MENTIONS.search(place.source, place.start, place.end):
-        return statement
-    targets, values = zip(*statement.assignments, strict=True)
-    rows = exp.Select(expressions=[value.copy() for value in values]).from_("rows", copy=False)
-    found = [one.unalias() for one in numbered_rows(engine, rows).expressions]
-    return replace(statement, assignments=tuple(zip(targets, found, strict=True)))
 
 
 def _with_defaults(engine: Engine, statement: ast.Insert, entry: TableEntry, words: Words) -> Words:
@@ -343,30 +331,6 @@ def _returned(engine: Engine, table: Table, statement: ast.Insert, rows: Words) 
     from kpg.modifying import returned_by_query
 
     return returned_by_query(engine, table, statement, rows)
-
-
-def _numbered(engine: Engine, statement: ast.Insert) -> ast.Insert:
-    """The statement with numbers in the place of calls of nextval and its like."""
-    place = statement.span
-    rules = engine.catalog.table(statement.table).constraints.rules
-    if not rules and not MENTIONS.search(place.source, place.start, place.end):
-        return statement
-    tree = once_by_chance(statement.query.query)
-    if tree is not statement.query.query:
-        statement = replace(statement, query=replace(statement.query, query=tree))
-    if not has_calls(tree):
-        return statement
-    query = replaced(numbered_rows(engine, tree), engine.catalog, engine.sequences.call)
-    return replace(statement, query=replace(statement.query, query=query))
-
-
-def numbered_rows(engine: Engine, tree: exp.Expr) -> exp.Expr:
-    """A statement whose calls of nextval for each row of a query have numbers of their own."""
-    found = for_rows(tree, engine.catalog, engine.sequences.begin)
-    if found is not tree and engine.workers is not None:
-        engine.sequences.settle()
-        raise NotSupportedError("nextval for each row of a query is not supported with many workers")
-    return found
 
 
 def _delete(engine: Engine, table: Table, statement: ast.Delete, actions: "Actions | None") -> Changes:

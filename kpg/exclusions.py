@@ -10,7 +10,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlglot import exp
 
 from kpg.compiler.catalog import KEYS, Catalog, TableEntry
 from kpg.compiler.constraints import Check, Constraints, Exclusion, Unique
@@ -242,10 +241,7 @@ def rebuild_exclusions(engine: Engine, name: str) -> None:
 
 def written(text: str) -> str:
     """An expression in one form of many."""
-    node = parsed_expression(text)
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node.sql(dialect="postgres").lower()
+    return str(parsed_expression(text).unnest().sql(dialect="postgres")).lower()
 
 
 def arbiters_beside(

@@ -16,9 +16,9 @@ from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definition import Definition
 from kpg.compiler.sql.definitions import AnyDefinition
 from kpg.compiler.sql.session import Session
-from kpg.compiler.sql.volatile import MENTIONS, has_calls, once_by_chance, replaced
 from kpg.engine import Engine
 from kpg.notices import warn
+from kpg.numbering import evaluated, settle_numbers
 from kpg.owning import owning
 from kpg.planning import Planned, bind, explain, plan_bound, plan_view
 from kpg.reading import expand
@@ -187,7 +187,7 @@ def _explain_analyze(engine: Engine, statement: ast.Explain) -> Explanation:
 
 def select(engine: Engine, statement: ast.Select) -> Result:
     """The rows of a query that is asked once."""
-    statement = _evaluated(engine, statement)
+    statement = evaluated(engine, statement)
     place = statement.span
     if COMPUTED_BEFORE.search(place.source, place.start, place.end):
         from kpg import calls
@@ -201,7 +201,7 @@ def select(engine: Engine, statement: ast.Select) -> Result:
 
 def _select(engine: Engine, statement: ast.Select) -> Result:
     found = engine.computed(lambda: _selected(engine, statement))
-    engine.sequences.settle()
+    settle_numbers(engine)
     return found
 
 
@@ -221,20 +221,6 @@ def _selected(engine: Engine, statement: ast.Select) -> Result:
                 bound, limit, lambda one: engine.select(plan_bound(one, catalog, engine.statistics))
             )
     return engine.select(plan_bound(bound, catalog, engine.statistics))
-
-
-def _evaluated(engine: Engine, statement: ast.Select) -> ast.Select:
-    """A query that is asked once, with constants in the place of calls that have another value each time."""
-    place = statement.span
-    if not MENTIONS.search(place.source, place.start, place.end):
-        return statement
-    tree = once_by_chance(statement.query)
-    if has_calls(tree):
-        from kpg.changing import numbered_rows
-
-        tree = replaced(numbered_rows(engine, tree), engine.catalog, engine.sequences.call)
-        engine.keep()
-    return replace(statement, query=tree)
 
 
 def _create_table(engine: Engine, statement: ast.CreateTable) -> None:
@@ -274,7 +260,7 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
     if statement.if_not_exists and name in engine.catalog:
         return Affected(0)
     engine.check_defining("CREATE TABLE")
-    statement = replace(statement, query=_evaluated(engine, statement.query))
+    statement = replace(statement, query=evaluated(engine, statement.query))
 
     def asked() -> tuple[Planned, Words]:
         planned = plan_view(statement, engine.reading_catalog, engine.statistics)
@@ -282,7 +268,7 @@ def _create_table_as(engine: Engine, statement: ast.CreateTableAs) -> Outcome:
         return planned, expand(*engine.run(planned)) if statement.data else nothing
 
     planned, rows = engine.computed(asked)
-    engine.sequences.settle()
+    settle_numbers(engine)
     schema = Schema(tuple(replace(column, nullable=True) for column in planned.schema.columns))
     _make_room(engine, statement, name)
     engine.create_table(name, schema)

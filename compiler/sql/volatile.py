@@ -24,6 +24,8 @@ NEEDED: Final = {NEXTVAL: "Uw", "currval": "Ur", "setval": "w"}
 MENTIONS: Final = re.compile(r"random|val\s*\(", re.IGNORECASE)
 """A text without these has none of the calls: trees of many constants are not searched."""
 Evaluate = Callable[[str, Sequence[str]], int]
+Assignments = tuple[tuple[exp.Identifier, exp.Expr], ...]
+Tree = exp.Expr
 Begin = Callable[[str, int], tuple[int, int, int]]
 """For a sequence and how many of its numbers a row takes: who counts the rows, the first number, the step."""
 
@@ -158,3 +160,11 @@ def for_rows(tree: exp.Expr, catalog: Catalog, begin: Begin) -> exp.Expr:
             alias = isinstance(node.parent, exp.Select) and node.arg_key == "expressions"
             node.replace(exp.alias_(value, NEXTVAL) if alias else value)
     return tree
+
+
+def assigned_for_rows(assignments: Assignments, numbered: Callable[[exp.Expr], exp.Expr]) -> Assignments:
+    """What SET gives each row, ``numbered`` as the columns of a query of rows."""
+    targets, values = zip(*assignments, strict=True)
+    rows = exp.Select(expressions=[value.copy() for value in values]).from_("rows", copy=False)
+    found = (one.unalias() for one in numbered(rows).expressions)
+    return tuple(zip(targets, found, strict=True))
