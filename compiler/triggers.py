@@ -83,3 +83,13 @@ def heirs(others: Mapping[tuple[str, ...], Any], name: str) -> tuple[str, ...]:
                 found.append(one.child)
                 waiting.append(one.child)
     return tuple(found)
+
+
+def is_plain(others: Mapping[tuple[str, ...], Any], name: str) -> bool:
+    """Whether a change of a table is of that one only: it has no trigger, rule, partition or heir."""
+    lower = name.lower()
+    return not any(
+        key[1] == lower or (key[0] == "inherits" and key[2] == lower)
+        for key in others
+        if key[0] not in ("aggregate", "exclusion")
+    )

@@ -144,7 +144,7 @@ class Engine(Kept):
     @property
     def remembers(self) -> bool:
         """Whether plans may be used again: not where a setting, or a style, has each be made anew."""
-        return self.seen is None and not self.catalog.plans_anew and not self.catalog.others
+        return self.seen is None and not self.catalog.plans_anew
 
     def table(self, name: str) -> Table:
         """A base table, by name in any case."""

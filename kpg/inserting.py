@@ -22,6 +22,7 @@ from kpg.compiler.sql.given import insert_places
 from kpg.compiler.sql.parse import parse
 from kpg.compiler.sql.slots import Beyond
 from kpg.engine import Engine
+from kpg.remembered import changes_alone
 from kpg.result import Result
 from kpg.runtime.dictionary import Dictionary
 from kpg.runtime.errors import Error
@@ -70,7 +71,9 @@ def inserts(engine: Engine, text: str, parameters: Parameters) -> list[Inserting
 def inserting(engine: Engine, rows: Rows) -> Inserting | None:
     """A statement with its cells; None if it is more than an INSERT of VALUES."""
     statement = _statement(engine, rows)
-    return None if statement is None else Inserting(rows.text, statement, rows.columns)
+    if statement is None or not changes_alone(engine, statement.table):
+        return None
+    return Inserting(rows.text, statement, rows.columns)
 
 
 def mixed(engine: Engine, text: str) -> list[Inserting | ast.Statement] | None:

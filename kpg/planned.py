@@ -27,7 +27,7 @@ from kpg.direct import Direct, direct, rows
 from kpg.engine import Engine
 from kpg.planning import Planned, plan
 from kpg.reading import Reader
-from kpg.remembered import Latest
+from kpg.remembered import Latest, changes_alone
 from kpg.result import Result
 from kpg.runtime import plan as ir
 from kpg.runtime.errors import Error
@@ -170,6 +170,8 @@ def _made(engine: Engine, asked: Asked, pins: tuple[int, ...]) -> Template | Non
         return None
     if isinstance(marked, ast.Select) and marked != ast.Select(marked.query, marked.span):
         return None  # AS OF, and whatever else is not in the plan
+    if not isinstance(marked, ast.Select) and not changes_alone(engine, marked.table):
+        return None
     planned = plan(marked, catalog, engine.statistics)
     exact = plan(written, catalog, engine.statistics)
     if catalog.consulted.times != before or any(isinstance(node, LetRec) for node in walk(planned.rel)):

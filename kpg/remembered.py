@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 if TYPE_CHECKING:
     from kpg.compiler.catalog import Catalog
     from kpg.compiler.sql.statements import Insert
+    from kpg.engine import Engine
     from kpg.inserting import Shape
     from kpg.planned import Known as KnownPlans
     from kpg.recipes import Known
@@ -99,3 +100,18 @@ class Remembered:
         self.recipes.clear()
         self.types.clear()
         self._made.clear()
+
+
+def changes_alone(engine: "Engine", name: str) -> bool:
+    """Whether a change of a relation runs nothing else: no triggers, rules, partitions or heirs."""
+    others = engine.catalog.others
+    if not others:
+        return True
+    from kpg.compiler.catalog import TableEntry
+    from kpg.compiler.triggers import is_plain
+
+    entry = engine.catalog.find(name)
+    if not isinstance(entry, TableEntry) or not is_plain(others, entry.name):
+        return False
+    # What a foreign key changes may have triggers.
+    return not engine.references.incoming(entry.name) or all(key[0] != "trigger" for key in others)
