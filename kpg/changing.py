@@ -3,7 +3,7 @@
 In between nothing has changed, so that the parts of a statement all see the tables as they were before it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from kpg.compiler.catalog import Catalog, TableEntry
 from kpg.compiler.sql import statements as ast
-from kpg.compiler.sql.change import arbiters, lower_returning, nothing
+from kpg.compiler.sql.change import lower_returning, nothing
 from kpg.compiler.sql.given import given_insert, insert_places
 from kpg.engine import Engine
-from kpg.modify import Evaluate, checked, distinct, merged, missing
+from kpg.modify import checked, distinct
 from kpg.numbering import numbered_insert, numbered_update, settle_numbers
 from kpg.planning import Planned, bind, constant_words, plan, plan_bound
 from kpg.reading import Decoded, expand, permutation
@@ -29,8 +29,6 @@ from kpg.table import Table
 
 if TYPE_CHECKING:
     from kpg.blocks.actions import Actions
-    from kpg.compiler.sql.conflict import OverPairs
-    from kpg.exclusions import Excluding
 
 Words = NDArray[np.int64]
 
@@ -234,7 +232,9 @@ def insertion(
     _check_shown(engine, statement, words)
     updated: tuple[Words, Words] | None = None
     if statement.conflict is not None:
-        words, updated = _settled(engine, table, statement, words)
+        from kpg.conflicting import settled
+
+        words, updated = settled(engine, table, statement, words)
         if updated is not None and actions is not None:
             rowids, changed = actions.before_update(*updated)
             updated = rowids, checked(changed, table)
@@ -247,57 +247,6 @@ def insertion(
         return changes
     rows = words if updated is None else np.concatenate((updated[1], words), axis=1)
     return replace(changes, returned=_returned(engine, table, statement, np.ascontiguousarray(rows)))
-
-
-def _settled(
-    engine: Engine, table: Table, statement: ast.Insert, words: Words
-) -> tuple[Words, tuple[Words, Words] | None]:
-    """The rows that ON CONFLICT lets in, and those that it has take the place of others."""
-    keys, rules = _arbiters(engine, engine.catalog.table(statement.table, statement.span), statement)
-    update = conflict_of(engine, statement)
-    if update is not None:
-        old = rules[0].find(words) if rules else None
-        return merged(table, words, keys[0] if keys else (), _evaluation(engine, table, update), old)
-    words = missing(table, words, keys) if keys or not rules else words
-    if rules:
-        from kpg.exclusions import without_conflicts
-
-        words = without_conflicts(rules, words)
-    return words, None
-
-
-def conflict_of(engine: Engine, statement: ast.Insert) -> "Mfp | OverPairs | None":
-    """What ON CONFLICT makes of a row that is there next to the one that is given; None: it leaves it."""
-    from kpg.compiler.sql.conflict import lower_conflict
-
-    what = ("conflict", engine.executor.has_pending)
-    return engine.remembered.made(
-        what, statement, engine.catalog, lambda: lower_conflict(statement, engine.reading_catalog)
-    )
-
-
-def _arbiters(
-    engine: Engine, entry: TableEntry, statement: ast.Insert
-) -> "tuple[Sequence[tuple[int, ...]], list[Excluding]]":
-    """Where ON CONFLICT looks for rows that are there."""
-    conflict = statement.conflict
-    assert conflict is not None
-    beside = conflict.elements or any(
-        key[:2] == ("exclusion", entry.name.lower()) for key in engine.catalog.others
-    )
-    if not beside:
-        return arbiters(statement, entry), []
-    from kpg.exclusions import arbiters_beside
-
-    return arbiters_beside(engine, entry, statement)
-
-
-def _evaluation(engine: Engine, table: Table, update: "Mfp | OverPairs") -> Evaluate:
-    if isinstance(update, Mfp):
-        return partial(engine.executor.evaluate, update)
-    from kpg.modifying import updated_by_query
-
-    return partial(updated_by_query, engine, table, update)
 
 
 def _check_shown(engine: Engine, statement: ast.Insert | ast.Update, words: Words) -> None:

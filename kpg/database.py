@@ -16,7 +16,7 @@ from kpg.result import Result, listing
 from kpg.runtime.errors import InterfaceError
 from kpg.runtime.types import BIGINT, TEXT
 from kpg.scripts import outcomes, reading
-from kpg.statements import execute, explain_statement, is_explained, show_tables
+from kpg.statements import execute, explain_statement, is_explained
 from kpg.view import Maintained, View
 
 if TYPE_CHECKING:
@@ -360,6 +360,8 @@ class Database(Ingesting, Profiling):
                 reading(self._engine, statement, execute)
 
     def _relations(self, tables: bool) -> Result:
+        from kpg.showing import show_tables
+
         rows = [row for row in show_tables(self._engine) if (row[1] == "table") is tables]
         names, kinds, counts = ([row[i] for row in rows] for i in range(3))
         kind = {} if tables else {"kind": (TEXT, kinds)}

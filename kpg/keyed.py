@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.changing import conflict_of
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.normal import asked, kinds
 from kpg.compiler.sql.parameters import Parameters
@@ -83,6 +82,8 @@ def change_some(engine: Engine, statements: Sequence[Keyed | Merged]) -> list[in
 def _merge_some(engine: Engine, statements: Sequence[Merged]) -> list[int] | None:
     recipe = statements[0].template
     assert recipe.merges is not None
+    from kpg.conflicting import conflict_of
+
     update = conflict_of(engine, recipe.merges)
     table = engine.table(recipe.entry.name)
     words = np.concatenate([one.words for one in statements], axis=1)

@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kpg.changing import conflict_of
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql.bulk import placed, written
 from kpg.compiler.sql.change import arbiters
@@ -106,6 +105,8 @@ def _recipe(engine: Engine, made: Inserting) -> Recipe | None:
     ):
         return None
     merges = shape.statement if made.statement.conflict is not None else None
+    if merges is not None:
+        from kpg.conflicting import conflict_of
     if merges is not None and (
         any(not one.primary for one in entry.constraints.uniques)
         or arbiters(merges, entry) != (entry.schema.primary_key,)

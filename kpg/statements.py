@@ -11,7 +11,7 @@ import numpy as np
 from kpg.changing import change
 from kpg.compiler.algebra.rel import LetRec
 from kpg.compiler.algebra.traverse import walk
-from kpg.compiler.catalog import KEYS, TableEntry
+from kpg.compiler.catalog import TableEntry
 from kpg.compiler.sql import statements as ast
 from kpg.compiler.sql.definition import Definition
 from kpg.compiler.sql.definitions import AnyDefinition
@@ -24,7 +24,7 @@ from kpg.planning import Planned, bind, explain, plan_bound, plan_view
 from kpg.reading import expand
 from kpg.result import Affected, Explanation, Result, listing
 from kpg.runtime.errors import NotSupportedError, ProgrammingError
-from kpg.runtime.types import BIGINT, BOOLEAN, TEXT, Schema
+from kpg.runtime.types import BIGINT, TEXT, Schema
 from kpg.transaction import State
 from kpg.user_types import with_known_types
 from kpg.view import Maintained
@@ -149,8 +149,12 @@ def _other(engine: Engine, statement: ast.Statement) -> Outcome:
 
             return explained(engine, statement)
         case ast.ShowTables():
+            from kpg.showing import show_tables
+
             return show_tables(engine)
         case ast.Describe():
+            from kpg.showing import describe
+
             return describe(engine, statement.name)
         case ast.VerifyView():
             return _verify(engine, statement.name)
@@ -345,37 +349,6 @@ def _release(engine: Engine, name: str, statement: ast.Drop) -> None:
         other = engine.catalog.table(link.table)
         kept = tuple(key for key in other.constraints.foreign_keys if key != link.key)
         engine.catalog.replace(replace(other, constraints=replace(other.constraints, foreign_keys=kept)))
-
-
-def show_tables(engine: Engine) -> Result:
-    """Every table and view: its name, what it is, and its rows if it has any of its own."""
-    names, kinds = [], []
-    rows: list[int | None] = []
-    for entry in engine.catalog:
-        if entry.name.startswith(KEYS):
-            continue
-        names.append(entry.name)
-        if isinstance(entry, TableEntry):
-            kinds.append("table")
-            rows.append(engine.executor.count(entry.name))
-        else:
-            maintained = engine.views.get(entry.name)
-            kinds.append("view" if maintained is None else "materialized view")
-            rows.append(None if maintained is None else maintained.count())
-    return listing({"name": (TEXT, names), "kind": (TEXT, kinds), "rows": (BIGINT, rows)})
-
-
-def describe(engine: Engine, name: str) -> Result:
-    """The columns of a relation."""
-    schema = engine.catalog.get(name).schema
-    return listing(
-        {
-            "column": (TEXT, list(schema.names)),
-            "type": (TEXT, [str(type_) for type_ in schema.types]),
-            "nullable": (BOOLEAN, [column.nullable for column in schema.columns]),
-            "key": (BOOLEAN, [index in schema.primary_key for index in range(len(schema.columns))]),
-        }
-    )
 
 
 def is_explained(statement: ast.Statement) -> bool:

@@ -65,6 +65,8 @@ BODIES = "unit/blocks/test_running.py"
 WORKERS = "properties/test_workers.py"
 
 ELSEWHERE: dict[str, str] = {
+    "kpg/conflicting.py": "oracle/sql/conflicts.sql",
+    "kpg/showing.py": "unit/kpg/test_statements.py",
     "kpg/aggregates.py": "oracle/sql/aggregates_of_users.sql",
     "kpg/blocks/actions.py": "oracle/sql/triggers_rowwise.sql",
     "kpg/blocks/rowwise.py": "oracle/sql/triggers_rowwise.sql",
