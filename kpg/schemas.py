@@ -59,6 +59,7 @@ class Schemas:
     _uses: dict[str, frozenset[str]]
     statistics: LiveStatistics
     followed: set[str]
+    """Views whose texts alone do not say what they are: tables have changed below, or a style was set."""
     functions_given: dict[str, Any]
     """What users' functions are made of, by their names in lower case."""
     keeping: set[str]

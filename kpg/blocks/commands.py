@@ -6,7 +6,6 @@ from typing import Final, TypeVar
 import numpy as np
 
 from kpg.blocks.frame import Frame, row_words
-from kpg.blocks.procedures import Procedures
 from kpg.blocks.returning import Returned
 from kpg.compiler.routines import Routine
 from kpg.compiler.sql import session as ast
@@ -72,7 +71,7 @@ def do(engine: Engine, statement: ast.Do) -> None:
 
     def run() -> None:
         returned = Returned(Type(Kind.ENUM, name="procedure"), (), rows=False, may_end=alone)
-        Procedures.of(engine).run_in(routine, Frame("do"), returned)
+        engine.procedures.run_in(routine, Frame("do"), returned)
 
     in_transaction(engine, run) if alone else _failing(engine, run)
 
@@ -83,7 +82,7 @@ def call(engine: Engine, statement: ast.CallProcedure) -> Result | None:
 
     def run() -> Result | None:
         routine, scalars = called_procedure(statement, engine.catalog)
-        procedures = Procedures.of(engine)
+        procedures = engine.procedures
         words = [
             procedures.word(scalar, one.type) for scalar, one in zip(scalars, routine.parameters, strict=True)
         ]

@@ -84,11 +84,6 @@ class Procedures:
         name.definition = self.definition(routine, name)
         self._named[routine] = name
 
-    @staticmethod
-    def of(engine: "Engine") -> "Procedures":
-        """Those of a database."""
-        return engine.procedures
-
     def word(self, mfp: Mfp, type_: Type) -> int:
         """The value of an argument."""
         return self.evaluator.evaluate(mfp, (), type_).word

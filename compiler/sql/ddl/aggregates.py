@@ -6,6 +6,7 @@ from typing import Final
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.functions import type_name
 from kpg.compiler.sql.ddl.reader import Reader
+from kpg.runtime.errors import Error
 from kpg.runtime.records import dataclass
 from kpg.runtime.types import Type
 
@@ -116,7 +117,7 @@ def _type(reader: Reader) -> Type:
         if not any(reader.at(word) for word in (",", ")", "(", "[", "ORDER", "PRECISION", "VARYING")):
             try:
                 return type_name(reader)
-            except Exception:  # two words of one type
+            except Error:  # two words of one type
                 pass
         reader.skip(start - reader.place)
     return type_name(reader)

@@ -10,6 +10,7 @@ from kpg.compiler.routines import Parameter
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql.ddl.reader import Reader
 from kpg.compiler.sql.escapes import escaped
+from kpg.runtime.errors import Error
 from kpg.runtime.types import TEXT, Kind, Type
 
 TEXTS: Final = (
@@ -167,7 +168,7 @@ def _is_type(reader: Reader) -> bool:
     try:
         type_name(reader)
         ends = any(reader.at(word) for word in (",", ")", "DEFAULT", "=", ":="))
-    except Exception:
+    except Error:
         ends = False
     reader.skip(start - reader.place)
     return ends
