@@ -158,7 +158,10 @@ def loaded(
     """An engine with the graph, and one write of each node."""
     kind, call, few = FAMILIES[family]
     engine = Engine(
-        family_of(kind, (call,), few, Dictionary()), Construction(construction), mode, calibrated(kind)
+        family_of(kind, (call,), few, Dictionary()),
+        Construction(construction),
+        mode,
+        calibrated(kind, answers=few > 0),
     )
     values = np.random.default_rng(3).zipf(1.5, nodes) % 1000
     writes = np.stack((np.arange(nodes), values))

@@ -10,9 +10,14 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Iterator
+from itertools import count, islice
 
 import kpg
 
+TURN = 3
+"""Milliseconds of tweets that are taken together at least."""
+MOST = 500
+"""Tweets that are taken together at most."""
 PROGRAM = """
 .decl component(person: number, root: number)
 component(x, min(x)) :- mention(x, _).
@@ -25,24 +30,20 @@ CREATE VIEW tags AS SELECT c.root, t.tag, count(*) AS n
     FROM tagged AS t JOIN component AS c ON c.person = t.author GROUP BY c.root, t.tag;
 CREATE MATERIALIZED VIEW top AS SELECT DISTINCT ON (root) root, tag FROM tags ORDER BY root, n DESC, tag
 """
-Tweets = Iterator[tuple[list[tuple[int, int]], list[tuple[int, int, str]]]]
+Mention, Tagged = tuple[int, int], tuple[int, int, str]
 
 
-def tweets(count: int, batch: int) -> Tweets:
-    """Batches of mentions and of tagged tweets; people mention whom they know, seldom somebody else."""
+def tweets() -> Iterator[tuple[Mention, Tagged]]:
+    """Tweets that mention and have a tag; people mention whom they know, seldom somebody else."""
     chance = random.Random(4)
-    for first in range(0, count, batch):
-        mentions, tagged = [], []
-        for number in range(first, min(count, first + batch)):
-            author = int(20_000 * chance.random() ** 2)
-            group = author // 8 * 8
-            other = group + chance.randrange(8) if chance.random() < 0.999 else chance.randrange(20_000)
-            mentions.append((author, other))
-            tagged.append((number, author, f"#{int(chance.paretovariate(0.8)) % 500}"))
-        yield mentions, tagged
+    for number in count():
+        author = int(20_000 * chance.random() ** 2)
+        group = author // 8 * 8
+        other = group + chance.randrange(8) if chance.random() < 0.999 else chance.randrange(20_000)
+        yield (author, other), (number, author, f"#{int(chance.paretovariate(0.8)) % 500}")
 
 
-def by_sql(count: int, batch: int) -> tuple[Callable[[list, list], object], Callable[[int], object]]:
+def by_sql() -> tuple[Callable[[list[Mention], list[Tagged]], object], Callable[[int], object]]:
     """What takes a batch, and what asks for a user's top hashtag."""
     db = kpg.connect()
     db.sql(
@@ -64,7 +65,7 @@ def by_sql(count: int, batch: int) -> tuple[Callable[[list, list], object], Call
     return take, lambda user: db.query("SELECT tag FROM mine WHERE person = ?", [user]).fetchall()
 
 
-def by_collections(count: int, batch: int) -> tuple[Callable[[list, list], object], Callable[[int], object]]:
+def by_collections() -> tuple[Callable[[list[Mention], list[Tagged]], object], Callable[[int], object]]:
     """The same as collections."""
     db = kpg.connect()
     flow = db.dataflow("mentions")
@@ -92,25 +93,42 @@ def by_collections(count: int, batch: int) -> tuple[Callable[[list, list], objec
     return take, lambda user: db.query("SELECT tag FROM mine WHERE person = ?", [user]).fetchall()
 
 
-def measured(name: str, make: Callable, count: int, rate: int) -> None:
-    """Let tweets come at a rate, with a question after those of 5 ms; how late its answer is."""
-    batch = max(1, rate // 200)
-    take, ask = make(count, batch)
+def measured(name: str, make: Callable, total: int, rate: int) -> None:
+    """Let tweets come at a rate, with a question at each of many turns; how late its answer is.
+
+    A turn takes all tweets that have come since the last one, so that turns get larger when they get late.
+    What was before the first one is not measured. A question is due when the first tweet of its turn has
+    come.
+    """
+    take, ask = make()
+    stream = tweets()
+    for _ in range(4):
+        given = list(islice(stream, 500))
+        take([mention for mention, _ in given], [tag for _, tag in given])
+        ask(given[0][0][0])
+    coming = list(islice(stream, total))
     chance = random.Random(9)
-    late, found = [], 0
-    begun = time.perf_counter()
-    for number, (mentions, tagged) in enumerate(tweets(count, batch)):
-        due = begun + number * batch / rate
-        time.sleep(max(0.0, due - time.perf_counter()))
-        take(mentions, tagged)
-        found += bool(ask(chance.choice(mentions)[0]))
-        late.append(time.perf_counter() - due)
-    total = time.perf_counter() - begun
+    late, found, first, turns = [], 0, 0, 0
+    begun, worked = time.perf_counter(), time.process_time()
+    while first < total:
+        ready = min(total, first + MOST, int((time.perf_counter() - begun) * rate))
+        if ready - first < max(1, rate * TURN // 1000) and ready < total:
+            time.sleep(0.0005)
+            continue
+        given = coming[first:ready]
+        take([mention for mention, _ in given], [tag for _, tag in given])
+        found += bool(ask(chance.choice(given)[0][0]))
+        late.append(time.perf_counter() - begun - first / rate)
+        first, turns = ready, turns + 1
+    took, worked = time.perf_counter() - begun, time.process_time() - worked
     late.sort()
     shown = ", ".join(
         f"{share:.0%} in {late[int(share * (len(late) - 1))] * 1e3:.1f} ms" for share in (0.5, 0.95, 0.99)
     )
-    print(f"{name}: {count / total:,.0f} tweets a second; {found} answers: {shown}")
+    print(f"{name}: {total / took:,.0f} tweets a second in {turns} turns; {found} answers: {shown};")
+    print(
+        f"  {worked / turns * 1e3:.2f} ms of processor time a turn, for {total / worked:,.0f} tweets a second"
+    )
 
 
 def main() -> None:

@@ -39,6 +39,8 @@ class Costs:
     push_log: float
     pull: float
     pull_each: float
+    answer: float = 0.0
+    """What a reader's answer costs to make: a pushed one's is remembered until it changes."""
 
     def pushing(self, inputs: Words) -> Floats:
         """H(k)."""
@@ -96,9 +98,10 @@ def decide(overlay: Overlay, mode: str, costs: Costs) -> Decision:
     often = frequencies(overlay, order)
     left, method = 0, mode
     if mode == "auto":
-        weight = often.pull * costs.pulling(overlay.inputs.size) - often.push * costs.pushing(
-            overlay.inputs.size
-        )
+        size = overlay.inputs.size
+        weight = often.pull * costs.pulling(size) - often.push * costs.pushing(size)
+        known = np.maximum(often.pull - often.push, 0.0) * (overlay.kinds == READER)
+        weight += costs.answer * known
         decided, left, method = labels(overlay, order, weight)
         overlay.pushed[:] = decided == deciding.PUSH
     else:
@@ -221,6 +224,8 @@ def adapt(overlay: Overlay, costs: Costs) -> Words:
     size, pushed = inputs.size[nodes], overlay.pushed[nodes]
     pushing = overlay.arrivals[nodes] * costs.pushing(size)
     pulling = overlay.asked[nodes] * costs.pulling(size)
+    known = np.maximum(overlay.asked[nodes] - overlay.arrivals[nodes], 0) * (overlay.kinds[nodes] == READER)
+    pulling += costs.answer * known
     dearer = np.where(pushed == 1, pushing > CLEARLY * pulling, pulling > CLEARLY * pushing)
     nodes = nodes[dearer]
     found = np.empty(nodes.shape[0], np.int64)

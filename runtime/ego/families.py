@@ -19,7 +19,7 @@ from kpg.runtime.ego.overlay import Edges, Overlay
 from kpg.runtime.ego.states import States
 from kpg.runtime.ego.sums import Sums
 from kpg.runtime.plan.ego import EgoCall, EgoFamily
-from kpg.runtime.types import BIGINT
+from kpg.runtime.types import BIGINT, INTEGER, array
 
 Words = NDArray[np.int64]
 
@@ -50,15 +50,19 @@ EACH: Final = 8
 
 
 @lru_cache(maxsize=8)
-def calibrated(kind: EgoFamily) -> Costs:
-    """What an update, and a read, of a node costs in microseconds more than without it, as timed."""
+def calibrated(kind: EgoFamily, *, answers: bool = False) -> Costs:
+    """What an update, and a read, of a node costs in microseconds more than without it, as timed.
+
+    ``answers`` if what is read has to be made of more than a number.
+    """
     if kind is EgoFamily.STATES:
         return Costs(push=2.0, push_log=0.0, pull=2.0, pull_each=2.0)
     (low, pull), (high, most) = (_timed(kind, size) for size in SIZES)
     push = max(low, LEAST)
     each = max((most - pull) / (SIZES[1] - SIZES[0]), LEAST)
     grows = max((high - low) / math.log2(SIZES[1] / SIZES[0]), 0.0)
-    return Costs(push, min(grows, push), max(pull - each * SIZES[0], LEAST), each)
+    answer = _answering() if answers else 0.0
+    return Costs(push, min(grows, push), max(pull - each * SIZES[0], LEAST), each, answer)
 
 
 LEAST: Final = 0.002
@@ -85,6 +89,25 @@ def _timed(kind: EgoFamily, size: int) -> tuple[float, float]:
         took.append(_seconds(lambda: _replace(family, overlay, writers, next(turns))) / EACH / TIMES)
         took.append(_seconds(partial(family.read, overlay, readers)) / readers.shape[0])
     return took[2] - took[0], took[1] - took[3]
+
+
+def _answering() -> float:
+    """Microseconds that it takes to make an answer of ten words, which was made before."""
+    call = EgoCall("top_k", (0, 1), (BIGINT, INTEGER), array(BIGINT))
+    family = family_of(EgoFamily.COUNTS, (call,), 10, Dictionary())
+    nothing = np.zeros(128, np.int64)
+    overlay = Overlay(128, 0, Edges(nothing, nothing.copy(), np.empty(0, np.int32)), 0)
+    family.grow(overlay.room)
+    nodes, ones = np.arange(128), np.ones(128, np.int64)
+
+    def read() -> None:
+        for value in (1, 2):  # what has changed is not known
+            family.write(overlay, nodes, np.full((1, 128), value), ones * (2 * value - 3))
+        family.read(overlay, nodes)
+
+    for value in range(10):
+        family.write(overlay, nodes, np.full((1, 128), value), 40 * ones)
+    return max(_seconds(read) - _seconds(lambda: family.read(overlay, nodes)), 0.0) / nodes.shape[0]
 
 
 def _values(writers: Words, turn: int) -> Words:

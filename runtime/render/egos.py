@@ -6,13 +6,16 @@ from kpg.runtime.ego.engine import Engine
 from kpg.runtime.ego.families import calibrated, family_of
 from kpg.runtime.operators.ego import Ego
 from kpg.runtime.plan import Ego as Node
+from kpg.runtime.plan import EgoFamily
 from kpg.runtime.render.context import Built, Site
+from kpg.runtime.types import Kind
 
 
 def ego(node: Node, site: Site, built: Built) -> Operator:
     """An operator with an empty overlay."""
     family = family_of(node.family, node.calls, node.few, site.context.dictionary)
-    costs = calibrated(node.family)
+    answers = node.family is EgoFamily.COUNTS and node.calls[0].type.kind is Kind.ARRAY
+    costs = calibrated(node.family, answers=answers)
     engine = Engine(family, Construction(node.construction), node.mode, costs)
     pairs, writes = built[node.pairs], built[node.writes]
     return Ego(site.over(pairs, writes), engine=engine, widths=(pairs.width, writes.width))

@@ -5,6 +5,7 @@ import random
 import re
 import runpy
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,30 @@ def test_every_example_is_there_and_listed() -> None:
     of_programs = {name.split("/")[0] for name in PROGRAMS}
     of_ego_views = {"mentions", "trends"}
     assert {path.name for path in EXAMPLES.iterdir()} == {"README.md"} | of_programs | of_ego_views
+
+
+@pytest.mark.parametrize("way", ["by_sql", "by_collections"])
+def test_top_hashtags_of_components_are_those_of_brute_force(way: str) -> None:
+    example = runpy.run_path(str(EXAMPLES / "mentions" / "run.py"))
+    take, ask = example[way]()
+    near: dict[int, set[int]] = {}
+    said: list[tuple[int, str]] = []
+    for first in (0, 3, 40, 150):
+        batch = list(itertools.islice(example["tweets"](), first, first + 60))
+        for (author, other), (_, _, tag) in batch:
+            near.setdefault(author, set()).add(other)
+            near.setdefault(other, set()).add(author)
+            said.append((author, tag))
+        take([mention for mention, _ in batch], [tagged for _, tagged in batch])
+        for user in sorted(near)[::7]:
+            found, waiting = {user}, [user]
+            while waiting:
+                fresh = near[waiting.pop()] - found
+                found |= fresh
+                waiting += fresh
+            counts = Counter(tag for author, tag in said if author in found)
+            top = min(counts, key=lambda tag: (-counts[tag], tag)) if counts else None
+            assert [row[0] for row in ask(user)] == [top] * bool(counts)
 
 
 @every_program
