@@ -22,9 +22,10 @@ def parted(target: exp.Expr, value: exp.Expr) -> tuple[exp.Column, exp.Expr] | N
         elif isinstance(target, exp.Dot) and isinstance(target.expression, exp.Identifier):
             parts.insert(0, target.expression)
             target = target.this
-        elif isinstance(target, exp.Column) and target.args.get("table") is not None:
-            parts.insert(0, target.this)
-            target = exp.Column(this=target.args["table"])
+        elif isinstance(target, exp.Column) and len(target.parts) > 1:
+            first, *fields = target.parts  # what a query would take for the schema, the table and the column
+            parts = [*fields, *parts]
+            target = exp.Column(this=first)
         else:
             break
     if not parts or not isinstance(target, exp.Column):
@@ -48,7 +49,13 @@ def _taken(whole: exp.Expr, part: exp.Expr) -> exp.Expr:
 def again(value: exp.Expr, before: exp.Expr) -> exp.Expr:
     """A part's assignment over what another part's has made of the same column."""
     made = value.copy()
-    inner = made
-    assert isinstance(inner, Assigned)
-    inner.set("this", before.copy())
+    assert isinstance(made, Assigned)
+    _over(made, before)
     return made
+
+
+def _over(made: Assigned, whole: exp.Expr) -> None:
+    inner = made.expression
+    if isinstance(inner, Assigned):
+        _over(inner, _taken(whole, made.args["part"]))
+    made.set("this", whole.copy())

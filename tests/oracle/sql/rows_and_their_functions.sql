@@ -16,6 +16,8 @@ SELECT (q).c1.r + (q).c2.i FROM quadtable;
 SELECT '(1,2)'::complex, '( 1.5 , -2 )'::complex::text, row(1.1, 2.2)::complex;
 SELECT (row(1,2)::complex).*, ('(4,5)'::complex).i;
 UPDATE people SET fn.first = 'Jack' WHERE (fn).last = 'Blow';
+UPDATE quadtable SET q.c1.r = 12 WHERE f1 = 2;
+UPDATE quadtable SET q.c2.i = 1, q.c1.i = 2, q.c2.r = 3 WHERE f1 = 1;
 SELECT * FROM people;
 SELECT * FROM quadtable;
 SELECT ROW(1,2) < ROW(1,3), ROW(1,2) <> ROW(1,2), ROW(1,null) < ROW(1,3), ROW(2,null) > ROW(1,3), ROW(1,2) IS NULL, ROW(null,null) IS NULL, ROW(1,null) IS NOT NULL;
