@@ -30,9 +30,9 @@ def test_the_power_goes_with_views_loops_and_programs(seed: int, monkeypatch: py
     Life(seed, views=True, cuts=8, history=(None, 1000)[seed % 2]).run(40)
 
 
-@pytest.mark.parametrize("seed", range(600, 603))
+@pytest.mark.parametrize("seed", [600, 601, 602, 606, 607])
 def test_the_power_goes_with_triggers_rights_partitions_and_more(seed: int) -> None:
-    Life(seed, views=False, themes=True, failing=0.1 * (seed % 2), cuts=6).run(40)
+    Life(seed, views=False, themes=True, failing=0.1 * (seed % 2), cuts=4).run(24)
 
 
 @pytest.mark.parametrize("seed", range(200, 208))
