@@ -110,7 +110,7 @@ class Listed:
 def _failure(call: Expansion, given: Words, error: Exception, dictionary: Dictionary) -> DataError:
     args: list[Any] = []
     for word, type_ in zip(given[:, 0].tolist(), call.argument_types, strict=True):
-        value = dictionary.get(word) if type_.is_text and word != NULL else None if word == NULL else word
+        value = None if word == NULL else dictionary.get(word) if type_.is_interned else word
         args.append(literal_text(Literal(value, type_)))
     shown = f"{call.function}({', '.join(args)})" if given.shape[1] == 1 else call.text or call.function
     return DataError(f"{error} in {shown}")
