@@ -146,6 +146,8 @@ class _Altering(ColumnChange):
                 self._alter_type(action)
             case ast.SetRule():
                 self._set_rule(action)
+            case ast.AlterIdentity():
+                self._alter_identity(action)
             case ast.SetNotNull(name=name, required=required):
                 self._set_not_null(name, required)
             case ast.AddConstraint():

@@ -64,6 +64,18 @@ class RuleChange(TableChange):
         added = ast.AddColumn(column, rule, (), action.sequence, False)
         return replace(self._numbered(added, rule), identity=action.text)
 
+    def _alter_identity(self, action: ast.AlterIdentity) -> None:
+        rule = self.entry.constraints.rule(self._place(action.name))
+        if not rule.identity:
+            message = f'column "{action.name}" of relation "{self.entry.name}" is not an identity column'
+            raise ProgrammingError(message, span=self.span)
+        if action.kind:
+            self._set_rule(ast.SetRule(action.name, "identity", action.kind))
+        if action.options:
+            from kpg.definitions import define
+
+            define(self.engine, ast.AlterSequence(rule.sequence, action.options, False, "", self.span))
+
     def _set_not_null(self, name: str, required: bool) -> None:
         place = self._place(name)
         if not required and place in self.entry.schema.primary_key:

@@ -73,6 +73,15 @@ class SetRule:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterIdentity:
+    """ALTER COLUMN of its identity: ``kind`` is empty if that stays; options are those of its sequence."""
+
+    name: str
+    kind: str
+    options: tuple[tuple[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SetNotNull:
     """ALTER COLUMN SET or DROP NOT NULL."""
 
@@ -152,6 +161,7 @@ Action = (
     | SetSchema
     | AlterType
     | SetRule
+    | AlterIdentity
     | SetNotNull
     | AddConstraint
     | DropConstraint

@@ -7,6 +7,7 @@ from kpg.compiler.routines import Parameter
 from kpg.compiler.sql.alterations import Action as Action
 from kpg.compiler.sql.alterations import AddColumn as AddColumn
 from kpg.compiler.sql.alterations import AddConstraint as AddConstraint
+from kpg.compiler.sql.alterations import AlterIdentity as AlterIdentity
 from kpg.compiler.sql.alterations import AlterType as AlterType
 from kpg.compiler.sql.alterations import Attach as Attach
 from kpg.compiler.sql.alterations import Detach as Detach

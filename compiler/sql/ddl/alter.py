@@ -138,6 +138,26 @@ def _add(reader: Reader) -> ast.Action:
     )
 
 
+def _sets_option(reader: Reader) -> bool:
+    """Whether SET and an option of a sequence come next."""
+    words = ("INCREMENT", "START", "MINVALUE", "MAXVALUE", "NO", "CYCLE", "CACHE")
+    return any(reader.at("SET", word) for word in words)
+
+
+def _identity(reader: Reader, name: str) -> ast.Action:
+    kind, given = "", list[tuple[str, object]]()
+    while not reader.done and not reader.at(","):
+        if reader.take("SET", "GENERATED"):
+            kind = reader.choice("ALWAYS", "BY DEFAULT")
+            continue
+        reader.take("SET")
+        found = options(reader)
+        if not found:
+            reader.unexpected("an option of a sequence")
+        given += found
+    return ast.AlterIdentity(name, kind, tuple(given))
+
+
 def _alter_column(reader: Reader) -> ast.Action:
     name = reader.name()
     if reader.take("SET", "DATA", "TYPE") or reader.take("TYPE"):
@@ -168,8 +188,8 @@ def _alter_column(reader: Reader) -> ast.Action:
             given = options(reader)
             reader.need(")")
         return ast.SetRule(name, "identity", kind, created("", given, "bigint", reader.span))
-    if reader.take("SET", "GENERATED"):
-        return ast.SetRule(name, "identity", reader.choice("ALWAYS", "BY DEFAULT"))
+    if reader.at("SET", "GENERATED") or reader.at("RESTART") or _sets_option(reader):
+        return _identity(reader, name)
     nothing = _nothing(reader, ("SET STATISTICS", "SET STORAGE", "SET COMPRESSION", "SET", "RESET"))
     if nothing is not None:
         return nothing
