@@ -171,7 +171,8 @@ def elements(evaluator: Evaluator, value: Value, slices: int) -> list[Value]:
     size = 1
     for length in shape:
         size *= length
-    parts = [Array(found.items[at : at + size], shape) for at in range(0, len(found.items), size)]
+    lows = found.lows[len(found.shape) - slices :]
+    parts = [Array(found.items[at : at + size], shape, lows) for at in range(0, len(found.items), size)]
     whole = array(type_)
     return [Value(whole, word_of(part, whole, evaluator.dictionary)) for part in parts]
 

@@ -53,12 +53,12 @@ def _flat(value: Array, name: str) -> tuple[Any, ...]:
 def _position(call: Call) -> Callable[..., int | None]:
     same = _same(call)
 
-    def find(value: Array | None, wanted: Any, start: int | None = 1) -> int | None:
+    def find(value: Array | None, wanted: Any, start: int | None = -(2**31)) -> int | None:
         if value is None:
             return None
         if start is None:
             raise ValueError("initial position must not be null")
-        places = enumerate(_flat(value, "array_position"), 1)
+        places = enumerate(_flat(value, "array_position"), *value.firsts[:1])
         return next((place for place, item in places if place >= start and same(item, wanted)), None)
 
     return find
@@ -70,7 +70,7 @@ def _positions(call: Call) -> Callable[..., Array | None]:
     def find(value: Array | None, wanted: Any) -> Array | None:
         if value is None:
             return None
-        places = enumerate(_flat(value, "array_positions"), 1)
+        places = enumerate(_flat(value, "array_positions"), *value.firsts[:1])
         return of([place for place, item in places if same(item, wanted)])
 
     return find
@@ -82,7 +82,8 @@ def _remove(call: Call) -> Callable[..., Array | None]:
     def remove(value: Array | None, unwanted: Any) -> Array | None:
         if value is None:
             return None
-        return of([item for item in _flat(value, "array_remove") if not same(item, unwanted)])
+        rest = [item for item in _flat(value, "array_remove") if not same(item, unwanted)]
+        return of(rest, *value.firsts[:1])
 
     return remove
 

@@ -9,7 +9,7 @@ from kpg.runtime.functions.rules import is_unknown, shown_type
 from kpg.runtime.scalar import Call
 from kpg.runtime.types import BOOLEAN, INTEGER, TEXT, Kind, Type, array
 from kpg.runtime.values import codec_of
-from kpg.runtime.values.arrays import EMPTY, Array, from_nested, nested, of
+from kpg.runtime.values.arrays import EMPTY, Array, counted, dimensions, from_nested, nested, of
 from kpg.runtime.values.intervals import span
 
 Key = Callable[[Any], Any]
@@ -29,8 +29,17 @@ def is_array(type_: Type) -> bool:
 def made(call: Call) -> Callable[..., Array]:
     """ARRAY[...] of elements, or of arrays of equal dimensions."""
     if call.args and is_array(call.args[0].type):
-        return lambda *items: from_nested([[] if item is None else nested(item) for item in items])
+        return _stacked
     return lambda *items: of(items)
+
+
+def _stacked(*items: Array | None) -> Array:
+    """Arrays of equal bounds as one with a dimension more."""
+    whole = from_nested([[] if item is None else nested(item) for item in items])
+    firsts = {item.firsts for item in items if item is not None}
+    if len(firsts) > 1 and whole.items:
+        raise ValueError("multidimensional arrays must have array expressions with matching dimensions")
+    return counted(whole, (1, *firsts.pop())) if whole.items else whole
 
 
 primitive("$array", Memoized(made, takes_nulls=True))
@@ -41,15 +50,15 @@ def element(value: Array, *places: int) -> Any:
     if len(places) != len(value.shape):
         return None
     position = 0
-    for place, length in zip(places, value.shape, strict=True):
-        if not 1 <= place <= length:
+    for place, first, length in zip(places, value.firsts, value.shape, strict=True):
+        if not first <= place < first + length:
             return None
-        position = position * length + place - 1
+        position = position * length + place - first
     return value.items[position]
 
 
 def part(value: Array, *bounds: int | None) -> Array:
-    """A slice: a lower and an upper bound for each of the first dimensions."""
+    """A slice, counted from 1: a lower and an upper bound for each of the first dimensions."""
     pairs = list(zip(bounds[::2], bounds[1::2], strict=True))
     if not value.items or len(pairs) > len(value.shape):
         return EMPTY
@@ -58,8 +67,9 @@ def part(value: Array, *bounds: int | None) -> Array:
         if depth == len(pairs):
             return items
         low, high = pairs[depth]
-        low = 1 if low is None else max(low, 1)
-        chosen = items[low - 1 : max(high, 0) if high is not None else None]
+        first = value.firsts[depth]
+        start = 0 if low is None else max(low - first, 0)
+        chosen = items[start : max(high - first + 1, 0) if high is not None else None]
         return [cut(item, depth + 1) for item in chosen]
 
     return from_nested(cut(nested(value), 0))
@@ -192,10 +202,14 @@ def _joined(left: Array | None, right: Array | None) -> Array | None:
     if not left.items or not right.items:
         return left if left.items else right
     ranks = len(left.shape) - len(right.shape)
-    if abs(ranks) > 1:
-        raise ValueError("arrays of dimensions that cannot be joined")
-    first = [nested(left)] if ranks < 0 else nested(left)
-    return from_nested(first + ([nested(right)] if ranks > 0 else nested(right)))
+    whole, other = (right, left) if ranks < 0 else (left, right)
+    inner = 0 if ranks == 0 else 1
+    alike = whole.shape[1:] == other.shape[1 - inner :] and whole.firsts[1:] == other.firsts[1 - inner :]
+    if abs(ranks) > 1 or not alike:
+        raise ValueError("cannot concatenate incompatible arrays")
+    length = whole.shape[0] + (1 if inner else other.shape[0])
+    joined = Array(left.items + right.items, (length, *whole.shape[1:]))
+    return counted(joined, whole.firsts)
 
 
 def _appended(value: Array | None, item: Any) -> Array:
@@ -209,8 +223,9 @@ def _prepended(item: Any, value: Array | None) -> Array:
 def _grown(value: Array | None, item: Any, *, last: bool) -> Array:
     items = () if value is None else value.items
     if value is not None and len(value.shape) > 1:
-        raise ValueError("an element goes with an array of one dimension")
-    return of((*items, item) if last else (item, *items))
+        raise ValueError("argument must be empty or one-dimensional array")
+    first = 1 if value is None or not value.items else value.firsts[0]
+    return of((*items, item) if last else (item, *items), first)
 
 
 APPEND = Overload(with_element(first=True), Memoized(lambda call: _appended, takes_nulls=True))
@@ -253,11 +268,16 @@ def _length(value: Array, dimension: int) -> int | None:
 
 
 def _lower(value: Array, dimension: int) -> int | None:
-    return 1 if 1 <= dimension <= len(value.shape) else None
+    return value.firsts[dimension - 1] if 1 <= dimension <= len(value.shape) else None
+
+
+def _upper(value: Array, dimension: int) -> int | None:
+    here = 1 <= dimension <= len(value.shape)
+    return value.firsts[dimension - 1] + value.shape[dimension - 1] - 1 if here else None
 
 
 def _dimensions(value: Array) -> str | None:
-    return "".join(f"[1:{length}]" for length in value.shape) or None
+    return dimensions(value) or None
 
 
 def _memoized(function: Callable[..., object]) -> Memoized:
@@ -267,7 +287,7 @@ def _memoized(function: Callable[..., object]) -> Memoized:
 for _name, _what, _result, _others, _function, _example in (
     ("cardinality", "How many elements there are.", INTEGER, (), lambda value: len(value.items), ("", "3")),
     ("array_length", "The length of a dimension.", INTEGER, (INTEGER,), _length, (", 1", "3")),
-    ("array_upper", "The last subscript of a dimension.", INTEGER, (INTEGER,), _length, (", 1", "3")),
+    ("array_upper", "The last subscript of a dimension.", INTEGER, (INTEGER,), _upper, (", 1", "3")),
     ("array_lower", "The first subscript of a dimension.", INTEGER, (INTEGER,), _lower, (", 1", "1")),
     (
         "array_ndims",

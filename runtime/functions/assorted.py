@@ -71,27 +71,36 @@ for _kind, _prefix in ((JSON, "json"), (JSONB, "jsonb")):
 
 
 def _filling(types: tuple[Type, ...]) -> Signature | None:
-    if len(types) != 2 or types[0].kind is Kind.ARRAY or is_unknown(types[0]):
+    if len(types) not in (2, 3) or types[0].kind is Kind.ARRAY or is_unknown(types[0]):
         return None
-    whole = is_unknown(types[1]) or (types[1].kind is Kind.ARRAY and types[1].parts[0].is_integer)
-    return Signature((types[0], array(INTEGER)), array(types[0])) if whole else None
+    whole = all(
+        is_unknown(type_) or (type_.kind is Kind.ARRAY and type_.parts[0].is_integer) for type_ in types[1:]
+    )
+    return Signature((types[0], *(array(INTEGER),) * (len(types) - 1)), array(types[0])) if whole else None
 
 
-def filled(value: Any, lengths: Any) -> Any:
-    """An array of those lengths with the value everywhere."""
-    if lengths is None or None in lengths.items:
+def filled(value: Any, lengths: Any, firsts: Any = arrays.EMPTY) -> Any:
+    """An array of those lengths, and of those first subscripts, with the value everywhere."""
+    if lengths is None or firsts is None:
+        raise ValueError("dimension array or low bound array cannot be null")
+    if None in lengths.items or None in firsts.items:
         raise ValueError("dimension values cannot be null")
+    if firsts.items and len(firsts.items) != len(lengths.items):
+        raise ValueError("wrong number of array subscripts")
     count = 1
     for length in lengths.items:
         count *= length
     if any(length < 0 for length in lengths.items) or count > MOST or len(lengths.items) > 6:
         raise ValueError("array size exceeds the maximum allowed")
-    return arrays.Array((value,) * count, tuple(lengths.items)) if count and lengths.items else arrays.EMPTY
+    if not (count and lengths.items):
+        return arrays.EMPTY
+    whole = arrays.Array((value,) * count, tuple(lengths.items))
+    return arrays.counted(whole, firsts.items or (1,) * len(lengths.items))
 
 
 scalar(
     "array_fill",
-    "a value and the lengths of the dimensions",
+    "a value, the lengths of the dimensions and optionally their first subscripts",
     "An array with the value everywhere.",
     {"array_fill(7, ARRAY[2])": "'{7,7}'::INT[]"},
     Overload(_filling, Memoized(lambda call: filled, takes_nulls=True)),

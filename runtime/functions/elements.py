@@ -68,7 +68,8 @@ def _unnested(value: Array) -> Iterator[Row]:
 
 def _subscripts(value: Array, dimension: int, reverse: bool = False) -> Iterator[Row]:
     if 1 <= dimension <= len(value.shape):
-        places = range(1, value.shape[dimension - 1] + 1)
+        first = value.firsts[dimension - 1]
+        places = range(first, first + value.shape[dimension - 1])
         yield from ((place,) for place in (reversed(places) if reverse else places))
 
 

@@ -65,13 +65,14 @@ def arrayed(types: Types) -> sequences.InOrder:
             return arrays.of(items)
         if None in items:
             raise ValueError("cannot accumulate null arrays")
-        shapes = {item.shape for item in items}
+        shapes = {(item.shape, item.firsts) for item in items}
         if len(shapes) > 1:
             raise ValueError("cannot accumulate arrays of different dimensionality")
-        (shape,) = shapes
+        ((shape, firsts),) = shapes
         if not shape:
             raise ValueError("cannot accumulate empty arrays")
-        return arrays.Array(tuple(one for item in items for one in item.items), (len(items), *shape))
+        whole = arrays.Array(tuple(one for item in items for one in item.items), (len(items), *shape))
+        return arrays.counted(whole, (1, *firsts))
 
     return finish
 

@@ -53,10 +53,8 @@ def _form(type_: Type) -> Form:
 
             return lambda value: jsons.Json(_json(value.value))
         case Kind.ARRAY:
-            from kpg.runtime.values.arrays import Array
-
             item = _or_none(_form(type_.parts[0]))
-            return lambda value: Array(tuple(map(item, value.items)), value.shape)
+            return lambda value: value._replace(items=tuple(map(item, value.items)))
         case Kind.RANGE | Kind.MULTIRANGE:
             from kpg.runtime.values import ranges
 

@@ -1,6 +1,7 @@
-"""Arrays of any element type and number of dimensions, counted from 1.
+"""Arrays of any element type and number of dimensions, counted from 1 unless they say from where.
 
-Their order is Postgres': by elements, NULL after all others; then by their number, then by dimensions.
+Their order is Postgres': by elements, NULL after all others; then by their number, then by dimensions, then by where
+these begin (those that begin at 1 before the others).
 """
 
 import re
@@ -9,23 +10,31 @@ from typing import Any, Final, NamedTuple
 
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.values import parts
-from kpg.runtime.values.codec import Codec, codec_of, output_of
+from kpg.runtime.values.codec import Codec, codec_of, ordered, output_of, unordered
 from kpg.runtime.values.words import Mistyped, Unfit
 
 MOST_DIMENSIONS: Final = 6
 """As in Postgres."""
 PLAIN: Final = re.compile(r'[^\s{}",\\]+')
 """An element that needs no quotes, unless it reads NULL."""
+BOUND: Final = re.compile(r"\s*\[([-+]?\d+)(?::([-+]?\d+))?\]")
 TOKEN: Final = re.compile(
     r'\s*(?:([{},])|"((?:[^"\\]|\\.)*)"|((?:[^{}",\\\s]|\\.|\s+(?![\s{},]|$))+))\s*', re.DOTALL
 )
 
 
 class Array(NamedTuple):
-    """An array: its elements, None for NULL; and the length of each dimension, none if it is empty."""
+    """An array: its elements, None for NULL; the length of each dimension, none if it is empty; and the first
+    subscript of each, none if all are 1."""
 
     items: tuple[Any, ...]
     shape: tuple[int, ...]
+    lows: tuple[int, ...] = ()
+
+    @property
+    def firsts(self) -> tuple[int, ...]:
+        """The first subscript of each dimension."""
+        return self.lows or (1,) * len(self.shape)
 
 
 EMPTY: Final = Array((), ())
@@ -33,9 +42,17 @@ NOTHING: Final = parts.joined(())
 """The string that stands for an empty array of any type."""
 
 
-def of(items: Sequence[Any]) -> Array:
+def of(items: Sequence[Any], first: int = 1) -> Array:
     """An array of one dimension."""
-    return Array(tuple(items), (len(items),)) if items else EMPTY
+    return counted(Array(tuple(items), (len(items),)), (first,)) if items else EMPTY
+
+
+def counted(value: Array, firsts: Sequence[int]) -> Array:
+    """The array with these first subscripts of its dimensions; ValueError if one behind them is no INTEGER."""
+    for first, length in zip(firsts, value.shape, strict=True):
+        if not -(2**31) <= first <= first + length <= 2**31 - 1:
+            raise ValueError(f"array lower bound is too large: {first}")
+    return value._replace(lows=() if all(first == 1 for first in firsts) else tuple(firsts))
 
 
 def codec(type_: Type) -> Codec:
@@ -46,16 +63,18 @@ def codec(type_: Type) -> Codec:
 
     def encode(value: Array) -> str:
         items = parts.joined(None if item is None else element.encode(item) for item in value.items)
-        return items if len(value.shape) < 2 else items + "".join(map(ordered_length, value.shape))
-
-    def to_python(value: Array) -> list[Any]:
-        return nested(Array(tuple(map(_or_none(element.to_python), value.items)), value.shape))
+        if len(value.shape) > 1:
+            items += "".join(map(ordered_length, value.shape))
+        return f"{items}!{';'.join(map(ordered, value.lows))}" if value.lows else items
 
     def decode(string: str) -> Array:
         found, end = parts.split(string)
         items = tuple(None if part is None else element.decode(part) for part in found)
-        shape = tuple(int(digits) for digits in string[end:].split(";") if digits)
-        return Array(items, shape or ((len(items),) if items else ()))
+        if end == len(string):
+            return Array(items, (len(items),) if items else ())
+        lengths, _, firsts = string[end:].partition("!")
+        shape = tuple(int(digits) for digits in lengths.split(";") if digits) or (len(items),)
+        return Array(items, shape, tuple(map(unordered, firsts.split(";"))) if firsts else ())
 
     return Codec(
         encode=encode,
@@ -95,10 +114,10 @@ def from_nested(value: Sequence[Any]) -> Array:
     level: list[Any] = [list(value)]
     while level and any(isinstance(item, list) for item in level):
         if not all(isinstance(item, list) for item in level):
-            raise ValueError("an array's parts must have equal dimensions")
+            raise Malformed("an array's parts must have equal dimensions")
         lengths = {len(item) for item in level}
         if len(lengths) > 1:
-            raise ValueError("an array's parts must have equal dimensions")
+            raise Malformed("an array's parts must have equal dimensions")
         shape.append(lengths.pop())
         level = [inner for item in level for inner in item]
     if len(shape) > MOST_DIMENSIONS:
@@ -139,7 +158,13 @@ def shown(value: Array, output: Callable[[Any], str], delimiter: str = ",") -> s
     for length in (*reversed(value.shape[1:]), value.shape[0]):
         rows = range(0, len(texts), length)
         texts = [f"{{{delimiter.join(texts[start : start + length])}}}" for start in rows]
-    return texts[0]
+    return f"{dimensions(value)}={texts[0]}" if value.lows else texts[0]
+
+
+def dimensions(value: Array) -> str:
+    """The bounds of all dimensions, ``[1:2][1:3]``."""
+    pairs = zip(value.firsts, value.shape, strict=True)
+    return "".join(f"[{first}:{first + length - 1}]" for first, length in pairs)
 
 
 def _same(text: str) -> str:
@@ -153,12 +178,48 @@ def _quoted(text: str) -> str:
 
 
 def parse(text: str, element: Codec, delimiter: str = ",") -> Array:
-    """The array that a text such as ``{{1,2},{3,NULL}}`` means; ValueError if none."""
-    tokens = list(_tokens(text) if delimiter == "," else _boxes(text))
-    value, rest = _nested(tokens, 0, element)
-    if rest != len(tokens):
-        raise ValueError("junk after an array")
-    return from_nested(value)
+    """The array that a text such as ``{{1,2},{3,NULL}}`` or ``[0:1]={1,2}`` means; ValueError if none."""
+    try:
+        pairs, body = _bounds(text)
+        tokens = list(_tokens(body) if delimiter == "," else _boxes(body))
+        value, rest = _nested(tokens, 0)
+        if rest != len(tokens):
+            raise Malformed("junk after an array")
+        found = from_nested(value)
+    except (Malformed, RecursionError):
+        raise ValueError(f'malformed array literal: "{text}"') from None
+    if not found.items and tokens != list(_tokens("{}")):
+        raise ValueError(f'malformed array literal: "{text}"')
+    if pairs and tuple(last - first + 1 for first, last in pairs) != found.shape:
+        raise ValueError(f'malformed array literal: "{text}"')
+    read = tuple(None if item is None else element.parse(item) for item in found.items)
+    return counted(found._replace(items=read), [first for first, _ in pairs] or [1] * len(found.shape))
+
+
+class Malformed(ValueError):
+    """No text of an array."""
+
+
+def _bounds(text: str) -> tuple[list[tuple[int, int]], str]:
+    """The bounds that a text of an array begins with, and the rest."""
+    pairs: list[tuple[int, int]] = []
+    found = BOUND.match(text)
+    place = 0
+    while found is not None:
+        low, high = (int(digits) if digits else None for digits in found.groups())
+        first = 1 if high is None else low or 0
+        last = (low if high is None else high) or 0
+        if last < first:
+            raise ValueError("upper bound cannot be less than lower bound")
+        pairs.append((first, last))
+        place = found.end()
+        found = BOUND.match(text, place)
+    if not pairs:
+        return pairs, text
+    sign = re.compile(r"\s*=").match(text, place)
+    if sign is None or len(pairs) > MOST_DIMENSIONS:
+        raise Malformed
+    return pairs, text[sign.end() :]
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
@@ -168,7 +229,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     while place < len(text):
         found = TOKEN.match(text, place)
         if found is None:
-            raise ValueError("malformed array")
+            raise Malformed
         sign, quoted, word = found.groups()
         unescaped = re.sub(r"\\(.)", r"\1", quoted if quoted is not None else word or "", flags=re.DOTALL)
         yield (sign, "") if sign else ("" if quoted is not None else "'", unescaped)
@@ -182,9 +243,9 @@ def _boxes(text: str) -> Iterator[tuple[str, str]]:
         yield ("," if sign == ";" else sign, "") if sign else ("'", (quoted or word).strip())
 
 
-def _nested(tokens: list[tuple[str, str]], place: int, element: Codec) -> tuple[list[Any], int]:
+def _nested(tokens: list[tuple[str, str]], place: int) -> tuple[list[Any], int]:
     if place >= len(tokens) or tokens[place][0] != "{":
-        raise ValueError("an array begins with {")
+        raise Malformed("an array begins with {")
     items: list[Any] = []
     place += 1
     if place < len(tokens) and tokens[place][0] == "}":
@@ -192,16 +253,16 @@ def _nested(tokens: list[tuple[str, str]], place: int, element: Codec) -> tuple[
     while place < len(tokens):
         sign, text = tokens[place]
         if sign == "{":
-            inner, place = _nested(tokens, place, element)
+            inner, place = _nested(tokens, place)
             items.append(inner)
         elif sign in ("", "'"):
-            items.append(None if sign and text.upper() == "NULL" else element.parse(text))
+            items.append(None if sign and text.upper() == "NULL" else text)
             place += 1
         else:
-            raise ValueError("an element of an array is missing")
+            raise Malformed("an element of an array is missing")
         if place >= len(tokens) or tokens[place][0] not in (",", "}"):
             break
         place += 1
         if tokens[place - 1][0] == "}":
             return items, place
-    raise ValueError("an array ends with }")
+    raise Malformed("an array ends with }")

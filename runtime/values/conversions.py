@@ -50,7 +50,7 @@ def between(source: Type, target: Type) -> Convert:
 def _between(source: Type, target: Type) -> Convert:
     if source.kind is Kind.ARRAY and target.kind is Kind.ARRAY:
         inner = between(source.parts[0], target.parts[0])
-        return lambda value: Array(tuple(map(inner, value.items)), value.shape)
+        return lambda value: value._replace(items=tuple(map(inner, value.items)))
     if source.kind is Kind.RECORD and target.kind is Kind.RECORD:
         fields = tuple(map(between, source.parts, target.parts))
         return lambda value: tuple(field(one) for field, one in zip(fields, value, strict=True))

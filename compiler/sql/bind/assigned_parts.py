@@ -25,13 +25,17 @@ def bind_assigned(binding: Binding, scope: Scope, node: Assigned) -> Scalar:
     element = whole.type.parts[0]
     subscripts = part.expressions
     if any(isinstance(one, exp.Slice) for one in subscripts):
-        if len(subscripts) != 1:
-            binding.refuse("SET of a slice of several dimensions", part)
-        slice_ = subscripts[0]
-        bounds = [_place(binding, scope, one) for one in (slice_.this, slice_.expression)]
+        bounds = [place for one in subscripts for place in _bounds(binding, scope, one)]
         return Call("$with_slice", (whole, _of(binding, value, whole.type, node), *bounds), whole.type)
     places = [_place(binding, scope, one) for one in subscripts]
     return Call("$with_element", (whole, _of(binding, value, element, node), *places), whole.type)
+
+
+def _bounds(binding: Binding, scope: Scope, node: exp.Expr) -> tuple[Scalar, Scalar]:
+    """The bounds of a slice in a dimension: a number n beside slices stands for 1:n."""
+    if isinstance(node, exp.Slice):
+        return _place(binding, scope, node.this), _place(binding, scope, node.expression)
+    return Literal(1, INTEGER), _place(binding, scope, node)
 
 
 def _with_member(binding: Binding, scope: Scope, whole: Scalar, part: exp.Expr, value: Scalar) -> Scalar:
