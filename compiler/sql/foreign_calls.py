@@ -42,4 +42,6 @@ FOREIGN_CALLS: Final[dict[str, Reading]] = {
     "LIST_HAS": _contains,
     "COUNT_IF": _count_if,
     "COUNTIF": _count_if,
+    "JSONB_EXISTS": _renamed("jsonb_exists"),
+    "JSONB_CONTAINS": _renamed("jsonb_contains"),
 }

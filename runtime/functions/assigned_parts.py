@@ -33,8 +33,10 @@ def with_element(value: Array | None, new: object, *places: int | None) -> Array
 
 
 def with_slice(value: Array | None, new: Array | None, *bounds: int | None) -> Array | None:
-    """The array with elements of another in a slice: a lower and an upper bound, or None for the array's own, of
-    each of its first dimensions."""
+    """The array with elements of another in a slice: a lower and an upper bound of each of its first dimensions.
+
+    None stands for the array's own bound.
+    """
     if new is None:
         return value
     known = value or of(())
@@ -49,7 +51,9 @@ def with_slice(value: Array | None, new: Array | None, *bounds: int | None) -> A
     if len(new.items) < count:
         raise ValueError("source array too small")
     if not known.items:
-        return counted(Array(new.items[:count], tuple(lengths)), [low for low, _ in pairs]) if count else known
+        return (
+            counted(Array(new.items[:count], tuple(lengths)), [low for low, _ in pairs]) if count else known
+        )
     if len(pairs) == 1:
         return _put(known, pairs[0][0], list(new.items[:count]))
     return _replaced(known, pairs, new.items)

@@ -1,7 +1,7 @@
 """PG_LSN in operators of numbers."""
 
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 
 from kpg.runtime.functions.registry import Memoized, Overload, extend
 from kpg.runtime.functions.rules import among
@@ -17,9 +17,12 @@ def _plain(code: Callable[..., object]) -> Memoized:
 
 def moved(place: int, by: Decimal) -> int:
     """The place so many bytes on."""
-    if not by.is_finite() or not 0 <= place + int(by) < MOST_LSN:
+    if not by.is_finite():
+        raise ValueError("cannot add NaN to pg_lsn")
+    found = place + int(by.to_integral_value(ROUND_HALF_UP))
+    if not 0 <= found < MOST_LSN:
         raise ValueError("pg_lsn out of range")
-    return place + int(by)
+    return found
 
 
 for _name, _args, _code in (

@@ -62,7 +62,7 @@ def translate(string: str, old: str, new: str) -> str:
 
 def _overlay(string: str, new: str, start: int, count: int | None = None) -> str:
     if start < 1:
-        raise ValueError("negative substring length")
+        raise ValueError("negative substring length not allowed")
     end = start - 1 + (len(new) if count is None else count)
     return string[: start - 1] + new + string[max(end, 0) :]
 
@@ -83,7 +83,9 @@ def character(code: int) -> str:
     if code == 0:
         raise ValueError("null character not permitted")
     if not 0 < code <= 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-        raise ValueError("requested character not valid for encoding")
+        raise ValueError(
+            "character number must be positive" if code < 0 else "requested character too large for encoding"
+        )
     return chr(code)
 
 

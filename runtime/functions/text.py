@@ -104,7 +104,7 @@ def md5(string: str) -> str:
 def repeat(string: str, count: int) -> str:
     """So many times the text, one after the other; none if the number is negative."""
     if len(string) * count > LONGEST:
-        raise ValueError("text too long")
+        raise ValueError("requested length too large")
     return string * count
 
 
@@ -112,7 +112,7 @@ def _substring(string: str, start: int, count: int | None = None) -> str:
     if count is None:
         return string[max(start - 1, 0) :]
     if count < 0:
-        raise ValueError("negative substring length")
+        raise ValueError("negative substring length not allowed")
     return string[max(start - 1, 0) : max(start + count - 1, 0)]
 
 
@@ -269,7 +269,7 @@ def position(string: str, part: str) -> int:
 def split_part(string: str, separator: str, number: int) -> str:
     """The n-th part (from the end if negative) between separators; empty if there are fewer."""
     if number == 0:
-        raise ValueError("part 0")
+        raise ValueError("field position must not be zero")
     parts = string.split(separator) if separator else [string]
     index = number - 1 if number > 0 else len(parts) + number
     return parts[index] if 0 <= index < len(parts) else ""
@@ -277,7 +277,7 @@ def split_part(string: str, separator: str, number: int) -> str:
 
 def _fill(count: int, fill: str) -> str:
     if count > LONGEST:
-        raise ValueError("text too long")
+        raise ValueError("requested length too large")
     return (fill * (count // len(fill) + 1))[:count] if fill else ""
 
 
@@ -312,14 +312,14 @@ for _name, _pad, _what, _example in (
 def tokens(pattern: str, escape: str) -> tuple[int, ...]:
     """A LIKE pattern as bytes, ANY_CHARACTER for ``_`` and ANY_STRING for ``%``."""
     if len(escape) > 1:
-        raise ValueError("an escape must be empty or one character")
+        raise ValueError("invalid escape string")
     result: list[int] = []
     characters = iter(pattern)
     for character in characters:
         if character == escape:
             escaped = next(characters, None)
             if escaped is None:
-                raise ValueError("the pattern ends in its escape character")
+                raise ValueError("LIKE pattern must not end with escape character")
             result.extend(escaped.encode())
         elif character in "%_":
             result.append(ANY_STRING if character == "%" else ANY_CHARACTER)

@@ -76,6 +76,13 @@ _define(
     lambda day, value: day * DAY + value[0] - value[1] * SECOND,
 )
 _define(
+    "add",
+    "a TIMETZ and a DATE",
+    TIMESTAMPTZ,
+    (TIMETZ, DATE),
+    lambda value, day: day * DAY + value[0] - value[1] * SECOND,
+)
+_define(
     "sub",
     "a TIMETZ and an INTERVAL",
     TIMETZ,

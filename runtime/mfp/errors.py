@@ -1,6 +1,7 @@
 """Which operation failed, on which values: the slow path that turns an ERROR into a message."""
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import numpy as np
 
@@ -74,6 +75,10 @@ def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
         return of_own
     if isinstance(plain, Call) and plain.function == "$unsigned":
         return _below_zero(scalar, sql_text(plain.args[0], value, fetched), value(plain.args[0]))
+    if isinstance(scalar, Call) and scalar.function == "cast" and not scalar.stored:
+        told = _of_cast(scalar, context, row)
+        if told is not None:
+            return told
     if isinstance(plain, Call) and plain.stored:
         (part,) = plain.args
         what = f'value out of range for column "{plain.stored}" {plain.type}'
@@ -86,6 +91,26 @@ def _describe(scalar: Scalar, context: Context, row: Words) -> DataError:
     made = DataError(f"{_kind(scalar, context, row)} in {where}{detail}", hint=_hint(scalar, context, row))
     made.operation = scalar
     return made
+
+
+def _of_cast(call: Call, context: Context, row: Words) -> DataError | None:
+    """The error of a text that means no value, or of a number out of range, in Postgres' words."""
+    from kpg.runtime.values import complaints
+
+    source, target = call.args[0].type, call.type
+    found = None
+    if source.is_text:
+        text = value_of(_evaluate(call.args[0], context, row), source, context.dictionary)
+        found = complaints.complaint(text, target)
+    elif source.is_numeric and target.is_integer:
+        found = complaints.Complaint(f"{complaints.spelled(target)} out of range", complaints.RANGE)
+    elif source.is_numeric and target.is_numeric and target.precision:
+        found = complaints.overflow(target)
+    if found is None:
+        return None
+    error = DataError(found.message)
+    error.sqlstate, error.detail, error.operation = found.sqlstate, found.detail, call
+    return error
 
 
 def _below_zero(scalar: Scalar, where: str, shown_value: str) -> DataError:
@@ -113,12 +138,28 @@ def _kind(scalar: Scalar, context: Context, row: Words) -> str:
     if not isinstance(scalar, Call):
         return "error"
     if scalar.function == "cast":
-        return f"value is not of type {scalar.type}" if scalar.args[0].type.is_text else "value out of range"
+        return "value out of range"
     if _divides_by_zero(scalar, context, row):
         return "division by zero"
     if scalar.type.is_numeric and all(arg.type.is_numeric for arg in scalar.args):
         return f"{scalar.type} out of range"
-    return "invalid value"
+    return _said(scalar, context, row) or "invalid value"
+
+
+PYTHONS: Final = re.compile(r"invalid literal|could not|Invalid |.*codec can't|math |.*out of range for ")
+"""How messages of Python's own begin, which say nothing to users."""
+
+
+def _said(call: Call, context: Context, row: Words) -> str | None:
+    """What a function says itself of why it has no value, when it is called again."""
+    how = implementation(call)
+    if not isinstance(how, Memoized):
+        return None
+    words = [_evaluate(arg, context, row) for arg in call.args]
+    values = [value_of(w, arg.type, context.dictionary) for w, arg in zip(words, call.args, strict=True)]
+    found = attempt(how.build(call), *values)
+    said = str(found) if type(found) is ValueError else ""
+    return None if not said or PYTHONS.match(said) else said
 
 
 def _divides_by_zero(call: Call, context: Context, row: Words) -> bool:

@@ -1,7 +1,7 @@
 """Arrays of any element type and number of dimensions, counted from 1 unless they say from where.
 
-Their order is Postgres': by elements, NULL after all others; then by their number, then by dimensions, then by where
-these begin (those that begin at 1 before the others).
+Their order is Postgres': by elements, NULL after all others; then by their number, then by dimensions, then by
+where these begin (those that begin at 1 before the others).
 """
 
 import re
@@ -48,7 +48,7 @@ def of(items: Sequence[Any], first: int = 1) -> Array:
 
 
 def counted(value: Array, firsts: Sequence[int]) -> Array:
-    """The array with these first subscripts of its dimensions; ValueError if one behind them is no INTEGER."""
+    """The array with these first subscripts of its dimensions; ValueError if they go too far."""
     for first, length in zip(firsts, value.shape, strict=True):
         if not -(2**31) <= first <= first + length <= 2**31 - 1:
             raise ValueError(f"array lower bound is too large: {first}")
@@ -79,14 +79,12 @@ def codec(type_: Type) -> Codec:
     return Codec(
         encode=encode,
         decode=decode,
-        parse=lambda text: parse(text, element, delimiter),
+        parse=lambda text: parse(text, element, element_type, delimiter),
         show=lambda value: shown(value, output, delimiter),
         to_python=lambda value: nested(
             Array(tuple(map(_or_none(element.to_python), value.items)), value.shape)
         ),
-        from_python=lambda value: _from_python(
-            value, element, delimiter, rows=element_type.kind is Kind.RECORD
-        ),
+        from_python=lambda value: _from_python(value, element, element_type, delimiter),
         expected=f"a list ({element.expected} each)",
     )
 
@@ -125,18 +123,18 @@ def from_nested(value: Sequence[Any]) -> Array:
     return Array(tuple(level), tuple(shape)) if level else EMPTY
 
 
-def _from_python(value: Any, element: Codec, delimiter: str, *, rows: bool) -> Array:
+def _from_python(value: Any, element: Codec, type_: Type, delimiter: str) -> Array:
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, str):
         try:
-            return parse(value, element, delimiter)
+            return parse(value, element, type_, delimiter)
         except (ValueError, ArithmeticError):
             raise Unfit from None
     if not isinstance(value, (list, tuple)):
         raise Mistyped
     try:
-        found = from_nested(value if rows else _lists(value))
+        found = from_nested(value if type_.kind is Kind.RECORD else _lists(value))
     except ValueError:
         raise Unfit from None
     return Array(
@@ -177,7 +175,16 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def parse(text: str, element: Codec, delimiter: str = ",") -> Array:
+def _element(text: str, element: Codec, type_: Type) -> Any:
+    try:
+        return element.parse(text)
+    except (ValueError, ArithmeticError):
+        from kpg.runtime.values import complaints
+
+        return complaints.read(text, type_)
+
+
+def parse(text: str, element: Codec, type_: Type, delimiter: str = ",") -> Array:
     """The array that a text such as ``{{1,2},{3,NULL}}`` or ``[0:1]={1,2}`` means; ValueError if none."""
     try:
         pairs, body = _bounds(text)
@@ -192,7 +199,7 @@ def parse(text: str, element: Codec, delimiter: str = ",") -> Array:
         raise ValueError(f'malformed array literal: "{text}"')
     if pairs and tuple(last - first + 1 for first, last in pairs) != found.shape:
         raise ValueError(f'malformed array literal: "{text}"')
-    read = tuple(None if item is None else element.parse(item) for item in found.items)
+    read = tuple(None if item is None else _element(item, element, type_) for item in found.items)
     return counted(found._replace(items=read), [first for first, _ in pairs] or [1] * len(found.shape))
 
 

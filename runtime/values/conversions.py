@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from kpg.runtime.types import BIT_KINDS, JSONB, NETWORK_KINDS, NUMERIC, Kind, Type, same_words
 from kpg.runtime.values import numeric
-from kpg.runtime.values.arrays import Array
 from kpg.runtime.values.calendars import is_infinite
 from kpg.runtime.values.codec import codec_of
 from kpg.runtime.values.jsons import Json

@@ -136,7 +136,7 @@ def reader_of(type_: Type, style: Style) -> Callable[[str], Any]:
                 element.from_python,
                 element.expected,
             )
-            return lambda text: arrays.parse(text, known)
+            return lambda text: arrays.parse(text, known, type_.parts[0])
         case _:
             return codec.codec_of(type_).parse
 

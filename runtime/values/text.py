@@ -98,7 +98,9 @@ def parse_whole(text: str) -> int:
 
 
 def _parse_number(text: str, scale: int) -> int:
-    value = decimals.Decimal(text.strip())
+    from kpg.runtime.values import numeric
+
+    value = numeric.parse(text)
     if not value.is_finite() or value.adjusted() > 30:
         raise ValueError("out of range")
     return int(value.scaleb(scale, CONTEXT).to_integral_value(decimals.ROUND_HALF_UP, CONTEXT))

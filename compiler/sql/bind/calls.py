@@ -150,7 +150,7 @@ def brought(binding: Binding, scalar: Scalar, type_: Type, node: exp.Expr) -> Sc
         unlimited = Type(type_.kind) if type_.is_text else type_
         value = meant(scalar, unlimited)
         if value is None:
-            binding.wrong(f"'{scalar.value}' is not of type {type_}", node)
+            binding.no_value(str(scalar.value), type_, node)
         slot = slot_of(value)
         return Literal(value.value, type_) if slot is None else then(slot, NAMED, type_)
     return coerce(scalar, type_)

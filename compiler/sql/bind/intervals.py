@@ -26,7 +26,7 @@ def bind_interval(binding: Binding, node: exp.Interval) -> Literal:
         value = _parsed(node.this.name, last)
     except (ValueError, ArithmeticError):
         shown = f"{node.this.name} {last}".rstrip()
-        binding.wrong(f"'{shown}' is not of type INTERVAL", node)
+        binding.no_value(shown, INTERVAL, node)
     return Literal(intervals.encode(value), INTERVAL)
 
 

@@ -120,7 +120,7 @@ def _word_of(text: str, type_: Type) -> int | str | None:
             lowered = text.lower()
             return 1 if lowered in TRUE_WORDS else 0 if lowered in FALSE_WORDS else None
         case Kind.DECIMAL:
-            return _scaled(Decimal(text), type_)
+            return _scaled(numeric.parse(text), type_)
         case Kind.REAL | Kind.DOUBLE:
             value = float(text)
             too_large = math.isinf(value) and "inf" not in text.lower()

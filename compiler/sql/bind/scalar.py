@@ -26,7 +26,7 @@ from kpg.compiler.sql.bind.literals import (
 from kpg.compiler.sql.bind.predicate import bind_predicate, pattern_for_each
 from kpg.compiler.sql.bind.row_functions import bind_expanded, called_rows
 from kpg.compiler.sql.bind.scope import Binding, Scope, resolve_name
-from kpg.compiler.sql.bind.spelled import as_cast, bind_bits, bounded
+from kpg.compiler.sql.bind.spelled import bind_bits, bounded, otherwise
 from kpg.compiler.sql.bind.subquery import bind_quantified, bind_subquery, is_quantifier
 from kpg.compiler.sql.bind.whole_rows import bind_whole_row
 from kpg.compiler.sql.bind.window import bind_window
@@ -100,7 +100,9 @@ def _asks_system(node: exp.Expr) -> bool:
         )
     if isinstance(node, exp.Anonymous):
         name = str(node.this).lower()
-        return name in SYSTEM_CALLS or (name.startswith(("pg_", "has_")) and not is_function(name))
+        return name in SYSTEM_CALLS or (
+            name.startswith(("pg_", "has_")) and not name.startswith("pg_lsn_") and not is_function(name)
+        )
     return True
 
 
@@ -239,7 +241,7 @@ def _cast_to(binding: Binding, scope: Scope, node: exp.Cast, type_: Type) -> Sca
         text = operand.value[: type_.precision] if type_.is_text and type_.precision else operand.value
         value = from_text(text, type_)
         if value is None:
-            binding.wrong(f"'{operand.value}' is not of type {type_}", node)
+            binding.no_value(str(operand.value), type_, node)
         return value
     if operand.type != type_ and not castable(operand.type, type_):
         binding.wrong(f"cannot cast {operand.type} to {type_}", node)
@@ -315,8 +317,8 @@ def _routine(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
 
 
 def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
-    if (cast := as_cast(node)) is not None:
-        return binding.expression(scope, cast)
+    if (other := otherwise(node)) is not None:
+        return binding.expression(scope, other)
     known = function_of(node)
     if known is not None:
         name, parts = known

@@ -10,8 +10,9 @@ from sqlglot import exp
 from kpg.compiler.algebra.rel import AggregateCall, RowCall
 from kpg.compiler.catalog import Catalog, did_you_mean
 from kpg.compiler.sql.reads import Reads
-from kpg.compiler.sql.syntax import refuse, wrong
+from kpg.compiler.sql.syntax import refuse, span_of, whole, wrong
 from kpg.compiler.sql.tree import Loop, Node, Query, SortKey, Subquery
+from kpg.runtime.errors import ProgrammingError
 from kpg.runtime.plan.windows import Frame
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Column, Scalar
@@ -260,6 +261,15 @@ class Binding:
     def wrong(self, message: str, node: exp.Expr, hint: str | None = None) -> NoReturn:
         """Raise ProgrammingError at the node."""
         wrong(message, node, self.source, hint)
+
+    def no_value(self, text: str, type_: Type, node: exp.Expr) -> NoReturn:
+        """Raise the error of a text that means no value of a type, at the node."""
+        from kpg.runtime.values.complaints import complaint
+
+        found = complaint(text, type_)
+        error = ProgrammingError(found.message, span=span_of(node, self.source) or whole(self.source))
+        error.sqlstate, error.detail = found.sqlstate, found.detail
+        raise error
 
     def refuse(self, construct: str, node: exp.Expr, hint: str | None = None) -> NoReturn:
         """Raise NotSupportedError at the node."""

@@ -30,6 +30,22 @@ def as_cast(node: exp.Expr) -> exp.Cast | None:
     return exp.Cast(this=node.expressions[0], to=exp.DataType.build(name, dialect="postgres", udt=True))
 
 
+def otherwise(node: exp.Expr) -> exp.Expr | None:
+    """A call that is another expression: a cast by its type's name, by the name of an operator's function, or
+    with VARIADIC; None for all else."""
+    if (cast := as_cast(node)) is not None:
+        return cast
+    if isinstance(node, exp.Anonymous) and not is_function(str(node.this).lower()):
+        from kpg.compiler.sql.bind.renamed import by_another_name
+
+        return by_another_name(node)
+    if node.args.get("expressions") and isinstance(node.expressions[-1], exp.Variadic):
+        from kpg.compiler.sql.bind.renamed import spread
+
+        return spread(node)
+    return None
+
+
 def bind_bits(binding: Binding, node: exp.BitString | exp.HexString) -> Scalar:
     """A bit string, ``B'101'`` or ``X'1F'``."""
     from kpg.runtime.values.bitstrings import read

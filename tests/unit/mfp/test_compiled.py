@@ -219,14 +219,14 @@ def test_functions_of_two_columns_see_only_rows_that_cheap_predicates_leave() ->
     data = np.vstack((codes, [0, 2]))
     out, kept = CompiledMfp(Mfp((call("gt", Column(1, INTEGER), integer(0)),), (part,)), engine).run(data)
     assert engine.dictionary.decode(out[0]) == ["d"] and kept is not None and kept.tolist() == [1]
-    with pytest.raises(DataError, match="invalid value in split_part"):
+    with pytest.raises(DataError, match="field position must not be zero in split_part"):
         run([], [part], data, engine)
 
 
 def test_cast_of_text_that_means_nothing_names_the_text() -> None:
     engine = Engine()
     data = engine.dictionary.intern(["12", "x1"]).reshape(1, -1)
-    with pytest.raises(DataError, match=r"value is not of type INTEGER in CAST\('x1' AS INTEGER\)"):
+    with pytest.raises(DataError, match='invalid input syntax for type integer: "x1"'):
         run([], [Call("cast", (Column(0, TEXT),), INTEGER)], data, engine)
 
 

@@ -1,0 +1,12 @@
+create table t (id int, i int, n numeric, f float8, s text, d date, b bool, a int[]);
+select id, int4pl(i, 1), int4mi(i, 3), int4mul(i, i), int4um(i), int8inc(i), int4eq(i, id), int4larger(i, id), int4smaller(i, id), btint4cmp(i, id) from t;
+select id, numeric_add(n, 1.5), numeric_lt(n, 2), numeric_cmp(n, 1), numeric_abs(n), numeric_larger(n, 2) from t;
+select id, float8mul(f, 2), float8lt(f, 0), dsqrt(float8abs(f)), float8smaller(f, 0) from t;
+select id, textcat(s, 'x'), texteq(s, 'b'), text_lt(s, 'b'), sign(bttextcmp(s, 'b')), textlen(s), textlike(s, 'a%'), textregexeq(s, '^a'), text_larger(s, 'aa') from t;
+select id, date_pli(d, 3), date_mi(d, '2020-01-01'), date_cmp(d, '2020-01-15'), booleq(b, true), booland_statefunc(b, id > 1) from t;
+select id, concat(variadic a), concat_ws(',', variadic a), jsonb_build_array(variadic a), num_nulls(variadic a), num_nonnulls(variadic a) from t;
+select id from t where int4gt(i, 2) order by id;
+select concat(variadic array[1, 2, 3]), format('%s-%s', variadic array['a', 'b']), json_build_object(variadic array['a', '1']);
+insert into t values (1, 3, 1.25, -2.25, 'abc', '2020-01-10', true, '{1,2}'), (2, null, null, null, null, null, null, null), (3, -7, 10, 4, 'b', '2020-02-01', false, '{}'), (4, 2, 2, 0, '', '2020-01-01', true, '{1,null,3}');
+update t set i = i + 1, s = s || 'a', n = n * 2 where id < 4;
+delete from t where id = 3;
