@@ -68,7 +68,7 @@ def number_rule(types: Types) -> Signature | None:
 
 
 def _interval(types: Types) -> Signature | None:
-    is_interval = len(types) == 1 and types[0].kind in (Kind.INTERVAL, Kind.INTERVAL_DAY)
+    is_interval = len(types) == 1 and types[0].kind in (Kind.INTERVAL, Kind.INTERVAL_DAY, Kind.TIME)
     return Signature((INTERVAL,), INTERVAL) if is_interval else None
 
 
@@ -144,7 +144,12 @@ register(
         algorithms.summing(sum_type),
         Accumulable(AccumulatorKind.SUM),
         identity=0,
-        over={Kind.NUMERIC: "$sum", Kind.INTERVAL: "$interval_sum", Kind.MONEY: "$amount"},
+        over={
+            Kind.NUMERIC: "$sum",
+            Kind.INTERVAL: "$interval_sum",
+            Kind.TIME: "$interval_sum",
+            Kind.MONEY: "$amount",
+        },
         exact={Kind.BIGINT: "$exact_sum", Kind.REAL: "$real_sum"},
     )
 )
@@ -197,6 +202,7 @@ for _name in ("avg", "mean"):
                 Kind.NUMERIC: "$avg",
                 Kind.INTERVAL: "$interval_avg",
                 Kind.INTERVAL_DAY: "$interval_avg",
+                Kind.TIME: "$interval_avg",
             },
             exact={**dict.fromkeys(EXACT_KINDS, "$exact_avg"), Kind.BIGINT: "$wide_avg"},
         )

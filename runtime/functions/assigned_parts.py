@@ -33,7 +33,7 @@ def with_element(value: Array | None, new: object, *places: int | None) -> Array
 
 
 def with_slice(value: Array | None, new: Array | None, *bounds: int | None) -> Array | None:
-    """The array with elements of another in a slice: a lower and an upper bound of each of its first dimensions.
+    """The array with elements of another in a slice: bounds of each of its first dimensions.
 
     None stands for the array's own bound.
     """

@@ -9,7 +9,6 @@ from kpg.runtime.functions.posix import compiled
 from kpg.runtime.functions.rules import is_unknown
 from kpg.runtime.functions.tables import Listing, RowOverload, RowRule, RowSignature, rows
 from kpg.runtime.types import INTEGER, JSON, JSONB, TEXT, Kind, Type, array, range_of
-from kpg.runtime.values import codec_of
 from kpg.runtime.values.arrays import Array, of
 from kpg.runtime.values.jsons import Json, text_of
 
@@ -18,7 +17,7 @@ Row = tuple[object, ...]
 Maker = Callable[..., Iterable[Row]]
 
 
-def _takes(names: tuple[str, ...], types: tuple[Type, ...], *args: Type, nullable: bool = True) -> RowRule:
+def takes(names: tuple[str, ...], types: tuple[Type, ...], *args: Type, nullable: bool = True) -> RowRule:
     """Exactly these types of arguments, or quoted constants."""
 
     def rule(given: tuple[Type, ...]) -> RowSignature | None:
@@ -58,7 +57,7 @@ def _of_ranges(given: tuple[Type, ...]) -> RowSignature | None:
     return RowSignature(given, ("",), (range_of(given[0].parts[0]),))
 
 
-def _listing(function: Maker, *, takes_nulls: bool = False) -> Listing:
+def listing(function: Maker, *, takes_nulls: bool = False) -> Listing:
     return Listing(lambda args, types: function, takes_nulls)
 
 
@@ -78,16 +77,16 @@ rows(
     "an array (in FROM: one or several, side by side)",
     "The elements of an array, those of all its dimensions one after the other.",
     {"unnest('{1,NULL,3}'::int[])": "(1), (NULL), (3)"},
-    RowOverload(_of_array(lambda type_: type_.parts[0]), _listing(_unnested)),
-    RowOverload(_of_ranges, _listing(lambda value: (((pair,),) for pair in value))),
+    RowOverload(_of_array(lambda type_: type_.parts[0]), listing(_unnested)),
+    RowOverload(_of_ranges, listing(lambda value: (((pair,),) for pair in value))),
 )
 rows(
     "generate_subscripts",
     "an array, a dimension, and optionally whether from the last on",
     "The places of an array's elements in a dimension.",
     {"generate_subscripts('{a,b}'::text[], 1)": "(1), (2)"},
-    RowOverload(_of_array(lambda type_: INTEGER, INTEGER), _listing(_subscripts)),
-    RowOverload(_of_array(lambda type_: INTEGER, INTEGER, Type(Kind.BOOLEAN)), _listing(_subscripts)),
+    RowOverload(_of_array(lambda type_: INTEGER, INTEGER), listing(_subscripts)),
+    RowOverload(_of_array(lambda type_: INTEGER, INTEGER, Type(Kind.BOOLEAN)), listing(_subscripts)),
 )
 
 
@@ -137,8 +136,8 @@ rows(
     "text, a separator, and optionally what stands for NULL",
     "The parts of a text between separators; its characters if the separator is NULL.",
     {"string_to_table('a,b,,c', ',', '')": "('a'), ('b'), (NULL), ('c')"},
-    RowOverload(_takes(("",), (TEXT,), TEXT, TEXT), _listing(_string_table, takes_nulls=True)),
-    RowOverload(_takes(("",), (TEXT,), TEXT, TEXT, TEXT), _listing(_string_table, takes_nulls=True)),
+    RowOverload(takes(("",), (TEXT,), TEXT, TEXT), listing(_string_table, takes_nulls=True)),
+    RowOverload(takes(("",), (TEXT,), TEXT, TEXT, TEXT), listing(_string_table, takes_nulls=True)),
 )
 rows(
     "regexp_split_to_table",
@@ -147,8 +146,8 @@ rows(
     {"regexp_split_to_table('hello world', '\\s+')": "('hello'), ('world')"},
     *(
         RowOverload(
-            _takes(("",), (TEXT,), *(TEXT,) * count, nullable=False),
-            _listing(lambda *given: ((part,) for part in regexp_split(*given))),
+            takes(("",), (TEXT,), *(TEXT,) * count, nullable=False),
+            listing(lambda *given: ((part,) for part in regexp_split(*given))),
         )
         for count in (2, 3)
     ),
@@ -159,7 +158,7 @@ rows(
     "What the parts of an expression in parentheses matched, as an array; with option g of all matches.",
     {"regexp_matches('foobarbequebaz', 'ba.', 'g')": "('{bar}'::text[]), ('{baz}'::text[])"},
     *(
-        RowOverload(_takes(("",), (_TEXTS,), *(TEXT,) * count, nullable=False), _listing(_regexp_matches))
+        RowOverload(takes(("",), (_TEXTS,), *(TEXT,) * count, nullable=False), listing(_regexp_matches))
         for count in (2, 3)
     ),
 )
@@ -208,7 +207,7 @@ def plain(value: Any) -> str | None:
     return value if isinstance(value, str) else None if value is None else text_of(value)
 
 
-def _expected(kind: str, found: str, name: str) -> None:
+def expected(kind: str, found: str, name: str) -> None:
     if found != kind:
         verb = "extract elements from" if kind == "array" else "deconstruct" if "each" in name else "call"
         what = f"{name} on" if verb == "call" else ""
@@ -217,18 +216,18 @@ def _expected(kind: str, found: str, name: str) -> None:
         )
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
     return "array" if isinstance(value, list) else "object" if isinstance(value, dict) else "scalar"
 
 
 def _elements(type_: Type, name: str, as_text: bool) -> Maker:
     def of_text(text: str) -> Iterator[Row]:
         kind, parts = parts_of(text)
-        _expected("array", kind, name)
+        expected("array", kind, name)
         yield from ((_plain(part) if as_text else part,) for _, part in parts)
 
     def of_value(value: Json) -> Iterator[Row]:
-        _expected("array", _kind(value.value), name)
+        expected("array", kind_of(value.value), name)
         yield from ((plain(part) if as_text else Json(part),) for part in value.value)
 
     return of_text if type_ == JSON else of_value
@@ -237,11 +236,11 @@ def _elements(type_: Type, name: str, as_text: bool) -> Maker:
 def _members(type_: Type, name: str, as_text: bool) -> Maker:
     def of_text(text: str) -> Iterator[Row]:
         kind, parts = parts_of(text)
-        _expected("object", kind, name)
+        expected("object", kind, name)
         yield from ((key, _plain(part) if as_text else part) for key, part in parts)
 
     def of_value(value: Json) -> Iterator[Row]:
-        _expected("object", _kind(value.value), name)
+        expected("object", kind_of(value.value), name)
         yield from ((key, plain(part) if as_text else Json(part)) for key, part in value.value.items())
 
     return of_text if type_ == JSON else of_value
@@ -264,8 +263,8 @@ def _define_json(prefix: str, type_: Type) -> None:
             f"The elements of a JSON array{', as text' if as_text else ''}.",
             {f"{name}('[1, \"a\", null]')": example if as_text else example.replace("')", f"'::{prefix})")},
             RowOverload(
-                _takes(("value",), (TEXT if as_text else type_,), type_),
-                _listing(_elements(type_, name, as_text)),
+                takes(("value",), (TEXT if as_text else type_,), type_),
+                listing(_elements(type_, name, as_text)),
             ),
         )
     for name, as_text, example in (
@@ -278,8 +277,8 @@ def _define_json(prefix: str, type_: Type) -> None:
             f"The names and values of a JSON object{', these as text' if as_text else ''}.",
             {f'{name}(\'{{"a": 1, "b": null}}\')': example},
             RowOverload(
-                _takes(("key", "value"), (TEXT, TEXT if as_text else type_), type_),
-                _listing(_members(type_, name, as_text)),
+                takes(("key", "value"), (TEXT, TEXT if as_text else type_), type_),
+                listing(_members(type_, name, as_text)),
             ),
         )
     rows(
@@ -287,76 +286,9 @@ def _define_json(prefix: str, type_: Type) -> None:
         type_.kind.value,
         "The names in a JSON object.",
         {f'{keys}(\'{{"a": 1, "b": null}}\')': "('a'), ('b')"},
-        RowOverload(_takes(("",), (TEXT,), type_, nullable=False), _listing(_keys(type_, keys))),
+        RowOverload(takes(("",), (TEXT,), type_, nullable=False), listing(_keys(type_, keys))),
     )
-
-
-def _field(type_: Type) -> Callable[[Any], Any]:
-    """From a value of JSON to one of a type, as a column of a row made of JSON takes it."""
-    codec = codec_of(type_)
-
-    def convert(value: Any) -> Any:
-        if value is None and type_.kind is not Kind.JSONB:
-            return None
-        if type_.kind is Kind.JSONB:
-            return Json(value)
-        if type_.kind is Kind.ARRAY and isinstance(value, list):
-            inner = _field(type_.parts[0])
-            return Array(tuple(map(inner, value)), (len(value),)) if value else of([])
-        text = text_of(value) if type_.kind is Kind.JSON else plain(value) or ""
-        if type_.is_text and type_.precision and len(text) > type_.precision:
-            raise ValueError(f"value too long for type {type_}")
-        return codec.parse(text)
-
-    return convert
-
-
-def _records(many: bool, name: str) -> Listing:
-    """Rows of columns that the call declares: the last argument has their names, one a line."""
-
-    def build(args: tuple[Type, ...], types: tuple[Type, ...]) -> Maker:
-        fields = tuple(map(_field, types))
-        read = codec_of(JSONB).parse
-
-        def made(given: Any, names: str) -> Iterator[Row]:
-            if given is None:
-                yield from () if many else [(None,) * len(fields)]
-                return
-            value = (given if isinstance(given, Json) else read(given)).value
-            _expected("array" if many else "object", _kind(value), name)
-            for record in value if many else [value]:
-                if not isinstance(record, dict):
-                    raise ValueError(f"argument of {name} must be an array of objects")
-                members = zip(fields, names.split("\n"), strict=True)
-                yield tuple(field(record.get(member)) for field, member in members)
-
-        return made
-
-    return Listing(build, takes_nulls=True)
-
-
-def _declared(type_: Type) -> RowRule:
-    """The columns are declared by the call: whoever binds it says which."""
-
-    def rule(given: tuple[Type, ...]) -> RowSignature | None:
-        fits = len(given) == 2 and (is_unknown(given[0]) or given[0].kind is type_.kind)
-        return RowSignature((type_, TEXT), (), ()) if fits else None
-
-    return rule
-
-
-def _define_records(prefix: str, type_: Type) -> None:
-    for name, many in ((f"{prefix}_to_recordset", True), (f"{prefix}_to_record", False)):
-        whose = "each object of an array" if many else "an object"
-        rows(
-            name,
-            f"{type_.kind.value}, and AS name(column type, ...)",
-            f"The members of {whose}, as columns that AS declares.",
-            {},
-            RowOverload(_declared(type_), _records(many, name)),
-        )
 
 
 for _prefix, _type in (("json", JSON), ("jsonb", JSONB)):
     _define_json(_prefix, _type)
-    _define_records(_prefix, _type)

@@ -77,8 +77,10 @@ PRIMITIVES: Final[Mapping[str, str]] = {
 ROWS: Final[Mapping[str, str]] = {
     "elements": """unnest generate_subscripts string_to_table regexp_split_to_table regexp_matches
         json_array_elements json_array_elements_text json_each json_each_text json_object_keys
-        jsonb_array_elements jsonb_array_elements_text jsonb_each jsonb_each_text jsonb_object_keys
-        json_to_record json_to_recordset jsonb_to_record jsonb_to_recordset""",
+        jsonb_array_elements jsonb_array_elements_text jsonb_each jsonb_each_text jsonb_object_keys""",
+    "json_records": """json_to_record json_to_recordset jsonb_to_record jsonb_to_recordset
+        json_populate_record json_populate_recordset jsonb_populate_record jsonb_populate_recordset
+        $json_populate_record $json_populate_recordset $jsonb_populate_record $jsonb_populate_recordset""",
     "json_paths": "jsonb_path_query",
     "series": "generate_series",
 }
@@ -118,6 +120,10 @@ TYPES: Final[Mapping[Kind, str]] = {
     **dict.fromkeys(SHAPE_KINDS, "shapes"),
 }
 """Types by the modules that have their overloads of functions and operators."""
+POPULATED: Final = frozenset(
+    {"json_populate_record", "json_populate_recordset", "jsonb_populate_record", "jsonb_populate_recordset"}
+)
+"""Functions of rows whose columns are those of their first argument; in select lists they give rows."""
 DECLARED: Final = frozenset({"json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset"})
 """The functions that make rows whose columns the call declares."""
 _SCALARS: Final = {name: module for module, names in SCALARS.items() for name in names.split()}

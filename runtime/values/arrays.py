@@ -1,7 +1,7 @@
 """Arrays of any element type and number of dimensions, counted from 1 unless they say from where.
 
-Their order is Postgres': by elements, NULL after all others; then by their number, then by dimensions, then by
-where these begin (those that begin at 1 before the others).
+Their order is Postgres': by elements, NULL after all others; then by their number, then by dimensions, then
+by where these begin (those that begin at 1 before the others).
 """
 
 import re

@@ -92,11 +92,12 @@ def _is_place(node: exp.Expr) -> bool:
 
 @functools.cache
 def _parsed(template: str) -> exp.Expr:
-    from kpg.compiler.sql.parse import parse_query
+    from kpg.compiler.sql.ddl.reader import tree_of
+    from kpg.compiler.sql.tokens import tokenize
 
-    query = parse_query(f"SELECT ({template})").query
-    assert isinstance(query, exp.Expr)
-    return query.expressions[0]
+    text = f"SELECT ({template})"
+    found: exp.Expr = tree_of(tokenize(text), text).expressions[0]
+    return found
 
 
 @functools.cache

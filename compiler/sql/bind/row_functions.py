@@ -14,7 +14,7 @@ from kpg.compiler.sql.bind.whole_rows import fields_of_row
 from kpg.compiler.sql.syntax import only, span_of, whole
 from kpg.compiler.sql.tree import Expand, Ids, Node, used
 from kpg.runtime.errors import ProgrammingError
-from kpg.runtime.functions.later import DECLARED
+from kpg.runtime.functions.later import DECLARED, POPULATED
 from kpg.runtime.functions.named import shown
 from kpg.runtime.functions.tables import VALUE, RowFunction, makes_rows, resolve_rows
 from kpg.runtime.records import dataclass
@@ -153,6 +153,8 @@ def bind_expanded(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
     found = bind_row_call(binding, scope, node)
     assert found is not None
     call, names = found
+    if call.function in POPULATED:
+        call, names = _resolved(binding, f"${call.function}", call.args, node)
     if len(names) != 1:
         binding.refuse(f"{call.function} of {len(names)} columns in a select list", node, "call it in FROM")
     if call not in place.calls:
