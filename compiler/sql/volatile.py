@@ -4,8 +4,10 @@ They are not functions of a plan: a statement that is run once has them replaced
 they give; in a DEFAULT each row gets a number of its own.
 """
 
+import datetime
 import random
 import re
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
@@ -14,14 +16,16 @@ from sqlglot import exp, parse_one
 
 from kpg.compiler.catalog import Catalog
 from kpg.compiler.permitted import need_any
-from kpg.runtime.errors import NotSupportedError, ProgrammingError
+from kpg.runtime.errors import DataError, NotSupportedError, ProgrammingError
 
 NEXTVAL: Final = "nextval"
 CALLS: Final = frozenset({NEXTVAL, "currval", "setval", "lastval"})
-CHANCE: Final = frozenset({"random", "gen_random_uuid"})
+CHANCE: Final = frozenset(
+    {"random", "random_normal", "gen_random_uuid", "setseed", "timeofday", *("pg_sleep", "pg_sleep_for")}
+)
 NEEDED: Final = {NEXTVAL: "Uw", "currval": "Ur", "setval": "w"}
 """Privileges of which one is needed."""
-MENTIONS: Final = re.compile(r"random|val\s*\(", re.IGNORECASE)
+MENTIONS: Final = re.compile(r"random|setseed|timeofday|pg_sleep|val\s*\(", re.IGNORECASE)
 """A text without these has none of the calls: trees of many constants are not searched."""
 Evaluate = Callable[[str, Sequence[str]], int]
 Assignments = tuple[tuple[exp.Identifier, exp.Expr], ...]
@@ -76,17 +80,62 @@ def by_chance(tree: exp.Expr) -> exp.Expr:
     """A tree with constants in the place of what is left to chance, another for each call."""
 
     def constant(node: exp.Expr) -> exp.Expr:
-        match _function(node):
-            case "random":
-                return exp.Cast(
-                    this=exp.Literal.string(repr(random.random())), to=exp.DataType.build("DOUBLE")
-                )
-            case "gen_random_uuid":
-                return exp.Cast(this=exp.Literal.string(str(uuid.uuid4())), to=exp.DataType.build("UUID"))
-            case _:
-                return node
+        name = _function(node)
+        if name not in CHANCE:
+            return node
+        value, type_ = _by_chance(name, node)
+        made: exp.Expr = exp.Cast(this=exp.Literal.string(value), to=exp.DataType.build(type_))
+        named = isinstance(node.parent, exp.Select) and any(node is one for one in node.parent.expressions)
+        return exp.alias_(made, name) if named else made
 
     return tree.transform(constant)
+
+
+def _by_chance(name: str, node: exp.Expr) -> tuple[str, str]:
+    """The value of such a call, as text, and its type."""
+    match name:
+        case "random":
+            return repr(random.random()), "DOUBLE"
+        case "random_normal":
+            mean, deviation = (*_numbers(node), *(0.0, 1.0)[len(node.expressions) :])
+            return repr(random.gauss(mean, deviation)), "DOUBLE"
+        case "gen_random_uuid":
+            return str(uuid.uuid4()), "UUID"
+        case "setseed":
+            (seed,) = _numbers(node)
+            if not -1 <= seed <= 1:
+                raise DataError(f"setseed parameter {seed:g} is out of allowed range [-1,1]")
+            random.seed(seed)
+            return "", "TEXT"
+        case "timeofday":
+            return datetime.datetime.now(datetime.UTC).strftime("%a %b %d %H:%M:%S.%f %Y UTC"), "TEXT"
+        case _:
+            time.sleep(max(_seconds(node), 0))
+            return "", "TEXT"
+
+
+def _numbers(node: exp.Expr) -> list[float]:
+    """The arguments of a call, which are constants."""
+    try:
+        return [float(part.sql("postgres").strip("'").replace(" ", "")) for part in node.expressions]
+    except ValueError:
+        raise NotSupportedError(
+            f"{node.sql('postgres')} of anything but constants is not supported"
+        ) from None
+
+
+def _seconds(node: exp.Expr) -> float:
+    """How long pg_sleep waits, and pg_sleep_for, which takes an interval."""
+    from kpg.runtime.values import intervals
+
+    if len(node.expressions) != 1:
+        raise ProgrammingError(f"{node.sql('postgres')} takes one argument")
+    (given,) = node.expressions
+    if _function(node) == "pg_sleep":
+        return _numbers(node)[0]
+    return (
+        intervals.span(intervals.parse((given.this if isinstance(given, exp.Interval) else given).name)) / 1e6
+    )
 
 
 def sequence_of(node: exp.Anonymous, catalog: Catalog) -> str:

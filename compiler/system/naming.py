@@ -70,6 +70,8 @@ MORE_TYPES: Final = {
     "INT8MULTIRANGE": ("int8multirange", "int8multirange", 4536, -1),
 }
 TEXT_TYPE: Final = ("text", "text", 25, -1)
+HEADER: Final = 4
+"""By how much the modifiers of lengths and digits are larger than these."""
 ARRAYS: Final = {
     16: 1000,
     17: 1001,
@@ -180,6 +182,26 @@ def type_facts(type_: Type) -> tuple[str, str, int, int]:
     if type_.kind in (Kind.RECORD, Kind.ENUM):
         return type_.name, type_.name, number_of("type", type_.name), -1
     return TYPES.get(type_.kind) or MORE_TYPES.get(type_.kind.value, UNKNOWN_TYPE)
+
+
+def modified(number: object = None, modifier: object = None) -> str | None:
+    """The name of a type with its length, or digits, by its number and these as catalogs have them; None without."""
+    if not isinstance(number, int) or not isinstance(modifier, int) or modifier < 0:
+        return None
+    known = next((one[0] for one in (*TYPES.values(), *MORE_TYPES.values()) if one[2] == number), None)
+    match known:
+        case "numeric":
+            whole = modifier - HEADER
+            return f"numeric({whole >> 16 & 0xFFFF},{(whole & 0x7FF ^ 1024) - 1024})"
+        case "character" | "character varying":
+            return f"{known}({modifier - HEADER})"
+        case "bit" | "bit varying":
+            return f"{known}({modifier})"
+        case str() if known.startswith("time"):
+            first, _, rest = known.partition(" ")
+            return f"{first}({modifier}) {rest}"
+        case _:
+            return None
 
 
 def every_type() -> dict[int, tuple[str, str]]:

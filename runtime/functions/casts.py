@@ -145,6 +145,8 @@ def _cast(call: Call) -> Scalar:
     if target.is_text:
         return _text(x, target)
     if source.is_text:
+        if source.is_padded and target.kind is Kind.BYTEA:
+            x = Call("rpad", (x, Literal(source.precision, INTEGER)), TEXT)
         return Call("$parse", (x,), target)
     if Kind.NUMERIC in (source.kind, target.kind) and source.is_numeric and target.is_numeric:
         fits = source.kind is target.kind and not target.precision

@@ -1,14 +1,16 @@
 """Divisors, factorials, buckets, and the digits behind a point."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 from kpg.runtime.functions.numerics import careful
 from kpg.runtime.functions.registry import Memoized, Overload, Rule, Signature, scalar
-from kpg.runtime.functions.rules import common_type, fixed, is_exact_or_numeric, is_unknown
-from kpg.runtime.types import BIGINT, DOUBLE, INTEGER, NUMERIC, Type
+from kpg.runtime.functions.rules import common_type, fixed, is_exact_or_numeric, is_unknown, shown_type
+from kpg.runtime.scalar import Call
+from kpg.runtime.types import BIGINT, DOUBLE, INTEGER, NUMERIC, Kind, Type, array
 from kpg.runtime.values.numeric import EXACT, rounded, scale_of, shown_scale, trimmed
 
 LARGEST: Final = 32_177
@@ -140,11 +142,35 @@ def _buckets(types: tuple[Type, ...]) -> Signature | None:
     return Signature((NUMERIC, NUMERIC, NUMERIC, INTEGER), INTEGER)
 
 
+def _among_bounds(types: tuple[Type, ...]) -> Signature | None:
+    """A value and an array of lower bounds."""
+    if len(types) != 2 or types[1].kind is not Kind.ARRAY:
+        return None
+    joint = shown_type((types[0], types[1].parts[0]))
+    return None if joint is None or joint.kind is Kind.ARRAY else Signature((joint, array(joint)), INTEGER)
+
+
+def _bound_below(call: Call) -> Callable[[Any, Any], int]:
+    from kpg.runtime.functions.arrays import key_of
+
+    key = key_of(call.args[0].type)
+
+    def place(value: Any, bounds: Any) -> int:
+        if None in bounds.items:
+            raise ValueError("thresholds array must not contain NULLs")
+        if len(bounds.shape) > 1:
+            raise ValueError("thresholds must be one-dimensional array")
+        return bisect_right([key(one) for one in bounds.items], key(value))
+
+    return place
+
+
 scalar(
     "width_bucket",
-    "a number, two bounds and how many buckets lie between them",
+    "a number, two bounds and how many buckets lie between them, or a value and an array of lower bounds",
     "The bucket that the number is in, from 1 on; 0 below the first, one more than there are above the last.",
     {"width_bucket(5.35, 0.024, 10.06, 5)": "3", "width_bucket(11, 10, 0, 5)": "0"},
+    Overload(_among_bounds, Memoized(_bound_below)),
     Overload(_buckets, Memoized(lambda call: _exact_bucket)),
     Overload(fixed(INTEGER, DOUBLE, DOUBLE, DOUBLE, INTEGER), Memoized(lambda call: bucket)),
 )

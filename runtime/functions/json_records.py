@@ -133,9 +133,9 @@ def _populated(many: bool, name: str, whole: bool) -> Listing:
                 return
             if many:
                 expected("array", kind_of(found), name)
-                if not all(isinstance(one, dict) for one in found):
+                if not all(isinstance(one, dict) for one in found or ()):
                     raise ValueError(f"argument of {name} must be an array of objects")
-            for one in found if many else [found]:
+            for one in list(found or ()) if many else [found]:
                 row = base if one is None else populated(type_, base, one)
                 yield (row,) if whole else row or (None,) * len(type_.parts)
 

@@ -38,6 +38,7 @@ SCALARS: Final[Mapping[str, str]] = {
     "jsons": """json_get json_get_text json_get_path json_get_path_text contains_all contained_in
         overlaps_with key_exists any_key_exists all_keys_exist jsonb_concat jsonb_delete json_delete_path""",
     "zones": "timezone",
+    "input_checks": "pg_input_is_valid",
     "measures": """distance_between closest_point intersects isparallel isperp ishorizontal isvertical same_as
         is_below is_above not_above not_below touches_from_below touches_from_above""",
     "sizes": """same_size other_size smaller smaller_or_same larger larger_or_same area center middle_of
@@ -82,6 +83,7 @@ ROWS: Final[Mapping[str, str]] = {
         json_populate_record json_populate_recordset jsonb_populate_record jsonb_populate_recordset
         $json_populate_record $json_populate_recordset $jsonb_populate_record $jsonb_populate_recordset""",
     "json_paths": "jsonb_path_query",
+    "input_checks": "pg_input_error_info",
     "series": "generate_series",
 }
 """The names of functions that make rows, by module."""

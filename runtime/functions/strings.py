@@ -95,12 +95,19 @@ def code_point(string: str) -> int:
     return ord(string[0]) if string else 0
 
 
-@memoized(
-    "octet_length", "text", fixed(INTEGER, TEXT), {"octet_length('jose')": "4", "octet_length('é')": "2"}
+def _padded(types: tuple[Type, ...]) -> Signature | None:
+    """CHAR(n), whose blanks are bytes."""
+    return Signature(types, INTEGER) if len(types) == 1 and types[0].is_padded else None
+
+
+scalar(
+    "octet_length",
+    "text",
+    "Number of bytes in UTF-8.",
+    {"octet_length('jose')": "4", "octet_length('é')": "2"},
+    Overload(_padded, Composition(lambda call: Call("octet_length", (shown(call.args[0]),), INTEGER))),
+    Overload(fixed(INTEGER, TEXT), Memoized(lambda call: lambda string: len(string.encode()))),
 )
-def octet_length(string: str) -> int:
-    """Number of bytes in UTF-8."""
-    return len(string.encode())
 
 
 @memoized("bit_length", "text", fixed(INTEGER, TEXT), {"bit_length('jose')": "32"})

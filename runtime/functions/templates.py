@@ -107,7 +107,7 @@ def tokens(template: str) -> tuple[Token, ...]:
     fill = True
     for found in TOKEN.finditer(template):
         if found["modifier"]:
-            if found["modifier"].upper() == "FM":
+            if found["modifier"].upper() in ("FM", "TM"):
                 fill = False
             continue
         if found["pattern"]:

@@ -197,11 +197,13 @@ def _texts(types: tuple[Type, ...]) -> Signature | None:
 
 def shown_type(type_: Type) -> Type:
     """What an argument that is shown is cast to: truth values are shown by one letter."""
-    return BOOLEAN if type_ == BOOLEAN else TEXT
+    return type_ if type_ == BOOLEAN or type_.is_padded else TEXT
 
 
 def shown(value: Scalar) -> Scalar:
-    """The text that a value is shown by."""
+    """The text that a value is shown by: CHAR(n) with its blanks."""
+    if value.type.is_padded:
+        return Call("rpad", (value, Literal(value.type.precision, INTEGER)), TEXT)
     return Call("$letter", (value,), TEXT) if value.type == BOOLEAN else value
 
 

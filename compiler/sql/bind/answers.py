@@ -46,6 +46,15 @@ TRUE: Final = frozenset(
         "pg_ts_template_is_visible",
     }
 )
+TRANSACTION: Final = frozenset(
+    {
+        "txid_current",
+        "txid_current_if_assigned",
+        "pg_current_xact_id",
+        "pg_current_xact_id_if_assigned",
+    }
+)
+"""The number of a transaction: when it began."""
 INQUIRIES: Final = frozenset(
     {
         "has_table_privilege",

@@ -70,6 +70,8 @@ SYSTEM_CALLS: Final = (
     *("version", "current_database", "current_user", "session_user", "current_schema", "obj_description"),
     *("col_description", "current_schemas", "format_type", "to_regclass", "to_regtype", "shobj_description"),
     *("acldefault", "inet_server_addr", "inet_client_addr", "getdatabaseencoding"),
+    "txid_current",
+    "txid_current_if_assigned",
 )
 USER: Final = ("user", "current_role")
 """Other words for CURRENT_USER, which sqlglot takes for columns."""

@@ -12,7 +12,16 @@ from sqlglot import exp
 from kpg.compiler.catalog import TableEntry
 from kpg.compiler.constraints import Sequence as Numbers
 from kpg.compiler.permitted import need_any
-from kpg.compiler.sql.bind.answers import ANSWERS, CONSTANTS, CURRENT, INQUIRIES, NAMED, SESSION, TRUE
+from kpg.compiler.sql.bind.answers import (
+    ANSWERS,
+    CONSTANTS,
+    CURRENT,
+    INQUIRIES,
+    NAMED,
+    SESSION,
+    TRANSACTION,
+    TRUE,
+)
 from kpg.compiler.sql.bind.calls import call, coerce, settled
 from kpg.compiler.sql.bind.information import schemas_of
 from kpg.compiler.sql.bind.scope import Binding, Scope
@@ -70,6 +79,8 @@ def bind_system(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         return bind_inquiry(binding, node, name, args)
     if name in ANSWERS:
         return Literal(*ANSWERS[name])
+    if name in TRANSACTION:
+        return Literal(binding.catalog.moment // 1000, BIGINT)
     if name == "pg_backend_pid":
         return Literal(binding.catalog.asker.number, INTEGER)
     if name == "pg_typeof" and args:
@@ -178,7 +189,8 @@ def _formatted(binding: Binding, node: exp.Anonymous, args: list[Scalar]) -> Sca
         names |= type_names(binding.catalog)
     plain = choice(binding, node, args[0], names.items())
     if len(args) < 2 or isinstance(args[1], Literal):
-        return plain
+        modified = naming.modified(*(one.value for one in args if isinstance(one, Literal)))
+        return plain if modified is None else Literal(modified, TEXT)
     whole = {}
     for entry in binding.catalog:
         for type_ in entry.schema.types:
