@@ -108,6 +108,8 @@ class Kind(enum.Enum):
     RANGE = "RANGE"
     MULTIRANGE = "MULTIRANGE"
     PG_LSN = "PG_LSN"
+    TSVECTOR = "TSVECTOR"
+    TSQUERY = "TSQUERY"
     POINT = "POINT"
     LINE = "LINE"
     LSEG = "LSEG"
@@ -139,6 +141,7 @@ SPELLED_KINDS: Final = (
     | SHAPE_KINDS
     | NETWORK_KINDS
     | {Kind.TIMETZ, Kind.MONEY, Kind.MACADDR, Kind.MACADDR8, Kind.RANGE, Kind.MULTIRANGE, Kind.PG_LSN}
+    | {Kind.TSVECTOR, Kind.TSQUERY}
 )
 """Types whose values are given to Python, and taken from it, as SQL's text of them."""
 VALUE_KINDS: Final = SPELLED_KINDS | frozenset(
@@ -256,6 +259,8 @@ CIDR: Final = Type(Kind.CIDR)
 MACADDR: Final = Type(Kind.MACADDR)
 MACADDR8: Final = Type(Kind.MACADDR8)
 PG_LSN: Final = Type(Kind.PG_LSN)
+TSVECTOR: Final = Type(Kind.TSVECTOR)
+TSQUERY: Final = Type(Kind.TSQUERY)
 POINT: Final = Type(Kind.POINT)
 LINE: Final = Type(Kind.LINE)
 LSEG: Final = Type(Kind.LSEG)

@@ -404,6 +404,18 @@ ELSEWHERE: dict[str, str] = {
     "kpg/altering_types.py": "oracle/sql/types_altered.sql",
     "runtime/functions/bounded_patterns.py": "unit/compiler/test_long_chains.py",
     "runtime/functions/addresses.py": FUNCTIONS,
+    **{
+        f"runtime/{name}.py": "oracle/sql/text_search.sql"
+        for name in (
+            "functions/text_matches",
+            "functions/text_ranks",
+            "functions/text_search",
+            "functions/text_words",
+            "values/textsearch",
+        )
+    },
+    "runtime/functions/json_records.py": "oracle/sql/json_populate.sql",
+    "runtime/functions/input_checks.py": FUNCTIONS,
     "runtime/functions/enums.py": "oracle/sql/types_enum_functions.sql",
     "runtime/functions/assorted.py": FUNCTIONS,
     "runtime/functions/range_makers.py": FUNCTIONS,

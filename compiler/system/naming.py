@@ -49,6 +49,8 @@ MORE_TYPES: Final = {
     "MACADDR": ("macaddr", "macaddr", 829, 6),
     "MACADDR8": ("macaddr8", "macaddr8", 774, 8),
     "PG_LSN": ("pg_lsn", "pg_lsn", 3220, 8),
+    "TSVECTOR": ("tsvector", "tsvector", 3614, -1),
+    "TSQUERY": ("tsquery", "tsquery", 3615, -1),
     "POINT": ("point", "point", 600, 16),
     "LSEG": ("lseg", "lseg", 601, 32),
     "PATH": ("path", "path", 602, -1),
@@ -102,6 +104,8 @@ ARRAYS: Final = {
     829: 1040,
     774: 775,
     3220: 3221,
+    3614: 3643,
+    3615: 3645,
     600: 1017,
     601: 1018,
     602: 1019,
@@ -185,7 +189,7 @@ def type_facts(type_: Type) -> tuple[str, str, int, int]:
 
 
 def modified(number: object = None, modifier: object = None) -> str | None:
-    """The name of a type with its length, or digits, by its number and these as catalogs have them; None without."""
+    """The name of a type with its length or digits, by its number and its modifier; None without that."""
     if not isinstance(number, int) or not isinstance(modifier, int) or modifier < 0:
         return None
     known = next((one[0] for one in (*TYPES.values(), *MORE_TYPES.values()) if one[2] == number), None)

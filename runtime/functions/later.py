@@ -39,6 +39,10 @@ SCALARS: Final[Mapping[str, str]] = {
         overlaps_with key_exists any_key_exists all_keys_exist jsonb_concat jsonb_delete json_delete_path""",
     "zones": "timezone",
     "input_checks": "pg_input_is_valid",
+    "text_search": """to_tsvector to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery strip
+        setweight
+        ts_filter ts_delete tsvector_to_array array_to_tsvector numnode tsquery_phrase tsquery_not""",
+    "text_ranks": "ts_rank ts_rank_cd ts_headline",
     "measures": """distance_between closest_point intersects isparallel isperp ishorizontal isvertical same_as
         is_below is_above not_above not_below touches_from_below touches_from_above""",
     "sizes": """same_size other_size smaller smaller_or_same larger larger_or_same area center middle_of
@@ -119,6 +123,8 @@ TYPES: Final[Mapping[Kind, str]] = {
     Kind.RANGE: "ranges",
     Kind.MULTIRANGE: "ranges",
     Kind.PG_LSN: "log_places",
+    Kind.TSVECTOR: "text_search",
+    Kind.TSQUERY: "text_search",
     **dict.fromkeys(SHAPE_KINDS, "shapes"),
 }
 """Types by the modules that have their overloads of functions and operators."""

@@ -116,7 +116,8 @@ def rows(
 def row_functions() -> Iterator[RowFunction]:
     """Every registered function that makes rows, by name."""
     later.bring_all()
-    return iter(sorted(_FUNCTIONS.values(), key=lambda function: function.name))
+    known = (one for name, one in _FUNCTIONS.items() if not name.startswith("$"))
+    return iter(sorted(known, key=lambda function: function.name))
 
 
 def makes_rows(name: str) -> bool:

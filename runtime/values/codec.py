@@ -74,6 +74,10 @@ def codec_of(type_: Type) -> Codec:
             from kpg.runtime.values import small
 
             return small.codec(type_)
+        case Kind.TSVECTOR | Kind.TSQUERY:
+            from kpg.runtime.values import textsearch
+
+            return textsearch.codec(type_)
         case Kind.INET | Kind.CIDR | Kind.MACADDR | Kind.MACADDR8:
             from kpg.runtime.values import networks
 

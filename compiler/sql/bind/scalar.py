@@ -72,6 +72,7 @@ SYSTEM_CALLS: Final = (
     *("acldefault", "inet_server_addr", "inet_client_addr", "getdatabaseencoding"),
     "txid_current",
     "txid_current_if_assigned",
+    "get_current_ts_config",
 )
 USER: Final = ("user", "current_role")
 """Other words for CURRENT_USER, which sqlglot takes for columns."""

@@ -1,8 +1,8 @@
 create type part as (d int, e text);
 create type whole as (a int, b text[], c part, j json);
 create table t (id int, j jsonb, k json);
-select id, q.* from t, jsonb_populate_record(null::whole, j) q;
-select id, q.a, q.b, q.c, q.j::text from t, json_populate_record(row(7, null, null, null)::whole, k) q;
+select id, q.a, q.b, q.c::text, q.j::text from t, jsonb_populate_record(null::whole, j) q;
+select id, q.a, q.b, q.c::text, q.j::text from t, json_populate_record(row(7, null, null, null)::whole, k) q;
 select id, (jsonb_populate_record(null::whole, j)).a, jsonb_populate_record(null::part, j -> 'c')::text from t;
 select id, q.* from t, jsonb_populate_recordset(null::part, case when jsonb_typeof(j -> 'l') = 'array' then j -> 'l' end) q;
 select id, jsonb_populate_recordset(null::part, j -> 'l')::text from t where id < 3;
