@@ -102,6 +102,8 @@ class _Reader:
             raise ValueError("a number that is no part of a date")
         if self.date is not None:
             year, month, day = self.date
+            if not year:
+                raise ValueError("there is no year 0")
             self.day = days_of(1 - year if self.era else year, month, day)
         time = self.time
         if self.half and time is not None:

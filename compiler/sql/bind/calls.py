@@ -40,6 +40,7 @@ from kpg.runtime.types import (
     Kind,
     Type,
     array,
+    decimal,
 )
 
 DAY: Final = 86_400_000_000
@@ -241,6 +242,31 @@ def settled(scalar: Scalar) -> Scalar:
         slot = slot_of(scalar)
         return Literal(scalar.value, TEXT) if slot is None else then(slot, NAMED, TEXT)
     return scalar
+
+
+def of_places(name: str, args: list[Scalar]) -> Scalar | None:
+    """A DECIMAL rounded to places that are known, which is a DECIMAL of so many; None for all else."""
+    if name != "round" or len(args) != 2 or args[0].type.kind is not Kind.DECIMAL:
+        return None
+    type_, places = args[0].type, args[1].value if isinstance(args[1], Literal) else None
+    if isinstance(args[1], Literal) and slot_of(args[1]) is not None:
+        raise Beyond
+    if not isinstance(places, int) or places < 0:
+        return None
+    digits = type_.precision - type_.scale + places + (places < type_.scale)
+    return coerce(args[0], decimal(digits, places)) if digits <= MAX_DECIMAL_PRECISION else None
+
+
+def compared_as_they_are(left: Type, right: Type) -> bool:
+    """Whether Postgres compares values of two types without making one the other: NULLIF keeps the first."""
+    return left.kind is not right.kind and any(
+        test(left) and test(right)
+        for test in (
+            lambda type_: type_.is_integer,
+            lambda type_: type_.is_float,
+            lambda type_: type_.kind in MOMENTS,
+        )
+    )
 
 
 def settle(binding: Binding, args: Sequence[Scalar], node: exp.Expr) -> list[Scalar]:

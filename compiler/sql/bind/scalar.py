@@ -9,7 +9,16 @@ from typing import Final, assert_never
 from sqlglot import exp
 
 from kpg.compiler.sql.bind.aggregate import bind_aggregate, bind_grouping
-from kpg.compiler.sql.bind.calls import call, coerce, settle, special_moment, unified, user_type
+from kpg.compiler.sql.bind.calls import (
+    call,
+    coerce,
+    compared_as_they_are,
+    of_places,
+    settle,
+    special_moment,
+    unified,
+    user_type,
+)
 from kpg.compiler.sql.bind.case import bind_case
 from kpg.compiler.sql.bind.clock import bind_moment, moment_type
 from kpg.compiler.sql.bind.composite import bind_composite, cast_array, joined
@@ -35,17 +44,15 @@ from kpg.compiler.sql.syntax import Known, construct_name, only, scalar_of, span
 from kpg.runtime.errors import NotSupportedError
 from kpg.runtime.functions import AggregateFunction, ScalarFunction, castable, is_function, window_function
 from kpg.runtime.functions.tables import RowFunction
-from kpg.runtime.scalar import Literal, Scalar
+from kpg.runtime.scalar import If, Literal, Scalar
 from kpg.runtime.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
     INTERVAL,
     JSONB,
-    MAX_DECIMAL_PRECISION,
     TIMESTAMP,
     UNKNOWN,
-    Kind,
     Type,
     decimal,
 )
@@ -355,9 +362,12 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
 
         args = as_texts(args)
     args = _settled(binding, scope, name, args, node)
+    if name == "nullif" and len(args) == 2 and compared_as_they_are(args[0].type, args[1].type):
+        kept = args[0].type
+        return If(call(binding, "eq", args, node), Literal(None, kept), args[0], kept)
     if args and name in ("coalesce", "greatest", "least"):
         args = unified(binding, args, list(operands), f"arguments of {name.upper()}")
-    return _rounded(name, args) or call(binding, name, args, node)
+    return of_places(name, args) or call(binding, name, args, node)
 
 
 def _settled(binding: Binding, scope: Scope, name: str, args: list[Scalar], node: exp.Expr) -> list[Scalar]:
@@ -369,16 +379,3 @@ def _settled(binding: Binding, scope: Scope, name: str, args: list[Scalar], node
     if name == "age" and len(args) == 1:
         return [bind_moment(binding, scope, node, DATE), *args]
     return args
-
-
-def _rounded(name: str, args: list[Scalar]) -> Scalar | None:
-    """A DECIMAL rounded to places that are known, which is a DECIMAL of so many; None for all else."""
-    if name != "round" or len(args) != 2 or args[0].type.kind is not Kind.DECIMAL:
-        return None
-    type_, places = args[0].type, args[1].value if isinstance(args[1], Literal) else None
-    if isinstance(args[1], Literal) and slot_of(args[1]) is not None:
-        raise Beyond
-    if not isinstance(places, int) or places < 0:
-        return None
-    digits = type_.precision - type_.scale + places + (places < type_.scale)
-    return coerce(args[0], decimal(digits, places)) if digits <= MAX_DECIMAL_PRECISION else None
