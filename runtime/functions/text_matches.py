@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, assert_never
 
 import numpy as np
 
@@ -61,6 +61,8 @@ def _holds(query: Query, test: Test, words: Words) -> bool:
         case Pair():
             found = _phrase(query, words)
             return found.negated or bool(found.places)
+        case _:
+            assert_never(query)
 
 
 def _phrase(query: Query, words: Words) -> Found:
@@ -90,6 +92,8 @@ def _phrase(query: Query, words: Words) -> Found:
                 width,
             )
             return turned._replace(negated=not turned.negated)
+        case _:
+            assert_never(query)
 
 
 def _both(left: Found, right: Found, first: frozenset[int], second: frozenset[int], width: int) -> Found:
@@ -111,6 +115,8 @@ def _terms(query: Query | None) -> list[Term]:
             return _terms(operand)
         case Pair(_, left, right):
             return _terms(left) + _terms(right)
+        case _:
+            assert_never(query)
 
 
 def _unique(query: Query) -> list[Term]:

@@ -1,7 +1,7 @@
 """How well a TSQUERY finds a TSVECTOR, and a text with what it finds between marks."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from kpg.runtime.functions.registry import Memoized, Overload, scalar
 from kpg.runtime.functions.rules import among
@@ -55,7 +55,7 @@ def _define_rank(name: str, code: Rank, lowest: str) -> None:
     )
 
 
-_define_rank("ts_rank", rank, "'1e-20'")
+_define_rank("ts_rank", rank, "'0'")
 _define_rank("ts_rank_cd", cover_rank, "'0'")
 
 
@@ -88,14 +88,16 @@ LEAST_WORDS: Final = 15
 
 def _prefixes(query: Query | None) -> list[Term]:
     match query:
-        case Term() if query.prefix:
-            return [query]
+        case None:
+            return []
+        case Term():
+            return [query] if query.prefix else []
         case Not(operand):
             return _prefixes(operand)
         case Pair(_, left, right):
             return _prefixes(left) + _prefixes(right)
         case _:
-            return []
+            assert_never(query)
 
 
 scalar(

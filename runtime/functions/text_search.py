@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from kpg.runtime.functions.registry import Memoized, Overload, Rule, Signature, extend, scalar
 from kpg.runtime.functions.rules import among, fixed, is_unknown
@@ -255,6 +255,8 @@ def nodes(query: Query | None) -> int:
             return 1 + nodes(operand)
         case Pair(_, left, right):
             return 1 + nodes(left) + nodes(right)
+        case _:
+            assert_never(query)
 
 
 def combined(sign: str) -> Callable[[Asked, Asked], Asked]:
@@ -293,6 +295,8 @@ def lexemes_in(query: Query | None) -> set[str]:
             return lexemes_in(operand)
         case Pair(_, left, right):
             return lexemes_in(left) | lexemes_in(right)
+        case _:
+            assert_never(query)
 
 
 _NAMED: Final = (

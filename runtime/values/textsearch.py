@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, assert_never
 
 from kpg.runtime.types import Kind, Type
 from kpg.runtime.values.codec import Codec, spelled
@@ -278,3 +278,5 @@ def show_query(query: Query | None, above: int = 0, *, right_of_phrase: bool = F
             body += show_query(right, priority, right_of_phrase=sign == "<")
             inside = priority < above or (right_of_phrase and sign == "<")
             return f"( {body} )" if inside else body
+        case _:
+            assert_never(query)
