@@ -39,6 +39,7 @@ WIDTHS: Final = {
     "W": 1,
     "CC": 2,
 }
+MINUTES: Final = 60
 NUMBER: Final = re.compile(r"\s*([+-]?\d+)")
 
 
@@ -52,40 +53,50 @@ def stamp(text: str, template: str) -> int:
 def _read(text: str, template: str) -> dict[str, int]:
     """The values of the patterns, by pattern."""
     found: dict[str, int] = {}
-    place = 0
+    place, extra = _behind_blanks(text, 0, 0)
     parts = tokens(template)
     for number, token in enumerate(parts):
         if place >= len(text):
             break
         if not token.pattern:
-            place = _skipped(text, place, token)
+            place, extra = _skipped(text, place, token, extra)
             continue
-        while place < len(text) and text[place].isspace():
-            place += 1
+        place, extra = _behind_blanks(text, place, extra)
+        if place >= len(text):
+            break
         if token.pattern in NUMERIC or token.pattern.startswith("FF"):
             following = parts[number + 1] if number + 1 < len(parts) else None
             place = _digits(text, place, token, following, found)
         else:
-            place = _name(text, place, token, found)
+            # The sign of a zone may have been taken for a separator.
+            signed = token.pattern == "TZH" and extra > 0 and text[place - 1] == "-"
+            place = _name(text, place - signed, token, found)
+        place, extra = _behind_blanks(text, place, 0)
     return found
 
 
-def _skipped(text: str, place: int, token: Token) -> int:
-    """Past what stands for itself: a separator for any other, quoted text for as many characters."""
-    if token.quoted:
-        return place + len(token.text)
-    if token.text.isspace() or not token.text.isalnum():
-        while place < len(text) and text[place].isspace():
+def _behind_blanks(text: str, place: int, extra: int) -> tuple[int, int]:
+    """The place behind blanks, and how many characters have been skipped beyond those of the template."""
+    while place < len(text) and text[place].isspace():
+        place, extra = place + 1, extra + 1
+    return place, extra
+
+
+def _skipped(text: str, place: int, token: Token, extra: int) -> tuple[int, int]:
+    """Past what stands for itself: a blank or separator for any other, a letter for any character.
+
+    What was skipped before counts: no more is skipped for as many characters of the template.
+    """
+    if not token.quoted and not token.text.isalnum() and token.text.isascii():
+        here = text[place]
+        separates = here.isspace() or (here.isascii() and here.isprintable() and not here.isalnum())
+        return (place + 1, extra) if separates else (place, extra - 1)
+    for _ in token.text:
+        if extra > 0:
+            extra -= 1
+        else:
             place += 1
-        if (
-            not token.text.isspace()
-            and place < len(text)
-            and not text[place].isalnum()
-            and text[place] not in "+-"
-        ) or (place < len(text) and text[place] == token.text):
-            place += 1
-        return place
-    return place + 1
+    return place, extra
 
 
 def _digits(text: str, place: int, token: Token, following: Token | None, found: dict[str, int]) -> int:
@@ -96,7 +107,7 @@ def _digits(text: str, place: int, token: Token, following: Token | None, found:
         if match is None:
             raise ValueError(f'invalid input string for "{token.text}"')
         found["YYYY"] = int(match[1]) * 1000 + int(match[2])
-        return match.end()
+        return match.end() + 2 * bool(token.suffix)
     many = f"{{1,{width}}}" if packed or (not token.fill and packed) else "+"
     if token.pattern not in ("YYYY", "IYYY", "J", "US", "MS") and not token.pattern.startswith("FF"):
         many = f"{{1,{width}}}" if width > 1 or packed else "{1,1}"
@@ -142,11 +153,16 @@ def _name(text: str, place: int, token: Token, found: dict[str, int]) -> int:
         match = re.compile(r"[A-Za-z]+|[+-]?\d{1,2}").match(text, place)
         if match is None:
             raise ValueError(f'invalid value for "{token.text}"')
-        found["zone"] = int(match[0]) if match[0].lstrip("+-").isdigit() else 0
+        found["zone"] = int(match[0]) * MINUTES if match[0].lstrip("+-").isdigit() else 0
+        found["west"] = match[0].startswith("-")
         return match.end()
     elif lowered == "tzm":
         match = re.compile(r"\d{1,2}").match(text, place)
-        return place if match is None else match.end()
+        if match is None:
+            return place
+        east = -int(match[0]) if found.get("west") else int(match[0])
+        found["zone"] = found.get("zone", 0) + east
+        return match.end()
     rest = text[place:].lower()
     for name in sorted(names, key=len, reverse=True):
         if rest.startswith(name):
@@ -209,4 +225,4 @@ def _time_of(found: dict[str, int]) -> int:
         if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60):
             raise ValueError("date/time field value out of range")
         time = hour * HOUR + minute * MINUTE + second * SECOND
-    return time + found.get("fraction", 0) - found.get("zone", 0) * HOUR
+    return time + found.get("fraction", 0) - found.get("zone", 0) * MINUTE
