@@ -40,14 +40,15 @@ WIDTHS: Final = {
     "CC": 2,
 }
 MINUTES: Final = 60
+CYCLE: Final = 146_097
+"""The days of 400 years."""
 NUMBER: Final = re.compile(r"\s*([+-]?\d+)")
 
 
 def stamp(text: str, template: str) -> int:
     """The microseconds since 1970 of the moment that a text means by a template; ValueError if none."""
-    return (
-        _date_of(found := _read(text, template)).toordinal() * DAY - EPOCH.toordinal() * DAY + _time_of(found)
-    )
+    found = _read(text, template)
+    return _day_of(found) * DAY + _time_of(found)
 
 
 def _read(text: str, template: str) -> dict[str, int]:
@@ -121,6 +122,8 @@ def _digits(text: str, place: int, token: Token, following: Token | None, found:
         found[token.pattern] = int(match[1])
         if token.pattern in ("YY", "YYY", "Y"):
             found["YYYY"] = _near(int(match[1]), len(match[1]))
+        if token.pattern in ("IYY", "IY", "I"):
+            found["IYYY"] = _near(int(match[1]), len(match[1]))
     end = match.end()
     if token.suffix:
         end += 2
@@ -187,27 +190,39 @@ def _key(pattern: str) -> str:
     return "bc" if pattern in ("ad", "bc", "a.d.", "b.c.") else pattern
 
 
-def _date_of(found: dict[str, int]) -> datetime.date:
+def _day_of(found: dict[str, int]) -> int:
+    """Days since 1970."""
     if "J" in found:
-        return EPOCH.date() + datetime.timedelta(days=found["J"] - JULIAN_EPOCH)
+        return found["J"] - JULIAN_EPOCH
     if "IYYY" in found:
         try:
-            return datetime.date.fromisocalendar(found["IYYY"], found.get("IW", 1), found.get("ID", 1))
+            iso = datetime.date.fromisocalendar(found["IYYY"], found.get("IW", 1), found.get("ID", 1))
+            return iso.toordinal() - EPOCH.toordinal() + found.get("IDDD", 1) - 1
         except ValueError as error:
             raise ValueError(f"date out of range: {error}") from error
-    year = found.get("YYYY", (found["CC"] - 1) * 100 + 1 if "CC" in found else 0)
-    if year < 1 or found.get("bc"):
-        raise ValueError("dates before year 1, such as those without a year, are not supported")
+    year = _year(found)
+    # Years before the first are those of the same calendar 400 years and more later.
+    near = year if year > 0 else year % 400 + 2000
     try:
         if "DDD" in found:
             if not 1 <= found["DDD"] <= 366:
                 raise ValueError("day of year")
-            return datetime.date(year, 1, 1) + datetime.timedelta(days=found["DDD"] - 1)
-        if "WW" in found:
-            return datetime.date(year, 1, 1) + datetime.timedelta(days=(found["WW"] - 1) * 7)
-        return datetime.date(year, found.get("MM", 1), found.get("DD", 1))
+            date = datetime.date(near, 1, 1) + datetime.timedelta(days=found["DDD"] - 1)
+        elif "WW" in found:
+            date = datetime.date(near, 1, 1) + datetime.timedelta(days=(found["WW"] - 1) * 7)
+        else:
+            date = datetime.date(near, found.get("MM", 1), found.get("DD", 1))
     except ValueError as error:
         raise ValueError("date/time field value out of range") from error
+    return date.toordinal() - EPOCH.toordinal() - (near - year) // 400 * CYCLE
+
+
+def _year(found: dict[str, int]) -> int:
+    """The year; 0 is the first before Christ, which is also that of a text without one."""
+    year = found.get("YYYY", (found["CC"] - 1) * 100 + 1 if "CC" in found else 0)
+    if found.get("bc") and year:
+        year = -year
+    return year + 1 if year < 0 else year
 
 
 def _time_of(found: dict[str, int]) -> int:
