@@ -70,6 +70,16 @@ def is_chance(node: exp.Expr) -> bool:
     return _function(node) in CHANCE
 
 
+def _is_of_each_row(node: exp.Expr) -> bool:
+    """Whether it is one that the rows of a query can have values of their own of."""
+    return isinstance(node, exp.Rand | exp.Uuid) or _function(node) in ("random", "gen_random_uuid")
+
+
+def varies(node: exp.Expr) -> bool:
+    """Whether the rows of a query have values of their own of a call, or a number that is drawn for each."""
+    return isinstance(node, Drawn) or _is_of_each_row(node)
+
+
 def once_by_chance(tree: exp.Expr) -> exp.Expr:
     """Rows of VALUES, or of a SELECT without FROM, each of whose calls has a value of its own."""
     alone = isinstance(tree, exp.Values) or (isinstance(tree, exp.Select) and tree.args.get("from_") is None)

@@ -8,7 +8,7 @@ from sqlglot import exp
 from kpg.compiler.sql.bind.input_order import order_within
 from kpg.compiler.sql.bind.scope import Binding, Field, Scope
 from kpg.compiler.sql.tree import Node, Window
-from kpg.compiler.sql.volatile import Drawn, is_chance
+from kpg.compiler.sql.volatile import Drawn, varies
 from kpg.runtime.plan.windows import WindowCall
 from kpg.runtime.scalar import Call, Column, Literal, Scalar
 from kpg.runtime.types import BIGINT, DOUBLE, Kind, Type
@@ -18,13 +18,9 @@ NAME: Final = "(row)"
 SALT_BITS: Final = 62
 
 
-def _varies(node: exp.Expr) -> bool:
-    return isinstance(node, Drawn) or is_chance(node)
-
-
 def with_numbers(binding: Binding, scope: Scope, source: Node, node: exp.Select) -> Node:
     """The rows of FROM, with numbers in their order if a call of the query is to have a value for each."""
-    found = (one for one in node.find_all(exp.Rand, exp.Uuid, exp.Anonymous, Drawn) if _varies(one))
+    found = (one for one in node.find_all(exp.Rand, exp.Uuid, exp.Anonymous, Drawn) if varies(one))
     if not any(one.find_ancestor(exp.Select) is node for one in found):
         return source
     number = Column(binding.fresh(), BIGINT)
@@ -43,7 +39,7 @@ def numbered_by(column: Column) -> Field:
 
 def bind_varying(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar | None:
     """Such a call; None for any other, and where rows have no numbers."""
-    if binding.kept or not _varies(node):
+    if binding.kept or not varies(node):
         return None
     number = next((field.column for field in scope.fields if field.name == NAME), None)
     if number is None:
