@@ -4,6 +4,7 @@ A kind of syntax node has a case here, in :mod:`predicate`, or a row in :mod:`fu
 none is refused.
 """
 
+from collections.abc import Sequence
 from typing import Final, assert_never
 
 from sqlglot import exp
@@ -361,17 +362,19 @@ def _function(binding: Binding, scope: Scope, node: exp.Expr) -> Scalar:
         from kpg.compiler.sql.bind.texts import as_texts
 
         args = as_texts(args)
-    args = _settled(binding, scope, name, args, node)
+    args = _settled(binding, scope, name, args, operands, node)
     if name == "nullif" and len(args) == 2 and compared_as_they_are(args[0].type, args[1].type):
         kept = args[0].type
         return If(call(binding, "eq", args, node), Literal(None, kept), args[0], kept)
-    if args and name in ("coalesce", "greatest", "least"):
-        args = unified(binding, args, list(operands), f"arguments of {name.upper()}")
     return of_places(name, args) or call(binding, name, args, node)
 
 
-def _settled(binding: Binding, scope: Scope, name: str, args: list[Scalar], node: exp.Expr) -> list[Scalar]:
+def _settled(
+    binding: Binding, scope: Scope, name: str, args: list[Scalar], nodes: Sequence[exp.Expr], node: exp.Expr
+) -> list[Scalar]:
     """Arguments as some functions have them that go beyond what types of arguments say."""
+    if args and name in ("coalesce", "greatest", "least"):
+        return unified(binding, args, list(nodes), f"arguments of {name.upper()}")
     if isinstance(node, exp.Sqrt | exp.Cbrt):  # the operators, which are of DOUBLE only
         return [coerce(arg, DOUBLE) for arg in args]
     if name == "nullif" and len(args) == 2:
