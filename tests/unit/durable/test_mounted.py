@@ -5,8 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import kpg
 
+pytestmark = pytest.mark.mounts
 ROOT = Path(__file__).parents[3]
 
 
