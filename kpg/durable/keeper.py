@@ -365,7 +365,7 @@ class Keeper:
         self._lazy.end()
         try:
             if self._log is not None and self.refuses is None and self._process == os.getpid():
-                self._finish(self._log)
+                self._finish()
         finally:
             if self.checkpoints is not None and self._process == os.getpid():
                 self.checkpoints.end()
@@ -376,15 +376,16 @@ class Keeper:
                 self._lock.release()
             self._lock = None
 
-    def _finish(self, log: Log) -> None:
+    def _finish(self) -> None:
         """Have nothing be left to do for who opens it next."""
         with suppress(OperationalError):  # what no commit has was promised to nobody
             self.record_last()
         if self.refuses is not None:
             raise OperationalError(self.refuses)
         if self.checkpoints is not None:
-            self.checkpoints.close()
-        self._end(log)
+            self.checkpoints.close()  # from here on there is another log
+        assert self._log is not None
+        self._end(self._log)
 
     def _end(self, log: Log) -> None:
         """Sync what no commit has; OperationalError if that fails and anything committed may be lost."""
