@@ -12,7 +12,7 @@ from kpg.compiler.sql.syntax import only
 from kpg.runtime.functions import Direction, Form, aggregate_named, common_type
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Call, If, Literal, Scalar
-from kpg.runtime.types import BOOLEAN, DOUBLE, INTEGER, UNKNOWN
+from kpg.runtime.types import BOOLEAN, BYTEA, DOUBLE, INTEGER, UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,19 @@ def _plain(binding: Binding, scope: Scope, node: exp.Expr, called: Called) -> Op
         return Operands([])
     if function.takes_rows and others:
         binding.wrong(f"{called.shown} takes one argument", node)
-    args = [settled(binding.expression(scope, arg)) for arg in (operand, *others)]
+    first = settled(binding.expression(scope, operand))
+    args = [first, *(_beside(binding, scope, first, other) for other in others)]
     if function.keeps_nulls:
         args = [Literal(1, BOOLEAN), *args]
     return Operands(args, distinct, keys, order)
+
+
+def _beside(binding: Binding, scope: Scope, first: Scalar, node: exp.Expr) -> Scalar:
+    """Another operand: a quoted constant beside a BYTEA, as the separator of two, is one."""
+    value = binding.expression(scope, node)
+    if value.type == UNKNOWN and first.type == BYTEA:
+        return brought(binding, value, BYTEA, node)
+    return settled(value)
 
 
 def _without_order(binding: Binding, parts: Sequence[exp.Expr]) -> tuple[list[exp.Expr], Sequence[exp.Expr]]:

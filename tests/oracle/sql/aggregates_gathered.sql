@@ -5,6 +5,7 @@ insert into v values (1, 'a', 3, 'x "q"', 1.50, 0.5, true, '1 day', '2001-01-01 
 insert into v values (2, 'a', null, 'y', null, 'NaN', false, '2 months', null, '{3,4}', 'null', '00000000-0000-0000-0000-000000000001', null);
 insert into v values (3, 'b', 7, null, 12.25, 1e20, null, '-3 hours', '1999-12-31 23:59:59.5', '{5,null}', '[1, "z"]', '00000000-0000-0000-0000-000000000000', '1999-01-01');
 insert into v values (4, 'b', 3, 'é', 0, -2, true, null, '2001-01-01 00:00', '{6,7}', '5', null, '2000-01-01');
+select string_agg(v, '-' order by v), string_agg(v, '' order by v desc) from (values ('\xff'::bytea), ('\xaa')) t(v);
 select array_agg(n), array_agg(t), array_agg(d), array_agg(b) from v;
 select g, array_agg(n order by id), array_agg(n order by n desc), array_agg(t order by n nulls first, id desc) from v group by g;
 select g, array_agg(distinct n), array_agg(distinct n order by n desc), array_agg(distinct b) from v group by g;
