@@ -1,11 +1,12 @@
 """Functions in SQL: made, replaced, renamed and dropped."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from kpg.compiler.catalog import Catalog
-from kpg.compiler.routines import POLYMORPHIC, Routine
+from kpg.compiler.routines import POLYMORPHIC, Routine, chosen
 from kpg.compiler.sql import definitions as ast
 from kpg.compiler.sql import statements
 from kpg.compiler.sql.bind.inlined import check_body
@@ -17,6 +18,10 @@ from kpg.runtime.errors import NotSupportedError, ProgrammingError, Span
 from kpg.runtime.types import Kind, Type, record
 
 AS_THEY_ARE = frozenset((*POLYMORPHIC, "void", "record", "trigger", "procedure"))
+
+
+TYPES_APART: Final = re.compile(r", (?![^(]*\))")
+"""Commas between types, but none within parentheses."""
 
 
 def run_routine(engine: Engine, statement: ast.CreateFunction | ast.DropFunction | ast.AlterFunction) -> None:
@@ -209,3 +214,22 @@ def _refuse_used(engine: Engine, routine: Routine, what: str, span: Span) -> Non
             span=span,
             hint="drop the view first",
         )
+
+
+def labelled(engine: Engine, label: str) -> Routine | None:
+    """The routine that plans name so: that of these arguments, or one of any that is called with these."""
+    name, _, rest = label.partition("(")
+    routines = engine.catalog.routines.get(name, ())
+    found = next((one for one in routines if one.label == label), None)
+    if found is not None or not rest or not any(one.runs for one in routines):
+        return found
+    from kpg.compiler.sql.parse import parse_query
+    from kpg.planning import plan
+
+    parts = TYPES_APART.split(rest.removesuffix(")"))
+    query = parse_query(f"SELECT {', '.join(f'CAST(NULL AS {part})' for part in parts)}")
+    types = plan(query, engine.catalog, engine.statistics).schema.types
+    try:
+        return chosen(routines, types, [""] * len(types), spread=False).routine
+    except ProgrammingError:
+        return None

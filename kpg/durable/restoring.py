@@ -161,12 +161,12 @@ class Restoring:
                 self._function(key[1], value)
                 self._done.add(key)
         from kpg.blocks.procedures import IN_FROM
+        from kpg.routines import labelled
 
         for name, made in self._functions.items():
-            plain = name.partition("#")[0]
-            for routine in self._engine.catalog.routines.get(plain.partition("(")[0], ()):
-                if routine.pure and routine.label == plain.removesuffix(IN_FROM):
-                    self._engine.procedures.adopt(routine, made)
+            routine = labelled(self._engine, name.partition("#")[0].removesuffix(IN_FROM))
+            if routine is not None and routine.pure:
+                self._engine.procedures.adopt(routine, made)
 
     def _goals_again(self) -> None:
         texts = [key[1] for key in self._state if key[0] == "goal"]

@@ -34,6 +34,8 @@ MOST_ROUNDS: Final = 200
 """Of a loop that is written out round by round."""
 OTHER_FUNCTORS: Final = {"to_number": "to_number_or_zero", "to_string": "to_plain_string"}
 """Functors that are called alike and mean something else."""
+TOTALS: Final = {"count": False, "sum": True}
+"""Aggregates that are 0 of no rows, and whether they are of a value."""
 COUNTING: Final = ("count", "sum", "mean")
 """Aggregates to which it matters whether a row is there twice."""
 WHOLE: Final = re.compile(r"number|unsigned|u?int(8|16|32|64)|[iu](8|16|32|64)")
@@ -195,7 +197,7 @@ def _combined(
     and sums of no rows are 0.
     """
     functions = [_function(head.args[place]) for place in places]
-    if len(places) == len(head.args) and set(functions) <= {"count", "sum"}:
+    if len(places) == len(head.args) and all(function in TOTALS for function in functions):
         return _totals(clause, head, rows)
     span = clause.span
     names = [ast.Variable(f"c{number}", span) for number in range(len(head.args))]
@@ -223,7 +225,7 @@ def _totals(clause: ast.Clause, head: ast.Atom, rows: ast.Name) -> ast.Clause:
         value = ast.Variable("value", span)
         inner = tuple(value if at == place else ast.Underscore(span) for at in range(len(head.args)))
         function = str(_function(arg))
-        operand = None if function == "count" else value
+        operand = value if TOTALS[function] else None
         atom = ast.Atom(rows, inner if operand else (ast.Underscore(span),) * len(head.args), span)
         args.append(ast.Aggregate(function, operand, atom, span))
     return ast.Clause((replace(head, args=tuple(args)),), None, None, span)

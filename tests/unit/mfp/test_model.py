@@ -136,7 +136,7 @@ def operation(draw: st.DrawFn, choice: str, type_: Type, sub: Any) -> Scalar:
         case "times":
             return coerce(call("mul", sub(), sub()), type_)
         case "ratio":
-            return call("div", draw(column(MONEY)), draw(column(INTEGER)))
+            return coerce(call("div", draw(column(MONEY)), draw(column(INTEGER))), type_)
         case "compare":
             other = draw(st.sampled_from(TYPES))
             return call(draw(st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"])), sub(other), sub(other))
