@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kpg.compiler.sql.bind.literals import from_text, negated, number
 from kpg.compiler.sql.parameters import Parameters, numbered
+from kpg.runtime.errors import InterfaceError
 from kpg.runtime.records import dataclass
 from kpg.runtime.scalar import Literal
 from kpg.runtime.types import DATE, DOUBLE, INTEGER, TIMESTAMP, UNKNOWN, Type
@@ -88,7 +89,15 @@ Given = Literal | bool | None
 
 
 def given(parameters: Sequence[Any] | Mapping[str, Any]) -> tuple[tuple[str | int, Given], ...] | None:
-    """Parameters by name or number; None if one is more than a constant."""
+    """Parameters by name or number; None if one is more than a constant.
+
+    Raises InterfaceError for what is neither a list nor a mapping.
+    """
+    if isinstance(parameters, str) or not isinstance(parameters, Sequence | Mapping):
+        raise InterfaceError(
+            f"parameters are given in a list, or in a dict by name, not as {type(parameters).__name__}",
+            hint="write [value]",
+        )
     pairs = parameters.items() if isinstance(parameters, Mapping) else enumerate(parameters)
     found = []
     for name, value in pairs:

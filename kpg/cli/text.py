@@ -5,6 +5,18 @@ from typing import Final
 
 WORDS: Final = frozenset({"help", "exit", "quit"})
 """Commands that need no dot."""
+OF_PSQL: Final = {
+    "\\d": ".tables",
+    "\\dt": ".tables",
+    "\\dv": ".tables",
+    "\\dm": ".tables",
+    "\\i": ".read",
+    "\\timing": ".timing",
+    "\\?": ".help",
+    "\\h": ".help",
+    "\\q": ".quit",
+}
+"""What psql's users type, and which command that is here."""
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)   # what does not count
@@ -17,14 +29,14 @@ _TOKEN: Final = re.compile(
 
 
 def command_of(text: str) -> tuple[str, str] | None:
-    """The dot command that an entry is, and its argument; None for SQL."""
+    """The command that an entry is, with a dot or as psql has it, and its argument; None for SQL."""
     stripped = text.strip().rstrip(";").rstrip()
     if stripped.lower() in WORDS:
         return f".{stripped.lower()}", ""
-    if not stripped.startswith("."):
+    if not stripped.startswith((".", "\\")):
         return None
     name, _, argument = stripped.partition(" ")
-    return name, argument.strip()
+    return OF_PSQL.get(name, name), argument.strip()
 
 
 def is_complete(text: str) -> bool:

@@ -46,6 +46,10 @@ class Goal:
         self._reading = Reading(goal, form, program.dictionary)
         form.users += 1
 
+    def __repr__(self) -> str:
+        span = self._goal.span
+        return f"<Goal {span.source[span.start : span.end]}>"
+
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of the parameters."""

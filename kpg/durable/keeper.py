@@ -366,6 +366,7 @@ class Keeper:
         try:
             if self._log is not None and self.refuses is None and self._process == os.getpid():
                 self._finish()
+                self._end(self._log)  # that of the checkpoint that was just made, if there was one
         finally:
             if self.checkpoints is not None and self._process == os.getpid():
                 self.checkpoints.end()
@@ -383,9 +384,7 @@ class Keeper:
         if self.refuses is not None:
             raise OperationalError(self.refuses)
         if self.checkpoints is not None:
-            self.checkpoints.close()  # from here on there is another log
-        assert self._log is not None
-        self._end(self._log)
+            self.checkpoints.close()
 
     def _end(self, log: Log) -> None:
         """Sync what no commit has; OperationalError if that fails and anything committed may be lost."""

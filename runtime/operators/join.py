@@ -175,6 +175,7 @@ class Join(Operator):
             ):
                 self.matched += len(matches)
                 yield matches
+                poll()  # a predicate may let none of them through, so that nobody else looks
 
     def _contents(self, relation: int) -> Iterator[Updates]:
         """All of a relation: what a new input has pushed in this step, or an older one's history."""

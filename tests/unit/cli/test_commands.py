@@ -15,7 +15,7 @@ import kpg
 from kpg.cli import main
 from kpg.cli.output import Format
 from kpg.cli.prompt import Names, Prompt, bindings
-from kpg.cli.text import is_complete
+from kpg.cli.text import command_of, is_complete
 from kpg.database import Database
 
 Captured = pytest.CaptureFixture[str]
@@ -220,3 +220,19 @@ def test_sql_in_a_folder(monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_
     assert "was opened with read_only=True" in capsys.readouterr().err
     assert run(monkeypatch, "sql", "--read-only", "-c", "select 1") == 1
     assert "--read-only is about a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("\\d", (".tables", "")),
+        ("\\dt;", (".tables", "")),
+        ("\\i some file.sql", (".read", "some file.sql")),
+        ("\\q", (".quit", "")),
+        ("\\x", ("\\x", "")),
+        ("select '\\d'", None),
+    ],
+)
+def test_what_users_of_psql_type_is_a_command(text: str, command: tuple[str, str] | None) -> None:
+    assert command_of(text) == command
+    assert is_complete(text) is (command is not None)

@@ -291,3 +291,9 @@ def test_parameters(shop: Database) -> None:
 def test_parameters_do_not_go_into_views(shop: Database) -> None:
     with pytest.raises(kpg.InterfaceError, match="a view cannot have parameters"):
         shop.sql("CREATE VIEW v AS SELECT * FROM item WHERE id = ?", [1])
+
+
+@pytest.mark.parametrize("given", [1, "x"])
+def test_parameters_are_a_list_or_a_dict(given: Any) -> None:
+    with kpg.connect() as db, pytest.raises(kpg.InterfaceError, match="in a list, or in a dict by name"):
+        db.query("select $1", given)

@@ -1,10 +1,12 @@
 """Ctrl-C: KeyboardInterrupt, and the database as before."""
 
 import signal
+import threading
 from collections.abc import Callable, Sequence
 
 import pytest
 
+import kpg
 from kpg.database import Database
 from kpg.feed import Change, Feed
 from kpg.runtime.chain import small
@@ -120,3 +122,15 @@ def test_what_a_callback_commits_is_told_after_what_it_was_told(db: Database) ->
     db.view("v").subscribe(told.extend)
     db.sql("insert into t values (1)")
     assert told == [((1,), 1, 1), ((2,), 2, 1), ((3,), 3, 1)]
+
+
+def test_during_a_join_of_which_nothing_is_let_through() -> None:
+    """Pairs by the hundred million, which a predicate drops: it is noticed among them."""
+    with kpg.connect() as db:
+        db.sql("create table n (i bigint); insert into n select i from generate_series(1, 800) i")
+        key = threading.Timer(0.1, signal.raise_signal, (signal.SIGINT,))
+        key.start()
+        with pytest.raises(KeyboardInterrupt):
+            db.query("select count(*) from n a, n b, n c where a.i * b.i * c.i = -7")
+        key.join()
+        assert db.query("select count(*) from n").fetchall() == [(800,)]
