@@ -37,7 +37,7 @@ GENERATIONS = (
 )
 REACHED = (
     "create materialized view p as with recursive p(x) as"
-    " (select 0 union select e.y from p join e on p.x = e.x) select * from p"
+    " (select 0::bigint union select e.y from p join e on p.x = e.x) select * from p"
 )
 COMPONENTS = (
     "create materialized view p as with recursive p(x, c) as"
