@@ -42,7 +42,9 @@ A statement ends with a semicolon and may take several lines. Try:
 .read FILE     run a script
 .timing on|off say how long statements take, or stop saying it
 .help          this text; help too
-.quit          leave, as exit, quit and Ctrl-D do; Ctrl-C drops what you typed"""
+.quit          leave, as exit, quit and Ctrl-D do; Ctrl-C drops what you typed
+
+Of psql's, \\d, \\i, \\timing, \\? and \\q mean the same."""
 
 
 class Names(Completer):
